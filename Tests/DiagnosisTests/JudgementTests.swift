@@ -97,6 +97,16 @@ struct Judged: Sendable, CustomTestStringConvertible {
         GatewaySeen(answer: answer, options: options, url: url(), version: version).finding
     }
 
+    private static func login(_ answer: ProbeAnswer, _ value: String) -> Finding {
+        GatewaySeen(answer: answer, url: url(), login: ProbeLogin([.authorization: value])).finding
+    }
+
+    private static func secure(_ trouble: TLSTrouble) -> Finding {
+        var fault = ClientFault(.noTLS, "words of OpenSSL")
+        fault.tls = trouble
+        return reach("https:", [.http1], fault: fault)
+    }
+
     static let way = [
         Judged(
             reach("https:", [.http1, .http2], http2: true),
@@ -120,6 +130,45 @@ struct Judged: Sendable, CustomTestStringConvertible {
             "refused",
             "nginx runs"
         ),
+        Judged(secure(.expired), .failure, "this one has expired"),
+        Judged(secure(.authority), .failure, "--cacert FILE"),
+        Judged(secure(.name), .failure, "one with the host's name in it"),
+        Judged(secure(.notTLS), .failure, "listen 443 ssl;", "speaks no TLS", "http URL"),
+        Judged(
+            login(page(401), "Basic YWxpY2U6c2VjcmV0"),
+            .failure,
+            "the name 'alice' and its password in -H are refused",
+            "htpasswd -v"
+        ),
+        Judged(login(page(401), "Basic alice:secret"), .failure, "in Base64", "base64 -w0"),
+        Judged(login(page(401), "alice:secret"), .failure, "in Base64", "base64 -w0"),
+        Judged(login(page(401), "Bearer abc"), .failure, "credentials in -H (Bearer)", "expired"),
+        Judged(
+            login(page(403), "Basic YWxpY2U6c2VjcmV0"),
+            .failure,
+            "no file of passwords",
+            "auth_basic_user_file",
+            "error.log"
+        ),
+        Judged(gateway(page(500)), .failure, "error.log", "auth_basic_user_file"),
+        Judged(
+            gateway(answer(400, content: "The plain HTTP request was sent to HTTPS port")),
+            .failure,
+            "speaks TLS"
+        ),
+        Judged(
+            gateway(
+                ProbeAnswer(
+                    head: nil,
+                    fault: ClientFault(.noAnswer, "Received HTTP/0.9 when not allowed")
+                )
+            ),
+            .failure,
+            "HTTP/2 without TLS",
+            "listen 80;"
+        ),
+        Judged(LoginSeen(answer: page(403)).finding, .warning, "not there", "auth_basic_user_file"),
+        Judged(LoginSeen(answer: page(500)).finding, .failure, "may not read", "error.log"),
         Judged(gateway(taken, version: 10), .ok, "interop version 10, uploads of up to 16.0GiB"),
         Judged(gateway(taken), .failure, "snippets"),
         Judged(gateway(page(404)), .failure, "404 from nginx", "snippets/spoolgate*.conf"),

@@ -199,17 +199,38 @@ import Testing
             workers: [member, other]
         )
         #expect(two.finding.level == .ok, "another nginx may run beside")
-        let deaf = SocketSeen(path: "/a", state: .deaf, way: [], workers: [])
+        var deaf = SocketSeen(path: "/a", state: .deaf, way: [], workers: [])
         #expect(deaf.finding.mends.first?.contains("systemctl start") == true)
+        deaf.unmask = "systemctl unmask spoolgate.socket"
+        #expect(deaf.finding.mends == ["systemctl unmask spoolgate.socket"])
         let absent = SocketSeen(path: "/nowhere/at/all.sock", workers: [])
         #expect(absent.finding.level == .failure)
         #expect(absent.finding.text == "/nowhere/at/all.sock is not there (/nowhere)")
     }
 
+    @Test("the operator's socket says which pages fail, and the group is the worker's own")
+    func adminSocket() {
+        var worker = Credentials(user: 12, groups: [0, 99], group: 99)
+        let way = [Self.facts("/", 0o755), Self.facts("/run/s.sock", 0o660)]
+        let seen = SocketSeen(
+            kind: .admin,
+            path: "/run/s.sock",
+            state: .listening,
+            way: way,
+            workers: [worker]
+        )
+        #expect(seen.finding.name == "admin" && seen.finding.level == .failure)
+        #expect(seen.finding.text.hasSuffix(": status page and metrics are 502"))
+        #expect(seen.finding.mends[0].hasPrefix("systemctl restart spoolgate"))
+        #expect(seen.finding.mends[1].contains("SocketGroup=99, SocketMode=0660"))
+        worker.group = nil
+        #expect(worker.mainGroup == 0)
+    }
+
     @Test("a process's credentials are those for files, with all groups")
     func credentials() {
         let status = "Name:\tnginx\nUid:\t1\t2\t3\t4\nGid:\t5\t6\t7\t8\nGroups:\t9 10 \n"
-        #expect(Credentials(status: status) == Credentials(user: 4, groups: [8, 9, 10]))
+        #expect(Credentials(status: status) == Credentials(user: 4, groups: [8, 9, 10], group: 8))
         #expect(Credentials(status: "Name: x\nUid: 1\n") == nil)
     }
 

@@ -30,7 +30,8 @@ struct CheckLiveTests {
         )
         let report = try check(sandbox)
         for name in [
-            "settings", "login", "socket", "nginx", "spool", "upstream", "authorizer", "inspect",
+            "settings", "login", "socket", "daemon", "nginx", "spool", "upstream", "authorizer",
+            "inspect",
         ] {
             report.expect(name, "ok")
         }
@@ -53,9 +54,106 @@ struct CheckLiveTests {
         broken.expect("upstream", "fail", ["default: \(origin.base)"])
         broken.expect("authorizer", "fail", ["default: \(authorizer.base)"])
         broken.expect("socket", "fail", ["nobody listens", "systemctl start"])
+        broken.expect("daemon", "fail", ["no daemon answers on", "journalctl -u spoolgate"])
         if NginxConfiguration.hasLane {
             broken.expect("receive", "skip", ["default: no daemon was reached"])
         }
+    }
+
+    @Test(
+        "each mistake of TLS is named with the setting, and an absent socket by its path",
+        .enabled(if: OpenSSLCommand.isThere, "needs the openssl command")
+    )
+    func secureUpstreams() throws {
+        let authority = try TestAuthority()
+        let right = try OpenSSLCommand(serving: authority.identity("localhost"))
+        let expired = try OpenSSLCommand(serving: authority.identity("localhost", isExpired: true))
+        let other = try OpenSSLCommand(serving: authority.identity("other.example"))
+        let plain = try LoopbackOrigin(status: "201 Created")
+        let trust = "tls: {ca: \(authority.certificate)}"
+        let secure = "https" + plain.base.dropFirst(4)
+        let reverse = "http" + right.base.dropFirst(5)
+        let absent = "/nowhere/app.sock"
+        let targets: [String: (target: String, further: [String])] = [
+            "right": (right.base, [trust]), "authority": (right.base, []),
+            "expired": (expired.base, [trust]), "name": (other.base, [trust]),
+            "plain": (secure, []), "reverse": (reverse, []), "http": (plain.base, []),
+            "absent": ("unix:\(absent)", ["authorize: {url: \"unix:\(absent):/may\"}"]),
+        ]
+        let sandbox = try Sandbox(
+            routes: targets.mapValues { one in
+                ["upstream: \"\(one.target)\"", "anonymous: refuse", "limits: {max-size: 1MiB}"]
+                    + one.further
+            }
+        )
+        let report = try check(sandbox)
+        report.expect(
+            "upstream",
+            "ok",
+            ["right: \(right.base) takes", "http: \(plain.base) takes"]
+        )
+        report.expect(
+            "upstream",
+            "fail",
+            [
+                "authority: \(right.base): ", "routes.authority.tls.ca: a PEM file",
+                "expired: \(expired.base): ", "renew the certificate of localhost:",
+                "name: \(other.base): ", "subjectAltName",
+                "plain: \(secure): ",
+                "routes.plain.upstream: \(plain.base)  (",
+                "reverse: \(reverse): that port speaks TLS",
+                "routes.reverse.upstream: \(right.base)  (in place of \(reverse))",
+                "absent: connect unix:\(absent): No such file or directory",
+            ]
+        )
+        report.expect("authorizer", "fail", ["absent: connect unix:\(absent): ", "authorize.url"])
+        #expect(!report.shown.contains("localhost port 80"), "\(report.shown)")
+        let failures = report.lines.filter { $0.check == "upstream" && $0.level == "fail" }
+        #expect(failures.count == 6, "\(report.shown)")
+        #expect(!failures.contains { $0.mend?[0].hasPrefix("start what") ?? true })
+        #expect(plain.requests.isEmpty, "no request is sent")
+        // Its delivery names the socket, too.
+        let put = try sandbox.curl([
+            "-T", "/etc/hostname", "http://localhost:\(sandbox.port)/files/a",
+        ])
+        #expect(put.status == 0)
+    }
+
+    @Test("a delivery to a socket that is not there names its path, and no port")
+    func absentSocket() throws {
+        let path = "/nowhere/app.sock"
+        let sandbox = try Sandbox(upstream: "unix:\(path)")
+        #expect(try sandbox.ask("PUT", "/files/a", content: Data("hello".utf8)).status == 502)
+        let words = "connect unix:\(path): No such file or directory"
+        #expect(sandbox.log.contains(words), "\(sandbox.log)")
+        #expect(!sandbox.log.contains("localhost port 80"))
+    }
+
+    @Test(
+        "an operator's socket that nginx's workers cannot open is named",
+        .enabled(if: geteuid() == 0, "its workers are other users only where root starts it")
+    )
+    func adminSocket() throws {
+        let sandbox = try Sandbox(front: .nginxWithAdmin)
+        try check(sandbox).expect("admin", "ok", ["admin.sock", "may connect"])
+        chmod(sandbox.directory.path() + "/admin.sock", 0o660)
+        #expect(try sandbox.ask("GET", "/-/spoolgate/live").status == 502)
+        let report = try check(sandbox)
+        #expect(report.status == 69)
+        report.expect(
+            "admin",
+            "fail",
+            ["may not connect to", "status page and metrics are 502", "SocketGroup="]
+        )
+        report.expect("socket", "ok")
+        try check(Sandbox()).expect("admin", "skip", ["no location of nginx has the status page"])
+    }
+
+    @Test("a route that refuses clients without an owner, and nginx that passes none")
+    func noOwner() throws {
+        let report = try check(Sandbox(routeSettings: ["anonymous: refuse"]))
+        #expect(report.status == 69)
+        report.expect("login", "fail", ["passes no SPOOLGATE_OWNER", "every upload is 403"])
     }
 
     @Test("a location that takes files from the gateway is named with the line that mends it")

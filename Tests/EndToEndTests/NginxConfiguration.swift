@@ -22,6 +22,14 @@ enum NginxMistake {
     case standardContent
     /// A client's name is taken for its owner where no password is asked for.
     case openLogin
+    /// A password is asked for, and the file of passwords is not there.
+    case noPasswords
+    /// A password is asked for, and nginx's workers may not read the file, `closed.htpasswd` beside the others.
+    case closedPasswords
+    /// Clients of this machine need no password.
+    case satisfyAny
+    /// The port without TLS speaks HTTP/2.
+    case cleartextHTTP2
     /// Refusals are replaced by pages of nginx's own.
     case errorPages
     /// Content may not pause for more than five seconds.
@@ -35,6 +43,12 @@ enum NginxMistake {
     /// Locations that sites of PHP have.
     private static let locations =
         #"location ~ \.php$ { return 404; } location ~* \.(jpe?g|png|gif)$ { return 405; } "#
+
+    /// A line of the login, switched on, with another file of passwords.
+    private static func login(_ line: String, _ path: String) -> String {
+        line.replacing("#", with: "", maxReplacements: 1)
+            .replacing("/etc/nginx/uploads.htpasswd", with: path)
+    }
 
     /// A line of the shipped files with the mistake made in it.
     func made(in line: String) -> String {
@@ -53,6 +67,16 @@ enum NginxMistake {
         case .standardContent where words.first == "client_max_body_size": return ""
         case .openLogin where line.contains("SPOOLGATE_OWNER $remote_user"):
             return "fastcgi_param SPOOLGATE_OWNER $remote_user;"
+        case .noPasswords where line.contains("# run: login"):
+            return Self.login(line, "/nowhere/uploads.htpasswd")
+        case .closedPasswords where line.contains("# run: login"):
+            return Self.login(line, "closed.htpasswd")
+        case .satisfyAny where line.contains("# run: login"):
+            let isLast = line.contains("SPOOLGATE_OWNER")
+            return (isLast ? "satisfy any; allow 127.0.0.1; deny all; " : "")
+                + Self.login(line, NginxLogin.passwords)
+        case .cleartextHTTP2 where words.first == "listen" && !line.contains("ssl"):
+            return line.replacing(";", with: " http2;", maxReplacements: 1)
         case .otherLocations where line == "location ^~ /files/ {":
             return Self.locations + "location /files/ {"
         case .locationsBeside where line == "location ^~ /files/ {": return Self.locations + line

@@ -246,7 +246,7 @@ struct ProbeTests {
             testDescription: "a login stands in front",
             front: .nginxWithLogin(.password),
             complaints: ["fail gateway"],
-            words: ["401 from nginx", "Basic realm", "-H 'Authorization"]
+            words: ["401 from nginx", "Basic realm", "-H \"Authorization: Basic $(printf"]
         ),
     ]
 
@@ -314,6 +314,103 @@ struct ProbeTests {
         )
         #expect(claimed.complaints == ["fail login", "warn 104-http1"], "\(claimed.shown)")
         claimed.expect("login", "fail", words)
+    }
+
+    private static func basic(_ login: String) -> [String] {
+        ["-H", "Authorization: Basic \(Data(login.utf8).base64EncodedString())", "--http", "1.1"]
+    }
+
+    @Test("a wrong password, and a field that has none, are told apart; with --local also a name")
+    func wrongPassword() throws {
+        let stage = try Stage(.nginxWithLogin(.password))
+        let wrong = try stage.probe(stage.plain, Self.basic("alice:wrong"))
+        wrong.expect("gateway", "fail", ["the name 'alice' and its password in -H are refused"])
+        #expect(!wrong.shown.contains("wrong\""), "no password is told")
+        let plain = try stage.probe(
+            stage.plain,
+            ["-H", "Authorization: Basic alice:secret", "--http", "1.1"]
+        )
+        plain.expect("gateway", "fail", ["in Base64", "base64 -w0"])
+        let unknown = try stage.probe(stage.plain, stage.local + Self.basic("bob:secret").prefix(2))
+        unknown.expect("login", "fail", ["has no line for 'bob'", "openssl passwd -apr1"])
+    }
+
+    @Test(
+        "a file of passwords that is not there, or that nginx may not read, is named with its mend"
+    )
+    func passwordFile() throws {
+        let missing = try Stage(.nginxMistaken(.noPasswords))
+        let right = try missing.probe(missing.plain, Self.basic("alice:secret"))
+        right.expect("gateway", "fail", ["403 from nginx", "no file of passwords", "error.log"])
+        let none = try missing.probe(missing.plain, ["--http", "1.1"])
+        none.expect("login", "warn", ["got 403", "auth_basic_user_file"])
+        let local = try missing.probe(missing.plain, missing.local)
+        local.expect(
+            "login",
+            "fail",
+            ["is not there (/nowhere)", "403 to every login", "install -D -g "]
+        )
+        // Its workers are root's otherwise.
+        guard geteuid() == 0 else { return }
+        let closed = try Stage(.nginxMistaken(.closedPasswords))
+        let file = "\(closed.sandbox.directory.path())/nginx/closed.htpasswd"
+        try "alice:{PLAIN}secret\n".write(toFile: file, atomically: true, encoding: .utf8)
+        chmod(file, 0o600)
+        let refused = try closed.probe(closed.plain, Self.basic("alice:secret"))
+        refused.expect("gateway", "fail", ["500 from nginx", "file of passwords"])
+        let looked = try closed.probe(closed.plain, closed.local)
+        looked.expect("login", "fail", ["may not read \(file)", "chgrp "])
+    }
+
+    @Test(
+        "satisfy any, by which clients need no password, is named, and no line replaced by itself"
+    )
+    func satisfyAny() throws {
+        let stage = try Stage(.nginxMistaken(.satisfyAny))
+        let report = try stage.probe(stage.plain, stage.local + Self.basic("mallory:x").prefix(2))
+        report.expect(
+            "login",
+            "fail",
+            [
+                "lets clients of 127.0.0.1 in without the password", "anybody gets in",
+                "satisfy all;", "(in place of satisfy any; at ",
+            ]
+        )
+        let mends = report.lines.filter { $0.check == "login" }.flatMap { $0.mend ?? [] }
+        #expect(!mends.contains { $0.hasPrefix("auth_") || $0.hasPrefix("fastcgi_") }, "\(mends)")
+    }
+
+    /// Whether nginx speaks HTTP/2 alone on a port without TLS that has it.
+    private static let isOld: Bool = {
+        let said = try? Command(Command.find("nginx") ?? "nginx", ["-v"]).errors
+        let version = said?.firstMatch(of: /nginx\/(\d+)\.(\d+)\.(\d+)/)
+        let numbers = version.map { [Int($0.1) ?? 0, Int($0.2) ?? 0, Int($0.3) ?? 0] } ?? []
+        return numbers.lexicographicallyPrecedes([1, 25, 1])
+    }()
+
+    @Test(
+        "a port that speaks HTTP/2 without TLS, and nothing else, is named",
+        .enabled(if: isOld, "this nginx tells both apart")
+    )
+    func cleartextHTTP2() throws {
+        let origin = try LoopbackOrigin(status: "201 Created")
+        // It is told that nginx listens by a connection alone.
+        let sandbox = try Sandbox(
+            upstream: origin.base,
+            front: .nginxMistaken(.cleartextHTTP2)
+        )
+        let url = "http://localhost:\(sandbox.port)/files/"
+        let report = try Report(Command(Sandbox.program, ["probe", "--json", url]))
+        report.expect("gateway", "fail", ["HTTP/2 without TLS", "listen 80;"])
+        let live = try Report(sandbox.spoolgate(["check", "--live", "--json"]))
+        live.expect(
+            "nginx",
+            "fail",
+            [
+                "'listen 127.0.0.1:\(sandbox.port) http2;' at ", "clients of HTTP/1.1 fail",
+                "listen 127.0.0.1:\(sandbox.port);   (in place of ",
+            ]
+        )
     }
 
     @Test("a gateway that does not run, and one whose socket nginx may not use, are told apart")

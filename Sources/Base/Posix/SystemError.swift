@@ -55,6 +55,12 @@ package struct SystemError: Error, Sendable, Equatable, CustomStringConvertible 
     /// Whether a name is no regular file: a symbolic link, a directory, a pipe or the like.
     package var isNotRegular: Bool { errno == Self.notRegular }
 
+    /// Whether a socket is not there, or nobody listens on it.
+    package var isRefusal: Bool { [ENOENT, ECONNREFUSED].contains(errno) }
+
+    /// Whether this process may not do what was attempted.
+    package var isDenial: Bool { [EACCES, EPERM].contains(errno) }
+
     /// Whether the file system, or this process's view of it, cannot be written to.
     package var isReadOnly: Bool { errno == EROFS }
 

@@ -2,6 +2,7 @@
 //
 // Invariant: a daemon that does not run, or does not answer, keeps no command from its own work.
 
+import SpoolgateDiagnosis
 import SpoolgateExchange
 import SpoolgateFastCGIFront
 import SpoolgatePosix
@@ -37,6 +38,18 @@ struct DaemonQuestion {
                     .map { (String($0[0]), ContentPath(label: $0[1])) },
                 uniquingKeysWith: { first, _ in first }
             )
+        }
+    }
+
+    /// How the daemon is, as it says.
+    func status() -> DaemonSeen.Answer {
+        do throws(SystemError) {
+            let answer = try question.get("/status.txt")
+            guard answer.status == 200 else { return .silence("it answered \(answer.status)") }
+            let text = String(decoding: answer.content, as: UTF8.self)
+            return .status(String(text.prefix { $0 != "\n" }))
+        } catch {
+            return error.isRefusal ? .nobody : error.isDenial ? .denied : .silence("\(error)")
         }
     }
 

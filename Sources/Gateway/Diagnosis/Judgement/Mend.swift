@@ -17,6 +17,14 @@ enum Mend {
     static let nodes =
         "fastcgi_pass $spoolgate_node;  (and spoolgate_nodes.conf, with every node in it)"
     static let login = "auth_basic \"Uploads\";"
+    static let passwords =
+        "auth_basic_user_file /etc/nginx/uploads.htpasswd;  (a file that is there and that nginx's workers "
+        + "may read; --local looks)"
+    static let all = "satisfy all;  (where satisfy any lets clients in without the password)"
+    static let credentials =
+        "-H \"Authorization: Basic $(printf %s NAME:PASSWORD | base64 -w0)\""
+    static let errorLog =
+        "tail /var/log/nginx/error.log  (on the server; it names the file or service)"
     private static let moduleName = "libnginx-mod-http-interim"
     static let module = "apt install \(moduleName)"
     static let noModule =
@@ -32,10 +40,24 @@ enum Mend {
         answer.isTooLarge ? [size] : mends
     }
 
-    /// The first two words of a mend, by which nginx knows the directive: `fastcgi_param SPOOLGATE_ORIGIN`.
-    static func directive(of mend: String) -> [String] {
-        let words = mend.split { " ;".contains($0) }.map(String.init)
-        return Array(words.prefix(words.first == "fastcgi_param" ? 2 : 1))
+    /// The words of the directive of nginx that a mend begins with, without quotes; nil: it is a command, a setting, or
+    /// a directive of another block than the location.
+    static func directive(_ mend: String) -> [String]? {
+        guard mend.contains(";") else { return nil }
+        var reader = NginxReader(mend.prefix { $0 != ";" } + ";", file: "")
+        guard let words = reader.directives().first?.words, let name = words.first else {
+            return nil
+        }
+        let isDirective =
+            name.utf8.allSatisfy { (0x61...0x7a).contains($0) || $0 == UInt8(ascii: "_") }
+            && (name.contains("_") || ["include", "satisfy"].contains(name))
+            && name != "large_client_header_buffers"
+        return isDirective ? words : nil
+    }
+
+    /// The parameter by which nginx tells several directives of one name apart: `SPOOLGATE_ORIGIN`; nil: there is one.
+    static func parameter(of words: [String]) -> String? {
+        words.first == "fastcgi_param" ? words.dropFirst().first : nil
     }
 
     static func origin(_ origin: String) -> String { "fastcgi_param SPOOLGATE_ORIGIN \(origin);" }

@@ -49,9 +49,28 @@ struct ReachSeen: Seen, Sendable, Equatable {
     private func mend(_ fault: ClientFault) -> String {
         switch fault.kind {
         case .noAddress: "look at the host's name, and at its record in the DNS"
-        case .noTLS:
-            "look at ssl_certificate and the names in it; --cacert for an authority of one's own"
-        default: "look whether nginx runs and listens there, and at what stands before it"
+        case .noTLS: mend(fault.tls ?? .handshake)
+        default:
+            fault.tls.map { mend($0) }
+                ?? "look whether nginx runs and listens there, and at what stands before it"
+        }
+    }
+
+    private func mend(_ trouble: TLSTrouble) -> String {
+        switch trouble {
+        case .expired: "ssl_certificate: a new one, this one has expired; then nginx -s reload"
+        case .notYetValid: "date  (the clock here, or there: the certificate is not valid yet)"
+        case .authority:
+            "--cacert FILE for an authority of one's own; else ssl_certificate: with the certificates of "
+                + "the authorities between behind it"
+        case .name: "ssl_certificate: one with the host's name in it; or that name in the URL"
+        case .authoritiesFile, .clientCertificate: "--cacert: a PEM file of certificates"
+        case .notTLS: "listen 443 ssl;  (that port speaks no TLS); or an http URL"
+        case .silence, .ended:
+            "listen 443 ssl;  (that port may speak no TLS); or an http URL; look also at what stands before "
+                + "nginx"
+        case .distrust, .handshake:
+            "ssl_protocols TLSv1.2 TLSv1.3;  (look also at ssl_certificate and ssl_ciphers)"
         }
     }
 }
@@ -67,6 +86,8 @@ struct GatewaySeen: Seen, Sendable, Equatable {
     var url: ProbeURL
     /// The interop version that it speaks with us.
     var version: Int?
+    /// The login that was sent with it.
+    var login = ProbeLogin.none
 
     /// Whether the creation was refused for want of a login.
     var wantsLogin: Bool { answer.status == 401 || answer.code == "anonymous-refused" }
@@ -105,11 +126,24 @@ struct GatewaySeen: Seen, Sendable, Equatable {
             )
         }
         switch answer.status {
-        case 401:
-            let realm = answer[.wwwAuthenticate].map { " (\($0))" } ?? ""
-            return ("\(told): a login stands in front\(realm)", ["-H 'Authorization: ...'"])
+        case 400 where answer.content.contains("plain HTTP request was sent to HTTPS port"):
+            return (
+                "\(told): that port speaks TLS",
+                [url.text.replacing("http:", with: "https:", maxReplacements: 1)]
+            )
+        case 401: return refusedLogin
+        case 403 where login != .none:
+            return (
+                "\(told): it lets nobody in, or not from here, or has no file of passwords",
+                ["allow, deny: in the location", Mend.passwords, Mend.errorLog]
+            )
         case 403:
             return ("\(told): nobody may, or not from here", ["allow, deny: in the location"])
+        case 500:
+            return (
+                "\(told): it cannot ask who may upload, or cannot read the file of passwords",
+                [Mend.errorLog, Mend.passwords, "auth_request: look whether that service runs"]
+            )
         case 413: return (told, [Mend.size])
         case 502, 503, 504:
             return ("\(told): nginx does not reach the gateway", [Mend.units, Mend.local])
@@ -124,7 +158,47 @@ struct GatewaySeen: Seen, Sendable, Equatable {
         }
     }
 
+    /// A login that is missing, or was refused.
+    private var refusedLogin: (String, [String]) {
+        let told = answer.description
+        let realm = answer[.wwwAuthenticate].map { " (\($0))" } ?? ""
+        switch login {
+        case .none:
+            let isBasic = answer[.wwwAuthenticate]?.lowercased().hasPrefix("basic") ?? false
+            return (
+                "\(told): a login stands in front\(realm)",
+                [isBasic ? Mend.credentials : "-H 'Authorization: ...'"]
+            )
+        case .malformed:
+            return (
+                "\(told): Authorization in -H is not 'Basic ' and a name and a password in Base64\(realm)",
+                [Mend.credentials]
+            )
+        case .password(let name):
+            return (
+                "\(told): the name '\(name)' and its password in -H are refused\(realm)",
+                [
+                    "another password in -H; htpasswd -v FILE '\(name)' tries one on the server, with the file "
+                        + "in auth_basic_user_file", Mend.local,
+                ]
+            )
+        case .other(let scheme):
+            return (
+                "\(told): the credentials in -H (\(scheme)) are refused\(realm)",
+                ["other credentials in -H: these may have expired"]
+            )
+        }
+    }
+
     private var unanswered: (String, [String]) {
+        if let reason = answer.fault?.reason, reason.contains("HTTP/0.9") {
+            return (
+                "what answers a creation is not HTTP/1.1: that port speaks HTTP/2 without TLS",
+                [
+                    "listen 80;  (without http2: before 1.25.1 nginx speaks nothing else on such a port)"
+                ]
+            )
+        }
         let mends = [Mend.units, Mend.local]
         if let options, [502, 503, 504].contains(options.status), !options.isProblem {
             return (
@@ -140,8 +214,9 @@ struct GatewaySeen: Seen, Sendable, Equatable {
         case "front-misconfigured": [Mend.location]
         case "unknown-route":
             ["fastcgi_param SPOOLGATE_ROUTE default;  (one of the routes in spoolgate.yaml)"]
-        case "anonymous-refused":
-            ["-H 'Authorization: ...'", Mend.login, Mend.owner]
+        case "anonymous-refused" where login == .none:
+            [Mend.credentials, Mend.login, Mend.passwords, Mend.owner]
+        case "anonymous-refused": [Mend.login, Mend.passwords, Mend.owner]
         case "check-unavailable": ["authorize: in spoolgate.yaml; look whether that service runs"]
         case "client-too-many-requests": ["limit_conn, limit_req: wait, and probe again"]
         default: ["journalctl -u spoolgate; the codes stand in spoolgate(8)"]
@@ -157,14 +232,27 @@ struct LoginSeen: Seen, Sendable, Equatable {
 
     /// What it means.
     var finding: Finding {
-        guard answer.status == 201 else {
-            let text = "a made-up name and password got \(answer.description)"
-            return [401, 403].contains(answer.status) ? ok(text) : skipped(text)
+        let text = "a made-up name and password got \(answer.description)"
+        switch (answer.status, answer.code) {
+        case (201, _):
+            return failure(
+                "a made-up name and password were taken: anybody gets in, by any name",
+                [Mend.login, Mend.passwords, Mend.all, Mend.owner]
+            )
+        case (401, _), (403, _?): return ok(text)
+        // nginx refuses a wrong password with 401.
+        case (403, nil):
+            return warning(
+                "\(text): so nginx answers every login if the file of passwords is not there",
+                [Mend.passwords, Mend.errorLog]
+            )
+        case (500, nil):
+            return failure(
+                "\(text): so nginx answers every login if its workers may not read the file of passwords",
+                [Mend.passwords, Mend.errorLog]
+            )
+        default: return skipped(text)
         }
-        return failure(
-            "a made-up name and password were taken: anybody gets in, by any name",
-            [Mend.login, Mend.owner]
-        )
     }
 }
 

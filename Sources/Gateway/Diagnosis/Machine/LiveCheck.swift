@@ -18,6 +18,8 @@ package struct LiveCheck {
 
     /// How long others are waited for.
     private static let patience = Duration.seconds(10)
+    /// How long a server of plain HTTP is given to answer over TLS.
+    private static let tlsPatience = Duration.seconds(2)
 
     /// Looks, as the user whom this process is.
     ///
@@ -26,17 +28,30 @@ package struct LiveCheck {
     ///   - user: whom this process is.
     ///   - nginx: what runs of nginx; looked at before, where this process was root then.
     ///   - files: what it printed of its files then.
+    ///   - units: what systemd said of the gateway's units then; nil: it does not know them.
+    ///   - answer: what the daemon answered when it was asked how it is.
     ///   - paths: by route, which path the last large content took, as the daemon says; nil: none answered.
     package init(
         _ settings: Settings,
         as user: SystemUser,
         nginx: NginxProcesses,
         files: [NginxDump],
+        units: UnitsSeen?,
+        answer: DaemonSeen.Answer,
         paths: [String: ContentPath?]?
     ) {
         let loops = LoopSeen(settings.listen, files)
-        look(atSocket: settings.listen, nginx)
+        if let units {
+            findings += units.findings
+        } else {
+            findings.append(.skipped("units", "systemd does not know spoolgate.service"))
+        }
+        look(atSocket: settings.listen, nginx, unmask: units?.unmask)
+        let daemon = DaemonSeen(socket: settings.adminSocket, answer: answer, run: units?.run)
+        findings.append(daemon.finding)
+        look(atAdmin: settings.adminSocket, nginx, loops)
         findings += Self.rivals(of: loops.places, files)
+        look(atLogins: loops, settings, nginx)
         look(atSpool: settings, user)
         for (name, route) in settings.routes.sorted(by: { $0.key < $1.key }) {
             for target in route.upstream.targets {
@@ -70,7 +85,7 @@ package struct LiveCheck {
                 )
             }
         }
-        if let units = UnitsSeen() {
+        if let units {
             findings.append(units.stopping(within: settings.drainTimeout))
         } else {
             findings.append(.skipped("stopping", "systemd does not know spoolgate.service"))
@@ -103,12 +118,75 @@ package struct LiveCheck {
         }
     }
 
-    private mutating func look(atSocket address: ListenAddress, _ nginx: NginxProcesses) {
+    private mutating func look(
+        atSocket address: ListenAddress,
+        _ nginx: NginxProcesses,
+        unmask: String?
+    ) {
         switch address {
         case .unix(let path, _, _):
-            findings.append(SocketSeen(path: path, workers: nginx.workers).finding)
+            let seen = SocketSeen(path: path, workers: nginx.workers, unmask: unmask)
+            findings.append(seen.finding)
         case .tcp, .inherited:
             findings.append(.skipped("socket", "it is \(address.text)"))
+        }
+    }
+
+    /// Whether nginx may connect to the socket where an operator asks, if a location of it does.
+    private mutating func look(
+        atAdmin path: String,
+        _ nginx: NginxProcesses,
+        _ loops: LoopSeen
+    ) {
+        // Another nginx, and one with several gateways, may ask other daemons.
+        let places = loops.files.flatMap { dump in
+            let isAlone = !dump.gateways.isEmpty && dump.gateways.allSatisfy { loops.isOurs($0) }
+            return dump.adminPlaces.map { (place: $0, socket: dump.socket(of: $0)) }
+                .filter { isAlone || $0.socket == path }
+        }
+        guard let first = places.first else {
+            let why =
+                loops.files.isEmpty
+                ? "no nginx whose files this user may read (root may)"
+                : "no location of nginx has the status page and the metrics (admin.conf)"
+            findings.append(.skipped("admin", why))
+            return
+        }
+        guard places.contains(where: { $0.socket == path }) else {
+            let shown = first.place.location.arguments.joined(separator: " ")
+            findings.append(
+                .failure(
+                    "admin",
+                    "location \(shown) at \(first.place.location.place) asks on "
+                        + "\(first.socket ?? "another address"), and the daemon answers on \(path)",
+                    ["fastcgi_pass unix:\(path);  (or admin-listen in spoolgate.yaml)"]
+                )
+            )
+            return
+        }
+        let seen = SocketSeen(.admin, path: path, workers: nginx.workers)
+        guard seen.state == .listening else {
+            findings.append(.skipped("admin", "no daemon listens on \(path)"))
+            return
+        }
+        findings.append(seen.finding)
+    }
+
+    /// Whom nginx lets in at the locations that hand uploads to this gateway, and on which ports.
+    private mutating func look(
+        atLogins loops: LoopSeen,
+        _ settings: Settings,
+        _ nginx: NginxProcesses
+    ) {
+        for dump in loops.files {
+            for place in dump.gateways where loops.isOurs(place) {
+                findings += dump.findings(at: place, workers: nginx.workers)
+                guard let route = settings.routes[place.route], route.anonymous == .refuse,
+                    route.authorization.url == nil,
+                    let refusal = NginxLogin(at: place).findingOfRefusal(route: place.route)
+                else { continue }
+                findings.append(refusal)
+            }
         }
     }
 
@@ -160,49 +238,82 @@ package struct LiveCheck {
             findings.append(loop)
             return
         }
-        var request: ClientRequest
-        let address: String
+        var seen = UpstreamSeen(check: kind, name: name, target: "")
+        seen.authorities = settings.certificateAuthority
         switch target {
         case .directory(let path):
             findings.append(.ok(kind, "\(name): directory \(path)"))
-            return
         case .http(let base):
-            request = ClientRequest(.head, base)
-            address = base
+            seen.target = service?.text ?? base
+            connect(to: base, settings, &seen)
+            findings.append(seen.finding)
         case .bucket(let bucket):
-            let place = "\(name): bucket \(bucket.name) at \(bucket.endpoint)"
-            var patient = settings
-            patient.connectTimeout = min(settings.connectTimeout, Self.patience)
-            patient.responseTimeout = Self.patience
-            guard let fault = bucket.fault(patient) else {
-                findings.append(.ok(kind, "\(place) knows the key"))
+            seen.target = "s3:\(bucket.endpoint)/\(bucket.name)"
+            connect(to: bucket.endpoint, settings, &seen)
+            // What it says of the key tells that there is a connection.
+            guard seen.finding.level == .ok else {
+                findings.append(seen.finding)
                 return
             }
-            let parts = fault.split(separator: "; ", maxSplits: 1).map(String.init)
-            let mend = parts.count > 1 ? parts[1] : "start the store, or name another one"
-            findings.append(.failure(kind, "\(place): \(parts[0])", [mend]))
-            return
+            findings.append(Self.bucket(bucket, kind, name, settings))
         case .unix(let path):
-            request = ClientRequest(.head, "http://localhost")
-            request.socket = path
-            address = "unix:\(path)"
+            seen.target = service?.text ?? "unix:\(path)"
+            seen.socket = path
+            connect(to: "http://localhost", settings, &seen)
+            findings.append(seen.finding)
         }
+    }
+
+    /// Connects, TLS included, and says nothing; what speaks plain HTTP is offered TLS, which it does not take.
+    private func connect(to base: String, _ settings: UpstreamSettings, _ seen: inout UpstreamSeen)
+    {
+        var request = ClientRequest(.head, base)
+        request.socket = seen.socket
         request.onlyConnects = true
         request.timeout = min(settings.connectTimeout, Self.patience)
         request.certificateAuthority = settings.certificateAuthority
+        request.clientCertificate = settings.clientCertificate
+        request.clientKey = settings.clientKey
+        seen.fault = Self.fault(of: request)
+        if let fault = seen.fault, fault.isLate, base.hasPrefix("https://") {
+            request.url = "http" + base.dropFirst(5)
+            // Then the connection was made, and TLS got no answer.
+            if Self.fault(of: request) == nil { seen.fault?.tls = .silence }
+        }
+        guard seen.fault == nil, seen.socket == nil, base.hasPrefix("http://") else { return }
+        request.url = "https" + base.dropFirst(4)
+        request.timeout = Self.tlsPatience
+        // A certificate that is not trusted is one.
+        seen.speaksTLS =
+            Self.fault(of: request).map { fault in
+                switch fault.tls {
+                case .expired?, .notYetValid?, .authority?, .name?, .distrust?: true
+                default: false
+                }
+            } ?? true
+    }
+
+    /// Why a request is not carried out; its connection is closed by then, since some servers take one at a time.
+    private static func fault(of request: ClientRequest) -> ClientFault? {
         let transfer = ClientTransfer(request)
         transfer.run()
-        guard let fault = transfer.fault else {
-            findings.append(.ok(kind, "\(name): \(address) takes connections"))
-            return
-        }
-        findings.append(
-            .failure(
-                kind,
-                "\(name): \(address): \(fault.reason)",
-                ["start what listens there, or name another one in spoolgate.yaml"]
-            )
-        )
+        return transfer.fault
+    }
+
+    private static func bucket(
+        _ bucket: BucketAddress,
+        _ kind: String,
+        _ name: String,
+        _ settings: UpstreamSettings
+    ) -> Finding {
+        let place = "\(name): bucket \(bucket.name) at \(bucket.endpoint)"
+        var patient = settings
+        patient.connectTimeout = min(settings.connectTimeout, Self.patience)
+        patient.responseTimeout = Self.patience
+        guard let fault = bucket.fault(patient) else { return .ok(kind, "\(place) knows the key") }
+        let parts = fault.split(separator: "; ", maxSplits: 1).map(String.init)
+        let mend = parts.count > 1 ? parts[1] : "start the store, or name another one"
+        return .failure(kind, "\(place): \(parts[0])", [mend])
     }
 
     private static func inspection(

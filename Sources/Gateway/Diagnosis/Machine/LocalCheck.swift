@@ -2,6 +2,7 @@
 //
 // It only looks. nginx's files need root, since nginx opens its certificates and logs to print them.
 
+package import HTTPTypes
 import SpoolgatePosix
 
 /// What this machine tells of the way to the gateway.
@@ -19,16 +20,24 @@ package struct LocalCheck {
     /// - Parameters:
     ///   - url: where uploads are created.
     ///   - nginx: the command that prints nginx's files: `nginx -T`.
-    package init(of url: ProbeURL, nginx: [String]) {
+    ///   - fields: the fields of each request of the probe, such as a login.
+    package init(of url: ProbeURL, nginx: [String], fields: HTTPFields = [:]) {
         let processes = NginxProcesses(of: nginx)
+        let units = UnitsSeen()
         switch SystemCommand.output(of: nginx) {
         case .failure(let fault):
             findings.append(Self.unread(fault.reason))
         case .success(let text):
-            look(at: NginxDump(text), url, processes)
+            look(
+                at: NginxDump(text, by: nginx),
+                url,
+                processes,
+                ProbeLogin(fields),
+                unmask: units?.unmask
+            )
         }
-        if let units = UnitsSeen() {
-            findings.append(units.finding)
+        if let units {
+            findings += units.findings
         } else {
             findings.append(.skipped("units", "systemd does not know spoolgate.service"))
         }
@@ -48,7 +57,9 @@ package struct LocalCheck {
     private mutating func look(
         at dump: NginxDump,
         _ url: ProbeURL,
-        _ processes: NginxProcesses
+        _ processes: NginxProcesses,
+        _ login: ProbeLogin,
+        unmask: String?
     ) {
         guard let place = dump.locations(of: url.path, host: url.host, port: url.port).first else {
             findings.append(
@@ -62,15 +73,21 @@ package struct LocalCheck {
         }
         self.place = place
         let faults = place.faults + place.rivalFaults
-        findings += faults
-        if faults.isEmpty {
+        var others = dump.findings(at: place, workers: processes.workers)
+        if case .password(let name) = login {
+            let unknown = NginxLogin(at: place).finding(forName: name, dump.passwordFile(at: place))
+            if let unknown { others.append(unknown) }
+        }
+        findings += faults + others
+        if (faults + others).allSatisfy({ $0.name != "nginx" }) {
             let path = place.location.arguments.joined(separator: " ")
             findings.append(.ok("nginx", "location \(path), \(place.location.place)"))
         }
         lane = dump.lane(at: place, processes)
         if let socket = dump.socket(of: place) {
             adminSocket = "\(PathAccess.parent(of: socket))/admin.sock"
-            findings.append(SocketSeen(path: socket, workers: processes.workers).finding)
+            let seen = SocketSeen(path: socket, workers: processes.workers, unmask: unmask)
+            findings.append(seen.finding)
         }
     }
 
@@ -79,7 +96,12 @@ package struct LocalCheck {
         var finding = finding
         finding.mends.removeAll { $0 == Mend.local }
         guard let place, finding.name != "nginx" else { return finding }
-        finding.mends = finding.mends.map { mend in
+        // What is there already mends nothing, unless there is nothing else to say.
+        let others = finding.mends.filter { mend in
+            Mend.directive(mend).flatMap { place.place(ofSame: $0) } == nil
+        }
+        let mends = others.isEmpty ? finding.mends : others
+        finding.mends = mends.map { mend in
             place.place(of: mend).map { "\(mend)   \($0)" } ?? mend
         }
         return finding

@@ -104,14 +104,15 @@ struct LoopSeen {
         return nil
     }
 
-    private func isOurs(_ place: NginxPlace) -> Bool {
+    /// Whether a place hands requests to this gateway.
+    func isOurs(_ place: NginxPlace) -> Bool {
         places.contains { $0.location == place.location }
     }
 }
 
 extension NginxPlace {
     /// The route that its requests name.
-    fileprivate var route: String {
+    var route: String {
         value(of: "fastcgi_param", "SPOOLGATE_ROUTE")?.arguments.last ?? "default"
     }
 
@@ -140,7 +141,7 @@ extension NginxDirective {
 }
 
 /// The address of a `listen`.
-struct NginxListen {
+struct NginxListen: Equatable {
     /// nil: all addresses.
     private let host: String?
     /// nil: a unix socket.

@@ -30,6 +30,12 @@ struct NginxDirective: Sendable, Equatable {
 package struct NginxDump: Sendable {
     /// The directives of the main file, included ones among them.
     let directives: [NginxDirective]
+    /// The directory of the main file, from which relative paths count.
+    let folder: String
+    /// The version of the nginx that printed it; nil: not known.
+    var version: NginxVersion?
+    /// The files of passwords that locations of a gateway name, by their paths, if they were looked at.
+    private(set) var passwordFiles: [String: PasswordFile] = [:]
 
     private static let mark = "# configuration file "
     /// As deep as files that include each other are followed.
@@ -50,11 +56,44 @@ package struct NginxDump: Sendable {
             return (file.name, reader.directives())
         }
         guard let main = parsed.first else {
-            directives = []
+            (directives, folder) = ([], "")
             return
         }
-        let folder = main.0.lastIndex(of: "/").map { main.0[..<$0] } ?? ""
-        directives = Self.expand(main.1, from: parsed, folder: String(folder), depth: 0)
+        folder = main.0.lastIndex(of: "/").map { String(main.0[..<$0]) } ?? ""
+        directives = Self.expand(main.1, from: parsed, folder: folder, depth: 0)
+    }
+
+    /// Reads what a command printed, asks it for its version, and looks at the files of passwords.
+    ///
+    /// - Parameters:
+    ///   - text: its standard output.
+    ///   - command: how it was called: `nginx -T`, with options.
+    init(_ text: String, by command: [String]) {
+        self.init(text)
+        let asking = command.map { $0 == "-T" ? "-v" : $0 }
+        if asking != command {
+            version = SystemCommand.errors(of: asking).flatMap { NginxVersion($0) }
+        }
+        for place in gateways {
+            guard let path = NginxLogin(at: place).passwordFile(below: folder) else { continue }
+            passwordFiles[path] = passwordFiles[path] ?? PasswordFile(at: path)
+        }
+    }
+
+    /// The file of passwords at a place; nil: there is none, or it was not looked at.
+    func passwordFile(at place: NginxPlace) -> PasswordFile? {
+        NginxLogin(at: place).passwordFile(below: folder).flatMap { passwordFiles[$0] }
+    }
+
+    /// What is wrong with the login and the ports at a place, which the location alone does not tell.
+    ///
+    /// - Parameters:
+    ///   - place: a location that hands requests to the gateway.
+    ///   - workers: nginx's workers, each kind once.
+    /// - Returns: empty where nothing is known to be wrong.
+    func findings(at place: NginxPlace, workers: Set<Credentials>) -> [Finding] {
+        cleartextHTTP2(at: place)
+            + NginxLogin(at: place).findings(passwordFile(at: place), workers: workers)
     }
 
     private static func expand(
@@ -139,13 +178,25 @@ package struct NginxDump: Sendable {
         (block.block ?? []).contains { $0.name == "proxy_pass" || handsOn($0) }
     }
 
-    /// Every location of every server block that hands requests to a gateway.
-    var gateways: [NginxPlace] {
+    /// Every location of every server block that hands uploads to a gateway.
+    var gateways: [NginxPlace] { places(where: \.isGateways).filter { !isAdmin($0) } }
+
+    /// Every location of every server block that hands an operator's questions to a daemon.
+    var adminPlaces: [NginxPlace] {
+        places { $0.block?.contains { $0.name == "fastcgi_pass" } ?? false }.filter(isAdmin)
+    }
+
+    /// Whether a location is the one of admin.conf, or hands requests to such a socket.
+    private func isAdmin(_ place: NginxPlace) -> Bool {
+        place.path == "/-/spoolgate/" || socket(of: place)?.hasSuffix("/admin.sock") ?? false
+    }
+
+    private func places(where isMeant: (NginxDirective) -> Bool) -> [NginxPlace] {
         func collect(_ around: [NginxDirective]) -> [NginxPlace] {
             (around.first?.block ?? []).flatMap { directive -> [NginxPlace] in
                 guard ["http", "server", "location"].contains(directive.name) else { return [] }
                 let inner = [directive] + around
-                let own = directive.isGateways ? [NginxPlace(around: inner)] : []
+                let own = isMeant(directive) ? [NginxPlace(around: inner)] : []
                 return own + collect(inner)
             }
         }
@@ -186,6 +237,11 @@ struct NginxPlace: Sendable {
         case .prefix(let prefix, _)?: path.hasPrefix(prefix) ? prefix.utf8.count : nil
         case .named?, nil: nil
         }
+    }
+
+    /// All directives of a name that are in force here: those of the innermost block that has any.
+    func values(of name: String) -> [NginxDirective] {
+        around.lazy.map { ($0.block ?? []).filter { $0.name == name } }.first { !$0.isEmpty } ?? []
     }
 
     /// The directive that is in force here for `name`, and for a first parameter, where one is given.

@@ -2,7 +2,19 @@
 //
 // Pure. It complains of what is known to break or slow uploads, and of nothing else.
 
+import Glibc
 import SpoolgateTextFormats
+
+extension NginxDirective {
+    /// Whether nginx takes it for the same as these words, in which quotes and the case of `on` and `off` do not count.
+    func hasSameEffect(as other: [String]) -> Bool {
+        func plain(_ word: String) -> String {
+            let lower = word.lowercased()
+            return ["on", "off"].contains(lower) ? lower : word
+        }
+        return words.map(plain) == other.map(plain)
+    }
+}
 
 extension NginxPlace {
     /// One directive, and which of its values are right.
@@ -21,7 +33,7 @@ extension NginxPlace {
             standard: "on",
             level: .failure,
             mend: Mend.buffering
-        ) { $0 == "off" },
+        ) { $0.lowercased() == "off" },
         Rule(
             name: "client_max_body_size",
             standard: "1m",
@@ -33,7 +45,7 @@ extension NginxPlace {
             standard: "off",
             level: .failure,
             mend: Mend.errors
-        ) { $0 == "off" },
+        ) { $0.lowercased() == "off" },
         Rule(
             name: "client_body_buffer_size",
             standard: "16k",
@@ -53,7 +65,8 @@ extension NginxPlace {
         var found: [Finding] = []
         for rule in Self.rules {
             let directive = value(of: rule.name)
-            let value = directive?.arguments.first ?? rule.standard
+            // A time may have several words.
+            let value = directive?.arguments.joined(separator: " ") ?? rule.standard
             guard !rule.isRight(value) else { continue }
             let place =
                 directive.map { "'\($0.text)' at \($0.place)" }
@@ -68,25 +81,55 @@ extension NginxPlace {
         return found
     }
 
-    /// Where the directive of a mend stands now, or where it belongs.
+    /// Where the directive of a mend stands now, or where it belongs; nil: the mend is no directive of this location.
     func place(of mend: String) -> String? {
-        let words = Mend.directive(of: mend)
-        guard let name = words.first, name.contains("_") || name == "include" else { return nil }
-        if name != "include", let directive = value(of: name, words.dropFirst().first) {
-            return directive.text == mend
-                ? "(is there already, at \(directive.place): look at what stands in front)"
-                : "(in place of \(directive.text) at \(directive.place))"
+        guard let directive = Mend.directive(mend), let name = directive.first else { return nil }
+        if let there = place(ofSame: directive) {
+            return "(is there already, at \(there): look at what stands in front)"
+        }
+        // What stands in front is another server's.
+        guard name != "proxy_request_buffering" else { return nil }
+        if name != "include", let present = value(of: name, Mend.parameter(of: directive)) {
+            return "(in place of \(present.text) at \(present.place))"
         }
         let path = location.arguments.joined(separator: " ")
         return "(location \(path), \(location.place))"
+    }
+
+    /// Where a directive with the very same effect stands, so that writing it once more changes nothing; nil: nowhere.
+    func place(ofSame words: [String]) -> String? {
+        guard let name = words.first else { return nil }
+        if name == "include" {
+            let pattern = words.last?.split(separator: "/").last.map(String.init) ?? ""
+            return (location.block ?? []).first { directive in
+                let file = directive.file.split(separator: "/").last.map(String.init) ?? ""
+                return fnmatch(pattern, file, 0) == 0
+            }?.place
+        }
+        guard let present = value(of: name, Mend.parameter(of: words)) else { return nil }
+        // Whatever they say, they say it in an operator's own words.
+        let isOwn = name == "auth_basic_user_file" || Mend.parameter(of: words) == "SPOOLGATE_OWNER"
+        if isOwn || name == "auth_basic" && !present.saysOff { return present.place }
+        return present.hasSameEffect(as: words) ? present.place : nil
     }
 
     private static func size(_ text: String) -> Int64 {
         amount(text.lowercased(), ["k": 1 << 10, "m": 1 << 20, "g": 1 << 30])
     }
 
+    /// A time as nginx takes it: `60`, `60s`, `1m 30s`, `60000ms`; 0 for anything else.
     private static func seconds(_ text: String) -> Int64 {
-        text.hasSuffix("ms") ? 0 : amount(text, ["s": 1, "m": 60, "h": 3_600, "d": 86_400])
+        var milliseconds: Int64 = 0
+        let parts = text.lowercased().matches(of: /(\d+) *(ms|s|m|h|d|w)?/)
+        for part in parts {
+            let units: [Substring: Int64] = [
+                "ms": 1, "m": 60_000, "h": 3_600_000, "d": 86_400_000, "w": 604_800_000,
+            ]
+            let (product, overflow) = (Int64(part.1) ?? 0)
+                .multipliedReportingOverflow(by: units[part.2 ?? "s"] ?? 1_000)
+            milliseconds += overflow ? 0 : min(product, .max / 1_000)
+        }
+        return milliseconds / 1_000
     }
 
     /// Digits, and perhaps a unit; 0 for anything else.

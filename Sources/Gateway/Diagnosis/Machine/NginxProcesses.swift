@@ -9,6 +9,11 @@ struct Credentials: Sendable, Equatable, Hashable {
     var user: UInt32
     /// The numbers of all its groups.
     var groups: Set<UInt32>
+    /// The number of its own group; nil: not known.
+    var group: UInt32?
+
+    /// Its own group, or the first of all if that is not known.
+    var mainGroup: UInt32 { group ?? groups.min() ?? 0 }
 }
 
 extension Credentials {
@@ -24,7 +29,11 @@ extension Credentials {
         guard let users = values["Uid"], let groups = values["Gid"], users.count == 4,
             groups.count == 4
         else { return nil }
-        self.init(user: users[3], groups: Set([groups[3]] + (values["Groups"] ?? [])))
+        self.init(
+            user: users[3],
+            groups: Set([groups[3]] + (values["Groups"] ?? [])),
+            group: groups[3]
+        )
     }
 
     /// Whether these rights are there: the file's owner's, its group's, or everybody's.
@@ -114,7 +123,7 @@ package struct NginxProcesses: Sendable {
     package func dumps() -> [NginxDump] {
         commands.compactMap { command in
             // `try?`: one in a container, or with files that this user may not read, is left out.
-            (try? SystemCommand.output(of: command).get()).map { NginxDump($0) }
+            (try? SystemCommand.output(of: command).get()).map { NginxDump($0, by: command) }
         }
     }
 

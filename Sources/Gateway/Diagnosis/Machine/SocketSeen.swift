@@ -1,12 +1,19 @@
-// The gateway's socket: whether it is there, somebody listens, and nginx may connect.
+// A socket of the gateway: whether it is there, somebody listens, and nginx may connect.
 //
 // Pure but for the looking.
 
 import SpoolgatePosix
 
-/// The gateway's socket, as nginx meets it.
+/// A socket of the gateway, as nginx meets it.
 struct SocketSeen: Seen, Sendable {
-    var check: String { "socket" }
+    /// Which of the two sockets it is.
+    enum Kind: Sendable, Equatable {
+        /// That which takes uploads.
+        case uploads
+        /// That where an operator asks, which the daemon makes: with the group of the other one.
+        case admin
+    }
+
     /// What stands in the way to it.
     enum State: Sendable, Equatable {
         /// Nothing: somebody listens.
@@ -17,6 +24,9 @@ struct SocketSeen: Seen, Sendable {
         case deaf
     }
 
+    var check: String { kind == .uploads ? "socket" : "admin" }
+    /// Which it is.
+    var kind = Kind.uploads
     /// Its path.
     var path: String
     /// What stands in the way of this process.
@@ -25,36 +35,26 @@ struct SocketSeen: Seen, Sendable {
     var way: [PathFacts]
     /// nginx's workers, each kind once; empty: none run.
     var workers: Set<Credentials>
+    /// The commands that make it possible to start what listens; nil: nothing stands against it.
+    var unmask: String?
 }
 
 extension SocketSeen {
     /// Looks at a socket.
-    init(path: String, workers: Set<Credentials>) {
-        self.init(path: path, state: .listening, way: [], workers: workers)
-        do throws(PathObstacle) {
-            var way: [PathFacts] = []
-            let socket = try PathAccess.require([], to: path)
-            var directory = PathAccess.parent(of: socket.path)
-            while true {
-                way.insert(try PathAccess.require([], to: directory), at: 0)
-                if directory == "/" { break }
-                directory = PathAccess.parent(of: directory)
-            }
-            self.way = way + [socket]
+    init(
+        _ kind: Kind = .uploads,
+        path: String,
+        workers: Set<Credentials>,
+        unmask: String? = nil
+    ) {
+        let way = PathWay(to: path)
+        self.init(kind: kind, path: path, state: .listening, way: way.facts, workers: workers)
+        self.unmask = unmask
+        if let obstacle = way.obstacle {
+            state = .unreachable(obstacle)
+        } else if (try? LocalSocket.isListening(path)) == false {
             // `try?`: where it cannot be asked it is not known to be deaf.
-            if (try? LocalSocket.isListening(path)) == false { state = .deaf }
-        } catch {
-            state = .unreachable("\(path) \(Self.words(error))")
-        }
-    }
-
-    private static func words(_ obstacle: PathObstacle) -> String {
-        switch obstacle {
-        case .missing(let path, _): "is not there (\(path))"
-        case .notDirectory(let facts): "is below \(facts.path), which is no directory"
-        case .denied(let facts, _, _): "cannot be looked at: \(facts.path) (\(facts.description))"
-        case .readOnly(let facts): "is on a file system that is read-only: \(facts.path)"
-        case .failed(let error): "cannot be looked at: \(error)"
+            state = .deaf
         }
     }
 
@@ -65,7 +65,8 @@ extension SocketSeen {
             return failure(
                 why,
                 [
-                    "systemctl enable --now spoolgate.socket; systemctl status spoolgate.socket "
+                    unmask
+                        ?? "systemctl enable --now spoolgate.socket; systemctl status spoolgate.socket "
                         + "spoolgate"
                 ]
             )
@@ -73,7 +74,8 @@ extension SocketSeen {
             return failure(
                 "nobody listens on \(path): the gateway does not run",
                 [
-                    "systemctl start spoolgate.socket spoolgate; journalctl -u spoolgate says why it "
+                    unmask
+                        ?? "systemctl start spoolgate.socket spoolgate; journalctl -u spoolgate says why it "
                         + "ended"
                 ]
             )
@@ -94,21 +96,38 @@ extension SocketSeen {
 
     private func refusal(of worker: Credentials) -> Finding? {
         let name = SystemUser.name(ofUser: worker.user)
-        for directory in way.dropLast() where !worker.has(.search, to: directory) {
+        if let directory = PathWay(path: path, facts: way).closed(to: worker) {
             return failure(
                 "nginx's user \(name) may not pass \(directory.path) (\(directory.description))",
                 ["chmod o+x \(directory.path)"]
             )
         }
         guard let socket = way.last, !worker.has(.write, to: socket) else { return nil }
-        let group = worker.groups.sorted().map { SystemUser.name(ofGroup: $0) }.first ?? name
+        let group = SystemUser.name(ofGroup: worker.mainGroup)
+        let what = kind == .uploads ? "" : ": status page and metrics are 502"
         return failure(
-            "nginx's user \(name) may not connect to \(path) (\(socket.description))",
-            [
-                "SocketGroup=\(group) and SocketMode=0660  (systemctl edit spoolgate.socket)",
-                "socket-group: \(group) and socket-mode: \"0660\"  (spoolgate.yaml, where the daemon "
-                    + "binds it)",
-            ]
+            "nginx's user \(name) may not connect to \(path) (\(socket.description))\(what)",
+            mends(group)
         )
+    }
+
+    private func mends(_ group: String) -> [String] {
+        let restart =
+            "systemctl stop spoolgate.service && systemctl restart spoolgate.socket "
+            + "&& systemctl start spoolgate.service"
+        var mends = [
+            "systemctl edit spoolgate.socket: [Socket], SocketGroup=\(group), SocketMode=0660; then "
+                + restart,
+            "socket-group: \(group) and socket-mode: \"0660\"  (spoolgate.yaml, where the daemon "
+                + "binds it)",
+        ]
+        if kind == .admin {
+            mends.insert(
+                "systemctl restart spoolgate  (if nginx may connect to spoolgate.sock: admin.sock gets "
+                    + "its group at each start)",
+                at: 0
+            )
+        }
+        return mends
     }
 }

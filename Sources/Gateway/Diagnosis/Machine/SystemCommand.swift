@@ -12,6 +12,18 @@ enum SystemCommand {
 
     /// What a program wrote to its standard output; or, in one line, why there is nothing.
     static func output(of command: [String]) -> Result<String, SystemCommandFault> {
+        run(command).map(\.output)
+    }
+
+    /// What a program that ended well wrote to its standard error; nil: it did not end well.
+    static func errors(of command: [String]) -> String? {
+        // `try?`: why it did not is of no use to whoever asks.
+        try? run(command).get().errors
+    }
+
+    private static func run(
+        _ command: [String]
+    ) -> Result<(output: String, errors: String), SystemCommandFault> {
         let name = command.joined(separator: " ")
         guard let program = command.first.flatMap(path) else {
             return .failure(.init(reason: "\(command.first ?? "") is not installed"))
@@ -30,7 +42,12 @@ enum SystemCommand {
                     lines.first { $0.contains("[emerg]") } ?? lines.last ?? "it did not end well"
                 return .failure(.init(reason: "\(name): \(words)"))
             }
-            return .success(String(decoding: process.output, as: UTF8.self))
+            return .success(
+                (
+                    String(decoding: process.output, as: UTF8.self),
+                    String(decoding: process.errors, as: UTF8.self)
+                )
+            )
         } catch {
             return .failure(.init(reason: "\(error)"))
         }

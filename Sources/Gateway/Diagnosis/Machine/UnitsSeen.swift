@@ -1,11 +1,13 @@
 // The gateway's units, as systemd tells them.
 //
-// Pure but for the asking.
+// Pure but for the asking. A socket that systemd holds takes connections also while the daemon ends again and again:
+// what systemd says of the service is the proof that it stays up.
 
+import SpoolgatePosix
 import SpoolgateTextFormats
 
 /// What systemd says of the gateway's units.
-struct UnitsSeen: Sendable, Equatable {
+package struct UnitsSeen: Sendable, Equatable {
     /// One unit's properties.
     typealias Properties = [String: String]
 
@@ -13,20 +15,54 @@ struct UnitsSeen: Sendable, Equatable {
     var service: Properties
     /// spoolgate.socket.
     var socket: Properties
+    /// spoolgate-purge.timer.
+    var timer: Properties = [:]
+    /// spoolgate-purge.service.
+    var purge: Properties = [:]
+    /// Microseconds of the clock that systemd's times are of; 0: not known.
+    var now: Int64 = 0
+
+    private static let service = "spoolgate.service"
+    private static let socket = "spoolgate.socket"
+    private static let timer = "spoolgate-purge.timer"
+    private static let purge = "spoolgate-purge.service"
+    private static let properties = [
+        "LoadState", "ActiveState", "SubState", "Result", "NRestarts", "ExecMainStatus",
+        "UnitFileState", "TimeoutStopUSec", "ActiveEnterTimestampMonotonic",
+    ]
+    /// A service that was restarted so often, and runs for so short a time, does not stay up.
+    private static let mostRestarts: Int64 = 2
+    private static let shortRun = Duration.seconds(60)
+    /// Restarts are told for so long after the last one.
+    private static let longRun = Duration.seconds(600)
 }
 
 extension UnitsSeen {
     /// Asks systemd; nil where it does not run, or knows none of the units.
-    init?() {
-        func ask(_ unit: String) -> Properties? {
-            let properties = "LoadState,ActiveState,SubState,Result,TimeoutStopUSec"
-            let answer = SystemCommand.output(of: ["systemctl", "show", unit, "-p", properties])
-            return (try? answer.get()).map(Self.read)
+    package init?() {
+        let units = [Self.service, Self.socket, Self.timer, Self.purge]
+        let command =
+            ["systemctl", "show"] + units + ["-p", Self.properties.joined(separator: ",")]
+        guard let text = try? SystemCommand.output(of: command).get() else { return nil }
+        self.init(shown: text, now: Int64(clamping: Deadline.after(.zero).nanoseconds / 1_000))
+    }
+
+    /// Reads what `systemctl show` says of the four units, one after the other; nil where none is known.
+    init?(shown text: String, now: Int64) {
+        let units = Self.readAll(text)
+        guard units.count == 4 else { return nil }
+        self.init(service: units[0], socket: units[1], timer: units[2], purge: units[3], now: now)
+        let isKnown = [service, socket].contains { unit in
+            !["not-found", nil].contains(unit["LoadState"])
         }
-        guard let service = ask("spoolgate.service"), let socket = ask("spoolgate.socket"),
-            service["LoadState"] == "loaded"
-        else { return nil }
-        self.init(service: service, socket: socket)
+        guard isKnown else { return nil }
+    }
+
+    /// Reads blocks of lines of `Name=value`, with an empty line between two blocks.
+    static func readAll(_ text: String) -> [Properties] {
+        var all: [Properties] = []
+        for block in text.split(separator: "\n\n") { all.append(read(String(block))) }
+        return all
     }
 
     /// Reads lines of `Name=value`.
@@ -39,27 +75,245 @@ extension UnitsSeen {
         return properties
     }
 
-    /// Whether they run.
-    var finding: Finding {
-        let units = [("spoolgate.socket", socket), ("spoolgate.service", service)]
-        let states = units.map { "\($0.0) \($0.1["ActiveState"] ?? "unknown")" }
-            .joined(separator: ", ")
-        if service["ActiveState"] == "active" { return .ok("units", states) }
-        // The socket starts it with the first connection.
-        if socket["ActiveState"] == "active", service["ActiveState"] == "inactive" {
-            return .ok("units", states)
+    // MARK: Whether they run
+
+    /// Whether the service runs; what starts it otherwise.
+    package enum Run: Sendable, Equatable {
+        /// It runs.
+        case running
+        /// It does not, and the first connection to its socket starts it.
+        case waiting
+        /// It does not.
+        case down
+    }
+
+    /// Whether the service runs now.
+    package var run: Run {
+        switch service["ActiveState"] {
+        case "active", "reloading", "refreshing": .running
+        case "inactive" where socket["ActiveState"] == "active" && !Self.isMasked(service): .waiting
+        default: .down
         }
-        let result = service["Result"].map { " (\($0))" } ?? ""
+    }
+
+    private static func isMasked(_ unit: Properties) -> Bool { unit["LoadState"] == "masked" }
+
+    private var named: [(name: String, unit: Properties)] {
+        [
+            (Self.service, service), (Self.socket, socket), (Self.timer, timer),
+            (Self.purge, purge),
+        ]
+    }
+
+    private var restarts: Int64 { service["NRestarts"].flatMap { Int64(digits: $0) } ?? 0 }
+
+    /// For how long the service has run; nil: it does not, or that is not known.
+    private var age: Duration? {
+        guard now > 0, run == .running,
+            let start = service["ActiveEnterTimestampMonotonic"].flatMap({ Int64(digits: $0) }),
+            start > 0, start <= now
+        else { return nil }
+        return .microseconds(now - start)
+    }
+
+    /// What is to be said of the units: first of service and socket, then of the purge.
+    package var findings: [Finding] { [finding] + purgeFindings }
+
+    /// Whether service and socket run, and stay up.
+    var finding: Finding {
+        if let masked { return masked }
+        if let unread { return unread }
+        let units = named.prefix(2)
+        let states = units.map { "\($0.name) \($0.unit["ActiveState"] ?? "unknown")" }
+            .joined(separator: ", ")
+        switch run {
+        case .waiting: return .ok("units", states)
+        case .running:
+            guard socket["ActiveState"] != "failed" else {
+                return .failure("units", states + Self.result(of: socket), starting(socket))
+            }
+            return running(states)
+        case .down: break
+        }
+        if restarts > 0, service["ActiveState"] != "failed" { return notStayingUp("") }
+        if service["ActiveState"] == "activating" {
+            return .warning(
+                "units",
+                "\(Self.service) is starting",
+                ["wait: after a crash it reads every record of the spool first"]
+            )
+        }
         return .failure(
             "units",
-            states + result,
-            ["systemctl start spoolgate.socket spoolgate; journalctl -u spoolgate"]
+            states + Self.result(of: service),
+            starting(service)
         )
     }
 
+    /// What is to be said of a service that runs.
+    private func running(_ states: String) -> Finding {
+        guard restarts > 0 else { return .ok("units", states) }
+        guard let age, age < Self.longRun else {
+            return .ok("units", "\(states); restarts since it was started: \(restarts)")
+        }
+        let since = "runs for \(DurationText.rounded(age.components.seconds)) now"
+        if restarts > Self.mostRestarts, age < Self.shortRun { return notStayingUp(", \(since)") }
+        return .warning(
+            "units",
+            "\(Self.service) \(since); systemd has restarted it, in all: \(restarts)",
+            Self.causes(service)
+        )
+    }
+
+    private func notStayingUp(_ more: String) -> Finding {
+        let times = restarts == 1 ? "once" : "\(restarts) times"
+        return .failure(
+            "units",
+            "\(Self.service) does not stay up: systemd has restarted it \(times)\(more)"
+                + Self.result(of: service),
+            Self.causes(service)
+        )
+    }
+
+    // MARK: What keeps them from running
+
+    /// What is to be said of units that are masked, which nothing can start; nil: neither service nor socket is.
+    private var masked: Finding? {
+        let all = named.filter { Self.isMasked($0.unit) }
+        let main = all.filter { [Self.service, Self.socket].contains($0.name) }
+        guard !main.isEmpty else { return nil }
+        let names = main.map(\.name).joined(separator: ", ")
+        let verb = main.count == 1 ? "is" : "are"
+        let mend = Self.unmask(all)
+        guard run == .running else {
+            return .failure(
+                "units",
+                "\(names) \(verb) masked: nothing can start \(main.count == 1 ? "it" : "them")",
+                [unmask ?? mend]
+            )
+        }
+        return .warning(
+            "units",
+            "\(names) \(verb) masked: the daemon runs until it ends, and nothing can start it again",
+            [mend]
+        )
+    }
+
+    /// The commands that unmask and start the daemon's units; nil: neither is masked.
+    package var unmask: String? {
+        let all = named.filter { Self.isMasked($0.unit) }
+        guard all.contains(where: { [Self.service, Self.socket].contains($0.name) }) else {
+            return nil
+        }
+        return Self.unmask(all) + " && systemctl enable --now spoolgate"
+    }
+
+    /// The commands that unmask units: those until the next boot have one of their own.
+    private static func unmask(_ units: [(name: String, unit: Properties)]) -> String {
+        func command(_ option: String, _ isRuntime: Bool) -> String? {
+            let names = units.filter {
+                ($0.unit["UnitFileState"] == "masked-runtime") == isRuntime
+            }.map(\.name)
+            return names.isEmpty
+                ? nil : "systemctl unmask \(option)\(names.joined(separator: " "))"
+        }
+        return [command("", false), command("--runtime ", true)].compactMap { $0 }
+            .joined(separator: " && ")
+    }
+
+    /// What is to be said of a unit that systemd cannot read; nil: it reads both.
+    private var unread: Finding? {
+        let bad = named.prefix(2).first { unit in
+            guard let state = unit.unit["LoadState"] else { return false }
+            return state != "loaded"
+        }
+        guard let bad else { return nil }
+        let state = bad.unit["LoadState"] ?? ""
+        let mend =
+            state == "not-found"
+            ? "apt install --reinstall spoolgate; systemctl daemon-reload"
+            : "systemctl status \(bad.name); systemctl edit \(bad.name)  (a drop-in may be wrong)"
+        return .failure("units", "systemd does not read \(bad.name) (\(state))", [mend])
+    }
+
+    /// The commands that start a unit which failed.
+    private func starting(_ unit: Properties) -> [String] {
+        var start = "systemctl start spoolgate.socket spoolgate"
+        if unit["Result"]?.hasSuffix("limit-hit") ?? false {
+            start = "systemctl reset-failed spoolgate.socket spoolgate && \(start)"
+        }
+        return [start] + Self.causes(service)
+    }
+
+    /// ` (exit status 78)`: how a unit ended last; empty where that is not known.
+    private static func result(of unit: Properties) -> String {
+        switch unit["Result"] {
+        case nil, "", "success": ""
+        case "exit-code"?: " (exit status \(unit["ExecMainStatus"] ?? "unknown"))"
+        case "signal"?, "core-dump"?: " (killed by signal \(unit["ExecMainStatus"] ?? "unknown"))"
+        case "oom-kill"?: " (killed because memory ran out)"
+        case "watchdog"?: " (it took no connections for WatchdogSec)"
+        case "timeout"?: " (it took too long to start or to end)"
+        case "protocol"?: " (it ended before it was ready)"
+        case let other?: " (\(other))"
+        }
+    }
+
+    /// Where the cause of a service's end is told.
+    private static func causes(_ unit: Properties) -> [String] {
+        let log = "journalctl -u spoolgate -n 20  (says why it ended)"
+        switch (unit["Result"], unit["ExecMainStatus"]) {
+        case ("exit-code"?, "78"?):
+            return ["spoolgate check  (says what is wrong in the settings)", log]
+        case ("exit-code"?, "226"?):
+            return [
+                "systemctl cat spoolgate  (a directory in ReadWritePaths= is not there, or cannot be "
+                    + "mounted)", log,
+            ]
+        case ("exit-code"?, "217"?): return ["systemd-sysusers  (the user is not there)", log]
+        case ("exit-code"?, "203"?):
+            return ["systemctl cat spoolgate  (the program in ExecStart= cannot be run)", log]
+        case ("oom-kill"?, _):
+            return ["systemctl edit spoolgate  (a higher MemoryMax=, if it has one)", log]
+        default: return [log]
+        }
+    }
+
+    // MARK: The purge
+
+    /// What is to be said of the purge's units; the daemon purges by itself while it runs.
+    private var purgeFindings: [Finding] {
+        let masked = named.suffix(2).filter { Self.isMasked($0.unit) }
+        if let first = masked.first {
+            return [
+                .warning(
+                    "units",
+                    "\(masked.map(\.name).joined(separator: ", ")) \(masked.count == 1 ? "is" : "are") "
+                        + "masked: while the daemon does not run, nothing is purged",
+                    [
+                        Self.unmask(masked)
+                            + (first.name == Self.timer ? " && systemctl start \(Self.timer)" : "")
+                    ]
+                )
+            ]
+        }
+        guard purge["ActiveState"] == "failed" else { return [] }
+        return [
+            .warning(
+                "units",
+                "\(Self.purge) failed\(Self.result(of: purge))",
+                ["journalctl -u spoolgate-purge -n 20  (says why)"]
+            )
+        ]
+    }
+
+    // MARK: How they stop
+
     /// Whether systemd leaves the daemon the time that it may take to end.
     func stopping(within drain: Duration) -> Finding {
-        guard let text = service["TimeoutStopUSec"], let most = Self.time(text) else {
+        guard let text = service["TimeoutStopUSec"], let most = Self.time(text),
+            !Self.isMasked(service)
+        else {
             return .skipped("stopping", "systemd does not tell TimeoutStopSec")
         }
         let shown = "TimeoutStopSec=\(text), timeouts.drain \(DurationText.text(drain))"

@@ -121,7 +121,8 @@ package final class UploadProbe {
             answer: answer,
             options: options,
             url: question.url,
-            version: version
+            version: version,
+            login: ProbeLogin(question.fields)
         )
         tell(gateway.finding)
         if gateway.wantsLogin || gateway.isTaken, !isStopped() {

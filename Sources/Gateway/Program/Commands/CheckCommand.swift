@@ -45,8 +45,9 @@ struct Check: SpoolgateCommand {
     }
 
     func perform() throws(CommandFailure) {
-        // As another user one may not look into nginx.
+        // As another user one may not look into nginx, nor ask systemd everywhere.
         let nginx = live ? NginxProcesses() : nil
+        let units = live ? UnitsSeen() : nil
         let files = nginx?.dumps() ?? []
         // Another user might not even see that it is there.
         let file = options.file
@@ -69,12 +70,15 @@ struct Check: SpoolgateCommand {
         if let nginx {
             let report = FindingReport("spoolgate check \(source)", json: json)
             for finding in Self.findings(faults, settings) { report.tell(finding) }
+            let daemon = DaemonQuestion(settings.adminSocket)
             let check = LiveCheck(
                 settings,
                 as: judge,
                 nginx: nginx,
                 files: files,
-                paths: DaemonQuestion(settings.adminSocket).lastPaths()
+                units: units,
+                answer: daemon.status(),
+                paths: daemon.lastPaths()
             )
             for finding in check.findings { report.tell(finding) }
             return try report.end()

@@ -117,7 +117,8 @@ struct Requeue: SpoolgateCommand {
         let names = Self.queues.filter(queues.contains).map(\.rawValue)
         let rest =
             held == 0
-            ? "" : " \(uploads: held) held by an operator: spoolgate list --state held, then release."
+            ? ""
+            : " \(uploads: held) held by an operator: spoolgate list --state held, then release."
         print(
             "No uploads to requeue in \(names.joined(separator: " and ")) of \(directory).\(rest)"
         )

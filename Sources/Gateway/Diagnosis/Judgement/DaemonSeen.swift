@@ -1,0 +1,64 @@
+// What the daemon itself says on its admin socket. A socket that takes connections proves nothing: systemd may hold it.
+//
+// Pure: what was heard, and what that means.
+
+/// What the daemon answered, when it was asked how it is.
+package struct DaemonSeen: Seen, Sendable, Equatable {
+    /// What came of the question.
+    package enum Answer: Sendable, Equatable {
+        /// The first line of its status, such as `OK: 0 receiving, …`.
+        case status(String)
+        /// Nobody takes the connection.
+        case nobody
+        /// This user may not connect.
+        case denied
+        /// Another reason for which there is no answer.
+        case silence(String)
+    }
+
+    var check: String { "daemon" }
+    /// The path of the socket.
+    package var socket: String
+    /// What came of the question.
+    package var answer: Answer
+    /// Whether the service runs, as systemd says; nil: systemd does not know it.
+    package var run: UnitsSeen.Run?
+
+    /// Makes it.
+    package init(socket: String, answer: Answer, run: UnitsSeen.Run?) {
+        (self.socket, self.answer, self.run) = (socket, answer, run)
+    }
+
+    /// What it means.
+    var finding: Finding {
+        let log = "journalctl -u spoolgate -n 20"
+        switch answer {
+        case .status(let line):
+            if line.hasPrefix("CRITICAL:") { return failure(line, ["spoolgate status"]) }
+            if line.hasPrefix("WARNING:") { return warning(line, ["spoolgate status"]) }
+            return ok(line)
+        case .denied:
+            return skipped("this user may not ask on \(socket) (root may)")
+        case .nobody where run == .waiting:
+            return skipped("it does not run: the first connection starts it")
+        case .nobody where run == .running:
+            return warning(
+                "the daemon runs, and nobody listens on \(socket): no status and no metrics",
+                [
+                    "\(log)  (looks for 'admin socket unavailable')",
+                    "admin-listen in spoolgate.yaml",
+                ]
+            )
+        case .nobody:
+            return failure(
+                "no daemon answers on \(socket), whoever holds the socket for uploads",
+                ["systemctl status spoolgate; \(log)"]
+            )
+        case .silence(let why):
+            return failure(
+                "the daemon gives no answer: \(why)",
+                ["systemctl restart spoolgate; \(log)"]
+            )
+        }
+    }
+}

@@ -1,0 +1,84 @@
+// Ports on which nginx speaks HTTP/2 without TLS, by its files.
+//
+// Before 1.25.1 such a port speaks nothing else: `listen 80 http2;` breaks every client of HTTP/1.1, and that of one
+// server block does so for all that share the port.
+
+import SpoolgateTextFormats
+
+/// The version of an nginx.
+struct NginxVersion: Sendable, Equatable, Comparable, CustomStringConvertible {
+    /// Its numbers.
+    let numbers: [Int]
+
+    /// Reads what `nginx -v` says: `nginx version: nginx/1.22.1`; nil for what is none.
+    init?(_ text: String) {
+        guard let slash = text.lastIndex(of: "/") else { return nil }
+        let version = text[text.index(after: slash)...].prefix {
+            $0.isASCII && ($0.isNumber || $0 == ".")
+        }
+        numbers = version.split(separator: ".").compactMap { Int($0) }
+        guard !numbers.isEmpty else { return nil }
+    }
+
+    private init(_ numbers: [Int]) { self.numbers = numbers }
+
+    /// The first one whose ports tell HTTP/1.1 and HTTP/2 without TLS apart.
+    static let tellsApart = NginxVersion([1, 25, 1])
+
+    static func < (one: NginxVersion, other: NginxVersion) -> Bool {
+        one.numbers.lexicographicallyPrecedes(other.numbers)
+    }
+
+    var description: String { numbers.map(String.init).joined(separator: ".") }
+}
+
+extension NginxDump {
+    /// The `listen` of ports by which a place is reached and that speak HTTP/2 alone.
+    func cleartextHTTP2(at place: NginxPlace) -> [Finding] {
+        if let version, version >= .tellsApart { return [] }
+        guard let server = place.around.first(where: { $0.name == "server" }),
+            let http = place.around.last
+        else { return [] }
+        let all = (http.block ?? []).filter { $0.name == "server" }
+        return server.listenLines.compactMap { listen in
+            let address = NginxListen(listen.arguments.first ?? "")
+            guard address.port != nil else { return nil }
+            // What one block says of an address holds for all that have it.
+            let same = all.flatMap { block in
+                block.listenLines.filter { NginxListen($0.arguments.first ?? "") == address }
+                    .map { (listen: $0, isSecure: $0.arguments.contains("ssl") || block.hasOldTLS) }
+            }
+            let speaking = same.map(\.listen).filter { $0.arguments.contains("http2") }
+            guard let first = speaking.first(where: { $0 == listen }) ?? speaking.first,
+                !same.contains(where: \.isSecure)
+            else { return nil }
+            let mends = speaking.map { line in
+                let plain = line.words.filter { $0 != "http2" }.joined(separator: " ")
+                return "\(plain);   (in place of \(line.text) at \(line.place))"
+            }
+            let text = "'\(first.text)' at \(first.place) speaks HTTP/2 without TLS"
+            guard let version else {
+                return .warning(
+                    "nginx",
+                    "\(text): before nginx 1.25.1 clients of HTTP/1.1 fail on that port",
+                    mends
+                )
+            }
+            return .failure(
+                "nginx",
+                "\(text), and nginx \(version) nothing else there: clients of HTTP/1.1 fail",
+                mends
+            )
+        }
+    }
+}
+
+extension NginxDirective {
+    /// The lines `listen` of a server block.
+    fileprivate var listenLines: [NginxDirective] { (block ?? []).filter { $0.name == "listen" } }
+
+    /// Whether a server block switches TLS on for all its ports, as before 1.25.1.
+    fileprivate var hasOldTLS: Bool {
+        (block ?? []).contains { $0.name == "ssl" && !$0.saysOff }
+    }
+}

@@ -1,0 +1,263 @@
+// Whom nginx lets in at a location that hands uploads to the gateway, and for whom it takes them, by its files.
+//
+// Pure, but for the look at files of passwords. What a login mistake looks like to a client says little: a file that is
+// missing is 403, one that cannot be read 500, and a name that nobody has verified is taken in silence.
+
+import SpoolgatePosix
+
+/// A file of names and passwords, as `auth_basic_user_file` names it.
+struct PasswordFile: Sendable, Equatable {
+    /// The way to it.
+    var way: PathWay
+    /// The names in it; nil: this process cannot read it.
+    var names: [String]?
+
+    private static let limit = 4 << 20
+
+    /// Makes it of its parts.
+    init(way: PathWay, names: [String]?) {
+        (self.way, self.names) = (way, names)
+    }
+
+    /// Looks at a file.
+    init(at path: String) {
+        self.init(way: PathWay(to: path), names: nil)
+        // `try?`: what this process cannot read it does not judge.
+        names = (try? TextFile.read(path, limit: Self.limit)).map(Self.names)
+    }
+
+    /// The names in a file: what stands before the first colon of each line that has something behind it.
+    static func names(in text: String) -> [String] {
+        text.split(whereSeparator: \.isNewline).compactMap { line in
+            let parts = line.split(separator: ":", omittingEmptySubsequences: false)
+            guard !line.hasPrefix("#"), parts.count > 1, !parts[0].isEmpty, !parts[1].isEmpty else {
+                return nil
+            }
+            return String(parts[0])
+        }
+    }
+}
+
+/// The login at one location.
+struct NginxLogin: Sendable {
+    /// The location.
+    let place: NginxPlace
+    /// `SPOOLGATE_OWNER`; nil: none is passed.
+    let owner: NginxDirective?
+    private let realm: NginxDirective?
+    private let file: NginxDirective?
+
+    /// Reads what is in force at a location.
+    init(at place: NginxPlace) {
+        self.place = place
+        owner = place.value(of: "fastcgi_param", "SPOOLGATE_OWNER")
+        realm = place.value(of: "auth_basic")
+        file = place.value(of: "auth_basic_user_file")
+    }
+
+    /// Whether a password is asked for: nginx needs both directives for that.
+    var asksPassword: Bool { hasRealm && file != nil }
+
+    private var hasRealm: Bool { realm.map { !$0.saysOff } ?? false }
+
+    /// The path of the file of passwords; nil: there is none, or a variable names it.
+    func passwordFile(below folder: String) -> String? {
+        guard asksPassword, let path = file?.arguments.first, !path.contains("$") else {
+            return nil
+        }
+        return path.hasPrefix("/") ? path : "\(folder)/\(path)"
+    }
+
+    // MARK: Findings
+
+    /// What is wrong with it.
+    ///
+    /// - Parameters:
+    ///   - password: the file of passwords; nil: there is none, or it was not looked at.
+    ///   - workers: nginx's workers, each kind once.
+    /// - Returns: empty where nothing is known to be wrong.
+    func findings(_ password: PasswordFile?, workers: Set<Credentials>) -> [Finding] {
+        if let halfLogin { return [halfLogin] }
+        if let claimed { return [claimed] }
+        return [letIn].compactMap { $0 }
+            + [password.flatMap { unusable($0, workers) }].compactMap { $0 }
+    }
+
+    /// A password that nginx does not ask for, because one of the two directives is missing.
+    private var halfLogin: Finding? {
+        guard let realm, hasRealm, file == nil else { return nil }
+        return .failure(
+            "login",
+            "'\(realm.text)' at \(realm.place) has no auth_basic_user_file: nginx asks nobody for a "
+                + "password",
+            [Self.fileLine]
+        )
+    }
+
+    /// An owner that nobody has verified.
+    private var claimed: Finding? {
+        guard let owner, isClaimed(owner), !asksPassword, !hasOtherLogin else { return nil }
+        let where_ =
+            realm.map { "'\($0.text)' at \($0.place)" }
+            ?? "no auth_basic at \(place.location.place)"
+        return .failure(
+            "login",
+            "'\(owner.text)' at \(owner.place) takes any name that a client claims: nginx asks for no "
+                + "password (\(where_))",
+            [Mend.login + (realm.map { "   (in place of \($0.text) at \($0.place))" } ?? "")]
+                + (file == nil ? [Self.fileLine] : [])
+        )
+    }
+
+    /// Clients that are let in by another condition than the login.
+    private var letIn: Finding? {
+        guard let satisfy = place.value(of: "satisfy"), satisfy.arguments.first == "any" else {
+            return nil
+        }
+        let allowed = place.values(of: "allow").compactMap(\.arguments.first)
+        let request = place.value(of: "auth_request").flatMap { $0.saysOff ? nil : $0 }
+        let others =
+            (allowed.isEmpty ? [] : ["clients of \(allowed.joined(separator: ", "))"])
+            + (asksPassword && request != nil ? ["clients that auth_request lets in"] : [])
+        guard let first = others.first, asksPassword || request != nil else { return nil }
+        let mends = ["satisfy all;   (in place of \(satisfy.text) at \(satisfy.place))"]
+        if let owner, isClaimed(owner), asksPassword {
+            return .failure(
+                "login",
+                "'\(satisfy.text)' at \(satisfy.place) lets \(first) in without the password: any name "
+                    + "that they claim is their owner ('\(owner.text)')",
+                mends
+            )
+        }
+        guard !allowed.isEmpty else { return nil }
+        return .warning(
+            "login",
+            "'\(satisfy.text)' at \(satisfy.place) lets \(first) in without a login: their uploads have "
+                + "no owner",
+            mends + [
+                "anonymous: refuse  (in spoolgate.yaml: then only those with a login may upload)"
+            ]
+        )
+    }
+
+    /// A file of passwords by which nobody gets in.
+    private func unusable(_ password: PasswordFile, _ workers: Set<Credentials>) -> Finding? {
+        guard let file else { return nil }
+        let path = password.way.path
+        let worker = workers.min { $0.user < $1.user }
+        let group = SystemUser.name(ofGroup: worker?.mainGroup ?? 0)
+        let shown = "'\(file.text)' at \(file.place)"
+        let addUser =
+            "printf 'NAME:%s\\n' \"$(openssl passwd -apr1)\" >>\(path)  (asks for the password of NAME)"
+        if password.way.isMissing {
+            return .failure(
+                "login",
+                "\(shown): \(password.way.obstacle ?? path): nginx answers 403 to every login",
+                [
+                    "install -D -g \(worker == nil ? "www-data" : group) -m 640 /dev/null \(path)",
+                    addUser,
+                ]
+            )
+        }
+        guard let facts = password.way.last else { return nil }
+        if facts.isDirectory {
+            return .failure("login", "\(shown): it is a directory", [Self.fileLine])
+        }
+        // Another nginx may run here that has nothing to do with it.
+        if let worker,
+            workers.allSatisfy({ password.way.closed(to: $0) != nil || !$0.has(.read, to: facts) })
+        {
+            let user = SystemUser.name(ofUser: worker.user)
+            if let directory = password.way.closed(to: worker) {
+                return .failure(
+                    "login",
+                    "\(shown): nginx's user \(user) may not pass \(directory.path) "
+                        + "(\(directory.description)): nginx answers 500 to every login",
+                    ["chmod o+x \(directory.path)"]
+                )
+            }
+            return .failure(
+                "login",
+                "\(shown): nginx's user \(user) may not read \(path) (\(facts.description)): nginx answers "
+                    + "500 to every login",
+                ["chgrp \(group) \(path) && chmod g+r \(path)"]
+            )
+        }
+        guard password.names?.isEmpty ?? false else { return nil }
+        return .failure(
+            "login",
+            "\(shown): no line of it is NAME:HASH: nobody can log in",
+            [addUser]
+        )
+    }
+
+    /// What is to be said of a name that a client wants to log in by; nil: nothing.
+    func finding(forName name: String, _ password: PasswordFile?) -> Finding? {
+        guard let names = password?.names, !names.isEmpty, !names.contains(where: { $0 == name }),
+            let path = password?.way.path
+        else { return nil }
+        return .failure(
+            "login",
+            "\(path) has no line for '\(name)', whom -H names",
+            [
+                "printf '\(name):%s\\n' \"$(openssl passwd -apr1)\" >>\(path)  (asks for the password)"
+            ]
+        )
+    }
+
+    /// What is wrong where the settings refuse clients without an owner, and no owner is ever passed; nil: one is.
+    func findingOfRefusal(route: String) -> Finding? {
+        guard owner == nil else { return nil }
+        let path = place.location.arguments.joined(separator: " ")
+        return .failure(
+            "login",
+            "location \(path) at \(place.location.place) passes no SPOOLGATE_OWNER, and routes.\(route) has "
+                + "anonymous: refuse: every upload is 403",
+            [Mend.owner]
+        )
+    }
+
+    // MARK: Whose word the owner is
+
+    private static let fileLine = "auth_basic_user_file /etc/nginx/uploads.htpasswd;"
+
+    /// Whether another module of nginx verifies who a client is: some of them set $remote_user, too.
+    private var hasOtherLogin: Bool {
+        place.around.contains { block in
+            (block.block ?? []).contains { directive in
+                directive.name.hasPrefix("auth_") && !directive.name.hasPrefix("auth_basic")
+                    && !directive.saysOff
+            }
+        }
+    }
+
+    /// Whether a directive's value is made of the name that a client claims.
+    private func isClaimed(_ directive: NginxDirective) -> Bool {
+        directive.arguments.dropFirst().contains { isClaimed($0, depth: 0) }
+    }
+
+    private func isClaimed(_ text: String, depth: Int) -> Bool {
+        guard depth < 8 else { return false }
+        return Self.variables(in: text).contains { name in
+            if name == "remote_user" { return true }
+            return sources(of: name).contains { isClaimed($0, depth: depth + 1) }
+        }
+    }
+
+    /// What a variable is made of: a `map` of the http block, or `set`.
+    private func sources(of name: String) -> [String] {
+        let variables = ["$" + name, "${\(name)}"]
+        let maps = (place.around.last?.block ?? []).filter {
+            $0.name == "map" && variables.contains($0.arguments.last ?? "")
+        }
+        let sets = place.around.flatMap { $0.block ?? [] }.filter {
+            $0.name == "set" && variables.contains($0.arguments.first ?? "")
+        }
+        return maps.compactMap(\.arguments.first) + sets.compactMap(\.arguments.last)
+    }
+
+    /// The names of the variables in a text.
+    private static func variables(in text: String) -> [String] {
+        text.matches(of: /\$\{?(\w+)\}?/).map { String($0.1) }
+    }
+}

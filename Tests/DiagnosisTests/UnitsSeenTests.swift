@@ -1,0 +1,239 @@
+// What systemd says of the units, and what the daemon says of itself: a socket that systemd holds proves nothing.
+
+@testable import SpoolgateDiagnosis
+import Testing
+
+@Suite struct UnitsSeenTests {
+    /// What systemd says, and what must be said of it.
+    struct Case: Sendable, CustomTestStringConvertible {
+        var testDescription: String
+        var service: [String: String] = [:]
+        var socket: [String: String] = [:]
+        var timer: [String: String] = [:]
+        var purge: [String: String] = [:]
+        var levels: [Finding.Level]
+        var words: [String] = []
+    }
+
+    private static let loaded = ["LoadState": "loaded", "ActiveState": "active"]
+    private static let second: Int64 = 1_000_000
+    /// An hour after the machine began.
+    private static let now = 3_600 * second
+
+    private static func running(since seconds: Int64, restarts: Int) -> [String: String] {
+        [
+            "SubState": "running", "NRestarts": "\(restarts)",
+            "ActiveEnterTimestampMonotonic": "\(now - seconds * second)",
+        ]
+    }
+
+    private static func waiting(_ result: String, _ status: String, restarts: Int) -> [String:
+        String]
+    {
+        [
+            "ActiveState": "activating", "SubState": "auto-restart", "Result": result,
+            "ExecMainStatus": status, "NRestarts": "\(restarts)",
+        ]
+    }
+
+    private static let masked = ["LoadState": "masked", "ActiveState": "inactive"]
+
+    static let cases = [
+        Case(
+            testDescription: "all of them run",
+            service: running(since: 900, restarts: 0),
+            levels: [.ok],
+            words: ["spoolgate.service active, spoolgate.socket active"]
+        ),
+        Case(
+            testDescription: "the first connection starts the service",
+            service: ["ActiveState": "inactive"],
+            levels: [.ok]
+        ),
+        Case(
+            testDescription: "systemd waits for the next try, and holds the socket meanwhile",
+            service: waiting("exit-code", "78", restarts: 57),
+            levels: [.failure],
+            words: ["does not stay up", "57 times", "exit status 78", "spoolgate check"]
+        ),
+        Case(
+            testDescription: "a directory of the unit is not there",
+            service: waiting("exit-code", "226", restarts: 3),
+            levels: [.failure],
+            words: ["exit status 226", "ReadWritePaths="]
+        ),
+        Case(
+            testDescription: "it is killed for want of memory",
+            service: waiting("oom-kill", "9", restarts: 1),
+            levels: [.failure],
+            words: ["restarted it once", "memory ran out"]
+        ),
+        Case(
+            testDescription: "the next try has just begun",
+            service: [
+                "ActiveState": "activating", "SubState": "start", "NRestarts": "4",
+                "Result": "signal", "ExecMainStatus": "6",
+            ],
+            levels: [.failure],
+            words: ["does not stay up", "killed by signal 6", "journalctl -u spoolgate"]
+        ),
+        Case(
+            testDescription: "the first start takes its time",
+            service: ["ActiveState": "activating", "SubState": "start", "NRestarts": "0"],
+            levels: [.warning],
+            words: ["is starting"]
+        ),
+        Case(
+            testDescription: "it serves for some seconds between two deaths",
+            service: running(since: 4, restarts: 9),
+            levels: [.failure],
+            words: ["does not stay up", "9 times", "runs for 4s now"]
+        ),
+        Case(
+            testDescription: "it died a minute ago",
+            service: running(since: 70, restarts: 9),
+            levels: [.warning],
+            words: ["runs for 1m now", "in all: 9"]
+        ),
+        Case(
+            testDescription: "it died once, an hour ago",
+            service: running(since: 3_590, restarts: 1),
+            levels: [.ok],
+            words: ["restarts since it was started: 1"]
+        ),
+        Case(
+            testDescription: "systemd has given it up",
+            service: ["ActiveState": "failed", "Result": "exit-code", "ExecMainStatus": "73"],
+            levels: [.failure],
+            words: ["exit status 73", "systemctl start spoolgate.socket spoolgate"]
+        ),
+        Case(
+            testDescription: "a limit was hit, and start alone does nothing",
+            service: ["ActiveState": "failed", "Result": "start-limit-hit"],
+            levels: [.failure],
+            words: [
+                "start-limit-hit",
+                "systemctl reset-failed spoolgate.socket spoolgate && systemctl start",
+            ]
+        ),
+        Case(
+            testDescription: "the socket has failed",
+            service: running(since: 900, restarts: 0),
+            socket: ["ActiveState": "failed", "Result": "trigger-limit-hit"],
+            levels: [.failure],
+            words: ["trigger-limit-hit", "systemctl reset-failed"]
+        ),
+        Case(
+            testDescription: "the service is masked",
+            service: masked,
+            levels: [.failure],
+            words: [
+                "spoolgate.service is masked",
+                "systemctl unmask spoolgate.service && systemctl enable --now spoolgate",
+            ]
+        ),
+        Case(
+            testDescription: "service and socket are masked, one of them until the next boot",
+            service: masked,
+            socket: masked.merging(["UnitFileState": "masked-runtime"]) { $1 },
+            levels: [.failure],
+            words: [
+                "are masked",
+                "systemctl unmask spoolgate.service && systemctl unmask --runtime spoolgate.socket && ",
+            ]
+        ),
+        Case(
+            testDescription: "the socket is masked while the daemon runs",
+            service: running(since: 900, restarts: 0),
+            socket: ["LoadState": "masked"],
+            levels: [.warning],
+            words: ["runs until it ends", "systemctl unmask spoolgate.socket"]
+        ),
+        Case(
+            testDescription: "the timer of the purge is masked",
+            timer: masked,
+            levels: [.ok, .warning],
+            words: [
+                "spoolgate-purge.timer is masked",
+                "systemctl unmask spoolgate-purge.timer && systemctl start spoolgate-purge.timer",
+            ]
+        ),
+        Case(
+            testDescription: "the purge failed",
+            purge: ["ActiveState": "failed", "Result": "exit-code", "ExecMainStatus": "69"],
+            levels: [.ok, .warning],
+            words: [
+                "spoolgate-purge.service failed (exit status 69)", "journalctl -u spoolgate-purge",
+            ]
+        ),
+        Case(
+            testDescription: "a drop-in of the unit is wrong",
+            service: ["LoadState": "bad-setting", "ActiveState": "inactive"],
+            levels: [.failure],
+            words: ["systemd does not read spoolgate.service (bad-setting)"]
+        ),
+        Case(
+            testDescription: "the socket is gone",
+            socket: ["LoadState": "not-found", "ActiveState": "inactive"],
+            levels: [.failure],
+            words: ["spoolgate.socket (not-found)"]
+        ),
+    ]
+
+    @Test("what systemd says of the units", arguments: cases)
+    func judged(one: Case) {
+        func all(_ changes: [String: String]) -> [String: String] {
+            Self.loaded.merging(changes) { $1 }
+        }
+        let seen = UnitsSeen(
+            service: all(one.service),
+            socket: all(one.socket),
+            timer: all(one.timer),
+            purge: all(one.purge),
+            now: Self.now
+        )
+        let findings = seen.findings
+        #expect(findings.map(\.level) == one.levels)
+        let text = findings.map(\.line).joined(separator: "\n")
+        for word in one.words { #expect(text.contains(word), "\(text)") }
+        for finding in findings { #expect((finding.level == .ok) == finding.mends.isEmpty) }
+        #expect(
+            (seen.unmask == nil) != one.testDescription.contains("masked")
+                || one.timer == Self.masked
+        )
+    }
+
+    @Test(
+        "four units are read one after the other, and none where systemd knows neither service nor socket"
+    )
+    func read() throws {
+        func block(_ state: String) -> String { "LoadState=\(state)\nActiveState=inactive\n" }
+        let all = ["loaded", "masked", "not-found", "not-found"].map(block)
+        let seen = try #require(UnitsSeen(shown: all.joined(separator: "\n"), now: 1))
+        #expect(seen.socket["LoadState"] == "masked" && seen.unmask != nil)
+        let none = (0..<4).map { _ in block("not-found") }
+        #expect(UnitsSeen(shown: none.joined(separator: "\n"), now: 1) == nil)
+        #expect(UnitsSeen(shown: "", now: 1) == nil)
+    }
+
+    @Test(
+        "only the daemon's own answer says that it serves",
+        arguments: [
+            (
+                DaemonSeen.Answer.status("OK: 0 receiving"), UnitsSeen.Run?.some(.running),
+                Finding.Level.ok
+            ),
+            (.status("WARNING: 1 needs you"), .running, .warning),
+            (.status("CRITICAL: 0 receiving; spool-writable: x"), .running, .failure),
+            (.nobody, .running, .warning), (.nobody, .waiting, .skipped),
+            (.nobody, .down, .failure),
+            (.nobody, nil, .failure), (.denied, .running, .skipped),
+            (.silence("it took too long"), .running, .failure),
+        ]
+    )
+    func daemon(answer: DaemonSeen.Answer, run: UnitsSeen.Run?, level: Finding.Level) {
+        let finding = DaemonSeen(socket: "/run/admin.sock", answer: answer, run: run).finding
+        #expect(finding.level == level)
+        #expect([.ok, .skipped].contains(level) == finding.mends.isEmpty)
+    }
+}

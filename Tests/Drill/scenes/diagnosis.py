@@ -1,0 +1,201 @@
+"""What the operator's commands say when something is wrong with the machine itself, and that their advice works."""
+
+import json
+import re
+
+from day import SNIPPET, Scene
+
+LIVE = "spoolgate check --live"
+DROP_IN = "/etc/systemd/system/spoolgate.service.d/nowhere.conf"
+SOCKET_DROP_IN = "/etc/systemd/system/spoolgate.socket.d/override.conf"
+ADMIN = "http://uploads.example/-/spoolgate"
+LOGIN = "-u alice:secret"
+
+
+def look(day, *names):
+    """Runs the check, and gives its exit status and what it says by name."""
+    result = day.run(f"{LIVE} --json | jq -c 'select(.check | IN({','.join(repr_json(names))}))'", limit=20)
+    status = day.machine.quietly(LIVE).status
+    found = [json.loads(line) for line in result.output.splitlines() if line.startswith("{")]
+    return status, found
+
+
+def repr_json(names):
+    return [json.dumps(name) for name in names]
+
+
+def levels(found, name):
+    return [line["level"] for line in found if line["check"] == name]
+
+
+def said(found):
+    return "\n".join([line["text"] + "\n" + "\n".join(line["mend"]) for line in found])
+
+
+def follow(day, command, sentence):
+    """Types what a finding tells to type."""
+    # In advice words in brackets behind two spaces say what a command is for.
+    return day.must(re.sub(r"  \(.*\)$", "", command), sentence)
+
+
+def install_jq(day):
+    day.machine.quietly("apt install -y --no-install-recommends jq", timeout=300, network=True)
+
+
+def crash_loop(day):
+    """systemd holds the socket, so that connections prove nothing."""
+    install_jq(day)
+    status, found = look(day, "units", "daemon")
+    day.check(levels(found, "units") == ["ok"], "the units run", said(found))
+    day.check(levels(found, "daemon") == ["ok"], "and the daemon says how it is", said(found))
+    day.machine.write(DROP_IN, "")
+    day.machine.edit(DROP_IN, lambda _: "[Service]\nReadWritePaths=/srv/nowhere\n")
+    result = day.run("systemctl daemon-reload && systemctl restart spoolgate")
+    day.check(not result.ok, "the service does not start")
+    restarts = "systemctl show -P NRestarts spoolgate.service"
+    day.machine.wait(30, lambda: int(day.value(restarts)) >= 3)
+    day.run("systemctl is-active spoolgate.socket spoolgate.service")
+    # Wherever in the loop it is asked.
+    seen = []
+    for _ in range(6):
+        status, found = look(day, "units", "daemon", "socket")
+        seen.append((status, levels(found, "units"), levels(found, "daemon")))
+    day.check(
+        all(one == (69, ["fail"], ["fail"]) for one in seen),
+        "whenever one asks, units and daemon fail, while the socket listens",
+        f"{seen}",
+    )
+    day.check(
+        "does not stay up" in said(found) and "ReadWritePaths=" in said(found),
+        "it is said how often systemd tried, and what to look at",
+        said(found),
+    )
+    day.run(f"rm -r {DROP_IN.rsplit('/', 1)[0]} && systemctl daemon-reload")
+    day.machine.wait(20, day.is_active)
+    status, found = look(day, "units", "daemon")
+    day.check(
+        levels(found, "units") == ["fail"] and "does not stay up" in said(found),
+        "just after that it is not believed yet",
+        said(found),
+    )
+    day.must("systemctl restart spoolgate", "started by a person, it counts anew")
+    status, found = look(day, "units", "daemon")
+    day.check(levels(found, "units") == ["ok"], "and all is well", said(found))
+
+
+def short_lives(day):
+    """It serves, and dies some seconds later, again and again."""
+    day.machine.write(DROP_IN, "")
+    day.machine.edit(DROP_IN, lambda _: "[Service]\nRuntimeMaxSec=3\nRestartSec=100ms\n")
+    day.run("systemctl daemon-reload && systemctl restart spoolgate")
+    restarts = "systemctl show -P NRestarts spoolgate.service"
+    day.machine.wait(40, lambda: int(day.value(restarts)) >= 3 and day.is_active())
+    status, found = look(day, "units")
+    day.check(
+        status == 69 and levels(found, "units") == ["fail"],
+        "while it serves, the units fail all the same",
+        said(found),
+    )
+    day.run(f"rm -r {DROP_IN.rsplit('/', 1)[0]} && systemctl daemon-reload && systemctl restart spoolgate")
+
+
+def masked(day):
+    day.run("systemctl stop spoolgate.service spoolgate.socket spoolgate-purge.timer")
+    day.run("systemctl mask spoolgate.service spoolgate-purge.timer && systemctl mask --runtime spoolgate.socket")
+    status, found = look(day, "units", "socket")
+    day.check(status == 69, "masked units are a failure", said(found))
+    for name in ("spoolgate.service", "spoolgate.socket", "spoolgate-purge.timer"):
+        day.check(re.search(rf"{re.escape(name)}.* masked", said(found)), f"{name} is named")
+    mends = {mend for line in found if line["level"] == "fail" for mend in line["mend"]}
+    day.check(len(mends) == 1, "with one advice", f"{mends}")
+    follow(day, mends.pop(), "which works")
+    day.run("systemctl is-active spoolgate.service spoolgate.socket spoolgate-purge.timer")
+    status, found = look(day, "units", "socket", "daemon")
+    day.check(
+        [line["level"] for line in found] == ["ok"] * 3, "and all of them run again", said(found)
+    )
+    day.run("systemctl mask spoolgate-purge.timer; systemctl stop spoolgate-purge.timer")
+    status, found = look(day, "units")
+    day.check(levels(found, "units") == ["ok", "warn"], "a masked timer is a warning", said(found))
+    follow(day, found[1]["mend"][0], "and its advice works")
+    day.check(day.is_active("spoolgate-purge.timer"), "the timer runs again")
+
+
+def other_user(day):
+    """nginx's workers run as another user than Debian's, as with packages of nginx.org."""
+    day.machine.quietly("useradd --system --user-group --no-create-home nginx")
+    day.machine.edit(
+        SNIPPET,
+        lambda text: text.replace("#include /usr/share/spoolgate/nginx/admin", "include /usr/share/spoolgate/nginx/admin"),
+    )
+    day.machine.edit("/etc/nginx/nginx.conf", lambda text: text.replace("user www-data;", "user nginx;"))
+    day.must("systemctl restart nginx", "nginx runs as user nginx")
+    status, found = look(day, "socket", "admin")
+    day.check(
+        (levels(found, "socket"), levels(found, "admin")) == (["fail"], ["fail"]),
+        "both sockets are named that its workers cannot open",
+        said(found),
+    )
+    day.check("SocketGroup=nginx" in said(found), "and the group that mends it", said(found))
+    day.check("status page and metrics are 502" in said(found), "and what fails", said(found))
+    result = day.run(f"curl -sS {LOGIN} -o /dev/null -w '%{{http_code}}\\n' {ADMIN}/live")
+    day.check(result.output.strip() == "502", "as the page does")
+    day.machine.write(SOCKET_DROP_IN, "")
+    day.machine.edit(SOCKET_DROP_IN, lambda _: "[Socket]\nSocketGroup=nginx\nSocketMode=0660\n")
+    day.run("systemctl daemon-reload")
+    mend = next(m for line in found for m in line["mend"] if "systemctl edit spoolgate.socket" in m)
+    follow(day, mend.split("; then ")[1], "restarted as it says")
+    day.run("stat -c '%U:%G %a %n' /run/spoolgate/*.sock")
+    status, found = look(day, "socket", "admin")
+    day.check(
+        [line["level"] for line in found] == ["ok", "ok"],
+        "admin.sock has followed the group of spoolgate.socket",
+        said(found),
+    )
+    result = day.run(f"curl -sS {LOGIN} -o /dev/null -w '%{{http_code}}\\n' {ADMIN}/live")
+    day.check(result.output.strip() == "200", "and the page is there")
+    day.run(f"rm -r {SOCKET_DROP_IN.rsplit('/', 1)[0]} && systemctl daemon-reload")
+    day.machine.edit("/etc/nginx/nginx.conf", lambda text: text.replace("user nginx;", "user www-data;"))
+    day.run(mend.split("; then ")[1] + " && systemctl restart nginx")
+    status, found = look(day, "socket", "admin")
+    day.check([line["level"] for line in found] == ["ok", "ok"], "and back", said(found))
+
+
+def login(day):
+    """The file of passwords is gone, closed, and back."""
+    path = "/etc/nginx/uploads.htpasswd"
+    day.run(f"mv {path} {path}.away")
+    status, found = look(day, "login")
+    day.check("is not there" in said(found) and "403" in said(found), "a missing file is named", said(found))
+    result = day.run(f"curl -sS {LOGIN} -o /dev/null -w '%{{http_code}}\\n' {ADMIN}/live")
+    day.check(result.output.strip() == "403", "and nginx answers as it says")
+    day.run(f"mv {path}.away {path} && chmod 600 {path}")
+    status, found = look(day, "login")
+    day.check("may not read" in said(found), "a closed one is named", said(found))
+    mend = next(mend for line in found for mend in line["mend"] if mend.startswith("chgrp "))
+    follow(day, mend, "its advice works")
+    status, found = look(day, "login")
+    day.check("fail" not in levels(found, "login"), "and the login is well", said(found))
+    result = day.run("spoolgate probe http://uploads.example/files/ --local -H \"Authorization: Basic $(printf alice:wrong | base64)\"", limit=20)
+    day.check("'alice' and its password in -H are refused" in result.output, "a wrong password is named")
+
+
+
+LOOP = (
+    r"Failed with result",
+    r"Main process exited",
+    r"Failed to set up mount namespacing",
+    r"Failed at step NAMESPACE",
+    r"nowhere",
+    r"Failed to start",
+    r"took too long",
+    r"Reached maximum runtime|Service reached runtime time limit",
+)
+
+SCENES = [
+    Scene("A crash loop behind a socket that listens", crash_loop, (), LOOP),
+    Scene("It serves for seconds, again and again", short_lives, (), LOOP),
+    Scene("Masked units", masked),
+    Scene("nginx as another user", other_user),
+    Scene("Mistakes with the login", login),
+]
