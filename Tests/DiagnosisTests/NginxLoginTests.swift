@@ -274,6 +274,24 @@ import Testing
         let there = try #require(place.place(of: Mend.location))
         #expect(there.hasPrefix("(is there already, at /usr/share/spoolgate/nginx/location.conf:1"))
         #expect(place.place(of: Mend.proxy) == nil, "what stands in front is another server's")
+        let other = "location ^~ /files/ {"
+        #expect(
+            place.place(of: other) == "(in place of location /files/ { at /etc/nginx/nginx.conf:1)"
+        )
+        let right = try #require(Self.dump("").gateways.first)
+        #expect(right.place(of: other)?.hasPrefix("(is there already") == true)
+        #expect(place.place(of: Mend.http2) == "(in the server block at /etc/nginx/nginx.conf:1)")
+        for listen in ["listen 443 ssl http2;", "listen 443 ssl; http2 on;"] {
+            let spoken = try #require(Self.dump("", listen: listen).gateways.first)
+            #expect(spoken.place(of: Mend.http2)?.hasPrefix("(is there already") == true)
+        }
+    }
+
+    @Test("commands with names and paths of any characters can be typed as they are")
+    func commands() {
+        #expect(Mend.addUser("alice", to: "/e/p").hasPrefix("printf 'alice:%s\\n' \"$("))
+        #expect(Mend.addUser("o'x", to: "/a b").contains("printf 'NAME:%s"))
+        #expect(Mend.addUser("o'x", to: "/a b").contains(">>'/a b'  ("))
     }
 
     @Test("values that nginx takes for right are no faults, however they are written")

@@ -4,6 +4,7 @@
 // Invariant: no command opens to everybody what is a secret, and none changes more than what is named.
 
 import SpoolgatePosix
+import SpoolgateTextFormats
 
 /// What the daemon does with a path of the settings.
 enum PathUse {
@@ -150,18 +151,5 @@ extension AccessRights {
     fileprivate var letters: String {
         [(AccessRights.read, "r"), (.write, "w"), (.search, "x")]
             .filter { contains($0.0) }.map(\.1).joined()
-    }
-}
-
-extension String {
-    /// The text as one word of a shell's.
-    fileprivate var shellWord: String {
-        let isPlain = unicodeScalars.allSatisfy { scalar in
-            scalar.properties.isAlphabetic || ("0"..."9").contains(scalar)
-                || "_./:=@%+,-".unicodeScalars.contains(scalar)
-        }
-        return isPlain
-            ? self
-            : "'\(split(separator: "'", omittingEmptySubsequences: false).joined(separator: #"'\''"#))'"
     }
 }

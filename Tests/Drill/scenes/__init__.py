@@ -3,6 +3,7 @@
 from . import (
     configurations,
     crashes,
+    diagnosis,
     install,
     nodes,
     outage,
@@ -25,6 +26,7 @@ SCENES = {
         settings,
         crashes,
         room,
+        diagnosis,
         upstream,
         outage,
         timer,

@@ -10,18 +10,16 @@ DROP_IN = "/etc/systemd/system/spoolgate.service.d/nowhere.conf"
 SOCKET_DROP_IN = "/etc/systemd/system/spoolgate.socket.d/override.conf"
 ADMIN = "http://uploads.example/-/spoolgate"
 LOGIN = "-u alice:secret"
+# Uploads of earlier scenes may need a person.
+WELL = (["ok"], ["warn"])
 
 
 def look(day, *names):
-    """Runs the check, and gives its exit status and what it says by name."""
-    result = day.run(f"{LIVE} --json | jq -c 'select(.check | IN({','.join(repr_json(names))}))'", limit=20)
+    """Runs the check, and gives its exit status and what it says by these names."""
+    result = day.run(f"{LIVE} --json | grep -E '^.{{7}}\"check\":\"({'|'.join(names)})\"'", limit=20)
     status = day.machine.quietly(LIVE).status
     found = [json.loads(line) for line in result.output.splitlines() if line.startswith("{")]
     return status, found
-
-
-def repr_json(names):
-    return [json.dumps(name) for name in names]
 
 
 def levels(found, name):
@@ -38,16 +36,12 @@ def follow(day, command, sentence):
     return day.must(re.sub(r"  \(.*\)$", "", command), sentence)
 
 
-def install_jq(day):
-    day.machine.quietly("apt install -y --no-install-recommends jq", timeout=300, network=True)
-
-
 def crash_loop(day):
     """systemd holds the socket, so that connections prove nothing."""
-    install_jq(day)
+    day.must("systemctl restart spoolgate", "started by a person, no restart of systemd's counts")
     status, found = look(day, "units", "daemon")
     day.check(levels(found, "units") == ["ok"], "the units run", said(found))
-    day.check(levels(found, "daemon") == ["ok"], "and the daemon says how it is", said(found))
+    day.check(levels(found, "daemon") in WELL, "and the daemon says how it is", said(found))
     day.machine.write(DROP_IN, "")
     day.machine.edit(DROP_IN, lambda _: "[Service]\nReadWritePaths=/srv/nowhere\n")
     result = day.run("systemctl daemon-reload && systemctl restart spoolgate")
@@ -112,7 +106,10 @@ def masked(day):
     day.run("systemctl is-active spoolgate.service spoolgate.socket spoolgate-purge.timer")
     status, found = look(day, "units", "socket", "daemon")
     day.check(
-        [line["level"] for line in found] == ["ok"] * 3, "and all of them run again", said(found)
+        (levels(found, "units"), levels(found, "socket")) == (["ok"], ["ok"])
+        and levels(found, "daemon") in WELL,
+        "and all of them run again",
+        said(found),
     )
     day.run("systemctl mask spoolgate-purge.timer; systemctl stop spoolgate-purge.timer")
     status, found = look(day, "units")
@@ -178,7 +175,6 @@ def login(day):
     day.check("fail" not in levels(found, "login"), "and the login is well", said(found))
     result = day.run("spoolgate probe http://uploads.example/files/ --local -H \"Authorization: Basic $(printf alice:wrong | base64)\"", limit=20)
     day.check("'alice' and its password in -H are refused" in result.output, "a wrong password is named")
-
 
 
 LOOP = (

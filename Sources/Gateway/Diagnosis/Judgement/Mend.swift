@@ -1,5 +1,7 @@
 // What mends a front, each in one place: nginx's directives first, as they stand in the shipped files.
 
+import SpoolgateTextFormats
+
 /// What is to be written, and where.
 enum Mend {
     /// The one include that has most of the others.
@@ -40,17 +42,24 @@ enum Mend {
         answer.isTooLarge ? [size] : mends
     }
 
-    /// The words of the directive of nginx that a mend begins with, without quotes; nil: it is a command, a setting, or
-    /// a directive of another block than the location.
+    /// The command that adds a name to a file of passwords; it asks for the password.
+    static func addUser(_ name: String, to path: String) -> String {
+        // A name with characters of its own is for a person to write.
+        let word = name.shellWord == name ? name : "NAME"
+        return
+            "printf '\(word):%s\\n' \"$(openssl passwd -apr1)\" >>\(path.shellWord)  (asks for the password)"
+    }
+
+    /// The words of the directive of nginx that a mend begins with, without quotes; nil: it is a command or a setting.
     static func directive(_ mend: String) -> [String]? {
-        guard mend.contains(";") else { return nil }
-        var reader = NginxReader(mend.prefix { $0 != ";" } + ";", file: "")
+        guard mend.contains(where: { ";{".contains($0) }) else { return nil }
+        var reader = NginxReader(mend.prefix { !";{".contains($0) } + ";", file: "")
         guard let words = reader.directives().first?.words, let name = words.first else {
             return nil
         }
         let isDirective =
             name.utf8.allSatisfy { (0x61...0x7a).contains($0) || $0 == UInt8(ascii: "_") }
-            && (name.contains("_") || ["include", "satisfy"].contains(name))
+            && (name.contains("_") || ["include", "satisfy", "listen", "location"].contains(name))
             && name != "large_client_header_buffers"
         return isDirective ? words : nil
     }

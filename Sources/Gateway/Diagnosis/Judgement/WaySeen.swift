@@ -178,8 +178,9 @@ struct GatewaySeen: Seen, Sendable, Equatable {
             return (
                 "\(told): the name '\(name)' and its password in -H are refused\(realm)",
                 [
-                    "another password in -H; htpasswd -v FILE '\(name)' tries one on the server, with the file "
-                        + "in auth_basic_user_file", Mend.local,
+                    "another password in -H; or, on the server, take the line of that name out of the file in "
+                        + "auth_basic_user_file, then",
+                    Mend.addUser(name, to: "FILE"), Mend.local,
                 ]
             )
         case .other(let scheme):

@@ -87,8 +87,13 @@ extension NginxPlace {
         if let there = place(ofSame: directive) {
             return "(is there already, at \(there): look at what stands in front)"
         }
+        switch name {
         // What stands in front is another server's.
-        guard name != "proxy_request_buffering" else { return nil }
+        case "proxy_request_buffering": return nil
+        case "location": return "(in place of \(location.text) at \(location.place))"
+        case "listen": return "(in the server block at \(server?.place ?? location.place))"
+        default: break
+        }
         if name != "include", let present = value(of: name, Mend.parameter(of: directive)) {
             return "(in place of \(present.text) at \(present.place))"
         }
@@ -96,9 +101,20 @@ extension NginxPlace {
         return "(location \(path), \(location.place))"
     }
 
+    /// The server block that the location is in.
+    private var server: NginxDirective? { around.first { $0.name == "server" } }
+
     /// Where a directive with the very same effect stands, so that writing it once more changes nothing; nil: nowhere.
     func place(ofSame words: [String]) -> String? {
         guard let name = words.first else { return nil }
+        if name == "location" { return location.words == words ? location.place : nil }
+        if name == "listen" {
+            return server?.block?.first { directive in
+                directive.name == "http2" && !directive.saysOff
+                    || directive.name == "listen" && directive.arguments.contains("ssl")
+                        && directive.arguments.contains("http2")
+            }?.place
+        }
         if name == "include" {
             let pattern = words.last?.split(separator: "/").last.map(String.init) ?? ""
             return (location.block ?? []).first { directive in

@@ -4,6 +4,7 @@
 // missing is 403, one that cannot be read 500, and a name that nobody has verified is taken in silence.
 
 import SpoolgatePosix
+import SpoolgateTextFormats
 
 /// A file of names and passwords, as `auth_basic_user_file` names it.
 struct PasswordFile: Sendable, Equatable {
@@ -147,14 +148,13 @@ struct NginxLogin: Sendable {
         let worker = workers.min { $0.user < $1.user }
         let group = SystemUser.name(ofGroup: worker?.mainGroup ?? 0)
         let shown = "'\(file.text)' at \(file.place)"
-        let addUser =
-            "printf 'NAME:%s\\n' \"$(openssl passwd -apr1)\" >>\(path)  (asks for the password of NAME)"
+        let addUser = Mend.addUser("NAME", to: path)
         if password.way.isMissing {
             return .failure(
                 "login",
                 "\(shown): \(password.way.obstacle ?? path): nginx answers 403 to every login",
                 [
-                    "install -D -g \(worker == nil ? "www-data" : group) -m 640 /dev/null \(path)",
+                    "install -D -g \(worker == nil ? "www-data" : group) -m 640 /dev/null \(path.shellWord)",
                     addUser,
                 ]
             )
@@ -173,14 +173,14 @@ struct NginxLogin: Sendable {
                     "login",
                     "\(shown): nginx's user \(user) may not pass \(directory.path) "
                         + "(\(directory.description)): nginx answers 500 to every login",
-                    ["chmod o+x \(directory.path)"]
+                    ["chmod o+x \(directory.path.shellWord)"]
                 )
             }
             return .failure(
                 "login",
                 "\(shown): nginx's user \(user) may not read \(path) (\(facts.description)): nginx answers "
                     + "500 to every login",
-                ["chgrp \(group) \(path) && chmod g+r \(path)"]
+                ["chgrp \(group) \(path.shellWord) && chmod g+r \(path.shellWord)"]
             )
         }
         guard password.names?.isEmpty ?? false else { return nil }
@@ -199,9 +199,7 @@ struct NginxLogin: Sendable {
         return .failure(
             "login",
             "\(path) has no line for '\(name)', whom -H names",
-            [
-                "printf '\(name):%s\\n' \"$(openssl passwd -apr1)\" >>\(path)  (asks for the password)"
-            ]
+            [Mend.addUser(name, to: path)]
         )
     }
 

@@ -3,6 +3,7 @@
 // Pure but for the looking.
 
 import SpoolgatePosix
+import SpoolgateTextFormats
 
 /// A socket of the gateway, as nginx meets it.
 struct SocketSeen: Seen, Sendable {
@@ -99,7 +100,7 @@ extension SocketSeen {
         if let directory = PathWay(path: path, facts: way).closed(to: worker) {
             return failure(
                 "nginx's user \(name) may not pass \(directory.path) (\(directory.description))",
-                ["chmod o+x \(directory.path)"]
+                ["chmod o+x \(directory.path.shellWord)"]
             )
         }
         guard let socket = way.last, !worker.has(.write, to: socket) else { return nil }

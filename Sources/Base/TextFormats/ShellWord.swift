@@ -1,0 +1,14 @@
+// Text in commands that people are told to type.
+
+extension String {
+    /// The text as one word of a shell's: as it is, or in quotes if the shell would take it apart.
+    package var shellWord: String {
+        let isPlain = unicodeScalars.allSatisfy { scalar in
+            scalar.properties.isAlphabetic || ("0"..."9").contains(scalar)
+                || "_./:=@%+,-".unicodeScalars.contains(scalar)
+        }
+        return isPlain && !isEmpty
+            ? self
+            : "'\(split(separator: "'", omittingEmptySubsequences: false).joined(separator: #"'\''"#))'"
+    }
+}
