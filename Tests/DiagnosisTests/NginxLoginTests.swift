@@ -231,6 +231,11 @@ import Testing
         ] {
             #expect(try Self.http2(right, http: "server { listen 82 http2; }").isEmpty, "\(right)")
         }
+        // Two sockets, and each is told once.
+        let both = "listen 80 http2; listen 80 http2 backlog=9; listen [::]:80 http2;"
+        #expect(try Self.http2(both).count == 2)
+        let mixed = "listen 80 ssl; listen [::]:80 http2;"
+        #expect(try Self.http2(mixed).map(\.level) == [.failure])
         let secure = "server { listen 80 ssl; }"
         #expect(try Self.http2("listen 80 http2;", http: secure).isEmpty)
         for version in ["nginx/1.25.1", "nginx/1.27.4 (Ubuntu)", "openresty/1.27.1.1"] {

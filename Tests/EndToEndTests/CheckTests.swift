@@ -193,7 +193,7 @@ struct CheckTests {
                 "ROOT/key may be read by others, or changed by its group, or is no file; make its mode "
                     + "0600 or 0640"
             ),
-            ("echo secret > key && chmod 0600 key", "ROOT/key has 1 lines; an access key has two"),
+            ("echo secret > key && chmod 0600 key", "ROOT/key has 1 line; an access key has two"),
         ]
         for (script, fault) in steps {
             try stage.sh(script)

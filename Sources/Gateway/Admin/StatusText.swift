@@ -117,7 +117,9 @@ extension Status {
         if let space = sample.space {
             parts.append("\(ByteSize.rounded(space.freeBytes)) free")
             parts.append("\(ByteSize.rounded(figures.reserve)) kept free")
-            if let files = space.freeFiles { parts.append("\(files) more files") }
+            if let files = space.freeFiles {
+                parts.append(files == 1 ? "1 more file" : "\(files) more files")
+            }
         }
         if let purge = sample.lastPurge {
             parts.append("purged \(since(purge)) ago")

@@ -21,7 +21,7 @@ extension SpoolError: CustomStringConvertible {
                 + "\(ByteSize.rounded(reserve)) must stay free: free space there, or lower "
                 + "spool.reserve and reload"
         case .fewFiles(let directory, let free, let reserve):
-            "only \(free) files are free and \(reserve) must stay free on \(directory): remove files "
+            "only \(free == 1 ? "1 file is" : "\(free) files are") free and \(reserve) must stay free on \(directory): remove files "
                 + "there or make its file system with more inodes"
         case .noSpace(let error, let directory, let free):
             "\(error); \(free.map { "\($0.words) on" } ?? "it is not known what is free on") "
@@ -31,7 +31,7 @@ extension SpoolError: CustomStringConvertible {
                 + "\(directory) holds \(ByteSize.rounded(used)) of at most "
                 + "\(ByteSize.rounded(quota)): purge it or raise spool.quota"
         case .tooMany(let directory, .total(let most)):
-            "\(directory) holds \(most) uploads, as many as it may: purge it or raise "
+            "\(directory) holds \(most == 1 ? "1 upload" : "\(most) uploads"), as many as it may: purge it or raise "
                 + "spool.maximum-uploads"
         case .tooMany(_, .ofClient(let most)):
             "one client has \(most) unfinished uploads, as many as it may (clients.maximum-uploads)"

@@ -40,6 +40,7 @@ extension NginxDump {
             let http = place.around.last
         else { return [] }
         let all = (http.block ?? []).filter { $0.name == "server" }
+        var named: [NginxListen] = []
         return server.listenLines.compactMap { listen in
             let address = NginxListen(listen.arguments.first ?? "")
             guard address.port != nil else { return nil }
@@ -50,8 +51,9 @@ extension NginxDump {
             }
             let speaking = same.map(\.listen).filter { $0.arguments.contains("http2") }
             guard let first = speaking.first(where: { $0 == listen }) ?? speaking.first,
-                !same.contains(where: \.isSecure)
+                !same.contains(where: \.isSecure), !named.contains(address)
             else { return nil }
+            named.append(address)
             let mends = speaking.map { line in
                 let plain = line.words.filter { $0 != "http2" }.joined(separator: " ")
                 return "\(plain);   (in place of \(line.text) at \(line.place))"

@@ -59,7 +59,8 @@ struct AccessKey: CustomStringConvertible {
             lines.contains { $0.hasPrefix("[") } ? try Self.inSection(lines) : lines.map { $0 }
         guard (2...3).contains(values.count) else {
             throw AccessKeyFault(
-                reason: "has \(values.count) lines; an access key has two, its identity and its "
+                reason:
+                    "has \(values.count == 1 ? "1 line" : "\(values.count) lines"); an access key has two, its identity and its "
                     + "secret, and perhaps a third, a session token; or the file is one of the AWS "
                     + "tools, with a section [default]"
             )
