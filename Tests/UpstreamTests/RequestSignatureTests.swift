@@ -133,7 +133,7 @@ struct AccessKeyTests {
     @Test(
         "what is none says why, without a byte of it",
         arguments: [
-            ("", "has 0 lines"), ("SECRET\n", "has 1 lines"), ("a\nb\nc\nd\n", "has 4 lines"),
+            ("", "has 0 lines"), ("SECRET\n", "has 1 line;"), ("a\nb\nc\nd\n", "has 4 lines"),
             ("a b\nSECRET\n", "other characters"), ("a/b\nSECRET\n", "other characters"),
             ("a\nSECRÉT\n", "other characters"),
             ("[other]\naws_access_key_id=a\n", "no section [default]"),

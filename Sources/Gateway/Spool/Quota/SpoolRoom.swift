@@ -130,14 +130,15 @@ final class SpoolRoom: Sendable {
     /// - Parameter space: what is free on the file system; nil: not known.
     /// - Returns: `.full`, `.fewFiles`, `.overQuota`, `.tooMany`; empty: uploads are taken.
     func refusals(with space: FileSystemSpace?) -> [SpoolError] {
-        let state = state.updateQuietly { $0 }
+        // Numbers alone: a copy of the counts would make the next change copy them.
+        let (reserve, lent, bytes, uploads, total) = state.updateQuietly {
+            ($0.reserve, $0.lent, $0.bytes, $0.known.uploads, $0.bounds.total)
+        }
         var all: [SpoolError] = []
         if let space {
-            let free = space.freeBytes - state.lent
-            if free <= state.reserve {
-                all.append(
-                    .full(directory: root.path, needed: 0, free: free, reserve: state.reserve)
-                )
+            let free = space.freeBytes - lent
+            if free <= reserve {
+                all.append(.full(directory: root.path, needed: 0, free: free, reserve: reserve))
             }
             if let files = space.freeFiles, files < Self.reservedFiles {
                 all.append(
@@ -145,10 +146,8 @@ final class SpoolRoom: Sendable {
                 )
             }
         }
-        if let quota, state.bytes >= quota {
-            all.append(overQuota(0, used: state.bytes, quota: quota))
-        }
-        if let total = state.bounds.total, state.known.uploads >= total {
+        if let quota, bytes >= quota { all.append(overQuota(0, used: bytes, quota: quota)) }
+        if let total, uploads >= total {
             all.append(.tooMany(directory: root.path, .total(total)))
         }
         return all
