@@ -23,6 +23,8 @@ enum Front: Equatable {
     case nginxWithPage
     /// nginx with the interim module, and these locations in place of the shipped one.
     case nginxServing(String)
+    /// nginx without the module, and these locations in place of the shipped one.
+    case nginxPlainServing(String)
     /// nginx with the module and the file of several nodes, the others' sockets by their names.
     case nginxOfNodes([String: String])
     /// nginx with the files as they are shipped, and the line for an operator's location switched on.
@@ -47,8 +49,10 @@ enum Front: Equatable {
     }
 
     private var locations: String? {
-        guard case .nginxServing(let locations) = self else { return nil }
-        return locations
+        switch self {
+        case .nginxServing(let locations), .nginxPlainServing(let locations): locations
+        default: nil
+        }
     }
 
     private var nodes: [String: String]? {
@@ -57,7 +61,8 @@ enum Front: Equatable {
     }
 
     private var needsModule: Bool {
-        self == .nginxWithModule || locations != nil || nodes != nil
+        if case .nginxServing = self { return true }
+        return self == .nginxWithModule || nodes != nil
     }
 
     private var mistake: NginxMistake? {

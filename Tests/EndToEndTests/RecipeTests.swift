@@ -7,13 +7,15 @@ import Testing
 
 @Suite("Recipes", .enabled(if: Command.find("nginx") != nil, "nginx is not installed"))
 struct RecipeTests {
-    @Test("each block of the page is run by a test here")
+    @Test("each block of the pages is run by a test")
     func complete() {
         let run: Set = [
             "php yaml", "php ini", "php php", "dav yaml", "path yaml", "path django.py",
-            "path ruby", "bucket yaml", "apache apache.conf", "haproxy haproxy.cfg",
-            "haproxy nginx",
-            "curl upload.sh", "routes yaml", "routes nginx",
+            "path ruby", "bucket yaml", "apache apache.conf", "curl upload.sh", "routes yaml",
+            "routes nginx",
+            // ProxyRecipeTests.
+            "behind nginx", "few yaml", "haproxy haproxy.cfg", "caddy Caddyfile",
+            "apache-front apache.conf", "nginx-front nginx.conf", "cloudflare yaml",
         ]
         #expect(Set(RecipeBlock.all.map { "\($0.recipe) \($0.name)" }) == run)
     }
@@ -293,61 +295,6 @@ struct RecipeTests {
     }
 
     // MARK: Web servers and clients
-
-    @Test(
-        "a proxy that ends TLS passes 104 on, and clients are told its address",
-        .enabled(if: Command.find("haproxy") != nil, "haproxy is not installed")
-    )
-    func haproxy() throws {
-        let ports = try FreePort.take(2)
-        let location =
-            "location ^~ /files/ {\ninclude pass.conf;\nfastcgi_param SPOOLGATE_ROUTE default;\n"
-            + (try RecipeBlock.text(
-                "haproxy",
-                "nginx",
-                ["https://uploads.example.org": "https://localhost:\(ports[1])"]
-            )) + "include location.conf;\n}\n"
-        let sandbox = try Sandbox(front: .nginxServing(location), port: ports[0])
-        let folder = sandbox.directory.appending(path: "nginx").path()
-        let pair = try ["server.pem", "server.key"].map {
-            try String(contentsOfFile: folder + "/" + $0, encoding: .utf8)
-        }
-        let certificate = sandbox.directory.appending(path: "site.pem")
-        try write(pair.joined(), to: certificate)
-        let settings = sandbox.directory.appending(path: "haproxy.cfg")
-        try write(
-            RecipeBlock.text(
-                "haproxy",
-                "haproxy.cfg",
-                [
-                    ":443": "127.0.0.1:\(ports[1])", "/etc/haproxy/site.pem": certificate.path(),
-                    "127.0.0.1:80": "127.0.0.1:\(ports[0])",
-                ]
-            ),
-            to: settings
-        )
-        let proxy = try Daemon(
-            Command.find("haproxy") ?? "haproxy",
-            ["-db", "-f", settings.path()],
-            log: sandbox.directory.appending(path: "haproxy.out")
-        )
-        defer { proxy.signal(SIGKILL) }
-        try eventually("HAProxy listens") { (try? WireClient(port: ports[1])) != nil }
-        let (file, bytes) = try sandbox.randomFile(2 << 20)
-        for version in ["--http1.1", "--http2"] {
-            let heads = sandbox.directory.appending(path: "heads").path()
-            let sent = try sandbox.curl([
-                "-f", version, "--cacert", folder + "/server.pem", "-D", heads,
-                "-H", "Upload-Draft-Interop-Version: 10", "-H", "Upload-Complete: ?1",
-                "-T", file.path(), "https://localhost:\(ports[1])/files/film.mp4",
-            ])
-            #expect(sent.status == 0, "\(sent.errors)")
-            let told = try String(contentsOfFile: heads, encoding: .utf8).lowercased()
-            #expect(told.contains(" 104"), "\(version): \(told)")
-            #expect(told.contains("location: https://localhost:\(ports[1])/files/film.mp4/"))
-        }
-        #expect(try sandbox.delivered().map { try Data(contentsOf: $0) } == [bytes, bytes])
-    }
 
     @Test("a script of curl's goes on where it was cut")
     func curlScript() throws {

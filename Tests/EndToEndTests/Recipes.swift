@@ -1,4 +1,4 @@
-// The blocks of docs/RECIPES.md: what the page shows is what the tests run.
+// The blocks of docs/RECIPES.md and docs/FRONTS.md: what the pages show is what the tests run.
 //
 // A block is fenced, and the line before it names it: `<!-- block: RECIPE NAME -->`.
 
@@ -6,7 +6,7 @@ import Foundation
 import SpoolgateTestSupport
 import Testing
 
-/// One block of the page.
+/// One block of a page.
 struct RecipeBlock: Hashable {
     /// The recipe that it belongs to.
     var recipe: String
@@ -15,10 +15,10 @@ struct RecipeBlock: Hashable {
     /// Its lines.
     var text: String
 
-    /// All blocks of the page, in order.
-    static let all: [RecipeBlock] = {
-        let page = Sandbox.root.appending(path: "docs/RECIPES.md")
-        let text = (try? String(contentsOf: page, encoding: .utf8)) ?? ""
+    /// All blocks of both pages, in order.
+    static let all = ["RECIPES.md", "FRONTS.md"].flatMap { page in
+        let file = Sandbox.root.appending(path: "docs/\(page)")
+        let text = (try? String(contentsOf: file, encoding: .utf8)) ?? ""
         let pattern = /<!-- block: (\S+) (\S+) -->\n```\w+\n((?:.*\n)*?)```\n/
         return text.matches(of: pattern).map { match in
             RecipeBlock(
@@ -27,7 +27,7 @@ struct RecipeBlock: Hashable {
                 text: String(match.3)
             )
         }
-    }()
+    }
 
     /// The text of a block, with other ports and paths.
     static func text(
