@@ -38,12 +38,17 @@ container='podman:podman buildah:buildah crun:crun netavark aardvark-dns iptable
 # What is done without where it is not to be had. For `make run` nginx's own source, for the module: beside an
 # nginx that is not the distribution's, or without root. For the tests a browser: Ubuntu has none as a
 # package; what Python packages are installed with (tus clients, Django); and what recipes are for. For power cuts HTTP/2, and
-# what Ubuntu's kernel modules are packed with.
-optional=''
+# what Ubuntu's kernel modules are packed with. Services of these packages are disabled if this script installs them:
+# the tests start the programs themselves, and caddy's service would take port 80.
+optional='' idle=''
 case ${1:-} in
     build) wanted=$build ;;
     run) wanted="$build $run" optional='nginx-dev' ;;
-    test) wanted="$build $run $test" optional='chromium-driver python3-venv apache2-bin haproxy ruby' ;;
+    test)
+        wanted="$build $run $test"
+        optional='chromium-driver python3-venv apache2-bin caddy haproxy clamav-daemon clamdscan ruby'
+        idle='caddy haproxy clamav-daemon clamav-freshclam'
+        ;;
     deb) wanted="$build $deb" ;;
     drill) wanted=$drill ;;
     cluster) wanted=$cluster ;;
@@ -146,7 +151,19 @@ case "$missing " in
             "to have none: systemctl disable --now nginx"
         ;;
 esac
+new=''
+for service in $idle; do
+    installed "$service" || new="$new $service"
+done
 # shellcheck disable=SC2086 # a list of words
 $as_root env DEBIAN_FRONTEND=noninteractive apt-get -q install -y --no-install-recommends $missing
+for service in $new; do
+    if installed "$service" && command -v systemctl >/dev/null; then
+        # A service that a socket starts goes with its socket. Without systemd nothing was started.
+        $as_root systemctl disable "$service" >/dev/null 2>&1 || :
+        $as_root systemctl stop "$service.socket" "$service" >/dev/null 2>&1 || :
+        echo "disabled, since only tests need it: $service.service"
+    fi
+done
 add_python_programs "$1"
 look_for_swift
