@@ -13,7 +13,8 @@ struct RecipeTests {
             "php yaml", "php ini", "php php", "dav yaml", "path yaml", "path django.py",
             "path ruby", "bucket yaml", "apache apache.conf", "curl upload.sh", "routes yaml",
             "routes nginx",
-            // ProxyRecipeTests.
+            // ClamRecipeTests, ProxyRecipeTests.
+            "clamd yaml", "clamd clamd.conf",
             "behind nginx", "few yaml", "haproxy haproxy.cfg", "caddy Caddyfile",
             "apache-front apache.conf", "nginx-front nginx.conf", "cloudflare yaml",
         ]
