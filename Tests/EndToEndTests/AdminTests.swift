@@ -277,6 +277,20 @@ struct AdminTests {
         #expect(FileManager.default.fileExists(atPath: note))
     }
 
+    @Test("a purge by hand shows in the daemon's status at once")
+    func purgedPartial() throws {
+        let sandbox = try Sandbox()
+        let client = try sandbox.open("PUT", "/files/a", length: 400_000)
+        client.send(Data(count: 100_000))
+        func status() throws -> String { try sandbox.spoolgate("status").output }
+        client.cut()
+        try eventually("the upload waits for its client") {
+            try status().contains("1 partial upload waits for its client")
+        }
+        #expect(try sandbox.spoolgate("purge", "--force", "--older-than", "0s").status == 0)
+        try eventually("nothing is left") { try !status().contains("partial") }
+    }
+
     // MARK: The service manager
 
     @Test("the service manager hears a line of status, and that the daemon works")

@@ -6,9 +6,27 @@ extension SettingsTests {
     private static let wrongKeys = [
         Wrong(
             "spol: {}\n",
-            "1:1: spol: no such setting; known here: listen, socket-mode, socket-group, "
+            "1:1: spol: no such setting; did you mean spool?"
+        ),
+        Wrong(
+            "storage: {}\n",
+            "1:1: storage: no such setting; known here: listen, socket-mode, socket-group, "
                 + "admin-listen, node, log-level, log-queries, spool, threads, clients, timeouts, delivery, interim, interop-alias, "
                 + "correlation-field, events, routes"
+        ),
+        Wrong(
+            "routes: {a: {annonymous: allow}}\n",
+            "1:14: routes.a.annonymous: no such setting; did you mean anonymous?"
+        ),
+        Wrong(
+            "routes: {a: {limits.max-size: 1GiB}}\n",
+            "1:14: routes.a.limits.max-size: no such setting; write max-size: in a line of its own below "
+                + "limits:"
+        ),
+        Wrong(
+            "limits: {max-size: 1GiB}\n",
+            "1:1: limits: no such setting; it is a setting of a route: write it below routes: and the "
+                + "route's name"
         ),
         Wrong(
             "interop-alias: {10: 9}\n",
@@ -22,9 +40,7 @@ extension SettingsTests {
         ),
         Wrong(
             "spool.reserve: 1GiB\n",
-            "1:1: spool.reserve: no such setting; known here: listen, socket-mode, socket-group, "
-                + "admin-listen, node, log-level, log-queries, spool, threads, clients, timeouts, delivery, interim, "
-                + "interop-alias, correlation-field, events, routes"
+            "1:1: spool.reserve: no such setting; write reserve: in a line of its own below spool:"
         ),
         Wrong(
             "spool:\n  reserve: 1GiB\n  size: 1GiB\n",
@@ -464,7 +480,8 @@ extension SettingsTests {
         ),
         Wrong(
             "spool:\n\tdirectory: /a\n",
-            "2:1: this is not YAML: found character that cannot start any token"
+            "2:1: this is not YAML: found character that cannot start any token; indent with spaces, "
+                + "not with tabs"
         ),
         Wrong("spool: {\n", "2:1: this is not YAML: did not find expected node content"),
         Wrong("log-level: \"info\n", "2:1: this is not YAML: found unexpected end of stream"),

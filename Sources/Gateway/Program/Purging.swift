@@ -29,8 +29,8 @@ final class Purging {
     private let report: PurgeReport
     private let now: WallTime
     private var due: [UploadSummary] = []
-    /// Whether some of what was removed waited, or was in `corrupt`.
-    private var hasWaited = false
+    /// Whether anything was removed.
+    private var hasRemoved = false
 
     /// Prepares a purge of uploads in `queues` that `selection` has.
     init(
@@ -60,8 +60,8 @@ final class Purging {
     func run(keeping total: Int64?) throws(SpoolError) {
         defer {
             spool.noteClock()
-            // What waits is what daemons tell of; where this cannot be told, their next run sees it.
-            if hasWaited { _ = try? spool.wakeDaemons() }
+            // Daemons tell of what the spool has. If this cannot be told, their next look sees it.
+            if hasRemoved { _ = try? spool.wakeDaemons() }
         }
         if let total {
             report.left = try removeOldest(keeping: total)
@@ -139,7 +139,7 @@ final class Purging {
             note(summary, isRemoved)
             guard isRemoved else { return }
             events.note(Event(.purged, of: summary))
-            if [.deferred, .hold, .corrupt].contains(summary.queue) { hasWaited = true }
+            hasRemoved = true
         }
     }
 

@@ -178,6 +178,22 @@ struct SettingsValue {
         )
     }
 
+    /// What somebody who wrote an unknown key most likely means, or else which keys there are.
+    private static func advice(on key: String, of known: [String], isTop: Bool) -> String {
+        if known.contains(key), let dot = key.lastIndex(of: ".") {
+            let (section, name) = (key[..<dot], key[key.index(after: dot)...])
+            return "write \(name): in a line of its own below \(section):"
+        }
+        if isTop, RouteSettings.keys.contains(where: { ($0.name + ".").hasPrefix(key + ".") }) {
+            return "it is a setting of a route: write it below routes: and the route's name"
+        }
+        let words = known.map { $0.prefix { $0 != "." } }
+        let choice = words.enumerated().filter { words.firstIndex(of: $1) == $0 }.map(\.1)
+        let near = choice.filter { MistypedWord.isLike(key, $0) }
+        if near.count == 1 { return "did you mean \(near[0])?" }
+        return "known here: " + choice.joined(separator: ", ")
+    }
+
     /// The values of a section's settings by dotted key, those left out for which nothing is said.
     ///
     /// `known` are the dotted keys of all its settings. Lines that set a removed one join `ignored`.
@@ -200,13 +216,11 @@ struct SettingsValue {
                 let fact = "no longer a setting, and ignored: \(removed.value); remove the line"
                 ignored.append(value.fault(fact))
             } else {
-                let words = known.map { $0.prefix { $0 != "." } }
-                let choice = words.enumerated().filter { words.firstIndex(of: $1) == $0 }.map(\.1)
                 throw SettingsError(
                     file: file,
                     place: place,
-                    reason: "\(value.name): no such setting; known here: "
-                        + choice.joined(separator: ", ")
+                    reason: "\(value.name): no such setting; "
+                        + Self.advice(on: key, of: known, isTop: value.name == key)
                 )
             }
         }

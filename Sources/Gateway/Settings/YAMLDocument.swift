@@ -128,7 +128,12 @@ struct YAMLDocument: ~Copyable {
                 parser.pointee.error == YAML_READER_ERROR
                 ? SourcePlace(of: parser.pointee.problem_offset, in: text)
                 : Self.place(parser.pointee.problem_mark)
-            throw fault(place, "this is not YAML: \(problem)")
+            // libyaml does not say that it is the tab.
+            let isTab = problem.hasPrefix("found character that cannot start any token")
+            throw fault(
+                place,
+                "this is not YAML: \(problem)\(isTab ? "; indent with spaces, not with tabs" : "")"
+            )
         }
         defer { yaml_event_delete(&raw) }
         var event = Event(kind: raw.type, place: Self.place(raw.start_mark))

@@ -42,6 +42,10 @@ def reload_bad(day):
         SETTINGS in said and "min-sise" in said, "the journal names the file and the mistake", said
     )
     day.check(day.is_active() and day.main_process() == process, "the service runs on")
+    result = day.run("spoolgate status --check")
+    day.check(
+        result.status == 1 and "min-sise" in result.output, "the monitoring warns, and does not say that it is down"
+    )
     result = day.put("after-bad-reload.bin", 2_000_000)
     day.check(
         "status 201" in result.output, "with the settings it had: the next upload goes through"

@@ -35,6 +35,12 @@ extension Deliveries {
     /// Looks at once for uploads that wait for an attempt.
     package func runQueue() { queue.askForRun() }
 
+    /// Looks at once for uploads that wait, and counts the spool again: another process has changed it.
+    package func noteChangedSpool() {
+        runQueue()
+        upkeep.noteChange()
+    }
+
     /// Tells in the log and as an event that an upload is held whose attempt died.
     func noteHeld(_ id: UploadID) {
         // One that cannot be read now, or that somebody has queued again since, tells of itself.

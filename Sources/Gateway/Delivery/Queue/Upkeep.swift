@@ -12,21 +12,42 @@ import SpoolgateSettings
 package import SpoolgateSpool
 import SpoolgateUploadProtocol
 
-/// The end of the thread that looks for what is over, and its pauses.
+/// The end of the thread that looks for what is over, its pauses, and news for it.
 ///
 /// Any thread.
 final class Upkeep: Sendable {
-    private let isEnding = Monitor(false)
+    private struct State {
+        var isEnding = false
+        var isChanged = false
+    }
 
-    /// Waits; false where it is to end.
-    @discardableResult
-    func pause(_ duration: Duration) -> Bool {
-        let isEnding: Bool? = isEnding.wait(until: .after(duration)) { $0 ? true : nil }
-        return isEnding == nil
+    private let state = Monitor(State())
+
+    /// Waits between two steps of a look, unless the thread is to end.
+    func pause(_ duration: Duration) {
+        _ = state.wait(until: .after(duration)) { $0.isEnding ? true : nil }
+    }
+
+    /// Waits between two looks, or until another process has changed the spool.
+    ///
+    /// - Parameters:
+    ///   - duration: the longest wait.
+    ///   - isChanged: whether another process has changed it since the last wait.
+    /// - Returns: false if the thread is to end.
+    func rest(_ duration: Duration, isChanged: inout Bool) -> Bool {
+        _ = state.wait(until: .after(duration)) { $0.isEnding || $0.isChanged ? true : nil }
+        return state.update { state in
+            isChanged = state.isChanged
+            state.isChanged = false
+            return !state.isEnding
+        }
     }
 
     /// Ends the thread at its next pause between two looks.
-    func end() { isEnding.update { $0 = true } }
+    func end() { state.update { $0.isEnding = true } }
+
+    /// Notes that another process has changed the spool.
+    func noteChange() { state.update { $0.isChanged = true } }
 }
 
 extension Deliveries {
@@ -36,6 +57,8 @@ extension Deliveries {
     private static let clockInterval = Duration.seconds(60)
     /// Time between two looks at what is being received: there may be very many, and most are young.
     private static let partialInterval = Duration.seconds(3_600)
+    /// Least time between two counts because of other processes: a command may tell of each upload.
+    private static let countInterval = Duration.seconds(1)
     /// Uploads looked at between two pauses.
     private static let step = 64
     private static let pause = Duration.milliseconds(20)
@@ -51,6 +74,7 @@ extension Deliveries {
             var nextLook = Deadline.after(.zero)
             var nextPartials = nextLook
             var wasDoubted = false
+            var isChanged = false
             repeat {
                 watchClock(&wasDoubted)
                 if spool.findsDead() {
@@ -62,7 +86,8 @@ extension Deliveries {
                 try? spool.checkMembership()
                 // The next host to start goes on from it.
                 if spool.isShared { spool.noteClock() }
-                spool.recount(isDue: false)
+                spool.recount(isDue: isChanged)
+                if isChanged { upkeep.pause(Self.countInterval) }
                 guard nextLook.hasPassed else { continue }
                 nextLook = .after(Self.lookInterval)
                 let isTurnOfPartials = nextPartials.hasPassed
@@ -70,8 +95,9 @@ extension Deliveries {
                 removeOld(in: isTurnOfPartials ? Retention.queues : [.delivered])
                 spool.recount(isDue: isTurnOfPartials)
                 spool.noteClock()
-            } while upkeep.pause(
-                skipped.isEmpty ? lookForDead : min(lookForDead, current.settings.queueRunInterval)
+            } while upkeep.rest(
+                skipped.isEmpty ? lookForDead : min(lookForDead, current.settings.queueRunInterval),
+                isChanged: &isChanged
             )
         }
     }

@@ -116,13 +116,13 @@ struct Serve: SpoolgateCommand {
     ) throws(CommandFailure) {
         do throws(SystemError) {
             // Lets requests of another process that works in the spool have uploads that are being
-            // received here, as requests of this one do; and runs the queue when a command has changed it.
+            // received here, as requests of this one do; and looks at the spool when a command has changed it.
             try Thread.start(name: "spool-watch") {
                 while true {
                     Thread.pause(.milliseconds(100))
                     // A spool that cannot be read is told by the request that reads it.
                     try? spool.requestReleaseForOthers()
-                    if spool.isWoken() { gateway.deliveries.runQueue() }
+                    if spool.isWoken() { gateway.deliveries.noteChangedSpool() }
                 }
             }
             try gateway.deliveries.startQueue()

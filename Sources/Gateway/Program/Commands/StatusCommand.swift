@@ -42,14 +42,19 @@ struct StatusCommand: SpoolgateCommand {
 
     func perform() throws(CommandFailure) {
         let answer: String
-        do throws(CommandFailure) { answer = try ask() } catch {
+        var fault: CommandFailure?
+        do throws(CommandFailure) { answer = try ask(&fault) } catch {
             guard check else { throw error }
             return try end("CRITICAL: \(error.sentence)")
         }
+        if let fault, !check { printError("warning: \(fault.sentence)") }
         if json { return print(answer, terminator: "") }
         let lines = answer.split(separator: "\n", omittingEmptySubsequences: false)
         guard let first = lines.first.map(String.init) else { return }
-        if check { return try end(first) }
+        if check {
+            guard let fault, first.hasPrefix("OK: ") else { return try end(first) }
+            return try end("WARNING: \(fault.sentence); \(first.dropFirst(4))")
+        }
         let columns = Terminal.output.size?.columns ?? .max
         for line in lines.dropLast() { print(String(line).cut(toColumns: columns)) }
     }
@@ -65,9 +70,24 @@ struct StatusCommand: SpoolgateCommand {
         )
     }
 
-    private func ask() throws(CommandFailure) -> String {
-        var path = socket ?? ""
-        if socket == nil { path = try options.settings(from: options.file).adminSocket }
+    /// Asks the daemon.
+    ///
+    /// - Parameter fault: set if the settings cannot be used, and the daemon answered at the default socket: one that
+    ///   runs goes on with the settings it has.
+    /// - Returns: its answer.
+    /// - Throws: that it does not answer, or what is wrong with the settings.
+    private func ask(_ fault: inout CommandFailure?) throws(CommandFailure) -> String {
+        if let socket { return try ask(socket) }
+        let settings: Settings
+        do throws(CommandFailure) { settings = try options.settings(from: options.file) } catch {
+            guard let answer = try? ask(Settings().adminSocket) else { throw error }
+            fault = error
+            return answer
+        }
+        return try ask(settings.adminSocket)
+    }
+
+    private func ask(_ path: String) throws(CommandFailure) -> String {
         let answer: FastCGIQuestion.Answer
         do throws(SystemError) {
             answer = try FastCGIQuestion(path: path, timeout: Self.timeout)

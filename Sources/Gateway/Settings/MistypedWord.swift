@@ -1,0 +1,28 @@
+// Whether a word is most likely another one, mistyped.
+
+/// A word that somebody wrote in place of a known one.
+enum MistypedWord {
+    /// Whether at most two letters were left out, added, replaced or exchanged.
+    ///
+    /// Words of fewer than four letters are like none: too many are near them.
+    static func isLike(_ word: some StringProtocol, _ known: some StringProtocol) -> Bool {
+        let (one, other) = (Array(word.lowercased().utf8), Array(known.utf8))
+        guard one.count >= 4, abs(one.count - other.count) <= 2 else { return false }
+        // Damerau's distance, of which two rows before the current one are needed.
+        var beforeLast: [Int] = []
+        var last = Array(0...other.count)
+        for (row, letter) in one.enumerated() {
+            var current = [row + 1]
+            for (column, wanted) in other.enumerated() {
+                var best = min(last[column + 1], current[column]) + 1
+                best = min(best, last[column] + (letter == wanted ? 0 : 1))
+                if row > 0, column > 0, letter == other[column - 1], one[row - 1] == wanted {
+                    best = min(best, beforeLast[column - 1] + 1)
+                }
+                current.append(best)
+            }
+            (beforeLast, last) = (last, current)
+        }
+        return last[other.count] <= 2
+    }
+}
