@@ -143,6 +143,10 @@ import Testing
     func unread() {
         let wrong = LocalCheck.unread("nginx -T: [emerg] 1#1: unknown directive \"a\" in /n:3")
         #expect(wrong.level == .failure && wrong.mends.first?.hasPrefix("mend that line") == true)
+        let unloaded = LocalCheck.unread(
+            "[emerg] unknown directive in /usr/share/spoolgate/nginx/modules/interim.conf:10"
+        )
+        #expect(unloaded.mends.first?.hasPrefix("apt install --reinstall ") == true)
         let closed = LocalCheck.unread(
             "nginx -T: [emerg] 1#1: open() \"/k\" failed (13: Permission denied)"
         )

@@ -174,6 +174,6 @@ struct NodesTests {
         #expect(events.contains("\"node\":\"n2\""))
         #expect(try scene.two.spoolgate("list", "--json").output.contains("\"node\":\"n2\""))
         #expect(try scene.two.spoolgate("status", "--json").output.contains("\"node\":\"n2\""))
-        #expect(try scene.two.spoolgate("status").output.contains(", node n2, up"))
+        #expect(try scene.two.spoolgate("status").output.contains(", node n2, on "))
     }
 }

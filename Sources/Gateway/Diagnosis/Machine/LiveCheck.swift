@@ -147,7 +147,7 @@ package struct LiveCheck {
         guard let first = places.first else {
             let why =
                 loops.files.isEmpty
-                ? "no nginx whose files this user may read (root may)"
+                ? NginxProcesses.noFiles
                 : "no location of nginx has the status page and the metrics (admin.conf)"
             findings.append(.skipped("admin", why))
             return
@@ -193,10 +193,16 @@ package struct LiveCheck {
     /// Whether other locations take names from those that hand uploads to this gateway.
     private static func rivals(of places: [NginxPlace], _ files: [NginxDump]) -> [Finding] {
         guard !files.isEmpty else {
-            return [.skipped("nginx", "no nginx whose files this user may read (root may)")]
+            return [.skipped("nginx", NginxProcesses.noFiles)]
         }
         guard !places.isEmpty else {
-            return [.skipped("nginx", "no location hands uploads to this gateway")]
+            return [
+                .warning(
+                    "nginx",
+                    "no location hands uploads to this gateway",
+                    ["\(Mend.snippet)  (in the server block that is to take uploads)"]
+                )
+            ]
         }
         let faults = places.flatMap(\.rivalFaults)
         guard faults.isEmpty else { return faults }

@@ -45,13 +45,18 @@ package struct LocalCheck {
 
     /// Why nginx's files were not read; without root it may not open what they name.
     static func unread(_ reason: String) -> Finding {
-        reason.contains("[emerg]") && !reason.contains("ermission denied")
-            ? .failure(
-                "nginx",
-                reason,
-                ["mend that line; until then nginx goes on with what it read before"]
-            )
-            : .warning("nginx", reason, ["run it as root, where nginx is"])
+        guard reason.contains("[emerg]"), !reason.contains("ermission denied") else {
+            return .warning("nginx", reason, ["run it as root, where nginx is"])
+        }
+        // The file is the module package's: what is missing is its line that loads the module.
+        let mend =
+            reason.contains(" in /usr/share/spoolgate/nginx/modules/")
+            ? "apt install --reinstall libnginx-mod-http-interim" : "mend that line"
+        return .failure(
+            "nginx",
+            reason,
+            ["\(mend)  (until then nginx goes on with what it read before)"]
+        )
     }
 
     private mutating func look(
@@ -62,11 +67,16 @@ package struct LocalCheck {
         unmask: String?
     ) {
         guard let place = dump.locations(of: url.path, host: url.host, port: url.port).first else {
+            let others = Set(dump.gateways.compactMap(\.location.arguments.last)).sorted()
+            let mend =
+                others.isEmpty
+                ? Mend.snippet + "  (in the server block of \(url.host))"
+                : "probe a URL below \(others.joined(separator: ", "))  (there uploads are taken)"
             findings.append(
                 .failure(
                     "nginx",
                     "no location for \(url.path) hands anything on by fastcgi_pass",
-                    [Mend.snippet + "  (in the server block of \(url.host))"]
+                    [mend]
                 )
             )
             return

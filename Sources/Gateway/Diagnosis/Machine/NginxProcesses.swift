@@ -1,5 +1,6 @@
 // The nginx that runs on this machine, as /proc tells it: who its workers are, and whether it has the module.
 
+import Glibc
 import SpoolgatePosix
 import SpoolgateTextFormats
 
@@ -55,6 +56,12 @@ package struct NginxProcesses: Sendable {
     private(set) var fileSizeLimit: Int64?
     /// How each that was started by root, or by this user, prints its files, each way once.
     private(set) var commands: [[String]] = []
+
+    /// Why no files of nginx were looked at.
+    static var noFiles: String {
+        geteuid() == 0
+            ? "no nginx runs here" : "no nginx whose files this user may read (root may)"
+    }
 
     /// The most that is read of one file.
     private static let limit = 4 << 20

@@ -37,13 +37,13 @@ package struct PathWay: Sendable, Equatable {
             facts = way
         } catch {
             if case .missing = error { isMissing = true }
-            obstacle = "\(path) \(Self.words(error))"
+            obstacle = "\(path) \(Self.words(error, on: path))"
         }
     }
 
-    private static func words(_ obstacle: PathObstacle) -> String {
+    private static func words(_ obstacle: PathObstacle, on way: String) -> String {
         switch obstacle {
-        case .missing(let path, _): "is not there (\(path))"
+        case .missing(let path, _): path == way ? "is not there" : "is not there (\(path))"
         case .notDirectory(let facts): "is below \(facts.path), which is no directory"
         case .denied(let facts, _, _): "cannot be looked at: \(facts.path) (\(facts.description))"
         case .readOnly(let facts): "is on a file system that is read-only: \(facts.path)"
