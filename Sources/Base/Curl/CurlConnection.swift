@@ -88,7 +88,7 @@ package final class CurlConnection: @unchecked Sendable {
         return code == CURLE_OK && number != 0 ? Int32(number) : nil
     }
 
-    /// What TLS failed on in the last transfer, which ended with `end`; nil: it did not fail.
+    /// The cause of the TLS failure of the last transfer, which ended with `end`; nil: TLS did not fail.
     package func tlsTrouble(of end: CurlEnd) -> TLSTrouble? {
         switch end {
         case .untrusted:

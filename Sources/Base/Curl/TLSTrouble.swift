@@ -1,8 +1,8 @@
-// What TLS failed on, told apart as far as OpenSSL and libcurl say it.
+// The causes of TLS failures, as far as OpenSSL and libcurl tell them apart.
 //
 // Pure. The numbers are OpenSSL's (x509_vfy.h); the words are OpenSSL's and libcurl's own.
 
-/// What TLS failed on.
+/// The cause of a TLS failure.
 package enum TLSTrouble: Sendable, Equatable, CaseIterable {
     /// The other side's certificate has expired.
     case expired
@@ -27,11 +27,11 @@ package enum TLSTrouble: Sendable, Equatable, CaseIterable {
     /// Both sides speak TLS, and found no common ground.
     case handshake
 
-    /// What a verification failed on.
+    /// The cause of a failed verification.
     ///
     /// - Parameters:
     ///   - number: OpenSSL's, of the chain; the name is libcurl's to check.
-    ///   - text: what libcurl says.
+    ///   - text: the words of libcurl.
     init(verification number: Int, _ text: String) {
         switch number {
         case 10: self = .expired
@@ -43,7 +43,7 @@ package enum TLSTrouble: Sendable, Equatable, CaseIterable {
         }
     }
 
-    /// What a handshake failed on, by the words for it.
+    /// The cause of a failed handshake, by OpenSSL's or libcurl's words for it.
     init(handshake text: String) {
         func says(_ words: String...) -> Bool { words.contains { text.contains($0) } }
         if says(

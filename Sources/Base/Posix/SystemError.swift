@@ -55,7 +55,7 @@ package struct SystemError: Error, Sendable, Equatable, CustomStringConvertible 
     /// Whether a name is no regular file: a symbolic link, a directory, a pipe or the like.
     package var isNotRegular: Bool { errno == Self.notRegular }
 
-    /// Whether a socket is not there, or nobody listens on it.
+    /// Whether a socket is missing, or no process listens on it.
     package var isRefusal: Bool { [ENOENT, ECONNREFUSED].contains(errno) }
 
     /// Whether this process may not do what was attempted.

@@ -10,7 +10,7 @@ enum TransferListing {
         let transfers = try StateDirectory().all().filter { $0.state.kind == kind }
         if transfers.isEmpty {
             let noun = kind == .upload ? "uploads" : "downloads"
-            // If it cannot be written, nobody reads it.
+            // If it cannot be written, there is no reader.
             try? StandardError().write(line: "There are no interrupted \(noun).", .notice)
         }
         for (state, isInUse) in transfers {

@@ -192,7 +192,7 @@ struct Status: Sendable {
         return all
     }
 
-    /// What there is little room for, and not yet none.
+    /// The kinds of room of which little is left, but some.
     private var roomConcerns: [String] {
         let causes = full.map(\.fullness)
         var all: [String] = []
@@ -232,7 +232,7 @@ struct Status: Sendable {
     }
 }
 
-/// What refuses uploads for want of room, as the metrics name it.
+/// The reason for refusing uploads for want of room, as the metrics name it.
 enum SpoolFullness: String, CaseIterable {
     /// `spool.reserve`.
     case reserve
@@ -245,7 +245,7 @@ enum SpoolFullness: String, CaseIterable {
 }
 
 extension SpoolError {
-    /// What refuses uploads; nil for an error that is no want of room.
+    /// The reason for refusing uploads; nil: the error is no want of room.
     var fullness: SpoolFullness? {
         switch self {
         case .full: .reserve
@@ -257,7 +257,7 @@ extension SpoolError {
     }
 }
 
-/// A route and where its uploads go.
+/// A route and its upstream's targets.
 struct RouteTargets: Sendable {
     /// The route.
     let name: String

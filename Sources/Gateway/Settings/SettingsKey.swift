@@ -4,7 +4,7 @@
 struct SettingsBound<Root, Value>: Sendable {
     /// The other setting's key, such as `limits.max-size`.
     let name: String
-    /// What it says; nil: it is not set.
+    /// The other setting's value; nil: it is not set.
     let value: @Sendable (Root) -> Value?
 
     /// Makes it.

@@ -127,7 +127,7 @@ package struct ClientFault: Error, Sendable, Equatable {
     /// Whether a handshake that broke may have been a connection's fault, not a certificate's.
     package var mayPass: Bool
 
-    /// What TLS failed on; nil: it did not fail.
+    /// The cause of a TLS failure; nil: TLS did not fail.
     package var tls: TLSTrouble?
 
     /// Whether the time to connect was over.

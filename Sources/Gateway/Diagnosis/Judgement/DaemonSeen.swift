@@ -1,14 +1,14 @@
-// What the daemon itself says on its admin socket. A socket that takes connections proves nothing: systemd may hold it.
+// The daemon's own answer on its admin socket. A socket that takes connections proves nothing: systemd may hold it.
 //
-// Pure: what was heard, and what that means.
+// Pure: judges an answer.
 
-/// What the daemon answered, when it was asked how it is.
+/// The daemon's answer to the question of how it is.
 package struct DaemonSeen: Seen, Sendable, Equatable {
-    /// What came of the question.
+    /// The outcome of the question.
     package enum Answer: Sendable, Equatable {
         /// The first line of its status, such as `OK: 0 receiving, …`.
         case status(String)
-        /// Nobody takes the connection.
+        /// No process takes the connection.
         case nobody
         /// This user may not connect.
         case denied
@@ -19,7 +19,7 @@ package struct DaemonSeen: Seen, Sendable, Equatable {
     var check: String { "daemon" }
     /// The path of the socket.
     package var socket: String
-    /// What came of the question.
+    /// The outcome of the question.
     package var answer: Answer
     /// Whether the service runs, as systemd says; nil: systemd does not know it.
     package var run: UnitsSeen.Run?
@@ -29,7 +29,7 @@ package struct DaemonSeen: Seen, Sendable, Equatable {
         (self.socket, self.answer, self.run) = (socket, answer, run)
     }
 
-    /// What it means.
+    /// The judgement.
     var finding: Finding {
         let log = "journalctl -u spoolgate -n 20"
         switch answer {

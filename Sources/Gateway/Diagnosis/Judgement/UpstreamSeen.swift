@@ -1,12 +1,11 @@
-// What connecting to an upstream, an authorizer or the webhook brought, and which line of the settings is to change.
+// The result of connecting to an upstream, an authorizer or the webhook, and the setting to change.
 //
-// Pure: what was seen, and what that means. Each way to fail has advice of its own: to start what runs already helps
-// nobody.
+// Pure: judges a result. Each failure has its own advice: starting a server that runs already does not help.
 
 import SpoolgateCurl
 import SpoolgateTextFormats
 
-/// What connecting to one target brought.
+/// The result of connecting to one target.
 struct UpstreamSeen: Seen, Sendable, Equatable {
     /// `upstream`, `authorizer` or `webhook`.
     var check: String
@@ -23,7 +22,7 @@ struct UpstreamSeen: Seen, Sendable, Equatable {
     /// Whether a server that is to speak plain HTTP speaks TLS.
     var speaksTLS = false
 
-    /// What it means.
+    /// The judgement.
     var finding: Finding {
         if speaksTLS {
             return failure(
@@ -37,7 +36,7 @@ struct UpstreamSeen: Seen, Sendable, Equatable {
         return failure("\(name): \(place)\(fault.reason)", mends(fault))
     }
 
-    // MARK: What mends it
+    // MARK: Advice
 
     private func mends(_ fault: ClientFault) -> [String] {
         if let socket {

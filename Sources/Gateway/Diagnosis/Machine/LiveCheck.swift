@@ -28,8 +28,8 @@ package struct LiveCheck {
     ///   - user: whom this process is.
     ///   - nginx: what runs of nginx; looked at before, where this process was root then.
     ///   - files: what it printed of its files then.
-    ///   - units: what systemd said of the gateway's units then; nil: it does not know them.
-    ///   - answer: what the daemon answered when it was asked how it is.
+    ///   - units: the state of the gateway's units, from systemd; nil: systemd does not know them.
+    ///   - answer: the daemon's answer to the question of how it is.
     ///   - paths: by route, which path the last large content took, as the daemon says; nil: none answered.
     package init(
         _ settings: Settings,
@@ -132,7 +132,7 @@ package struct LiveCheck {
         }
     }
 
-    /// Whether nginx may connect to the socket where an operator asks, if a location of it does.
+    /// Checks whether nginx may connect to the admin socket, if one of its locations uses it.
     private mutating func look(
         atAdmin path: String,
         _ nginx: NginxProcesses,
@@ -172,7 +172,7 @@ package struct LiveCheck {
         findings.append(seen.finding)
     }
 
-    /// Whom nginx lets in at the locations that hand uploads to this gateway, and on which ports.
+    /// Checks the logins and ports of the locations that hand uploads to this gateway.
     private mutating func look(
         atLogins loops: LoopSeen,
         _ settings: Settings,
@@ -256,7 +256,7 @@ package struct LiveCheck {
         case .bucket(let bucket):
             seen.target = "s3:\(bucket.endpoint)/\(bucket.name)"
             connect(to: bucket.endpoint, settings, &seen)
-            // What it says of the key tells that there is a connection.
+            // The store's answer about the key implies a connection.
             guard seen.finding.level == .ok else {
                 findings.append(seen.finding)
                 return
@@ -270,7 +270,9 @@ package struct LiveCheck {
         }
     }
 
-    /// Connects, TLS included, and says nothing; what speaks plain HTTP is offered TLS, which it does not take.
+    /// Connects, TLS included, without a request.
+    ///
+    /// A server of plain HTTP is offered TLS as well, and refuses it.
     private func connect(to base: String, _ settings: UpstreamSettings, _ seen: inout UpstreamSeen)
     {
         var request = ClientRequest(.head, base)

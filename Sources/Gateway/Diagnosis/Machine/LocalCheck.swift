@@ -106,7 +106,7 @@ package struct LocalCheck {
         var finding = finding
         finding.mends.removeAll { $0 == Mend.local }
         guard let place, finding.name != "nginx" else { return finding }
-        // What is there already mends nothing, unless there is nothing else to say.
+        // A line that is there already is no advice, unless it is the only one.
         let others = finding.mends.filter { mend in
             Mend.directive(mend).flatMap { place.place(ofSame: $0) } == nil
         }

@@ -146,7 +146,7 @@ struct NginxListen: Equatable {
     private let host: String?
     /// nil: a unix socket.
     let port: UInt16?
-    /// Whether it is an address of IPv6: `80` and `[::]:80` are two sockets.
+    /// Whether it is an IPv6 address: `80` and `[::]:80` are two sockets.
     private let isSix: Bool
 
     /// Reads `80`, `192.0.2.1:80`, `[::1]:80`, `*:80`, `192.0.2.1` or `unix:…`.

@@ -85,12 +85,12 @@ package struct NginxDump: Sendable {
         NginxLogin(at: place).passwordFile(below: folder).flatMap { passwordFiles[$0] }
     }
 
-    /// What is wrong with the login and the ports at a place, which the location alone does not tell.
+    /// The faults of the login and the ports at a place, which the location alone does not show.
     ///
     /// - Parameters:
     ///   - place: a location that hands requests to the gateway.
     ///   - workers: nginx's workers, each kind once.
-    /// - Returns: empty where nothing is known to be wrong.
+    /// - Returns: empty if no fault is known.
     func findings(at place: NginxPlace, workers: Set<Credentials>) -> [Finding] {
         cleartextHTTP2(at: place)
             + NginxLogin(at: place).findings(passwordFile(at: place), workers: workers)

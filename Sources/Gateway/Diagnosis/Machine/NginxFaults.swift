@@ -81,14 +81,14 @@ extension NginxPlace {
         return found
     }
 
-    /// Where the directive of a mend stands now, or where it belongs; nil: the mend is no directive of this location.
+    /// The place of a mend's directive, now or in future; nil: the mend is no directive of this location.
     func place(of mend: String) -> String? {
         guard let directive = Mend.directive(mend), let name = directive.first else { return nil }
         if let there = place(ofSame: directive) {
             return "(is there already, at \(there): look at what stands in front)"
         }
         switch name {
-        // What stands in front is another server's.
+        // It belongs to another server, in front.
         case "proxy_request_buffering": return nil
         case "location": return "(in place of \(location.text) at \(location.place))"
         case "listen": return "(in the server block at \(server?.place ?? location.place))"
@@ -104,7 +104,7 @@ extension NginxPlace {
     /// The server block that the location is in.
     private var server: NginxDirective? { around.first { $0.name == "server" } }
 
-    /// Where a directive with the very same effect stands, so that writing it once more changes nothing; nil: nowhere.
+    /// The place of a directive with the very same effect, which another one would not change; nil: there is none.
     func place(ofSame words: [String]) -> String? {
         guard let name = words.first else { return nil }
         if name == "location" { return location.words == words ? location.place : nil }

@@ -10,7 +10,7 @@ struct NginxVersion: Sendable, Equatable, Comparable, CustomStringConvertible {
     /// Its numbers.
     let numbers: [Int]
 
-    /// Reads what `nginx -v` says: `nginx version: nginx/1.22.1`; nil for what is none.
+    /// Reads the output of `nginx -v`: `nginx version: nginx/1.22.1`; nil for any other text.
     init?(_ text: String) {
         guard let slash = text.lastIndex(of: "/") else { return nil }
         let version = text[text.index(after: slash)...].prefix {
@@ -44,7 +44,7 @@ extension NginxDump {
         return server.listenLines.compactMap { listen in
             let address = NginxListen(listen.arguments.first ?? "")
             guard address.port != nil else { return nil }
-            // What one block says of an address holds for all that have it.
+            // The parameters of one block hold for every block with the same address.
             let same = all.flatMap { block in
                 block.listenLines.filter { NginxListen($0.arguments.first ?? "") == address }
                     .map { (listen: $0, isSecure: $0.arguments.contains("ssl") || block.hasOldTLS) }

@@ -1,7 +1,7 @@
-// Whom nginx lets in at a location that hands uploads to the gateway, and for whom it takes them, by its files.
+// The clients that nginx lets in at a location of the gateway, and the owner that it passes for them, by its files.
 //
-// Pure, but for the look at files of passwords. What a login mistake looks like to a client says little: a file that is
-// missing is 403, one that cannot be read 500, and a name that nobody has verified is taken in silence.
+// Pure, but for reading files of passwords. A client sees little of a login mistake: if the file is missing, nginx answers
+// 403; if it cannot be read, 500; and it takes a name that is not verified in silence.
 
 import SpoolgatePosix
 import SpoolgateTextFormats
@@ -23,11 +23,11 @@ struct PasswordFile: Sendable, Equatable {
     /// Looks at a file.
     init(at path: String) {
         self.init(way: PathWay(to: path), names: nil)
-        // `try?`: what this process cannot read it does not judge.
+        // `try?`: a file that this process cannot read is not judged.
         names = (try? TextFile.read(path, limit: Self.limit)).map(Self.names)
     }
 
-    /// The names in a file: what stands before the first colon of each line that has something behind it.
+    /// The names in a file: the text before the first colon of each line that has a password behind it.
     static func names(in text: String) -> [String] {
         text.split(whereSeparator: \.isNewline).compactMap { line in
             let parts = line.split(separator: ":", omittingEmptySubsequences: false)
@@ -48,7 +48,7 @@ struct NginxLogin: Sendable {
     private let realm: NginxDirective?
     private let file: NginxDirective?
 
-    /// Reads what is in force at a location.
+    /// Reads the directives in force at a location.
     init(at place: NginxPlace) {
         self.place = place
         owner = place.value(of: "fastcgi_param", "SPOOLGATE_OWNER")
@@ -71,12 +71,12 @@ struct NginxLogin: Sendable {
 
     // MARK: Findings
 
-    /// What is wrong with it.
+    /// The faults of the login.
     ///
     /// - Parameters:
     ///   - password: the file of passwords; nil: there is none, or it was not looked at.
     ///   - workers: nginx's workers, each kind once.
-    /// - Returns: empty where nothing is known to be wrong.
+    /// - Returns: empty if no fault is known.
     func findings(_ password: PasswordFile?, workers: Set<Credentials>) -> [Finding] {
         if let halfLogin { return [halfLogin] }
         if let claimed { return [claimed] }
@@ -95,7 +95,7 @@ struct NginxLogin: Sendable {
         )
     }
 
-    /// An owner that nobody has verified.
+    /// An owner that nginx does not verify.
     private var claimed: Finding? {
         guard let owner, isClaimed(owner), !asksPassword, !hasOtherLogin else { return nil }
         let where_ =
@@ -141,7 +141,7 @@ struct NginxLogin: Sendable {
         )
     }
 
-    /// A file of passwords by which nobody gets in.
+    /// A file of passwords with which no login succeeds.
     private func unusable(_ password: PasswordFile, _ workers: Set<Credentials>) -> Finding? {
         guard let file else { return nil }
         let path = password.way.path
@@ -191,7 +191,7 @@ struct NginxLogin: Sendable {
         )
     }
 
-    /// What is to be said of a name that a client wants to log in by; nil: nothing.
+    /// The fault of a name that a client logs in with; nil: none is known.
     func finding(forName name: String, _ password: PasswordFile?) -> Finding? {
         guard let names = password?.names, !names.isEmpty, !names.contains(where: { $0 == name }),
             let path = password?.way.path
@@ -203,7 +203,7 @@ struct NginxLogin: Sendable {
         )
     }
 
-    /// What is wrong where the settings refuse clients without an owner, and no owner is ever passed; nil: one is.
+    /// The fault of a location that passes no owner, if the settings refuse clients without one; nil: it passes one.
     func findingOfRefusal(route: String) -> Finding? {
         guard owner == nil else { return nil }
         let path = place.location.arguments.joined(separator: " ")
@@ -242,7 +242,7 @@ struct NginxLogin: Sendable {
         }
     }
 
-    /// What a variable is made of: a `map` of the http block, or `set`.
+    /// The sources of a variable: those of a `map` of the http block, or of `set`.
     private func sources(of name: String) -> [String] {
         let variables = ["$" + name, "${\(name)}"]
         let maps = (place.around.last?.block ?? []).filter {

@@ -1,6 +1,6 @@
 // The way to a file or socket, as another process meets it: the directories from the root on, and the file itself.
 //
-// It only looks. What one process may is judged by owner, group and mode alone: lists of access rights are not read.
+// It only looks. The rights of a process are judged by owner, group and mode alone: access control lists are not read.
 
 import SpoolgatePosix
 
@@ -8,7 +8,7 @@ import SpoolgatePosix
 package struct PathWay: Sendable, Equatable {
     /// The path.
     package var path: String
-    /// The directories on the way, from the root on, and what the path leads to; empty if it leads nowhere.
+    /// The directories on the way, from the root on, and the file at its end; empty if the path leads nowhere.
     var facts: [PathFacts] = []
     /// Why it leads nowhere; nil: it does not, or that is not known.
     var obstacle: String?
@@ -51,7 +51,7 @@ package struct PathWay: Sendable, Equatable {
         }
     }
 
-    /// What the path leads to; nil if it leads nowhere.
+    /// The file at the end of the way; nil if the path leads nowhere.
     var last: PathFacts? { facts.last }
 
     /// The first directory on the way that a process may not pass; nil: it may pass all.

@@ -11,7 +11,7 @@ struct SocketSeen: Seen, Sendable {
     enum Kind: Sendable, Equatable {
         /// That which takes uploads.
         case uploads
-        /// That where an operator asks, which the daemon makes: with the group of the other one.
+        /// The admin socket, which the daemon makes; it has the group of the other one.
         case admin
     }
 
@@ -36,7 +36,7 @@ struct SocketSeen: Seen, Sendable {
     var way: [PathFacts]
     /// nginx's workers, each kind once; empty: none run.
     var workers: Set<Credentials>
-    /// The commands that make it possible to start what listens; nil: nothing stands against it.
+    /// The commands that unmask and start the units; nil: none is masked.
     var unmask: String?
 }
 

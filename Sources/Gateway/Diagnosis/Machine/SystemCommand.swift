@@ -15,9 +15,9 @@ enum SystemCommand {
         run(command).map(\.output)
     }
 
-    /// What a program that ended well wrote to its standard error; nil: it did not end well.
+    /// The standard error of a program that succeeded; nil: it did not.
     static func errors(of command: [String]) -> String? {
-        // `try?`: why it did not is of no use to whoever asks.
+        // `try?`: the caller has no use for the reason.
         try? run(command).get().errors
     }
 

@@ -1,7 +1,7 @@
 // The gateway's units, as systemd tells them.
 //
 // Pure but for the asking. A socket that systemd holds takes connections also while the daemon ends again and again:
-// what systemd says of the service is the proof that it stays up.
+// the state of the service, from systemd, is the proof that it stays up.
 
 import SpoolgatePosix
 import SpoolgateTextFormats
@@ -47,7 +47,7 @@ extension UnitsSeen {
         self.init(shown: text, now: Int64(clamping: Deadline.after(.zero).nanoseconds / 1_000))
     }
 
-    /// Reads what `systemctl show` says of the four units, one after the other; nil where none is known.
+    /// Reads the output of `systemctl show` for the four units, one after the other; nil if systemd knows none.
     init?(shown text: String, now: Int64) {
         let units = Self.readAll(text)
         guard units.count == 4 else { return nil }
@@ -77,7 +77,7 @@ extension UnitsSeen {
 
     // MARK: Whether they run
 
-    /// Whether the service runs; what starts it otherwise.
+    /// Whether the service runs.
     package enum Run: Sendable, Equatable {
         /// It runs.
         case running
@@ -116,7 +116,7 @@ extension UnitsSeen {
         return .microseconds(now - start)
     }
 
-    /// What is to be said of the units: first of service and socket, then of the purge.
+    /// The findings: first of service and socket, then of the purge.
     package var findings: [Finding] { [finding] + purgeFindings }
 
     /// Whether service and socket run, and stay up.
@@ -150,7 +150,7 @@ extension UnitsSeen {
         )
     }
 
-    /// What is to be said of a service that runs.
+    /// The finding for a service that runs.
     private func running(_ states: String) -> Finding {
         guard restarts > 0 else { return .ok("units", states) }
         guard let age, age < Self.longRun else {
@@ -175,9 +175,9 @@ extension UnitsSeen {
         )
     }
 
-    // MARK: What keeps them from running
+    // MARK: Why they do not run
 
-    /// What is to be said of units that are masked, which nothing can start; nil: neither service nor socket is.
+    /// The finding for masked units, which nothing can start; nil: neither service nor socket is masked.
     private var masked: Finding? {
         let all = named.filter { Self.isMasked($0.unit) }
         let main = all.filter { [Self.service, Self.socket].contains($0.name) }
@@ -221,7 +221,7 @@ extension UnitsSeen {
             .joined(separator: " && ")
     }
 
-    /// What is to be said of a unit that systemd cannot read; nil: it reads both.
+    /// The finding for a unit that systemd cannot read; nil: systemd reads both.
     private var unread: Finding? {
         let bad = named.prefix(2).first { unit in
             guard let state = unit.unit["LoadState"] else { return false }
@@ -245,7 +245,7 @@ extension UnitsSeen {
         return [start] + Self.causes(service)
     }
 
-    /// ` (exit status 78)`: how a unit ended last; empty where that is not known.
+    /// ` (exit status 78)`: the last end of a unit; empty if it is not known.
     private static func result(of unit: Properties) -> String {
         switch unit["Result"] {
         case nil, "", "success": ""
@@ -259,7 +259,7 @@ extension UnitsSeen {
         }
     }
 
-    /// Where the cause of a service's end is told.
+    /// The commands that show the cause of a service's end.
     private static func causes(_ unit: Properties) -> [String] {
         let log = "journalctl -u spoolgate -n 20  (says why it ended)"
         switch (unit["Result"], unit["ExecMainStatus"]) {
@@ -281,7 +281,7 @@ extension UnitsSeen {
 
     // MARK: The purge
 
-    /// What is to be said of the purge's units; the daemon purges by itself while it runs.
+    /// The findings for the purge's units; the daemon purges by itself while it runs.
     private var purgeFindings: [Finding] {
         let masked = named.suffix(2).filter { Self.isMasked($0.unit) }
         if let first = masked.first {

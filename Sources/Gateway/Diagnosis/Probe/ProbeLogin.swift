@@ -1,6 +1,6 @@
-// The login that a probe was given, taken apart far enough to say what is wrong with it.
+// The login that a probe was given, taken apart as far as its mistakes need.
 //
-// Pure. A password is never told to anybody.
+// Pure. The password is never shown.
 
 import HTTPTypes
 import SpoolgateTextFormats

@@ -14,7 +14,7 @@ struct StatusCommand: SpoolgateCommand {
         discussion: """
             Asks the daemon on its admin socket; reads nothing of the spool. With --check, one line \
             and the exit status of a Nagios plugin: 0 all is well, 1 somebody should look, 2 it does \
-            not serve.
+            not serve, or refuses uploads because the spool is full.
             """
     )
 
