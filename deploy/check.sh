@@ -42,6 +42,9 @@ check 'spoolgate-purge.service exposes at most 0.8' security 8 "$units/spoolgate
 # It would hide which boot of the kernel this is, without which the daemon does not start.
 shows_boot() { ! grep -n '^ProcSubset=pid' "$units"/*.service; }
 check 'no unit hides the boot from the daemon' shows_boot
+# systemd mounts each path separately, and no hard link can be made between two mounts: uploads would be copied.
+one_path() { [ "$(sed -n 's/^ReadWritePaths=//p' "$units/spoolgate.service" | wc -w)" -eq 1 ]; }
+check 'the spool and the directory of delivered uploads are below one path' one_path
 users() { systemd-sysusers --dry-run --root="$scratch" "$PWD/deploy/spoolgate.sysusers"; }
 check 'sysusers file is valid' users
 tmpfiles() { # made for real, below the scratch directory

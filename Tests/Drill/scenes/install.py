@@ -79,6 +79,7 @@ def name_upstream(day):
     day.must("systemctl enable -q --now spoolgate", "the service starts")
     day.reload_nginx()
     look_at_units(day)
+    look_at_links(day)
     look_at_hardening(day)
     look_at_journal(day)
 
@@ -138,6 +139,18 @@ def look_at_units(day):
     )
     day.check(
         lines[1:] == ["spoolgate:spoolgate 700 directory"], "only the gateway can read the spool"
+    )
+
+
+def look_at_links(day):
+    """An upload comes into a directory by a hard link: it is on the disk once."""
+    first, second = (f"/var/spool/spoolgate{name}/.linked" for name in ("", "-delivered"))
+    result = day.machine.quietly(
+        "nsenter -t $(systemctl show -P MainPID spoolgate) -m "
+        f"sh -c 'touch {first} && ln {first} {second}; state=$?; rm -f {first} {second}; exit $state'"
+    )
+    day.check(
+        result.ok, "the daemon can link a file of the spool elsewhere in /var/spool", result.output
     )
 
 
