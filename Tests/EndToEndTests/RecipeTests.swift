@@ -10,10 +10,11 @@ struct RecipeTests {
     @Test("each block of the pages is run by a test")
     func complete() {
         let run: Set = [
-            "php yaml", "php ini", "php php", "dav yaml", "path yaml", "path django.py",
+            "dav yaml", "path yaml", "path django.py",
             "path ruby", "bucket yaml", "apache apache.conf", "curl upload.sh", "routes yaml",
             "routes nginx",
-            // ClamRecipeTests, ProxyRecipeTests.
+            // PHPRecipeTests, ClamRecipeTests, ProxyRecipeTests.
+            "php yaml", "php nginx", "php ini", "php php", "php-path yaml", "php-path php",
             "clamd yaml", "clamd clamd.conf",
             "behind nginx", "few yaml", "haproxy haproxy.cfg", "caddy Caddyfile",
             "apache-front apache.conf", "nginx-front nginx.conf", "cloudflare yaml",
@@ -43,40 +44,6 @@ struct RecipeTests {
     }
 
     // MARK: Applications
-
-    @Test("a form of PHP's")
-    func php() throws {
-        let upstream = try RealUpstream()
-        let root = upstream.directory.appending(path: "root/files")
-        try write(RecipeBlock.text("php", "php"), to: root.appending(path: "media.php"))
-        let uploads = root.appending(path: "uploads")
-        try FileManager.default.createDirectory(at: uploads, withIntermediateDirectories: true)
-        let sandbox = try Sandbox(
-            upstream: upstream.url,
-            routeSettings: RecipeBlock.route("php")
-        )
-        let (_, bytes) = try sandbox.randomFile(3 << 20)
-        let answer = try upload(
-            bytes,
-            to: "/files/media.php",
-            ["Content-Disposition: attachment; filename=\"summer.mp4\"", "X-Title: Summer"],
-            in: sandbox
-        )
-        #expect(answer.status == 201)
-        #expect(answer.text == #"{"name":"summer.mp4","size":3145728,"title":"Summer"}"#)
-        let names = try FileManager.default.contentsOfDirectory(atPath: uploads.path())
-        try #require(names.count == 1 && names[0].hasSuffix("-summer.mp4"))
-        #expect(try Data(contentsOf: uploads.appending(path: names[0])) == bytes)
-        let ini = sandbox.directory.appending(path: "php.ini")
-        try write(RecipeBlock.text("php", "ini"), to: ini)
-        let program = try #require(
-            FileManager.default.contentsOfDirectory(atPath: "/usr/sbin")
-                .first { $0.hasPrefix("php-fpm") }
-        )
-        let told = try Command("/usr/sbin/" + program, ["-c", ini.path(), "-i"]).output
-        #expect(told.contains("upload_max_filesize => 16G => 16G"))
-        #expect(told.contains("post_max_size => 17G => 17G"))
-    }
 
     @Test("a PUT to WebDAV")
     func dav() throws {
