@@ -10,7 +10,8 @@ struct RecipeTests {
     @Test("each block of the pages is run by a test")
     func complete() {
         let run: Set = [
-            "dav yaml", "path yaml", "path django.py",
+            "dav yaml", "directory yaml", "directory nginx", "directory clean.sh", "path yaml",
+            "path django.py",
             "path ruby", "bucket yaml", "apache apache.conf", "curl upload.sh", "routes yaml",
             "routes nginx",
             // PHPRecipeTests, ClamRecipeTests, ProxyRecipeTests.
@@ -175,6 +176,95 @@ struct RecipeTests {
         )
         let told = try Command(Command.find("ruby") ?? "ruby", [script.path(), form])
         #expect(told.output == "true\nfalse\nfalse\nfalse\n", "\(told.errors)")
+    }
+
+    @Test("a directory that nginx serves back, to users with a password")
+    func directory() throws {
+        let folder = try ScratchDirectory()
+        let delivered = folder.path
+        let passwords = folder.file("passwords")
+        try write("alice:{PLAIN}secret\n", to: URL(filePath: passwords))
+        let files = folder.file("delivered")
+        try #require(mkdir(files, 0o770) == 0 && chmod(delivered, 0o755) == 0)
+        let locations = try RecipeBlock.text(
+            "directory",
+            "nginx",
+            [
+                "/usr/share/spoolgate/nginx/": "", "/etc/nginx/uploads.htpasswd": passwords,
+                "/var/spool/spoolgate-delivered": files,
+            ]
+        )
+        let settings = try RecipeBlock.route(
+            "directory",
+            "default",
+            ["/var/spool/spoolgate-delivered": files]
+        )
+        try #require(settings.first == "upstream: directory:\(files)")
+        let sandbox = try Sandbox(
+            upstream: "directory:\(files)",
+            routeSettings: Array(settings.dropFirst()),
+            front: .nginxServing(locations)
+        )
+        let login = "Authorization: Basic \(Data("alice:secret".utf8).base64EncodedString())"
+        let (_, bytes) = try sandbox.randomFile(1 << 20)
+        #expect(try sandbox.ask("PUT", "/files/film.html", content: bytes).status == 401)
+        let resource = try sandbox.create("/files/film.html", [login])
+        let half = bytes.count / 2
+        _ = try sandbox.append(resource, bytes.prefix(half), complete: false, fields: [login])
+        let answer = try sandbox.append(
+            resource,
+            offset: half,
+            bytes.dropFirst(half),
+            fields: [login]
+        )
+        #expect(answer.status == 201)
+        let told = try JSONSerialization.jsonObject(with: Data(answer.text.utf8)) as? [String: Any]
+        let name = try #require(told?["id"] as? String) + "-film.html"
+        #expect(
+            try FileManager.default.contentsOfDirectory(atPath: files).sorted() == [
+                name, name + ".json",
+            ]
+        )
+        let record = try Data(contentsOf: URL(filePath: "\(files)/\(name).json"))
+        let members = try JSONSerialization.jsonObject(with: record) as? [String: Any]
+        #expect(members?["owner"] as? String == "alice")
+        #expect(members?["name"] as? String == "film.html")
+        // nginx's user has their group, as www-data has spoolgate's.
+        let user = try #require(getpwnam("nobody")).pointee
+        try write("half", to: URL(filePath: files + "/.half"))
+        for path in ["", "/" + name, "/\(name).json", "/.half"] where getuid() == 0 {
+            try #require(chown(files + path, 0, user.pw_gid) == 0)
+        }
+        let served = try sandbox.ask("GET", "/delivered/" + name, [login])
+        #expect(served.status == 200 && Data(served.content) == bytes)
+        #expect(served["content-type"] == "application/octet-stream")
+        #expect(served["content-disposition"] == "attachment")
+        let part = try sandbox.ask("GET", "/delivered/" + name, [login, "Range: bytes=5-8"])
+        #expect(part.status == 206 && Data(part.content) == bytes[5...8])
+        let list = try sandbox.ask("GET", "/delivered/", [login])
+        #expect(list.text.contains(name) && !list.text.contains("half"))
+        for (method, path, fields, status) in [
+            ("GET", name, [], 401), ("GET", ".half", [login], 404), ("PUT", "x", [login], 403),
+        ] { #expect(try sandbox.ask(method, "/delivered/" + path, fields).status == status) }
+        // After 30 days.
+        let clean = folder.file("clean.sh")
+        try write(
+            RecipeBlock.text(
+                "directory",
+                "clean.sh",
+                ["/var/spool/spoolgate-delivered": files]
+            ),
+            to: URL(filePath: clean)
+        )
+        for (age, left) in [("29 days", 3), ("31 days", 0)] {
+            let all = try FileManager.default.contentsOfDirectory(atPath: files)
+            _ = try Command(
+                "/usr/bin/touch",
+                ["-d", age + " ago"] + all.map { files + "/" + $0 }
+            )
+            #expect(try Command("/bin/sh", [clean]).status == 0)
+            #expect(try FileManager.default.contentsOfDirectory(atPath: files).count == left)
+        }
     }
 
     @Test(
