@@ -79,6 +79,9 @@ package struct UpstreamRequest {
     package var survivesPowerCut: Bool
     /// Whether a redirect within the upstream is not passed on, but named by the outcome (`.redirected`).
     package var interceptsRedirects = false
+    /// Whether an earlier attempt may have stored it already, in a bucket perhaps under the name that an earlier build
+    /// gave it.
+    package var isRepeated = false
     /// What a directory or bucket is told of the upload; nil: what the request itself says.
     package var facts: UploadFacts?
 

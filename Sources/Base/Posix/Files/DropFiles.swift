@@ -120,6 +120,12 @@ package struct DropFiles: ~Copyable {
     /// Removes the file `name`; one that is gone already is fine.
     package func remove(_ name: String) { _ = unlinkat(number, name, 0) }
 
+    /// Whether there is a file `name`, or its record.
+    package func has(_ name: String) -> Bool {
+        faccessat(number, name, F_OK, AT_SYMLINK_NOFOLLOW) == 0
+            || faccessat(number, "\(name).json", F_OK, AT_SYMLINK_NOFOLLOW) == 0
+    }
+
     /// Makes every name so far survive a power cut, if that is asked for.
     package func sync() throws(SystemError) {
         guard survivesPowerCut else { return }

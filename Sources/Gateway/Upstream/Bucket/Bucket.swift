@@ -35,30 +35,46 @@ final class Bucket: Sendable {
         guard let upload = request.upload else {
             return Response.onlyUploads.give(to: sink, answering: request, purpose: purpose)
         }
-        let object = BucketObject(upload, request, at: address, settings)
+        var object = BucketObject(upload, request, at: address, settings)
         do throws(NotStored) {
             let key: AccessKey
             do throws(AccessKeyFault) { key = try settings.accessKey } catch {
                 throw NotStored(outcome: .putOff(reason: "\(purpose): \(error.reason)"))
             }
-            let requests = BucketRequests(
-                object: object,
-                purpose: purpose,
-                bucket: self,
-                key: key,
-                via: request.fields.filter { $0.name == .via },
-                onProgress: sink.onProgress
-            )
-            if object.length <= settings.partSize {
-                try requests.put(request.content)
+            func requests(for object: BucketObject) -> BucketRequests {
+                BucketRequests(
+                    object: object,
+                    purpose: purpose,
+                    bucket: self,
+                    key: key,
+                    via: request.fields.filter { $0.name == .via },
+                    onProgress: sink.onProgress
+                )
+            }
+            let former =
+                request.isRepeated
+                ? BucketObject(upload, request, at: address, settings, isFormer: true) : object
+            if former.path != object.path, try requests(for: former).isThere() {
+                object = former
             } else {
-                try MultipartUpload(requests, request.content).store()
+                try store(request.content, by: requests(for: object))
             }
         } catch {
             return error.outcome
         }
         return Response.stored(upload, name: object.name, length: object.length)
             .give(to: sink, answering: request, purpose: purpose)
+    }
+
+    private func store(
+        _ content: UpstreamContent,
+        by requests: BucketRequests
+    ) throws(NotStored) {
+        if requests.object.length <= settings.partSize {
+            try requests.put(content)
+        } else {
+            try MultipartUpload(requests, content).store()
+        }
     }
 
     /// Sends one request, signed with `key`.

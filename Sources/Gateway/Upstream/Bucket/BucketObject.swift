@@ -33,18 +33,29 @@ struct BucketObject {
     private static let mostOfKey = 1024
 
     /// The object of `upload` at `address`, with the fields of `request` that describe its content.
+    ///
+    /// - Parameters:
+    ///   - upload: the upload.
+    ///   - request: the request that it would be to an upstream over HTTP.
+    ///   - address: the bucket.
+    ///   - settings: the bucket's.
+    ///   - isFormer: whether its key is the one that an earlier build gave it.
     init(
         _ upload: UploadID,
         _ request: UpstreamRequest,
         at address: BucketAddress,
-        _ settings: BucketSettings
+        _ settings: BucketSettings,
+        isFormer: Bool = false
     ) {
         id = upload
         let told = request.knownFacts.name
         let start = "\(address.prefix.isEmpty ? "" : address.prefix + "/")\(upload)-"
-        name = told.stored(
-            atMost: min(ClientFileName.mostStored, Self.mostOfKey - start.utf8.count)
-        )
+        name =
+            isFormer
+            ? told.formerlyStored
+            : told.stored(
+                atMost: min(ClientFileName.mostStored, Self.mostOfKey - start.utf8.count)
+            )
         path = ([address.name] + "\(start)\(name)".split(separator: "/").map { String($0) })
             .map { "/" + PercentText.encode($0) }.joined()
         length = request.content.length

@@ -8,7 +8,7 @@
 // Names that begin with a dot are drops under way, or what a crash left.
 // The invariant: a record is there only while the content it names was whole, and on disk if it is to survive a
 // power cut.
-// Dropping the same upload again ends in the same two files.
+// Dropping the same upload again ends in the same two files, also if an earlier build has named them.
 
 import HTTPTypes
 package import SpoolgatePosix
@@ -53,10 +53,13 @@ struct DirectoryDrop {
         _ request: UpstreamRequest,
         _ upload: UploadID,
         _ facts: UploadFacts,
-        as name: String,
+        as newName: String,
         _ sink: any ResponseSink
     ) throws -> Response {
         let files = try DropFiles(path: path, survivesPowerCut: request.survivesPowerCut)
+        var name = newName
+        let former = facts.name.formerlyStored
+        if former != name, files.has("\(upload)-\(former)") { name = former }
         let file = "\(upload)-\(name)"
         let length = try files.store(request.content, as: file, sink.onProgress)
         func object(_ pairs: [(key: String, value: String)]) -> JSON {

@@ -62,6 +62,21 @@ package struct ClientFileName: Sendable, Equatable {
         return Self.fit(String(decoding: bytes, as: UTF8.self), to: 100)
     }
 
+    /// The name that builds without names in UTF-8 gave a stored file, 1 to 100 bytes.
+    ///
+    /// An upload that one of them has stored, and not noted as delivered, is stored under this name again.
+    package var formerlyStored: String {
+        let limit = 100
+        var name = told.utf8.prefix(limit).map {
+            $0.isUnreserved && $0 != UInt8(ascii: "~") ? $0 : UInt8(ascii: "_")
+        }
+        if name.first == UInt8(ascii: ".") { name[0] = UInt8(ascii: "_") }
+        if name.suffix(5).map({ $0 | 0x20 }).elementsEqual(".json".utf8) {
+            name = name.prefix(limit - 1) + [UInt8(ascii: "_")]
+        }
+        return String(decoding: name, as: UTF8.self)
+    }
+
     private var printable: String {
         var kept = String.UnicodeScalarView()
         for scalar in told.unicodeScalars where !scalar.isUnprintable { kept.append(scalar) }
