@@ -42,8 +42,8 @@ GATEWAY = .build/release/spoolgate
 CLIENT = .build/release/spoolgate-upload
 
 .PHONY: build run test test-quick lint format check sweep crash-test fuzz sanitize bench budget \
-    attack client-test module module-test deb dist drill cluster-test stall-test container-test power-test release \
-    clean FORCE
+    attack client-test module module-test deb dist drill cluster-test stall-test container-test power-test \
+    upgrade-test release clean FORCE
 
 build:
 	@$(FIRST_BUILD)
@@ -283,6 +283,15 @@ power-test:
 	    $(MAKE) --no-print-directory module >.build/nginx-module.log 2>&1 || :; \
 	    exec env $(POWER); \
 	fi
+
+# A spool that one build wrote, served by another, in both directions and with both programs (Tests/Upgrade/README.md).
+# PREVIOUS is a commit or a tag; its program is built below .build/previous.
+PREVIOUS ?= 032d853
+upgrade-test:
+	@deploy/install-dependencies.sh test
+	swift build --build-tests
+	program=$$(Tests/Upgrade/previous.sh '$(PREVIOUS)') && \
+	    SPOOLGATE_PREVIOUS=$$program swift test --skip-build --filter '^EndToEndTests\.Upgrade'
 
 # Tries what is committed, packs it and tags it (CONTRIBUTING.md); the tag is pushed by hand.
 release:

@@ -75,8 +75,14 @@ enum Front: Equatable {
         return bounds
     }
 
-    /// Writes its configuration into a sandbox's directory and starts it.
-    func start(in directory: URL, port: Int, tlsPort: Int, origin: String?) throws -> Daemon {
+    /// Writes its configuration into a sandbox's directory and starts it; nginx with the files of some sources.
+    func start(
+        in directory: URL,
+        from root: URL,
+        port: Int,
+        tlsPort: Int,
+        origin: String?
+    ) throws -> Daemon {
         let log = directory.appending(path: "front.log")
         if self == .lighttpd {
             let configuration = try LighttpdConfiguration.write(to: directory, port: port)
@@ -88,9 +94,10 @@ enum Front: Equatable {
         }
         let configuration = try NginxConfiguration.write(
             to: directory,
+            from: root,
             port: port,
             tlsPort: tlsPort,
-            module: needsModule ? InterimModule.built.get() : nil,
+            module: needsModule ? InterimModule.path(in: root) : nil,
             authorizer: authorizerPort,
             login: login,
             origin: origin,
@@ -115,20 +122,30 @@ enum Front: Equatable {
 
 /// The nginx module, built for the nginx that is installed.
 enum InterimModule {
-    /// Its path; `make` builds it if it is missing or older than its source, once in a run.
-    static let built: Result<String, NeverHappened> = {
+    /// That of the sources under test; `make` builds it if it is missing or older than its source, once in a
+    /// run.
+    static let built = make(in: Sandbox.root)
+
+    private static let previous = make(in: PreviousBuild.sources)
+
+    /// The module's path, of the sources under test or of the previous build's.
+    static func path(in root: URL) throws(NeverHappened) -> String {
+        try (root == Sandbox.root ? built : previous).get()
+    }
+
+    private static func make(in root: URL) -> Result<String, NeverHappened> {
         do {
             let make = try Command(
                 Command.find("make") ?? "make",
-                ["--no-print-directory", "-C", Sandbox.root.path(), "module"]
+                ["--no-print-directory", "-C", root.path(), "module"]
             )
             guard make.status == 0 else {
                 return .failure(NeverHappened(description: make.output + make.errors))
             }
             let path = ".build/nginx-module/ngx_http_interim_module.so"
-            return .success(Sandbox.root.appending(path: path).path())
+            return .success(root.appending(path: path).path())
         } catch {
             return .failure(NeverHappened(description: "make: \(error)"))
         }
-    }()
+    }
 }

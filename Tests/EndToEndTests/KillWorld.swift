@@ -51,6 +51,8 @@ final class KillWorld {
     let upstream: LoopbackOrigin
     let sandbox: Sandbox
     var tally: KillTally
+    /// Another build of the program, of which each second daemon is; nil: all are of the one under test.
+    private var other: String?
 
     /// The number of rounds for which a world is good.
     ///
@@ -58,9 +60,14 @@ final class KillWorld {
     /// has 2048 places. Only the end of nginx frees them.
     private static let rounds = 50
 
-    /// Starts it, the route with further settings; continues the tally of an earlier one.
-    init(_ routeSettings: [String] = [], after tally: KillTally = KillTally()) throws {
+    /// Starts it, the route with further settings and daemons of two builds; continues the tally of an earlier one.
+    init(
+        _ routeSettings: [String] = [],
+        and other: String? = nil,
+        after tally: KillTally = KillTally()
+    ) throws {
         self.tally = tally
+        self.other = other
         upstream = try LoopbackOrigin(passing: moments)
         sandbox = try Sandbox(
             upstream: upstream.base,
@@ -77,6 +84,7 @@ final class KillWorld {
     ///   - seeds: the seeds.
     ///   - routeSettings: further settings of the route.
     ///   - command: how to play a round again, but for its seed.
+    ///   - other: another build of the program, of which each second daemon is; nil: all are of the one under test.
     ///   - plan: the round of a seed.
     /// - Returns: what was done.
     /// - Throws: where a world cannot be started.
@@ -84,12 +92,13 @@ final class KillWorld {
         _ seeds: Range<UInt64>,
         _ routeSettings: [String],
         again command: String,
+        and other: String? = nil,
         _ plan: (UInt64) -> KillPlan
     ) throws -> KillTally {
-        var world = try KillWorld(routeSettings)
+        var world = try KillWorld(routeSettings, and: other)
         for seed in seeds {
             if world.tally.rounds > 0, world.tally.rounds.isMultiple(of: rounds) {
-                world = try KillWorld(routeSettings, after: world.tally)
+                world = try KillWorld(routeSettings, and: other, after: world.tally)
             }
             let plan = plan(seed)
             let faults: [String]
@@ -161,6 +170,7 @@ final class KillWorld {
         tally.kills[kill.manner.rawValue, default: 0] += 1
         usleep(kill.delay)
         if kill.aim != .none { take(kill.aim) }
+        if let next = other, kill.starts > 0 { (sandbox.build, other) = (next, sandbox.build) }
         switch kill.manner {
         case .plain:
             try sandbox.crash()

@@ -154,6 +154,7 @@ enum NginxConfiguration {
     ///
     /// - Parameters:
     ///   - directory: the sandbox; the gateway's socket is in it.
+    ///   - root: the sources whose files they are.
     ///   - port: for HTTP/1.1.
     ///   - tlsPort: for HTTP/1.1 and HTTP/2 over TLS.
     ///   - module: the interim module, for which the marked lines are switched on; nil: none.
@@ -173,6 +174,7 @@ enum NginxConfiguration {
     /// - Throws: what reading, writing or OpenSSL throw.
     static func write(
         to directory: URL,
+        from root: URL,
         port: Int,
         tlsPort: Int,
         module: String?,
@@ -203,11 +205,11 @@ enum NginxConfiguration {
         if let module {
             let modules = folder.appending(path: "modules")
             try FileManager.default.copyItem(
-                at: Sandbox.root.appending(path: "nginx/module/interim.conf"),
+                at: root.appending(path: "nginx/module/interim.conf"),
                 to: modules.appending(path: "interim.conf")
             )
             try FileManager.default.copyItem(
-                at: Sandbox.root.appending(path: "nginx/module/keepalive.conf"),
+                at: root.appending(path: "nginx/module/keepalive.conf"),
                 to: modules.appending(path: "upstream/keepalive.conf")
             )
             // Idle ones go soon, so that what the daemon holds is what it works on.
@@ -223,7 +225,7 @@ enum NginxConfiguration {
         }
         if hasPage {
             try FileManager.default.copyItem(
-                at: Sandbox.root.appending(path: "nginx/demo"),
+                at: root.appending(path: "nginx/demo"),
                 to: folder.appending(path: "demo")
             )
         }
@@ -235,10 +237,10 @@ enum NginxConfiguration {
             "snippets/spoolgate.conf",
             "snippets/spoolgate_auth.conf",
         ] {
-            let source = Sandbox.root.appending(path: "nginx/\(name)")
+            let source = root.appending(path: "nginx/\(name)")
             var text = try String(contentsOf: source, encoding: .utf8)
             if let locations, name == "snippets/spoolgate.conf" {
-                text.replace(/location \^~ \/files\/ \{\n(?:.*\n)*?\}\n/) { _ in locations }
+                text.replace(/location (?:\^~ )?\/files\/ \{\n(?:.*\n)*?\}\n/) { _ in locations }
             }
             var lines = text.components(separatedBy: "\n")
             for index in lines.indices {

@@ -13,6 +13,10 @@ final class Sandbox {
     let tlsPort: Int
     /// The daemon's settings.
     let settingsFile: String
+    /// The spool's directory.
+    let spool: URL
+    /// The program that daemons and commands are started from; another build of it for those to come, if it is changed.
+    var build: String
     private(set) var daemon: Daemon
     private let front: Front
     private let webServer: Daemon
@@ -41,8 +45,11 @@ final class Sandbox {
     ///   - origin: `SPOOLGATE_ORIGIN` in place of nginx's shipped value.
     ///   - port: where the web server listens; nil: at a free port.
     ///   - spool: the spool's path; nil: one of the sandbox's own.
+    ///   - spoolSettings: further settings of the spool.
     ///   - timeouts: the daemon's.
     ///   - launcher: a command that the daemon's command is appended to; must `exec` it.
+    ///   - build: the program; another build than the one under test can be given.
+    ///   - sources: the sources whose files and module nginx has.
     /// - Throws: `NeverHappened` when something does not start.
     init(
         upstream: String? = nil,
@@ -53,13 +60,18 @@ final class Sandbox {
         origin: String? = nil,
         port: Int? = nil,
         spool: String? = nil,
+        spoolSettings: [String] = [],
         timeouts: String = "{stall: 60s, drain: 20s, in-use: 30s}",
-        launcher: [String] = []
+        launcher: [String] = [],
+        build: String = Sandbox.program,
+        sources: URL = Sandbox.root
     ) throws {
         self.launcher = launcher
+        self.build = build
         directory = FileManager.default.temporaryDirectory
             .appending(path: "spoolgate-\(UUID().uuidString.prefix(8))")
         settingsFile = directory.path() + "/spoolgate.yaml"
+        self.spool = URL(filePath: spool ?? directory.path() + "/spool")
         try FileManager.default.createDirectory(
             at: directory.appending(path: "delivered"),
             withIntermediateDirectories: true
@@ -71,11 +83,12 @@ final class Sandbox {
             listen: unix:\(directory.path())/spoolgate.sock
             socket-mode: "0666"
             spool:
-              directory: \(spool ?? directory.path() + "/spool")
+              directory: \(self.spool.path())
               reserve: 16MiB
-            timeouts: \(timeouts)
 
             """
+        settings += spoolSettings.map { "  \($0)\n" }.joined()
+        settings += "timeouts: \(timeouts)\n"
         // As many as any test needs, and as any machine's limit of descriptors allows.
         if !extra.contains(where: { $0.hasPrefix("threads:") }) {
             settings += "threads: {maximum: 2000}\n"
@@ -88,10 +101,11 @@ final class Sandbox {
             settings += "  \(name):\n" + NginxConfiguration.lines(ofRoute: lines)
         }
         try settings.write(toFile: settingsFile, atomically: true, encoding: .utf8)
-        daemon = try Self.startDaemon(directory, by: launcher)
+        daemon = try Self.startDaemon(build, in: directory, by: launcher)
         self.front = front
         webServer = try front.start(
             in: directory,
+            from: sources,
             port: self.port,
             tlsPort: tlsPort,
             origin: origin
@@ -113,9 +127,13 @@ final class Sandbox {
         try? FileManager.default.removeItem(at: directory)
     }
 
-    private static func startDaemon(_ directory: URL, by launcher: [String]) throws -> Daemon {
+    private static func startDaemon(
+        _ build: String,
+        in directory: URL,
+        by launcher: [String]
+    ) throws -> Daemon {
         let command =
-            launcher + [program, "serve", "--config", directory.path() + "/spoolgate.yaml"]
+            launcher + [build, "serve", "--config", directory.path() + "/spoolgate.yaml"]
         return try Daemon(
             command[0],
             Array(command.dropFirst()),
@@ -159,7 +177,7 @@ final class Sandbox {
     }
 
     /// Starts a daemon after the last one ended, and does not wait for it.
-    func launch() throws { daemon = try Self.startDaemon(directory, by: launcher) }
+    func launch() throws { daemon = try Self.startDaemon(build, in: directory, by: launcher) }
 
     /// Starts a daemon after the last one ended.
     func startAgain() throws {
@@ -169,7 +187,7 @@ final class Sandbox {
 
     /// Starts the next daemon, lets the running one live for some time beside it, and kills that.
     func replace(livingOnFor microseconds: UInt32) throws {
-        let next = try Self.startDaemon(directory, by: launcher)
+        let next = try Self.startDaemon(build, in: directory, by: launcher)
         usleep(microseconds)
         kill()
         daemon = next
@@ -205,7 +223,7 @@ final class Sandbox {
 
     /// Runs a command of the program on this sandbox's spool.
     func spoolgate(_ arguments: [String]) throws -> Command {
-        try Command(Self.program, arguments + ["--config", settingsFile])
+        try Command(build, arguments + ["--config", settingsFile])
     }
 
     /// The files in the drop directory, without their records.

@@ -11,7 +11,7 @@ struct SpoolInspection {
     private let spool: URL
     init(_ sandbox: Sandbox) {
         self.sandbox = sandbox
-        spool = sandbox.directory.appending(path: "spool")
+        spool = sandbox.spool
     }
 
     /// Everything that should not be there; then has purge remove all, and looks again.

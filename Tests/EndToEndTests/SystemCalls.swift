@@ -26,8 +26,14 @@ final class SystemCalls {
     ///   - sandbox: whose daemon.
     ///   - calls: the calls to write down.
     ///   - fault: what happens to them, in strace's words after `inject=CALL:`; nil: nothing.
+    ///   - path: the only file or directory whose calls are looked at; nil: all.
     /// - Throws: `NeverHappened` when strace cannot attach.
-    init(of sandbox: Sandbox, _ calls: [String], fault: String? = nil) throws {
+    init(
+        of sandbox: Sandbox,
+        _ calls: [String],
+        fault: String? = nil,
+        on path: String? = nil
+    ) throws {
         let name = "strace-\(UUID().uuidString.prefix(8))"
         output = sandbox.directory.appending(path: name)
         let said = sandbox.directory.appending(path: name + ".err")
@@ -35,6 +41,7 @@ final class SystemCalls {
             "-f", "-y", "-p", "\(sandbox.daemon.id)", "-o", output.path(), "-e",
             "trace=" + calls.joined(separator: ","),
         ]
+        if let path { arguments += ["-P", path] }
         if let fault {
             arguments += ["-e", "inject=" + calls.joined(separator: ",") + ":" + fault]
         }

@@ -8,12 +8,12 @@ final class UploadCommandWorld {
     let sandbox: Sandbox
     let proxy: CuttingProxy
 
-    init(front: Front = .nginxWithModule) throws {
+    init(front: Front = .nginxWithModule, build: String = Sandbox.program) throws {
         let port = try FreePort.take(1)[0]
         proxy = try CuttingProxy(to: port)
         // What the gateway names is reached through the proxy too.
         let origin = "http://127.0.0.1:\(proxy.port)"
-        sandbox = try Sandbox(front: front, origin: origin, port: port)
+        sandbox = try Sandbox(front: front, origin: origin, port: port, build: build)
         try FileManager.default.createSymbolicLink(
             atPath: file("spoolgate-download"),
             withDestinationPath: Self.program

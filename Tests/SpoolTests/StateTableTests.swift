@@ -60,115 +60,24 @@ struct StateTableTests {
     }
 
     /// Makes the files of a row, and looks whether they are those that it names.
-    private func make(
-        _ row: StateRow,
-        afterPowerCut: Bool
-    ) throws -> (maker: StateMaker, content: [UInt8]?) {
+    private func make(_ row: StateRow, afterPowerCut: Bool) throws -> StateFound {
         let directory = TemporarySpool()
         let maker = try StateMaker(directory)
         let makeCase = try #require(StateMaker.cases[row.state])
         try makeCase(maker)
         if row.state != "in-use" { maker.die() }
-        #expect(word(directory, maker.id) == row.word, "the case is not what its row says")
-        let isThere = FileManager.default.fileExists(atPath: directory.data(maker.id))
-        #expect(isThere == (row.content == "yes"), "the case is not what its row says")
-        if afterPowerCut { directory.cutPower() }
-        return (maker, directory.content(of: maker.id))
-    }
-
-    /// The state's word in an upload's record; `\-` where none can be read.
-    private func word(_ directory: TemporarySpool, _ id: UploadID) -> String {
-        let record = "\(directory.path)/uploads/\(id.description.prefix(1))/\(id)"
-        let type = try? FileManager.default.attributesOfItem(atPath: record)[.type]
-        switch type as? FileAttributeType {
-        case nil: return "none"
-        case .typeRegular?: return directory.state(of: id)?.queue.rawValue ?? "\\-"
-        default: return "\\-"
-        }
-    }
-
-    private func check(
-        _ outcome: String,
-        of row: StateRow,
-        _ maker: StateMaker,
-        from before: [UInt8]?
-    ) throws {
-        let (directory, id) = (maker.directory, maker.id)
-        let (word, content) = (word(directory, id), directory.content(of: id))
-        let kept = Array(StateMaker.content.utf8)
-        switch outcome {
-        case "\\-": #expect((word, content) == (row.word, before))
-        case "cut back": #expect((word, content) == (row.word, kept))
-        case "incoming": #expect((word, content) == (outcome, before.map { _ in kept }))
-        case "emptied": #expect((word, content) == ("delivered", nil))
-        case "removed":
-            #expect((word, content) == ("none", nil))
-            let left = try FileManager.default.contentsOfDirectory(atPath: "\(directory.path)/tmp")
-            #expect(left.isEmpty)
-        case "corrupt":
-            #expect((word, content) == ("none", before))
-            #expect(directory.record(id).contains("/corrupt/"))
-        default: #expect((word, content) == (outcome, before))
-        }
+        let found = StateFound(row, directory, maker.id, afterPowerCut: afterPowerCut)
+        // It holds the lock of what is in use.
+        return found.keeping(maker)
     }
 
     @Test("a walk leaves what the page says", arguments: StateRow.all, [false, true])
     func walk(_ row: StateRow, afterPowerCut: Bool) throws {
-        let (maker, before) = try make(row, afterPowerCut: afterPowerCut)
-        let (directory, id) = (maker.directory, maker.id)
-        let spool = try directory.open()
-
-        let recovery = spool.recover()
-
-        let outcome = row.outcome(afterPowerCut: afterPowerCut, byWalk: true)
-        try check(outcome, of: row, maker, from: before)
-        #expect(recovery.corrupt == (outcome == "corrupt" ? 1 : 0))
-        if row.word != "\\-", let time = directory.state(of: id)?.queueTime {
-            #expect(directory.queueTimes(of: id).contains(time))
-        }
-        // Nothing is left to do for a second one.
-        let second = try directory.open().recover()
-        #expect(second == Recovery(uploads: second.uploads, skipped: second.skipped))
-        #expect(second.skipped == (row.state == "in-use" && afterPowerCut ? [id] : []))
-        // What has a name that it does not need loses it when the queue comes to it.
-        let needed = directory.state(of: id)?.queueTime
-        try spool.forEachWaiting({ _, _ in true }, { _ in })
-        #expect(directory.queueTimes(of: id).allSatisfy { $0 == needed })
+        try make(row, afterPowerCut: afterPowerCut).checkWalk()
     }
 
     @Test("locking leaves what the page says", arguments: StateRow.all, [false, true])
     func attaching(_ row: StateRow, afterPowerCut: Bool) throws {
-        let (maker, before) = try make(row, afterPowerCut: afterPowerCut)
-        let (directory, id) = (maker.directory, maker.id)
-        let spool = try directory.open()
-        let outcome = row.outcome(afterPowerCut: afterPowerCut, byWalk: false)
-        switch (row.state, outcome) {
-        case ("in-use", _):
-            #expect(throws: SpoolError.busy(id)) { try spool.lock(id, seconds: 0) }
-        case ("no-record", _), ("leftover", _), ("set-aside", _):
-            return #expect(try spool.lock(id) == nil)
-        case ("record-newer", _), ("response-newer", _):
-            #expect {
-                // Of a stored response it is found when a client asks for it, or after a power cut.
-                _ = try spool.lock(id)?.response()
-            } throws: { error in
-                guard case .newer(id, _) = error as? SpoolError else { return false }
-                return true
-            }
-        case (_, "removed"): #expect(try spool.lock(id) == nil)
-        case (_, "corrupt"): #expect(throws: SpoolError.self) { try spool.lock(id) }
-        default:
-            let upload = try #require(try spool.lock(id))
-            try check(outcome, of: row, maker, from: before)
-            let queue = try #require(directory.queue(of: id))
-            #expect(upload.state.phase == queue.phase(upload.holdCause))
-            if afterPowerCut, let time = directory.state(of: id)?.queueTime {
-                #expect(directory.queueTimes(of: id).contains(time))
-            }
-            guard ["done-torn", "done-damaged"].contains(row.state) else { return }
-            #expect(throws: SpoolError.self) { try upload.response() }
-            return try check("corrupt", of: row, maker, from: before)
-        }
-        try check(outcome, of: row, maker, from: before)
+        try make(row, afterPowerCut: afterPowerCut).checkAttaching()
     }
 }

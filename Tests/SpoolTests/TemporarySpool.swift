@@ -24,6 +24,9 @@ final class TemporarySpool {
         path = "\(isInMemory ? ScratchDirectory.memory : NSTemporaryDirectory())/\(name)"
     }
 
+    /// Takes over a spool that is there.
+    init(existing path: String) { self.path = path }
+
     deinit { try? FileManager.default.removeItem(atPath: path) }
 
     /// How often the power was cut: each time the kernel is another one.

@@ -1,0 +1,468 @@
+// A spool that one build of the program writes and another one serves, with the web server before it, the upstreams
+// behind it and the clients of its uploads.
+//
+// Invariant: each request that reached an upstream whole is accounted for, before and after each step.
+
+import Foundation
+import SpoolgatePosix
+import SpoolgateTestSupport
+import Testing
+
+/// The spool, and everything around it.
+final class UpgradeStage {
+    /// How the processes know one another.
+    enum Kind: String, CaseIterable {
+        /// The spool of one host.
+        case plain
+        /// The spool of one of several nodes behind one web server.
+        case node
+        /// A spool that several hosts share, each process of which is a writer of its own.
+        case shared
+
+        /// Whether what another process wrote counts as after a power cut.
+        var isAfterPowerCut: Bool { self == .shared }
+    }
+
+    let sandbox: Sandbox
+    let upstreams: UpgradeUpstreams
+    /// The uploads in the spool, in the order of the cases.
+    private(set) var uploads: [UpgradeUpload] = []
+    private let routes: Set<String>
+    /// Connections of clients that are in the middle of something.
+    private var open: [WireClient] = []
+    /// When the spool was written, from when on uploads get old.
+    private var written = Date()
+
+    private static let routes: [String: [String]] = [
+        "plain": ["upstream: UP/application"],
+        "away": ["upstream: UP/later"],
+        "accepted": ["upstream: UP/application", "reply: accepted"],
+        "queued": ["upstream: UP/later", "reply: accepted"],
+        "form": ["upstream: UP/later", "reply: accepted", "form: multipart"],
+        "completing": ["upstream: UP/later", "reply: accepted", "credentials: completing"],
+        "owned": ["upstream: UP/application"],
+        "authorized": ["upstream: UP/application", "authorize: {url: 'UP/authorizer:/may'}"],
+    ]
+
+    /// Starts a daemon in a new spool, or in one that is there.
+    ///
+    /// - Parameters:
+    ///   - build: the program.
+    ///   - kind: how the processes know one another.
+    ///   - stored: a spool that is there; nil: a new one.
+    ///   - sources: the sources whose files and module nginx has.
+    /// - Throws: what does not start.
+    init(
+        _ build: String,
+        _ kind: Kind = .plain,
+        stored: StoredSpool? = nil,
+        sources: URL = Sandbox.root
+    ) throws {
+        let upstreams = try UpgradeUpstreams()
+        self.upstreams = upstreams
+        func lines(of route: [String]) -> [String] {
+            // Nothing is tried again by itself while a test looks at it.
+            route.map { $0.replacingOccurrences(of: "UP/", with: upstreams.url("")) } + [
+                "limits: {min-size: 0}", "max-response-size: 1KiB",
+                "queue: {minimum-backoff: 1h, maximum-backoff: 1h}",
+            ]
+        }
+        var routes = Self.routes
+        routes["dropped"] = ["upstream: directory:\(upstreams.dropDirectory)"]
+        // Nothing of such uploads survives what a shared spool is for.
+        if kind != .shared { routes["process"] = ["upstream: UP/application", "promise: process"] }
+        self.routes = Set(routes.keys)
+        // Earlier modules write content only where a location says so.
+        let interim = sources.appending(path: "nginx/module/interim.conf")
+        let receives = try String(contentsOf: interim, encoding: .utf8)
+            .contains(/(?m)^spool_receive on;/)
+        sandbox = try Sandbox(
+            routes: routes.mapValues(lines(of:)),
+            extra: [
+                "interim: {progress-interval: 1s, progress-size: 64KiB}",
+                "events: {webhook: {url: '\(upstreams.url("receiver")):/events'}}",
+            ] + (kind == .plain ? [] : ["node: n1"]),
+            front: .nginxServing(
+                routes.keys.sorted().map { name in
+                    """
+                    location ^~ /files/\(name)/ {
+                        include pass*.conf;
+                        fastcgi_param SPOOLGATE_ROUTE \(name);
+                        \(receives ? "" : "spool_receive on;")
+                        \(name == "owned" ? "fastcgi_param SPOOLGATE_OWNER $http_x_user;" : "")
+                        fastcgi_param SPOOLGATE_ORIGIN $scheme://$host:$server_port;
+                        include location*.conf;
+                    }
+
+                    """
+                }.joined()
+            ),
+            spool: stored?.directory,
+            spoolSettings: kind == .shared ? ["shared: true"] : [],
+            build: build,
+            sources: sources
+        )
+        guard let stored else { return }
+        (uploads, written) = (stored.uploads, stored.written)
+        for upload in uploads { upload.earlierRequests = upload.requests }
+    }
+
+    // MARK: Builds
+
+    /// Has a client bring an upload into the state of each case.
+    func write(_ cases: [UpgradeCase], isAfterPowerCut: Bool = false) throws {
+        for scene in cases where routes.contains(scene.route) {
+            let upload = UpgradeUpload(scene, isAfterPowerCut: isAfterPowerCut)
+            uploads.append(upload)
+            do { try scene.write(self, upload) } catch {
+                throw NeverHappened(description: "writing \(scene.name): \(error)\n\(sandbox.log)")
+            }
+        }
+    }
+
+    /// Notes what is known of each upload, and kills the daemon in the middle of its work; from then on the application
+    /// takes everything.
+    func endWriting() throws {
+        let listed = try list()
+        for upload in uploads + uploads.flatMap(\.parts) {
+            if let id = upload.id {
+                upload.listed = (listed[id] ?? [:]).filter {
+                    Self.constant.contains($0.key) && $0.value != "<null>"
+                }
+            }
+            upload.requests = count(upload)
+        }
+        sandbox.kill()
+        open = []
+        written = Date()
+        upstreams.takeAll()
+    }
+
+    /// Kills the daemon, and starts one of another build.
+    func replace(by build: String) throws {
+        sandbox.kill()
+        sandbox.build = build
+        try sandbox.startAgain()
+    }
+
+    // MARK: Clients
+
+    /// Keeps a client in the middle of what it does until the daemon ends.
+    func keep(_ client: WireClient) { open.append(client) }
+
+    /// Makes an upload resource, with the first bytes of the content.
+    func create(
+        _ upload: UpgradeUpload,
+        _ fields: [String] = [],
+        sending count: Int = 0
+    ) throws {
+        let own =
+            upload.isTus
+            ? ["Tus-Resumable: 1.0.0"]
+                + (count > 0 ? ["Content-Type: application/offset+octet-stream"] : [])
+            : ["Upload-Complete: ?0"]
+        let answer = try sandbox.ask(
+            upload.method,
+            upload.target,
+            own + upload.fields + fields,
+            content: upload.content.prefix(count)
+        )
+        guard answer.status == 201, let location = answer["location"] else {
+            throw WireClient.Broken(description: "not created: \(answer.status) \(answer.text)")
+        }
+        upload.resource = String(location.drop(upTo: "/files/"))
+        upload.sent = count
+        try tell(upload, answer["upload-offset"] ?? "0")
+    }
+
+    /// Appends content from the offset that the client knows up to `end`.
+    func append(
+        _ upload: UpgradeUpload,
+        to end: Int,
+        complete: Bool,
+        _ fields: [String] = []
+    ) throws -> WireClient.Answer {
+        let content = upload.content[upload.told..<end]
+        let answer = try sandbox.ask(
+            "PATCH",
+            try #require(upload.resource),
+            appendFields(upload, complete) + fields,
+            content: content
+        )
+        upload.sent = max(upload.sent, end)
+        if answer.status == 202, let link = answer["link"] {
+            upload.status = String(link.drop(upTo: "/files/").prefix { $0 != ">" })
+        }
+        if !complete || upload.isTus {
+            try #require(answer.status == 204, "\(upload.name): \(answer.status) \(answer.text)")
+            try tell(upload, answer["upload-offset"])
+        }
+        return answer
+    }
+
+    /// Begins an append that completes the upload, sends its content up to `end`, and keeps the client waiting.
+    func beginAppend(_ upload: UpgradeUpload, sending end: Int, _ fields: [String] = []) throws {
+        let client = try sandbox.open(
+            "PATCH",
+            try #require(upload.resource),
+            appendFields(upload, true) + fields,
+            length: upload.size - upload.told
+        )
+        client.send(upload.content[upload.told..<end])
+        keep(client)
+    }
+
+    private func appendFields(_ upload: UpgradeUpload, _ isComplete: Bool) -> [String] {
+        let own =
+            upload.isTus
+            ? ["Tus-Resumable: 1.0.0", "Content-Type: application/offset+octet-stream"]
+            : [
+                "Upload-Complete: ?\(isComplete ? 1 : 0)",
+                "Content-Type: application/partial-upload",
+            ]
+        return own + ["Upload-Offset: \(upload.told)"] + upload.fields
+    }
+
+    /// The offset that the client is told if it asks; nil if there is no such upload.
+    func ask(_ upload: UpgradeUpload) throws -> Int? {
+        let own = upload.isTus ? ["Tus-Resumable: 1.0.0"] : []
+        // A connection breaks off where the queue has the upload just now.
+        return try eventually("\(upload.name) tells its offset", seconds: 60) { () -> Int?? in
+            let answer = try? sandbox.ask(
+                "HEAD",
+                try #require(upload.resource),
+                own + upload.fields
+            )
+            switch answer?.status {
+            case 200, 204: return answer?["upload-offset"].flatMap { Int($0) }
+            case 404: return .some(nil)
+            default: return nil
+            }
+        }
+    }
+
+    private func tell(_ upload: UpgradeUpload, _ offset: String?) throws {
+        upload.told = try #require(offset.flatMap { Int($0) }, "\(upload.name) has no offset")
+    }
+
+    /// Waits until content of an upload is in its file beyond an offset.
+    func awaitContent(_ upload: UpgradeUpload, beyond offset: UInt64) throws {
+        let id = try #require(upload.id)
+        let file = sandbox.spool.appending(path: "uploads/\(id.prefix(1))/\(id).data").path()
+        try eventually("content of \(upload.name)", seconds: 60) {
+            let attributes = try? FileManager.default.attributesOfItem(atPath: file)
+            return (attributes?[.size] as? UInt64 ?? 0) > offset
+        }
+    }
+
+    /// Waits until an upload's application has all of it, so often in all.
+    func awaitRequests(_ upload: UpgradeUpload, _ number: Int = 1) throws {
+        try eventually("\(upload.name) reaches its upstream", seconds: 60) {
+            count(upload) >= number
+        }
+    }
+
+    /// Waits until `list` says one of these words.
+    func awaitState(_ upload: UpgradeUpload, _ words: Set<String>) throws {
+        let id = try #require(upload.id)
+        var last: [String: String]?
+        do {
+            try eventually("\(upload.name) is \(words.sorted())", seconds: 60) {
+                last = try self.list()[id]
+                return words.contains(last?["state"] ?? "none")
+            }
+        } catch {
+            throw NeverHappened(
+                description: "\(error); it is \(last ?? [:])\n\(sandbox.log.suffix(4_000))"
+            )
+        }
+    }
+
+    /// Takes the final response of an upload; its client has it then.
+    func take(_ answer: WireClient.Answer, of upload: UpgradeUpload) {
+        upload.response = .init(
+            status: answer.status,
+            upstream: answer["x-upstream"],
+            content: answer.content
+        )
+    }
+
+    // MARK: What is told of uploads
+
+    /// What `list` says of each upload, by its identity.
+    func list() throws -> [String: [String: String]] {
+        let lines = try sandbox.spoolgate("list", "--json").output.split(separator: "\n")
+        return try lines.reduce(into: [:]) { all, line in
+            let object = try JSONSerialization.jsonObject(with: Data(line.utf8)) as? [String: Any]
+            let members = (object ?? [:]).mapValues { "\($0)" }
+            if let id = members["upload"] { all[id] = members }
+        }
+    }
+
+    /// What no build changes of what `list` says.
+    private static let constant = [
+        "upload", "length", "owner", "route", "method", "target", "resource", "created", "promise",
+        "node",
+    ]
+
+    /// Requests with all of an upload's content that reached its upstream.
+    func count(_ upload: UpgradeUpload) -> Int {
+        upload.earlierRequests + upstreams.requests(named: upload.name).count
+    }
+
+    // MARK: Checks
+
+    /// Checks that each upload is what it was, for its client, its operator and its upstream.
+    func check() throws {
+        let listed = try list()
+        for upload in uploads {
+            for one in [upload] + upload.parts where one.resource != nil {
+                do { try check(one, listed) } catch {
+                    Issue.record("\(one.name): \(error)\n\(sandbox.log.suffix(4_000))")
+                }
+            }
+        }
+    }
+
+    private func check(
+        _ upload: UpgradeUpload,
+        _ listed: [String: [String: String]]
+    ) throws {
+        let name = upload.name
+        if upload.state == .gone {
+            #expect(try ask(upload) == nil, "\(name) is there")
+        } else {
+            var said = listed[try #require(upload.id)]
+            if !upload.state.words.contains(said?["state"] ?? "") {
+                try awaitState(upload, upload.state.words)
+                said = try list()[upload.id ?? ""]
+            }
+            for (key, before) in upload.listed {
+                #expect(said?[key] == before, "\(name): \(key)")
+            }
+        }
+        if let status = upload.status {
+            let answer = try sandbox.ask("GET", status)
+            let words = upload.state.words.map { "\"state\":\"\($0)\"" }
+            #expect(
+                upload.state == .gone
+                    ? answer.status == 404 : words.contains(where: answer.text.contains),
+                "\(name): \(answer.status) \(answer.text)"
+            )
+        }
+        switch upload.state {
+        case .partial:
+            let offset = try #require(try ask(upload), "\(name) is gone")
+            #expect(offset >= upload.told && offset <= upload.sent, "\(name)")
+            upload.told = offset
+        // A client of tus that asks has it delivered.
+        case .waiting where !upload.isTus:
+            #expect(try ask(upload) == upload.content.count, "\(name)")
+        case .answered: try checkReplay(upload)
+        case .repeated: (upload.state, upload.requests) = (.delivered, upload.requests + 1)
+        default: break
+        }
+        try checkRequests(upload)
+    }
+
+    /// Asks for the final response again, which no upstream hears of.
+    private func checkReplay(_ upload: UpgradeUpload) throws {
+        upload.told = upload.content.count
+        let answer = try append(upload, to: upload.told, complete: true)
+        let again = UpgradeUpload.Response(
+            status: answer.status,
+            upstream: answer["x-upstream"],
+            content: answer.content
+        )
+        let first = try #require(upload.response)
+        #expect(again.status == first.status && again.upstream == first.upstream, "\(upload.name)")
+        // Too much is not stored.
+        let isStored = first.content.count <= 1024
+        #expect(again.content == (isStored ? first.content : Data()), "\(upload.name)")
+    }
+
+    /// Checks that an upstream got what is known to be sent to it, and nothing else.
+    private func checkRequests(_ upload: UpgradeUpload) throws {
+        #expect(count(upload) == upload.requests, "requests for \(upload.name)")
+        let content = upload.content
+        for request in upstreams.requests(named: upload.name) {
+            let whole = Data(request.content)
+            #expect(
+                upload.route == "form"
+                    ? whole.range(of: content) != nil : whole == content,
+                "content of \(upload.name)"
+            )
+        }
+    }
+
+    // MARK: To the end
+
+    /// Brings uploads to their end, and checks that they come to it once.
+    ///
+    /// - Parameters:
+    ///   - cases: the cases of the uploads.
+    ///   - isChosen: whether an upload is brought there now; by its place.
+    /// - Throws: what `list` throws.
+    func carry(_ cases: [UpgradeCase], where isChosen: (Int) -> Bool = { _ in true }) throws {
+        for (place, upload) in uploads.enumerated() where isChosen(place) {
+            guard upload.state != .gone, let scene = cases.first(where: { $0.name == upload.name })
+            else { continue }
+            do { try scene.carry(self, upload) } catch {
+                Issue.record("\(upload.name): \(error)\n\(sandbox.log.suffix(4_000))")
+            }
+        }
+        try check()
+    }
+
+    /// Sends the rest of an upload; its client has the response then.
+    func finish(_ upload: UpgradeUpload, _ fields: [String] = []) throws {
+        upload.told = try #require(try ask(upload), "\(upload.name) is gone")
+        let answer = try append(upload, to: upload.size, complete: true, fields)
+        upload.requests += 1
+        guard !upload.isTus else { return upload.state = .delivered }
+        #expect(answer.status == 201 && answer["x-upstream"] == upload.name, "\(answer.text)")
+        take(answer, of: upload)
+        upload.state = .answered
+    }
+
+    /// Has the queue deliver an upload, which its command lets it do.
+    func deliver(_ upload: UpgradeUpload, by command: String) throws {
+        try upstreams.startLater()
+        let done = try sandbox.spoolgate(command, try #require(upload.id))
+        #expect(done.status == 0, "\(upload.name): \(done.errors)")
+        upload.requests += 1
+        (upload.state, upload.response) = (.delivered, nil)
+    }
+
+    /// Removes an upload by the command that removes what is over, once it looks so old.
+    func expire(_ upload: UpgradeUpload, days: Double) throws {
+        let id = try #require(upload.id)
+        let folder = sandbox.spool.appending(path: "uploads/\(id.prefix(1))").path()
+        for name in try FileManager.default.contentsOfDirectory(atPath: folder)
+        where name.hasPrefix(id) {
+            try FileManager.default.setAttributes(
+                [.modificationDate: written.addingTimeInterval(-86_400 * days)],
+                ofItemAtPath: "\(folder)/\(name)"
+            )
+        }
+        let purge = try sandbox.spoolgate("purge", "--json")
+        #expect(purge.status == 0, "\(purge.errors)")
+        #expect(purge.output.contains(id), "\(upload.name) is not purged: \(purge.output)")
+        upload.state = .gone
+    }
+
+    /// Removes an upload by name, whatever it was promised.
+    func purge(_ upload: UpgradeUpload) throws {
+        let purge = try sandbox.spoolgate("purge", "--force", try #require(upload.id))
+        #expect(purge.status == 0, "\(upload.name): \(purge.errors)")
+        upload.state = .gone
+    }
+
+    /// Checks that a purge of what is over takes nothing but that, and one of all leaves an empty spool.
+    func checkPurge() throws {
+        let purge = try sandbox.spoolgate("purge")
+        #expect(purge.output.contains("Removed 0 uploads"), "\(purge.output)")
+        #expect(try SpoolInspection(sandbox).faults() == [])
+        for upload in uploads { try checkRequests(upload) }
+    }
+}

@@ -1,0 +1,80 @@
+// A spool that one build of the program wrote, served by another one: a later build, and an earlier one.
+//
+// `make test` serves the stored spools (Tests/Upgrade). `make upgrade-test PREVIOUS=COMMIT` plays both directions with the
+// program of that commit.
+
+import Foundation
+import SpoolgateTestSupport
+import Testing
+
+/// The other build.
+enum PreviousBuild {
+    /// The path of its program; nil: there is none.
+    static let program = ProcessInfo.processInfo.environment["SPOOLGATE_PREVIOUS"]
+    /// Its sources, if the program is where Tests/Upgrade/previous.sh builds it; else those of the build under test.
+    static let sources: URL = {
+        let root = URL(filePath: program ?? "").deletingLastPathComponent()
+            .deletingLastPathComponent().deletingLastPathComponent()
+        let file = root.appending(path: "nginx/nginx.conf").path()
+        return FileManager.default.fileExists(atPath: file) ? root : Sandbox.root
+    }()
+    /// The commit whose spool is to be stored; nil: none is.
+    static let stored = ProcessInfo.processInfo.environment["SPOOLGATE_STORE"]
+    static let isMissing: Comment = "there is no other build: make upgrade-test"
+}
+
+@Suite("A spool of another build")
+struct UpgradeTests {
+    @Test(
+        "what an earlier build wrote is what it was, and comes to its end once",
+        .enabled(if: Command.find("nginx") != nil, "nginx is not installed"),
+        arguments: StoredSpool.commits,
+        [false, true]
+    )
+    func stored(commit: String, isAfterPowerCut: Bool) throws {
+        let spool = try StoredSpool(
+            of: commit,
+            UpgradeCase.all,
+            isAfterPowerCut: isAfterPowerCut
+        )
+        // A case without an upload would not be tried.
+        #expect(Set(spool.uploads.map(\.name)) == Set(UpgradeCase.all.map(\.name)))
+        let events = try WaitingEvents(in: spool.directory)
+        let stage = try UpgradeStage(Sandbox.program, .node, stored: spool)
+        try stage.check()
+        try stage.carry(UpgradeCase.all)
+        try stage.checkPurge()
+        try events.checkSent(stage)
+    }
+}
+
+/// Events that wait in a spool for their receiver.
+struct WaitingEvents {
+    /// Their marks of delivery, in order.
+    let deliveries: [String]
+
+    init(in spool: String) throws {
+        let folder = spool + "/events"
+        let names = try FileManager.default.contentsOfDirectory(atPath: folder).sorted()
+        let late = names.filter { $0.hasPrefix("late-") }
+        let lines = try (["sending"] + late + ["pending"]).filter(names.contains).flatMap {
+            try String(contentsOfFile: "\(folder)/\($0)", encoding: .utf8).split(separator: "\n")
+        }
+        deliveries = lines.filter { $0.hasPrefix("- ") }
+            .map { String($0.split(separator: " ")[1]) }
+    }
+
+    /// Checks that their receiver gets all of them, in their order and before all others.
+    func checkSent(_ stage: UpgradeStage) throws {
+        #expect(!deliveries.isEmpty)
+        try stage.upstreams.startReceiver()
+        // A pause between two attempts is up to five minutes long; a daemon that begins asks at once.
+        try stage.sandbox.crash()
+        try eventually("the events are received", seconds: 60) {
+            stage.upstreams.events.count >= deliveries.count
+        }
+        let received = stage.upstreams.events.map(\.delivery)
+        #expect(Array(received.prefix(deliveries.count)) == deliveries)
+        #expect(Set(received).count == received.count)
+    }
+}

@@ -1,0 +1,123 @@
+// Everything that a gateway which is upgraded asks or tells: the application, one that is away at first, the authorizer
+// and the receiver of events, each on a unix socket.
+
+import Foundation
+import SpoolgatePosix
+import SpoolgateTestSupport
+
+/// The servers behind a gateway that is upgraded.
+final class UpgradeUpstreams {
+    /// What the application does with an upload.
+    enum Reply: Sendable {
+        /// 201, and some content.
+        case take
+        /// 201, and so many bytes of content.
+        case takeSaying(Int)
+        /// A refusal with this status.
+        case refuse(String)
+        /// It ends the connection without a word.
+        case lose
+        /// It never answers.
+        case hold
+    }
+
+    /// An event that its receiver got.
+    struct Event: Equatable {
+        var delivery: String
+        var text: String
+    }
+
+    private let folder: ScratchDirectory
+    private let replies = Monitor<[String: Reply]>([:])
+    private let application: LoopbackOrigin
+    private let authorizer: LoopbackOrigin
+    private var later: LoopbackOrigin?
+    private var receiver: LoopbackOrigin?
+
+    /// Starts the application and the authorizer; all others are away.
+    init() throws {
+        folder = try ScratchDirectory()
+        let replies = replies
+        application = try LoopbackOrigin(socketPath: folder.file("application")) {
+            try Self.serve($0, replies)
+        }
+        // The user's name is all the proof it wants.
+        authorizer = try LoopbackOrigin(socketPath: folder.file("authorizer")) { connection in
+            while let request = try connection.receiveRequest() {
+                let user = request.values("X-User").first
+                try connection.answer(
+                    user == nil ? "401 Unauthorized" : "200 OK",
+                    fields: user.map { ["Spoolgate-Owner: \($0)", "Spoolgate-Max-Size: 5000"] }
+                        ?? []
+                )
+            }
+        }
+        try FileManager.default.createDirectory(
+            atPath: dropDirectory,
+            withIntermediateDirectories: true
+        )
+    }
+
+    /// The directory of the route that drops uploads.
+    var dropDirectory: String { folder.file("dropped") }
+
+    func url(_ name: String) -> String { "unix:\(folder.path)/\(name)" }
+
+    /// Has the application do something else with the upload of that name than to take it.
+    func reply(to name: String, _ reply: Reply) { replies.update { $0[name] = reply } }
+
+    /// Has the application take every upload.
+    func takeAll() { replies.update { $0 = [:] } }
+
+    /// Starts the application that was away; nothing if it is there.
+    func startLater() throws {
+        guard later == nil else { return }
+        let replies = replies
+        later = try LoopbackOrigin(socketPath: folder.file("later")) {
+            try Self.serve($0, replies)
+        }
+    }
+
+    /// Starts the receiver of events.
+    func startReceiver() throws {
+        guard receiver == nil else { return }
+        receiver = try LoopbackOrigin(socketPath: folder.file("receiver"), status: "204 No Content")
+    }
+
+    /// The events that were received, in order.
+    var events: [Event] {
+        (receiver?.requests ?? []).map { request in
+            Event(
+                delivery: request.values("Spoolgate-Delivery").first ?? "",
+                text: String(decoding: request.content, as: UTF8.self)
+            )
+        }
+    }
+
+    /// The requests with all of an upload's content, of those that arrived so far.
+    func requests(named name: String) -> [LoopbackOrigin.Request] {
+        ([application] + (later.map { [$0] } ?? [])).flatMap(\.requests)
+            .filter { $0.target.hasSuffix("/\(name)") }
+    }
+
+    private static func serve(
+        _ connection: OriginConnection,
+        _ replies: Monitor<[String: Reply]>
+    ) throws {
+        while let request = try connection.receiveRequest() {
+            let name = request.target.split(separator: "/").last.map(String.init) ?? ""
+            let from = ["X-Upstream: \(name)"]
+            switch replies.update({ $0[name] }) ?? .take {
+            case .take:
+                try connection.answer("201 Created", fields: from, content: "taken: \(name)\n")
+            case .takeSaying(let count):
+                let content = String(repeating: "x", count: count)
+                try connection.answer("201 Created", fields: from, content: content)
+            case .refuse(let status):
+                try connection.answer(status, fields: from, content: "refused: \(name)\n")
+            case .lose: return
+            case .hold: return connection.waitForEnd()
+            }
+        }
+    }
+}

@@ -1,0 +1,26 @@
+#!/usr/bin/env bash
+# Stores what a commit writes into spools/, for the tests that serve it (README.md): a spool with uploads in every state,
+# killed in the middle of its work, what is known of them, and each state of spoolgate-spool(5) in a spool of its own.
+#
+# usage: store.sh COMMIT
+
+set -euo pipefail
+root=$(cd "$(dirname "$0")/../.." && pwd)
+commit=${1:?usage: store.sh COMMIT}
+name=$(git -C "$root" rev-parse --short=7 "$commit^{commit}")
+
+program=$("$root/Tests/Upgrade/previous.sh" "$commit")
+(cd "$root" && swift build --build-tests &&
+    SPOOLGATE_PREVIOUS=$program SPOOLGATE_STORE=$name \
+        swift test --skip-build --filter 'EndToEndTests.UpgradeBuildTests/store')
+
+sources=$("$root/Tests/Upgrade/previous.sh" "$commit" tests)
+# Where temporary spools are, which are moved.
+memory=/dev/shm
+[ -w "$memory" ] || memory=${TMPDIR:-/tmp}
+states=$(mktemp -d "$memory/spoolgate-states-XXXXXX")
+trap 'rm -rf "$states"' EXIT
+(cd "$sources" && SPOOLGATE_STATES=$states swift test --skip-build --filter 'SpoolTests.ExportStates')
+tar -cJf "$root/Tests/Upgrade/spools/$name-states.tar.xz" --sort=name --owner=0 --group=0 --numeric-owner \
+    -C "$states" .
+ls -l "$root/Tests/Upgrade/spools"
