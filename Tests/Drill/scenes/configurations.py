@@ -45,20 +45,12 @@ def switched_on(text, mark):
 
 
 def recipe(name, kind):
-    """A block of docs/RECIPES.md."""
-    with open(os.path.join(packages.REPOSITORY, "docs/RECIPES.md")) as file:
-        text = file.read()
+    """A block of nginx or settings in the docs."""
+    text = ""
+    for page in ("RECIPES", "FRONTS", "OPERATIONS"):
+        with open(os.path.join(packages.REPOSITORY, f"docs/{page}.md")) as file:
+            text += file.read()
     return re.search(rf"<!-- block: {name} {kind} -->\n```\w*\n(.*?)```\n", text, re.DOTALL)[1]
-
-
-def unnamed_recipe(beginning):
-    """A block of nginx in docs/RECIPES.md or docs/OPERATIONS.md that no test runs, by its first words."""
-    for name in ("RECIPES", "OPERATIONS"):
-        with open(os.path.join(packages.REPOSITORY, f"docs/{name}.md")) as file:
-            found = re.search(rf"```nginx\n({re.escape(beginning)}.*?)```\n", file.read(), re.DOTALL)
-        if found:
-            return found[1]
-    raise ValueError(f"the docs have no block that begins with {beginning}")
 
 
 def sites(day):
@@ -91,7 +83,8 @@ def sites(day):
             passing, "    fastcgi_pass $spoolgate_node;\n    fastcgi_next_upstream error timeout;\n"
         ),
         "routes": recipe("routes", "nginx") + routes,
-        "proxy": origin.sub(lambda _: recipe("haproxy", "nginx"), snippet),
+        "proxy": origin.sub(lambda _: recipe("behind", "nginx"), snippet),
+        "directory": recipe("directory", "nginx"),
         "php": "include snippets/spoolgate*.conf;\n",
     }
 
@@ -103,7 +96,7 @@ def write(day):
         listen = f"    listen 127.0.0.1:{PORT + number};\n    server_name {name}.example;\n"
         site = f"server {{\n{listen}{text}}}\n"
         if name == "php":
-            site += unnamed_recipe("server {\n    listen 127.0.0.1:3000;").replace("3000", "3999")
+            site += recipe("php", "nginx").replace("3000", "3999")
         day.machine.write(f"{FOLDER}/{name}.site", site)
         names = "spoolgate*" if name == "nodes" else "spoolgate"
         alone = ALONE.format(names=names, site=f"{FOLDER}/{name}.site")
@@ -111,7 +104,7 @@ def write(day):
         day.machine.write(f"/etc/nginx/drill-{name}.conf", alone)
         options[name] = f"-c /etc/nginx/drill-{name}.conf"
     # The upstream and its map of several nodes with one spool, whose names are others than those of the nodes' file.
-    shared = unnamed_recipe("map $uri $spoolgate_upload").replace("spoolgate_any", "spoolgate_shared")
+    shared = recipe("shared", "nginx").replace("spoolgate_any", "spoolgate_shared")
     day.machine.write(f"{FOLDER}/shared.site", shared)
     alone = ALONE.format(names="spoolgate", site=f"{FOLDER}/shared.site")
     day.machine.write("/etc/nginx/drill-shared.conf", alone)
