@@ -280,10 +280,9 @@ struct AdminTests {
     @Test("a purge by hand shows in the daemon's status at once")
     func purgedPartial() throws {
         let sandbox = try Sandbox()
-        let client = try sandbox.open("PUT", "/files/a", length: 400_000)
-        client.send(Data(count: 100_000))
+        let resource = try sandbox.create("/files/a")
+        _ = try sandbox.append(resource, Data(count: 100_000), complete: false)
         func status() throws -> String { try sandbox.spoolgate("status").output }
-        client.cut()
         try eventually("the upload waits for its client") {
             try status().contains("1 partial upload waits for its client")
         }

@@ -44,7 +44,7 @@ final class Sandbox {
     ///   - front: the web server in front.
     ///   - origin: `SPOOLGATE_ORIGIN` in place of nginx's shipped value.
     ///   - port: where the web server listens; nil: at a free port.
-    ///   - spool: the spool's path; nil: one of the sandbox's own.
+    ///   - spool: the spool's path, as in the settings; nil: one of the sandbox's own.
     ///   - spoolSettings: further settings of the spool.
     ///   - timeouts: the daemon's.
     ///   - launcher: a command that the daemon's command is appended to; must `exec` it.
@@ -83,7 +83,7 @@ final class Sandbox {
             listen: unix:\(directory.path())/spoolgate.sock
             socket-mode: "0666"
             spool:
-              directory: \(self.spool.path())
+              directory: \(spool ?? self.spool.path())
               reserve: 16MiB
 
             """
