@@ -198,6 +198,24 @@ import Testing
         #expect(owned.findingOfRefusal(route: "default") == nil)
     }
 
+    @Test("a password that is asked for before a preflight keeps pages of other origins away")
+    func preflight() throws {
+        func finding(_ location: String) throws -> Finding? {
+            let place = try #require(Self.dump(location).gateways.first)
+            return NginxLogin(at: place).findingOfPreflight(route: "default")
+        }
+        let found = try #require(try finding(Self.basic + Self.owner))
+        #expect(found.level == .failure)
+        #expect(found.text.contains("before the preflight of routes.default.cors"))
+        #expect(found.mends[0].hasPrefix("auth_basic $spoolgate_realm;   (in place of auth_basic"))
+        for right in [
+            "", "auth_basic off; auth_basic_user_file x;",
+            "auth_basic $spoolgate_realm; auth_basic_user_file x;", Self.basic + "satisfy any; ",
+        ] {
+            #expect(try finding(right) == nil, "\(right)")
+        }
+    }
+
     // MARK: Ports
 
     private static func http2(

@@ -181,11 +181,18 @@ package struct LiveCheck {
         for dump in loops.files {
             for place in dump.gateways where loops.isOurs(place) {
                 findings += dump.findings(at: place, workers: nginx.workers)
-                guard let route = settings.routes[place.route], route.anonymous == .refuse,
-                    route.authorization.url == nil,
-                    let refusal = NginxLogin(at: place).findingOfRefusal(route: place.route)
-                else { continue }
-                findings.append(refusal)
+                guard let route = settings.routes[place.route] else { continue }
+                let login = NginxLogin(at: place)
+                if route.anonymous == .refuse, route.authorization.url == nil,
+                    let refusal = login.findingOfRefusal(route: place.route)
+                {
+                    findings.append(refusal)
+                }
+                if !route.crossOrigin.origins.isEmpty,
+                    let preflight = login.findingOfPreflight(route: place.route)
+                {
+                    findings.append(preflight)
+                }
             }
         }
     }

@@ -215,6 +215,21 @@ struct NginxLogin: Sendable {
         )
     }
 
+    /// The fault of a location that asks a browser for a password before it sends a page's request; nil: it does not.
+    ///
+    /// A preflight request never has credentials (Fetch, section 4.8), so pages of other origins cannot upload.
+    func findingOfPreflight(route: String) -> Finding? {
+        guard let realm, asksPassword, !realm.arguments.contains(where: { $0.contains("$") }),
+            place.value(of: "satisfy")?.arguments.first != "any"
+        else { return nil }
+        return .failure(
+            "login",
+            "'\(realm.text)' at \(realm.place) asks for a password before the preflight of routes.\(route).cors, "
+                + "and browsers send none: no page of another origin can upload",
+            ["auth_basic $spoolgate_realm;   (in place of \(realm.text) at \(realm.place))"]
+        )
+    }
+
     // MARK: Whose word the owner is
 
     private static let fileLine = "auth_basic_user_file /etc/nginx/uploads.htpasswd;"
