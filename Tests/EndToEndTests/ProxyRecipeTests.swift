@@ -85,7 +85,8 @@ struct ProxyRecipeTests {
                     "Content-Type: application/partial-upload",
                 ],
                 [
-                    version, "-X", "PATCH", "-T", file.path(), "-o", "/dev/null", "-w",
+                    version, "--expect100-timeout", "60", "-X", "PATCH", "-T", file.path(), "-o",
+                    "/dev/null", "-w",
                     "%{http_code}", location,
                 ]
             )
