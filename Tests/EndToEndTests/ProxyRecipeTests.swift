@@ -95,20 +95,29 @@ struct ProxyRecipeTests {
         #expect(try chain.curl([], ["-X", "DELETE", "-f", location]).status == 0)
     }
 
-    @Test(
-        "HAProxy passes everything on",
-        .enabled(if: OuterProxy.haproxy.program != nil, "haproxy is not installed")
-    )
-    func haproxy() throws {
-        let chain = try ProxyChain(.haproxy, extra: ProxyChain.manyInterim)
-        let slow = try chain.startSlowUpload("--http2")
+    /// Looks at everything while a slow upload is on its way, which is told its offset so many times.
+    private func expectPassesEverything(
+        _ chain: ProxyChain,
+        _ version: String,
+        interim: (Int) -> Bool
+    ) throws {
+        let slow = try chain.startSlowUpload(version)
         let report = try chain.probe()
         #expect(report.complaints == [], "\(report.shown)")
         try expectResumesFromInterim(chain)
         try expectRefusalArrives(chain)
         try expectTakesLargeContent(chain)
         let ended = try slow.end()
-        #expect(ended.status == "201" && ended.interim > 3, "\(ended)")
+        #expect(ended.status == "201" && interim(ended.interim), "\(ended)")
+    }
+
+    @Test(
+        "HAProxy passes everything on",
+        .enabled(if: OuterProxy.haproxy.program != nil, "haproxy is not installed")
+    )
+    func haproxy() throws {
+        let chain = try ProxyChain(.haproxy, extra: ProxyChain.manyInterim)
+        try expectPassesEverything(chain, "--http2") { $0 > 3 }
     }
 
     @Test(
@@ -118,14 +127,7 @@ struct ProxyRecipeTests {
     func caddy() throws {
         let few = try RecipeBlock.text("few", "yaml").split(separator: "\n").map(String.init)
         let chain = try ProxyChain(.caddy, extra: few)
-        let slow = try chain.startSlowUpload("--http2")
-        let report = try chain.probe()
-        #expect(report.complaints == [], "\(report.shown)")
-        try expectResumesFromInterim(chain)
-        try expectRefusalArrives(chain)
-        try expectTakesLargeContent(chain)
-        let ended = try slow.end()
-        #expect(ended.status == "201" && ended.interim == 1, "\(ended)")
+        try expectPassesEverything(chain, "--http2") { $0 == 1 }
     }
 
     @Test(
@@ -154,14 +156,7 @@ struct ProxyRecipeTests {
     func apache() throws {
         let few = try RecipeBlock.text("few", "yaml").split(separator: "\n").map(String.init)
         let chain = try ProxyChain(.apache2, extra: few)
-        let slow = try chain.startSlowUpload("--http1.1")
-        let report = try chain.probe()
-        #expect(report.complaints == [], "\(report.shown)")
-        try expectResumesFromInterim(chain)
-        try expectRefusalArrives(chain)
-        try expectTakesLargeContent(chain)
-        let ended = try slow.end()
-        #expect(ended.status == "201" && ended.interim == 1, "\(ended)")
+        try expectPassesEverything(chain, "--http1.1") { $0 == 1 }
     }
 
     @Test(
