@@ -20,7 +20,7 @@ struct PageModuleTests {
     /// Content of 1000 bytes that is uploaded from a page of the server's own.
     private final class Upload {
         let server: LoopbackOrigin
-        private let browser: Browser
+        let browser: Browser
 
         init(_ script: @escaping Script) throws {
             let counts = Monitor<[String: Int]>([:])
@@ -176,13 +176,63 @@ struct PageModuleTests {
         #expect(upload.methods == ["POST", "PATCH", "POST", "PATCH"])
     }
 
-    @Test("attempts without any progress come to an end")
-    func hopeless() throws {
-        let upload = try Upload { request, _ in
+    @Test("it tries without end, until a person stops it")
+    func endless() throws {
+        let upload = try Upload { request, count in
+            request.method == "PATCH" && count < 40 ? ("503 X", [], "") : Self.usual(request)
+        }
+        #expect(try upload.send().end == "done")
+        let stopped = try Upload { request, _ in
             request.method == "PATCH" ? ("503 X", [], "") : Self.usual(request)
         }
-        #expect(try upload.send().end == "server")
-        #expect(upload.methods.filter { $0 == "PATCH" }.count <= 5)
+        let stop =
+            "onstate: null }); let left = 30; upload.addEventListener('state', "
+            + "({ detail }) => { if (detail.state === 'waiting' && --left === 0) upload.pause() }); ({"
+        #expect(try stopped.send(stop).end == "paused")
+    }
+
+    @Test("retryNow begins the next attempt at once")
+    func retryNow() throws {
+        let upload = try Upload { request, count in
+            request.method == "PATCH" && count < 3 ? ("503 X", [], "") : Self.usual(request)
+        }
+        // Longer than a test waits.
+        let now =
+            "retryDelays: [3e6] }); upload.addEventListener('state', "
+            + "({ detail }) => { if (detail.state === 'waiting') setTimeout(() => upload.retryNow()) }); ({"
+        #expect(try upload.send(now).end == "done")
+    }
+
+    @Test("where locks and storage are blocked it is sent without them")
+    func blocked() throws {
+        let upload = try Upload { request, _ in Self.usual(request) }
+        try upload.browser.run(
+            """
+            const refuse = () => { throw new DOMException('blocked', 'SecurityError') }
+            Object.defineProperty(window, 'localStorage', { get: refuse })
+            navigator.locks.request = async () => refuse()
+            """
+        )
+        #expect(try upload.send().end == "done")
+    }
+
+    @Test("fields that cannot be had are asked for again; after 401 they are asked for anew once")
+    func fieldsAway() throws {
+        let upload = try Upload { request, _ in
+            request.method == "POST" && request.values("Authorization") != ["Bearer 3"]
+                ? ("401 X", [], "") : Self.usual(request)
+        }
+        let some =
+            "fields: (() => { let n = 0; return async () => { n += 1; "
+            + "if (n === 1) throw new TypeError('Failed to fetch'); "
+            + "return { authorization: `Bearer ${Math.min(n, 3)}` } } })()"
+        let sent = try upload.send(some)
+        #expect(sent.end == "done")
+        #expect(sent.states.filter { $0 == "waiting" }.count == 2)
+        #expect(
+            try upload.send("fields: async () => ({ authorization: 'Bearer 9' })").end == "server"
+        )
+        #expect(upload.methods.filter { $0 == "POST" }.count == 4)
     }
 
     @Test("an upload that the server has lost is created anew", arguments: ["403", "404", "410"])

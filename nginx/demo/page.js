@@ -100,6 +100,8 @@ class Item {
     #icon = make('span')
     #go = make('button', { type: 'button' })
     #leave = make('button', { type: 'button' })
+    #now = make('button', { type: 'button', hidden: true })
+    #timer
     #more = make('details', { hidden: true })
 
     constructor(upload) {
@@ -112,9 +114,11 @@ class Item {
         this.#bar.ariaLabel = `Progress of ${file.name}`
         this.#go.onclick = () => this.#isStopped ? this.start() : upload.pause()
         this.#leave.onclick = () => this.#remove()
+        this.#now.onclick = () => upload.retryNow()
+        label(this.#now, 'Try now', file.name)
         this.node = make('li', {},
             make('div', { className: 'row' }, name,
-                make('div', { className: 'buttons' }, this.#go, this.#leave)),
+                make('div', { className: 'buttons' }, this.#now, this.#go, this.#leave)),
             this.#bar,
             make('p', { className: 'state' }, this.#icon, this.#words),
             this.#more)
@@ -159,6 +163,8 @@ class Item {
     #change({ state, error, delay, offline, answer }) {
         const { name } = this.upload.file
         const had = document.activeElement
+        clearTimeout(this.#timer)
+        this.#now.hidden = true
         this.node.className = state
         this.node.dataset.state = state
         this.#pace.reset()
@@ -166,14 +172,14 @@ class Item {
         label(this.#leave, { done: 'Remove', failed: 'Remove' }[state] ?? 'Cancel', name)
         this.#go.hidden = state === 'done'
         if (had === this.#go && this.#go.hidden) this.#leave.focus()
+        if (had === this.#now) this.#go.focus()
         this.#more.hidden = true
         if (state === 'queued') this.#show('wait', 'Waits for its turn.')
         if (state === 'running') this.#show('send', this.upload.loaded ? 'Goes on…' : 'Begins…')
         if (state === 'paused') this.#pauseShown()
         if (state === 'waiting') {
-            const next = offline ? 'It goes on by itself when the network is back.'
-                : `Trying again ${delay < 1500 ? 'at once' : `in ${duration(delay / 1000)}`}.`
-            this.#show('wait', `${error.message} ${next}`)
+            this.#now.hidden = delay < 1500
+            this.#countDown(error.message, offline ? undefined : performance.now() + delay)
         }
         if (state === 'failed') {
             if (error.code === 'refused') this.#bar.value = this.#bar.max
@@ -187,6 +193,16 @@ class Item {
         this.#tell(state, error)
         showTotal()
         if (state === 'done' || state === 'failed') showPending()
+    }
+
+    /** Says once a second when the next attempt begins, and all the while how much the server has. */
+    #countDown(message, end) {
+        const { loaded, file } = this.upload
+        const left = Math.round((end - performance.now()) / 1000)
+        const next = end === undefined ? 'It goes on by itself when the network is back.'
+            : left < 2 ? 'Trying again.' : `Trying again in ${left} s.`
+        this.#show('wait', `${message} ${next} ${bytes(loaded)} of ${bytes(file.size)} received.`)
+        if (left >= 2) this.#timer = setTimeout(() => this.#countDown(message, end), 1000)
     }
 
     #pauseShown() {

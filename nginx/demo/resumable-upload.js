@@ -33,9 +33,9 @@ const WORDS = {
  */
 
 /**
- * @typedef {'paused'|'cancelled'|'network'|'stalled'|'server'|'refused'|'origin'|'locked'|'changed'|
+ * @typedef {'paused'|'cancelled'|'network'|'stalled'|'fields'|'server'|'refused'|'origin'|'locked'|'changed'|
  *     'unreadable'} UploadErrorCode
- * `server`: the upload failed on its way. `refused`: the final answer is no success. `origin`: the server does
+ * `fields`: the options' function gave none. `server`: the upload failed on its way. `refused`: the final answer is no success. `origin`: the server does
  * not let this page's origin in. `locked`: another window sends this file. `changed`: the server has a file of
  * another length. `unreadable`: the file was changed, moved or removed.
  */
@@ -49,8 +49,8 @@ const WORDS = {
  *     all but those about the content.
  * @property {boolean} [withCredentials] cookies and logins for another origin; `false`
  * @property {number} [chunkSize] the most bytes in one request; as many as the server takes
- * @property {number[]} [retryDelays] ms before each attempt that follows a failure without any progress;
- *     [0, 1000, 3000, 5000, 10000, 20000, 30000]
+ * @property {number[]} [retryDelays] ms before each attempt that follows a failure without any progress; the last
+ *     one before all further attempts, which do not end by themselves; [0, 1000, 3000, 5000, 10000, 20000, 40000]
  * @property {number} [stallTimeout] ms without any progress after which a connection is given up; 60000
  * @property {Storage | null} [storage] where unfinished uploads are remembered; `localStorage`. null: nowhere
  * @property {string} [fingerprint] the name it is remembered by; made of the file's name, type, size and
@@ -223,6 +223,8 @@ export class ResumableUpload extends EventTarget {
     /** Called at every sign that the running request proceeds. */
     #proceeds = () => {}
     #controller = new AbortController()
+    /** Ends the wait for the next attempt. */
+    #waiting = new AbortController()
     #promise
 
     /** @param {Blob} file @param {Options} options */
@@ -236,7 +238,7 @@ export class ResumableUpload extends EventTarget {
             fields: {},
             withCredentials: false,
             chunkSize: Infinity,
-            retryDelays: [0, 1000, 3000, 5000, 10000, 20000, 30000],
+            retryDelays: [0, 1000, 3000, 5000, 10000, 20000, 40000],
             stallTimeout: 60000,
             storage: defaultStorage(),
             version: undefined,
@@ -307,6 +309,9 @@ export class ResumableUpload extends EventTarget {
         this.#controller.abort(new UploadError('Paused.', { code: 'paused' }))
     }
 
+    /** Begins the next attempt at once, if it waits for that. */
+    retryNow() { this.#waiting.abort() }
+
     /**
      * Stops for good, and removes what the server has.
      * @returns {Promise<void>}
@@ -347,7 +352,7 @@ export class ResumableUpload extends EventTarget {
 
     /** Of several windows with the same file one sends. */
     async #exclusively(signal, body) {
-        // There are no locks where the page came without TLS.
+        // There are no locks if the page came without TLS.
         if (!navigator.locks || this.fingerprint === undefined) return body()
         // A page that is being reloaded gives its locks back a moment later.
         const patience = AbortSignal.any([signal, AbortSignal.timeout(LOCK_PATIENCE)])
@@ -359,6 +364,8 @@ export class ResumableUpload extends EventTarget {
             })
         } catch (error) {
             if (isLocked || signal.aborted) throw error
+            // Browsers that keep nothing for this page give it no locks either: it is alone then.
+            if (!patience.aborted) return body()
             throw new UploadError('This file is being sent in another window.', { code: 'locked' })
         }
     }
@@ -370,6 +377,7 @@ export class ResumableUpload extends EventTarget {
         if (!this.url) this.#recall()
         let attempt = 0
         let before = this.#received
+        let wasRenewed = false
         for (;;) {
             try {
                 const answer = await this.#attempt(signal)
@@ -381,15 +389,18 @@ export class ResumableUpload extends EventTarget {
             } catch (caught) {
                 signal.throwIfAborted()
                 const error = await this.#explained(caught, attempt)
-                if (!error.retryable) throw error
+                // A token that has expired: the function is asked for another one, once.
+                const isRenewed = error.answer?.status === 401 && typeof this.#options.fields === 'function'
+                if (!error.retryable && (!isRenewed || wasRenewed)) throw error
+                wasRenewed = isRenewed
                 if (this.#received > before) attempt = 0
                 before = this.#received
-                if (attempt >= retryDelays.length && navigator.onLine) throw error
                 const backoff = retryDelays[Math.min(attempt, retryDelays.length - 1)] ?? 1000
                 const delay = Math.max(backoff * (0.75 + Math.random() / 2), error.answer?.retryAfter ?? 0)
                 if (navigator.onLine) attempt += 1
+                this.#waiting = new AbortController()
                 this.#set('waiting', { error, delay, offline: !navigator.onLine })
-                await untilNextAttempt(delay, signal)
+                await untilNextAttempt(delay, AbortSignal.any([signal, this.#waiting.signal]))
                 signal.throwIfAborted()
                 this.#set('running')
             }
@@ -520,7 +531,17 @@ export class ResumableUpload extends EventTarget {
     /** The options' fields, but for those that go with the creation alone. */
     async #fields(isCreation = false) {
         const { fields } = this.#options
-        const all = new Headers(typeof fields === 'function' ? await fields() : fields)
+        let all
+        try {
+            all = new Headers(typeof fields === 'function' ? await fields() : fields)
+        } catch (cause) {
+            // What it asks for them may be away, as the server may be.
+            throw new UploadError(cause?.message || 'The sign-in cannot be reached.', {
+                code: 'fields',
+                cause,
+                retryable: typeof fields === 'function',
+            })
+        }
         if (!isCreation) {
             for (const name of [...all.keys()]) if (CREATION_ONLY.test(name)) all.delete(name)
         }
@@ -772,11 +793,18 @@ function sleep(ms, signal) {
     })
 }
 
-/** Ends when the delay is over, at once when the network comes back, and not while it is away. */
+/**
+ * Ends when the delay is over; at once when the network comes back or the page is shown again; not while there is
+ * no network, unless the signal says so.
+ */
 async function untilNextAttempt(delay, signal) {
     const over = new AbortController()
     const either = AbortSignal.any([signal, over.signal])
-    const back = new Promise((resolve) => addEventListener('online', resolve, { once: true, signal: either }))
+    const back = new Promise((resolve) => {
+        for (const type of ['online', 'pageshow']) {
+            globalThis.addEventListener(type, resolve, { once: true, signal: either })
+        }
+    })
     await Promise.race([sleep(delay, either), back])
     // Some systems never say that the network is back.
     while (!navigator.onLine && !signal.aborted) await Promise.race([back, sleep(60000, either)])
