@@ -1,4 +1,4 @@
-// A headless Chromium, driven as the WebDriver recommendation of the W3C says, by JSON over HTTP.
+// A browser of one of three engines, driven as the WebDriver recommendation of the W3C says.
 //
 // It has a profile of its own in a temporary directory, trusts every certificate, and is gone with the test.
 
@@ -8,130 +8,211 @@ import Testing
 
 /// A browser with one window, and more if a test opens them.
 final class Browser {
-    /// Whether a test can have one; it says in its skip message what is missing.
-    static let isInstalled = Command.find("chromedriver") != nil
-    static let missing: Comment = "chromedriver is not installed: apt-get install chromium-driver"
+    /// Whether a test can have Chromium; it says in its skip message what is missing.
+    static let isInstalled = Engine.chromium.isInstalled
+    static let missing = Engine.chromium.missing
 
-    private let directory: URL
-    private let port: Int
-    private let driver: Daemon
-    private var session = ""
+    let engine: Engine
+    /// Its profile, its log, and its home.
+    let directory: URL
+    private let driver: any BrowserDriver
+
+    /// What a browser is started with.
+    struct Setup {
+        /// `HOST:PORT` as pages know it, and the port of 127.0.0.1 that is connected to instead. Chromium only.
+        var detours: [String: Int] = [:]
+        /// Whether pages may store nothing. Chromium and Firefox only.
+        var blocksStorage = false
+        /// Whether certificates of unknown authorities are accepted.
+        var acceptsAnyCertificate = true
+        /// Whether pages see a person who prefers dark colours. Chromium and Firefox only.
+        var isDark = false
+    }
+
+    /// Starts Chromium.
+    convenience init(detours: [String: Int] = [:]) throws {
+        try self.init(.chromium, Setup(detours: detours))
+    }
 
     /// Starts it.
     ///
-    /// - Parameter detours: `HOST:PORT` as pages know it, and the port of 127.0.0.1 that is connected to
-    ///   instead.
-    /// - Throws: `NeverHappened` or `Broken` where it does not start.
-    init(detours: [String: Int] = [:]) throws {
+    /// - Throws: `NeverHappened` or `Broken` if it does not start; then nothing is left of it.
+    init(_ engine: Engine, _ setup: Setup = Setup()) throws {
+        self.engine = engine
         directory = FileManager.default.temporaryDirectory
             .appending(path: "browser-\(UUID().uuidString.prefix(8))")
-        try FileManager.default.createDirectory(at: directory, withIntermediateDirectories: true)
-        port = try FreePort.take(1)[0]
-        driver = try Daemon(
-            Command.find("chromedriver") ?? "chromedriver",
-            ["--port=\(port)"],
-            log: directory.appending(path: "log"),
-            // What the browser leaves in the directory for temporary files goes with the test.
-            environment: ["TMPDIR": directory.path(), "HOME": directory.path()]
-        )
-        let port = port
-        try eventually("chromedriver listens") { (try? WireClient(port: port)) != nil }
-        let rules = detours.map { "MAP \($0.key) 127.0.0.1:\($0.value)" }.joined(separator: ", ")
-        var arguments = ["--headless=new", "--disable-dev-shm-usage", "--disable-gpu"]
-        if !rules.isEmpty { arguments.append("--host-resolver-rules=\(rules)") }
-        // Chromium's own sandbox is not for root.
-        if getuid() == 0 { arguments.append("--no-sandbox") }
-        let capabilities: [String: Any] = [
-            "browserName": "chrome", "acceptInsecureCerts": true,
-            "goog:loggingPrefs": ["browser": "ALL"],
-            "goog:chromeOptions": ["args": arguments],
-        ]
-        let made = try call(
-            "POST",
-            "/session",
-            ["capabilities": ["alwaysMatch": capabilities]]
-        )
-        session = (made as? [String: Any])?["sessionId"] as? String ?? ""
+        do {
+            try FileManager.default.createDirectory(
+                at: directory,
+                withIntermediateDirectories: true,
+                attributes: [.posixPermissions: 0o700]
+            )
+            switch engine {
+            case .chromium: driver = try Self.chromium(setup, in: directory)
+            case .firefox: driver = try Self.firefox(setup, in: directory)
+            case .webkit: driver = try Self.webkit(setup, in: directory)
+            }
+        } catch {
+            Self.remove(directory)
+            throw error
+        }
+        _ = try driver.perform(.setTimeouts, ["script": 300_000])
     }
 
     deinit {
-        // Chromium ends with its session. Foundation starts programs with most signals blocked, and
-        // chromedriver leaves that so.
-        if !session.isEmpty { _ = try? call("DELETE", "/session/\(session)") }
-        driver.signal(SIGKILL)
-        _ = driver.wait()
+        driver.end()
+        Self.remove(directory)
+    }
+
+    /// The processes of the browser that has this directory: all that have it for their home.
+    static func processes(of directory: URL) -> [Int32] {
+        let mark = Data("HOME=\(directory.path())\0".utf8)
+        let entries = (try? FileManager.default.contentsOfDirectory(atPath: "/proc")) ?? []
+        return entries.compactMap { Int32($0) }.filter {
+            let variables = try? Data(contentsOf: URL(filePath: "/proc/\($0)/environ"))
+            return variables?.range(of: mark) != nil
+        }
+    }
+
+    /// Ends every process that is left, and removes the directory.
+    private static func remove(_ directory: URL) {
+        _ = try? eventually("the browser's processes end", seconds: 20) { () -> Bool in
+            let left = processes(of: directory)
+            for process in left { kill(process, SIGKILL) }
+            return left.isEmpty
+        }
         try? FileManager.default.removeItem(at: directory)
     }
 
-    private func call(_ method: String, _ path: String, _ body: [String: Any]? = nil) throws -> Any
-    {
-        let client = try WireClient(to: .port(UInt16(port)), patience: 300)
-        let content = try body.map { try JSONSerialization.data(withJSONObject: $0) }
-        let answer = try client.ask(
-            method,
-            path,
-            ["Content-Type: application/json; charset=utf-8"],
-            content: content
-        )
-        let object = try JSONSerialization.jsonObject(with: answer.content) as? [String: Any]
-        guard answer.status == 200, let value = object?["value"] else {
-            throw WireClient.Broken(description: "\(method) \(path): \(answer.text.prefix(500))")
+    /// What the browser leaves in the directory for temporary files goes with the test.
+    private static func environment(_ directory: URL) -> [String: String] {
+        let path = directory.path()
+        return ["TMPDIR": path, "HOME": path, "XDG_RUNTIME_DIR": path, "NO_AT_BRIDGE": "1"]
+    }
+
+    private static func chromium(_ setup: Setup, in directory: URL) throws -> any BrowserDriver {
+        let rules = setup.detours.map { "MAP \($0.key) 127.0.0.1:\($0.value)" }
+        var arguments = ["--headless=new", "--disable-dev-shm-usage", "--disable-gpu"]
+        if !rules.isEmpty {
+            arguments.append("--host-resolver-rules=\(rules.joined(separator: ", "))")
         }
-        return value
+        if setup.isDark { arguments.append("--force-dark-mode") }
+        // Chromium's own sandbox is not for root.
+        if getuid() == 0 { arguments.append("--no-sandbox") }
+        var options: [String: Any] = ["args": arguments]
+        if setup.blocksStorage {
+            options["prefs"] = ["profile.default_content_setting_values.cookies": 2]
+        }
+        return try HTTPDriver(
+            Command.find("chromedriver") ?? "chromedriver",
+            capabilities: [
+                "browserName": "chrome", "acceptInsecureCerts": setup.acceptsAnyCertificate,
+                "goog:loggingPrefs": ["browser": "ALL"],
+                "goog:chromeOptions": options,
+            ],
+            environment: environment(directory),
+            log: directory.appending(path: "log")
+        )
+    }
+
+    private static func firefox(_ setup: Setup, in directory: URL) throws -> any BrowserDriver {
+        var preferences = [
+            "layout.css.prefers-color-scheme.content-override": setup.isDark ? "0" : "1"
+        ]
+        if setup.blocksStorage { preferences["network.cookie.cookieBehavior"] = "2" }
+        return try MarionetteDriver(
+            in: directory,
+            preferences: preferences,
+            environment: environment(directory),
+            acceptsAnyCertificate: setup.acceptsAnyCertificate
+        )
+    }
+
+    /// WebKit's has no mode without a display, so it gets one without a screen.
+    private static func webkit(_ setup: Setup, in directory: URL) throws -> any BrowserDriver {
+        let number = directory.appending(path: "display")
+        let display = try Daemon(
+            Command.find("Xvfb") ?? "Xvfb",
+            ["-displayfd", "1", "-screen", "0", "1600x1200x24", "-nolisten", "tcp"],
+            log: number,
+            environment: environment(directory)
+        )
+        let name: Int = try eventually("Xvfb has a display", seconds: 60) {
+            if !display.process.isRunning { throw NeverHappened(description: "Xvfb ended") }
+            let text = (try? String(contentsOf: number, encoding: .utf8)) ?? ""
+            return text.split(separator: "\n").compactMap { Int($0) }.first
+        }
+        let driver = try HTTPDriver(
+            Command.find("WebKitWebDriver") ?? "WebKitWebDriver",
+            capabilities: [
+                "browserName": "MiniBrowser", "acceptInsecureCerts": setup.acceptsAnyCertificate,
+                "webkitgtk:browserOptions": [
+                    "binary": Engine.miniBrowser ?? "MiniBrowser", "args": ["--automation"],
+                ],
+            ],
+            environment: environment(directory).merging(["DISPLAY": ":\(name)"]) { $1 },
+            log: directory.appending(path: "log")
+        )
+        return DisplayedDriver(driver: driver, display: display)
     }
 
     @discardableResult
-    private func command(_ path: String, _ body: [String: Any] = [:]) throws -> Any {
-        try call("POST", "/session/\(session)\(path)", body)
+    private func command(_ command: BrowserCommand, _ body: [String: Any] = [:]) throws -> Any {
+        try driver.perform(command, body)
     }
 
     /// Opens a page and waits until it is loaded.
-    func open(_ url: String) throws { try command("/url", ["url": url]) }
+    func open(_ url: String) throws { try command(.navigate, ["url": url]) }
 
     /// Loads the page again.
-    func reload() throws { try command("/refresh") }
+    func reload() throws { try command(.refresh) }
 
     /// Opens a further window, and turns to it.
     func openWindow() throws {
-        let made = try command("/window/new", ["type": "window"]) as? [String: Any]
-        try command("/window", ["handle": made?["handle"] as? String ?? ""])
+        let made = try command(.newWindow, ["type": "window"]) as? [String: Any]
+        let handle = made?["handle"] as? String ?? ""
+        try command(.switchToWindow, ["handle": handle])
+    }
+
+    /// Turns to the document in a frame of the page.
+    func enterFrame(_ selector: String) throws {
+        let name = "element-6066-11e4-a52e-4f735466cecf"
+        try command(.switchToFrame, ["id": [name: element(selector)]])
     }
 
     /// What a script in the page returns.
     @discardableResult
     func run(_ script: String, _ arguments: Any...) throws -> Any {
-        try command("/execute/sync", ["script": script, "args": arguments])
+        try command(.execute, ["script": script, "args": arguments])
     }
 
     /// A text that a script in the page returns.
     func text(_ script: String, _ arguments: String...) throws -> String {
-        try command("/execute/sync", ["script": script, "args": arguments]) as? String ?? ""
+        try command(.execute, ["script": script, "args": arguments]) as? String ?? ""
     }
 
     private func element(_ selector: String) throws -> String {
-        let found = try command("/element", ["using": "css selector", "value": selector])
+        let found = try command(.findElement, ["using": "css selector", "value": selector])
         return (found as? [String: String])?.values.first ?? ""
     }
 
     /// Clicks as a person does: what is not to be seen, or covered, is not clicked.
-    func click(_ selector: String) throws {
-        try command("/element/\(element(selector))/click")
-    }
+    func click(_ selector: String) throws { try command(.click(element(selector))) }
 
     /// Types keys where the focus is.
     func press(_ key: String) throws {
         let actions = ["keyDown", "keyUp"].map { ["type": $0, "value": key] }
         let keyboard: [String: Any] = ["type": "key", "id": "keys", "actions": actions]
-        try command("/actions", ["actions": [keyboard]])
+        try command(.actions, ["actions": [keyboard]])
     }
 
     /// Chooses files in a file input.
     func choose(_ files: [URL], in selector: String) throws {
         let paths = files.map { $0.path(percentEncoded: false) }
-        try command("/element/\(element(selector))/value", ["text": paths.joined(separator: "\n")])
+        try command(.sendKeys(element(selector)), ["text": paths.joined(separator: "\n")])
     }
 
-    /// Drops files from outside the browser on an element.
+    /// Drops files from outside the browser on an element. Chromium only.
     func drop(_ files: [URL], on selector: String) throws {
         let middle =
             try run(
@@ -147,16 +228,79 @@ final class Browser {
         ]
         for type in ["dragEnter", "dragOver", "drop"] {
             let event: [String: Any] = ["type": type, "x": middle[0], "y": middle[1], "data": data]
-            try command(
-                "/goog/cdp/execute",
-                ["cmd": "Input.dispatchDragEvent", "params": event]
-            )
+            try devTools("Input.dispatchDragEvent", event)
         }
     }
 
-    /// What the page's console was told since the last time, errors of the network included.
+    /// What pages' consoles were told since the last time; in Chromium with errors of the network. WebKit's
+    /// driver does not tell it.
     func console() throws -> [String] {
-        let lines = try command("/se/log", ["type": "browser"]) as? [[String: Any]] ?? []
+        if let driver = driver as? MarionetteDriver {
+            let script = """
+                const all = Services.console.getMessageArray()
+                Services.console.reset()
+                return all.filter((m) => m instanceof Ci.nsIScriptError && /^http/.test(m.sourceName))
+                    .map((m) => m.errorMessage)
+                """
+            return try driver.asBrowser { try run(script) } as? [String] ?? []
+        }
+        guard engine == .chromium else { return [] }
+        let lines = try command(.vendor("/se/log"), ["type": "browser"]) as? [[String: Any]] ?? []
         return lines.compactMap { $0["message"] as? String }
+    }
+
+    private func devTools(_ name: String, _ parameters: [String: Any]) throws {
+        try command(.vendor("/goog/cdp/execute"), ["cmd": name, "params": parameters])
+    }
+
+    /// Gives the page an area of that many CSS pixels, also one narrower than any window.
+    func resize(width: Int, height: Int) throws {
+        switch engine {
+        case .chromium:
+            let size: [String: Any] = [
+                "width": width, "height": height, "deviceScaleFactor": 1, "mobile": false,
+            ]
+            try devTools("Emulation.setDeviceMetricsOverride", size)
+        case .firefox:
+            try command(.setWindowRect, ["width": max(width, 600), "height": height + 100])
+            try (driver as? MarionetteDriver)?.asBrowser {
+                let script =
+                    "const { style } = gBrowser.selectedBrowser; style.minWidth = style.maxWidth = arguments[0]"
+                try run(script, "\(width)px")
+            }
+        case .webkit: try command(.setWindowRect, ["width": width, "height": height])
+        }
+        try eventually("the page is \(width) pixels wide", seconds: 30) {
+            try run("return innerWidth") as? Int == width
+        }
+    }
+
+    /// A picture of the page's visible area, in PNG.
+    func screenshot() throws -> Data {
+        let text = try command(.screenshot) as? String ?? ""
+        guard let data = Data(base64Encoded: text), !data.isEmpty else {
+            throw WireClient.Broken(description: "no screenshot")
+        }
+        return data
+    }
+}
+
+/// A driver with the display that its browser draws on.
+private final class DisplayedDriver: BrowserDriver {
+    private let driver: any BrowserDriver
+    private let display: Daemon
+
+    init(driver: any BrowserDriver, display: Daemon) {
+        (self.driver, self.display) = (driver, display)
+    }
+
+    func perform(_ command: BrowserCommand, _ body: [String: Any]) throws -> Any {
+        try driver.perform(command, body)
+    }
+
+    func end() {
+        driver.end()
+        display.signal(SIGKILL)
+        _ = display.wait()
     }
 }

@@ -21,6 +21,8 @@ enum Front: Equatable {
     case nginxKeeping
     /// nginx with the files as they are shipped, and the line for the page switched on.
     case nginxWithPage
+    /// The same with the interim module and the operator's location: what a browser can meet.
+    case nginxWithPages
     /// nginx with the interim module, and these locations in place of the shipped one.
     case nginxServing(String)
     /// nginx without the module, and these locations in place of the shipped one.
@@ -62,7 +64,7 @@ enum Front: Equatable {
 
     private var needsModule: Bool {
         if case .nginxServing = self { return true }
-        return self == .nginxWithModule || nodes != nil
+        return self == .nginxWithModule || self == .nginxWithPages || nodes != nil
     }
 
     private var mistake: NginxMistake? {
@@ -104,8 +106,8 @@ enum Front: Equatable {
             mistake: mistake,
             bounds: bounds,
             keepsConnections: self == .nginxKeeping,
-            hasPage: self == .nginxWithPage,
-            hasAdmin: self == .nginxWithAdmin,
+            hasPage: self == .nginxWithPage || self == .nginxWithPages,
+            hasAdmin: self == .nginxWithAdmin || self == .nginxWithPages,
             locations: locations,
             nodes: nodes
         )

@@ -255,6 +255,7 @@ enum NginxConfiguration {
                     hasPage: hasPage,
                     hasAdmin: hasAdmin
                 )
+                if hasPage { lines[index] = reporting(lines[index]) }
                 if let login {
                     lines[index] = login.made(in: lines[index], folder: folder.path())
                 }
@@ -288,6 +289,12 @@ enum NginxConfiguration {
         guard let mark = line.range(of: "# run: n", options: .backwards) else { return line }
         let socket = nodes["n" + line[mark.upperBound...]] ?? own
         return line.replacing(/10\.0\.0\.\d:9000/) { _ in "unix:\(socket)" }
+    }
+
+    /// A line with the page's policy, whose violations browsers report to this nginx. It notes them in its log.
+    private static func reporting(_ line: String) -> String {
+        guard line.contains("default-src 'self'") else { return line }
+        return line.replacing("\" always;", with: "; report-uri /csp-report\" always;")
     }
 
     private static func keeping(_ line: String) -> String {

@@ -12,51 +12,6 @@ import Testing
     .enabled(if: Browser.isInstalled, Browser.missing)
 )
 struct PageOriginTests {
-    /// A server of the page alone.
-    private final class PageServer {
-        let server: LoopbackOrigin
-        private let uploads = Monitor("")
-
-        init() throws {
-            let uploads = uploads
-            server = try LoopbackOrigin { connection in
-                while let request = try connection.receiveRequest() {
-                    let uploads = uploads.update { $0 }
-                    guard let (type, text) = Self.file(request.target) else {
-                        try connection.answer("404 Not Found")
-                        continue
-                    }
-                    try connection.answer(
-                        "200 OK",
-                        fields: [
-                            "Content-Type: \(type); charset=utf-8",
-                            "Content-Security-Policy: default-src 'self'; connect-src \(uploads)",
-                        ],
-                        content: text.replacing("\"/files/\"", with: "\"\(uploads)/files/\"")
-                    )
-                }
-            }
-        }
-
-        var origin: String { "http://localhost:\(server.port)" }
-
-        /// Where its page uploads to: an origin.
-        func upload(to origin: String) { uploads.update { $0 = origin } }
-
-        private static func file(_ target: String) -> (type: String, text: String)? {
-            let types = [
-                "html": "text/html", "css": "text/css", "js": "text/javascript",
-                "svg": "image/svg+xml",
-            ]
-            let name = target == "/" ? "index.html" : String(target.dropFirst())
-            let file = Sandbox.root.appending(path: "nginx/demo/\(name)")
-            guard let type = types[file.pathExtension],
-                let text = try? String(contentsOf: file, encoding: .utf8)
-            else { return nil }
-            return (type, text)
-        }
-    }
-
     /// Whether a route can name origins.
     private static let hasOrigins: Bool = {
         let settings = Sandbox.root.appending(path: "deploy/spoolgate.yaml")

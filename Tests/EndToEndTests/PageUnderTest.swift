@@ -34,6 +34,31 @@ final class PageUnderTest {
         try browser.open("\(isSecure ? "https" : "http")://localhost:\(port)/upload/")
     }
 
+    /// Starts everything with one of three engines, which meets the network by its own port, and opens the page.
+    ///
+    /// - Parameters:
+    ///   - engine: the browser's.
+    ///   - setup: what the browser is started with.
+    ///   - upstream: the upstream's target.
+    ///   - isSecure: whether it is reached over TLS, and so HTTP/2.
+    /// - Throws: what does not start.
+    convenience init(
+        _ engine: Engine,
+        _ setup: Browser.Setup = Browser.Setup(),
+        upstream: String,
+        isSecure: Bool = false
+    ) throws {
+        let sandbox = try Sandbox(
+            upstream: upstream,
+            front: .nginxWithPages,
+            // With the port that the browser names.
+            origin: "$scheme://$http_host"
+        )
+        let network = try CuttingProxy(to: isSecure ? sandbox.tlsPort : sandbox.port)
+        self.init(sandbox: sandbox, network: network, browser: try Browser(engine, setup))
+        try browser.open("\(isSecure ? "https" : "http")://localhost:\(network.port)/upload/")
+    }
+
     /// Takes over what was started, with a browser that opens the page by itself.
     init(sandbox: Sandbox, network: CuttingProxy, browser: Browser) {
         self.sandbox = sandbox
@@ -42,7 +67,7 @@ final class PageUnderTest {
     }
 
     /// Chooses files by the page's input.
-    func choose(_ files: URL...) throws { try browser.choose(files, in: "#pick") }
+    func choose(_ files: URL...) throws { try choose(files) }
 
     /// The state of a file's item; empty: it has none.
     func state(_ name: String) throws -> String {
@@ -66,6 +91,16 @@ final class PageUnderTest {
             try state(name) == expected
         }
     }
+
+    /// Waits until a file's item is done or failed.
+    func awaitOutcome(_ name: String) throws {
+        try eventually("\(name) is done or failed; the page: \(contents())") {
+            ["done", "failed"].contains(try state(name))
+        }
+    }
+
+    /// Chooses several files at once by the page's input.
+    func choose(_ files: [URL]) throws { try browser.choose(files, in: "#pick") }
 
     /// Waits until the page shows that the server has so many bytes of a file.
     func awaitReceived(_ name: String, atLeast bytes: Int = 1) throws {
@@ -94,6 +129,11 @@ final class PageUnderTest {
     private func accessLog() throws -> String {
         let log = sandbox.directory.appending(path: "nginx/log/access.log")
         return try String(contentsOf: log, encoding: .utf8)
+    }
+
+    /// How many violations of the page's policy browsers have reported to nginx.
+    func violations() throws -> Int {
+        try accessLog().components(separatedBy: "\"POST /csp-report ").count - 1
     }
 
     /// How many uploads the browser has created, by nginx's log.

@@ -1,0 +1,123 @@
+// The commands of the WebDriver recommendation that tests use, and two ways to give them: JSON over HTTP to a
+// driver (Chromium, WebKit), and Firefox's own protocol in MarionetteDriver.swift.
+
+import Foundation
+import SpoolgateTestSupport
+
+/// A command of WebDriver.
+enum BrowserCommand {
+    case navigate, refresh, newWindow, switchToWindow, switchToFrame, execute, findElement, actions
+    case setTimeouts, setWindowRect, screenshot
+    /// With an element's identifier.
+    case click(String)
+    /// With an element's identifier.
+    case sendKeys(String)
+    /// An extension of one driver, by its path.
+    case vendor(String)
+
+    /// The method and the path below the session's.
+    var http: (method: String, path: String) {
+        switch self {
+        case .navigate: ("POST", "/url")
+        case .refresh: ("POST", "/refresh")
+        case .newWindow: ("POST", "/window/new")
+        case .switchToWindow: ("POST", "/window")
+        case .switchToFrame: ("POST", "/frame")
+        case .execute: ("POST", "/execute/sync")
+        case .findElement: ("POST", "/element")
+        case .actions: ("POST", "/actions")
+        case .setTimeouts: ("POST", "/timeouts")
+        case .setWindowRect: ("POST", "/window/rect")
+        case .screenshot: ("GET", "/screenshot")
+        case .click(let element): ("POST", "/element/\(element)/click")
+        case .sendKeys(let element): ("POST", "/element/\(element)/value")
+        case .vendor(let path): ("POST", path)
+        }
+    }
+
+    /// Marionette's name, and the parameter that WebDriver has in the path.
+    var marionette: (name: String, parameters: [String: Any]) {
+        switch self {
+        case .navigate: ("WebDriver:Navigate", [:])
+        case .refresh: ("WebDriver:Refresh", [:])
+        case .newWindow: ("WebDriver:NewWindow", [:])
+        case .switchToWindow: ("WebDriver:SwitchToWindow", [:])
+        case .switchToFrame: ("WebDriver:SwitchToFrame", [:])
+        case .execute: ("WebDriver:ExecuteScript", [:])
+        case .findElement: ("WebDriver:FindElement", [:])
+        case .actions: ("WebDriver:PerformActions", [:])
+        case .setTimeouts: ("WebDriver:SetTimeouts", [:])
+        case .setWindowRect: ("WebDriver:SetWindowRect", [:])
+        case .screenshot: ("WebDriver:TakeScreenshot", ["full": false])
+        case .click(let element): ("WebDriver:ElementClick", ["id": element])
+        case .sendKeys(let element): ("WebDriver:ElementSendKeys", ["id": element])
+        case .vendor(let name): (name, [:])
+        }
+    }
+}
+
+/// A session with a browser.
+protocol BrowserDriver: AnyObject {
+    /// Gives a command and waits until it is done; its value.
+    ///
+    /// - Throws: `WireClient.Broken` if the browser reports an error, with its text.
+    func perform(_ command: BrowserCommand, _ body: [String: Any]) throws -> Any
+
+    /// Ends the session if the driver answers. The processes may outlive it.
+    func end()
+}
+
+/// A driver that is a program with an HTTP port.
+final class HTTPDriver: BrowserDriver {
+    private let port: Int
+    private let process: Daemon
+    private var session = ""
+
+    /// Starts the program and opens a session.
+    ///
+    /// - Parameters:
+    ///   - program: the driver's path; it takes `--port=N`.
+    ///   - capabilities: those that the session must have.
+    ///   - environment: of the driver and its browser.
+    ///   - log: where both write.
+    /// - Throws: `NeverHappened` if it does not listen, `WireClient.Broken` if there is no session.
+    init(_ program: String, capabilities: [String: Any], environment: [String: String], log: URL)
+        throws
+    {
+        port = try FreePort.take(1)[0]
+        process = try Daemon(program, ["--port=\(port)"], log: log, environment: environment)
+        let port = port
+        try eventually("\(program) listens", seconds: 60) { (try? WireClient(port: port)) != nil }
+        let made = try call("POST", "/session", ["capabilities": ["alwaysMatch": capabilities]])
+        session = (made as? [String: Any])?["sessionId"] as? String ?? ""
+    }
+
+    func perform(_ command: BrowserCommand, _ body: [String: Any]) throws -> Any {
+        let (method, path) = command.http
+        return try call(method, "/session/\(session)\(path)", method == "GET" ? nil : body)
+    }
+
+    func end() {
+        if !session.isEmpty { _ = try? call("DELETE", "/session/\(session)") }
+        // Foundation starts programs with most signals blocked, and drivers leave that so.
+        process.signal(SIGKILL)
+        _ = process.wait()
+    }
+
+    private func call(_ method: String, _ path: String, _ body: [String: Any]? = nil) throws -> Any
+    {
+        let client = try WireClient(to: .port(UInt16(port)), patience: 300)
+        let content = try body.map { try JSONSerialization.data(withJSONObject: $0) }
+        let answer = try client.ask(
+            method,
+            path,
+            ["Content-Type: application/json; charset=utf-8"],
+            content: content
+        )
+        let object = try JSONSerialization.jsonObject(with: answer.content) as? [String: Any]
+        guard answer.status == 200, let value = object?["value"] else {
+            throw WireClient.Broken(description: "\(method) \(path): \(answer.text.prefix(500))")
+        }
+        return value
+    }
+}

@@ -1,0 +1,253 @@
+// The shipped page in each engine, before nginx with the module, the daemon and an application: what a person does,
+// and what becomes of the bytes.
+
+import Foundation
+import SpoolgateTestSupport
+import Testing
+
+@Suite("The page in three engines", .serialized)
+struct EngineTests {
+    private static let half = 2_000_000
+    private static let whole = 4_000_000
+    private static let engines = Engine.allCases.filter(\.isInstalled)
+
+    private static func application() throws -> LoopbackOrigin {
+        try LoopbackOrigin(status: "201 Created")
+    }
+
+    /// That a browser which a test has used has left neither a process nor a file.
+    private static func isGone(_ engine: Engine) throws {
+        var directory = URL(filePath: "/")
+        do {
+            let browser = try Browser(engine)
+            try browser.open("about:blank")
+            directory = browser.directory
+            #expect(Browser.processes(of: directory).count > 1)
+        }
+        #expect(Browser.processes(of: directory) == [])
+        #expect(!FileManager.default.fileExists(atPath: directory.path()))
+    }
+
+    @Test(
+        "Chromium is gone with its test",
+        .enabled(if: Engine.chromium.isInstalled, Engine.chromium.missing)
+    )
+    func chromium() throws { try Self.isGone(.chromium) }
+
+    @Test(
+        "Firefox is gone with its test",
+        .enabled(if: Engine.firefox.isInstalled, Engine.firefox.missing)
+    )
+    func firefox() throws { try Self.isGone(.firefox) }
+
+    @Test(
+        "WebKit is gone with its test",
+        .enabled(if: Engine.webkit.isInstalled, Engine.webkit.missing)
+    )
+    func webkit() throws { try Self.isGone(.webkit) }
+
+    @Test(
+        "a file arrives byte for byte, over HTTP/1.1 and HTTP/2",
+        arguments: engines,
+        [false, true]
+    )
+    func uploads(engine: Engine, isSecure: Bool) throws {
+        let application = try Self.application()
+        let page = try PageUnderTest(engine, upstream: application.base, isSecure: isSecure)
+        let file = try page.sandbox.randomFile(Self.whole, "photo.raw")
+        try page.choose(file.url)
+        try page.awaitState("photo.raw", "done")
+        #expect(application.requests.map { Data($0.content) } == [file.bytes])
+        #expect(try page.creations(over: isSecure ? "HTTP/2.0" : "HTTP/1.1") == 1)
+        #expect(try page.violations() == 0)
+    }
+
+    @Test(
+        "after a reload in the middle the same file goes on, and nothing is sent twice",
+        arguments: engines
+    )
+    func reloaded(engine: Engine) throws {
+        let application = try Self.application()
+        let page = try PageUnderTest(engine, upstream: application.base)
+        let file = try page.sandbox.randomFile(Self.whole, "photo.raw")
+        page.network.hold(at: Self.half)
+        try page.choose(file.url)
+        try page.awaitReceived("photo.raw", atLeast: Self.half * 9 / 10)
+        try page.browser.reload()
+        #expect(try page.unfinished() == ["photo.raw"])
+        // What the browser had handed to its machine would pass later, though the page is gone.
+        page.network.cut()
+        page.network.hold(at: nil)
+        page.network.mend()
+        let offset = try page.sandbox.spooledOffset()
+        let passed = page.network.passed
+        #expect(offset >= Self.half * 9 / 10)
+        try page.choose(file.url)
+        try page.awaitState("photo.raw", "done")
+        #expect(try page.creations() == 1)
+        #expect(application.requests.map { Data($0.content) } == [file.bytes])
+        // The heads of some requests beside the rest.
+        let sent = page.network.passed - passed
+        #expect(sent < Self.whole - offset + 100_000, "\((try? page.history()) ?? "")")
+    }
+
+    /// Real seconds that pass in `away`, for one run outside `make test`: `SPOOLGATE_REAL_CLOCK=1 swift test
+    /// --filter EngineTests`, some two minutes for each engine.
+    private static let hasRealClock =
+        ProcessInfo.processInfo.environment["SPOOLGATE_REAL_CLOCK"] != nil
+
+    /// Makes the page's clock, and all that it waits for by it, so many times as fast as time is.
+    private static let hasten = """
+        const rate = arguments[0], { setTimeout, setInterval } = window
+        window.setTimeout = (body, delay, ...rest) => setTimeout.call(window, body, (delay ?? 0) / rate, ...rest)
+        window.setInterval = (body, delay, ...rest) => setInterval.call(window, body, (delay ?? 0) / rate, ...rest)
+        for (const clock of [window.Date, window.performance]) {
+            const now = clock.now.bind(clock), start = now()
+            clock.now = () => start + (now() - start) * rate
+        }
+        """
+
+    @Test(
+        "an upload whose server is away for 90 seconds and more goes on when it is back",
+        arguments: engines
+    )
+    func away(engine: Engine) throws {
+        let application = try Self.application()
+        let page = try PageUnderTest(engine, upstream: application.base)
+        let rate = Self.hasRealClock ? 1 : 20
+        try page.browser.run(Self.hasten, rate)
+        let file = try page.sandbox.randomFile(Self.whole, "long.bin")
+        page.network.hold(at: Self.half)
+        try page.choose(file.url)
+        try page.awaitReceived("long.bin")
+        page.network.cut()
+        func time() throws -> Double {
+            (try page.browser.run("return window.Date.now()") as? NSNumber)?.doubleValue ?? 0
+        }
+        let start = try time()
+        // All pauses between attempts that a patience of 70 seconds has are over by then.
+        try eventually("the page's clock is 100 seconds on") { try time() >= start + 100_000 }
+        #expect(page.network.refused >= 3)
+        page.network.hold(at: nil)
+        page.network.mend()
+        try page.awaitOutcome("long.bin")
+        #expect(try page.state("long.bin") == "done")
+        #expect(try page.creations() == 1)
+        #expect(application.requests.map { Data($0.content) } == [file.bytes])
+    }
+
+    @Test(
+        "in a sandboxed frame, where storage and locks are blocked, a file is uploaded",
+        arguments: engines
+    )
+    func sandboxed(engine: Engine) throws {
+        let application = try Self.application()
+        let pages = try PageServer()
+        let sandbox = try Sandbox(
+            upstream: application.base,
+            routeSettings: ["cors: {origins: [\"*\"]}"],
+            front: .nginxWithPages
+        )
+        pages.upload(to: "http://localhost:\(sandbox.port)")
+        let network = try CuttingProxy(to: sandbox.port)
+        let page = PageUnderTest(sandbox: sandbox, network: network, browser: try Browser(engine))
+        try page.browser.open(pages.origin + "/framed")
+        try page.browser.enterFrame("iframe")
+        try Self.uploadsWithoutStorage(page, application)
+    }
+
+    @Test(
+        "if a person blocks cookies, and so storage, a file is uploaded",
+        arguments: engines.filter { $0 != .webkit }
+    )
+    func blocked(engine: Engine) throws {
+        let application = try Self.application()
+        var setup = Browser.Setup()
+        setup.blocksStorage = true
+        let page = try PageUnderTest(engine, setup, upstream: application.base)
+        try Self.uploadsWithoutStorage(page, application)
+    }
+
+    private static func uploadsWithoutStorage(
+        _ page: PageUnderTest,
+        _ application: LoopbackOrigin
+    ) throws {
+        let script = "try { return String(localStorage) } catch (error) { return error.name }"
+        #expect(try page.browser.text(script) == "SecurityError", "storage is not blocked")
+        let file = try page.sandbox.randomFile(whole, "photo.raw")
+        try page.choose(file.url)
+        try page.awaitOutcome("photo.raw")
+        #expect(try page.state("photo.raw") == "done", "\((try? page.words("photo.raw")) ?? "")")
+        #expect(application.requests.map { Data($0.content) } == [file.bytes])
+    }
+
+    @Test("an upload whose gateway is killed goes on with the next one", arguments: engines)
+    func killed(engine: Engine) throws {
+        let application = try Self.application()
+        let page = try PageUnderTest(engine, upstream: application.base)
+        let file = try page.sandbox.randomFile(Self.whole, "photo.raw")
+        page.network.hold(at: Self.half)
+        try page.choose(file.url)
+        try page.awaitReceived("photo.raw", atLeast: Self.half / 2)
+        page.sandbox.kill()
+        page.network.hold(at: nil)
+        try page.awaitState("photo.raw", "waiting")
+        try page.sandbox.startAgain()
+        try page.awaitState("photo.raw", "done")
+        #expect(try page.creations() == 1)
+        #expect(application.requests.map { Data($0.content) } == [file.bytes])
+    }
+
+    @Test(
+        "thirty files that are chosen at once all arrive, empty and large ones among them",
+        arguments: engines
+    )
+    func many(engine: Engine) throws {
+        let application = try Self.application()
+        let page = try PageUnderTest(engine, upstream: application.base)
+        let files = try (0..<30).map { number in
+            let size = number % 7 == 3 ? 0 : number % 10 == 5 ? 20_000_000 : number * 4_000 + 1
+            return try page.sandbox.randomFile(size, "\(number).bin")
+        }
+        try page.choose(files.map(\.url))
+        for file in files { try page.awaitState(file.url.lastPathComponent, "done") }
+        let arrived = application.requests.map { request in
+            let told = request.values("Content-Disposition").first ?? ""
+            return (
+                told.replacing("attachment; filename*=UTF-8''", with: ""), Data(request.content)
+            )
+        }
+        #expect(arrived.count == files.count)
+        let contents = Dictionary(arrived) { first, _ in first }
+        for file in files {
+            let name = file.url.lastPathComponent
+            #expect(contents[name] == file.bytes, "\(name)")
+        }
+    }
+
+    @Test("the page breaks no rule of its policy, default-src 'self'", arguments: engines)
+    func policy(engine: Engine) throws {
+        let application = try LoopbackOrigin(status: "422 Unprocessable Content", content: "no")
+        let page = try PageUnderTest(engine, upstream: application.base)
+        let file = try page.sandbox.randomFile(300_000, "photo.raw")
+        page.network.hold(at: 100_000)
+        try page.choose(file.url)
+        try page.awaitReceived("photo.raw")
+        try page.press("Pause", "photo.raw")
+        try page.awaitState("photo.raw", "paused")
+        page.network.hold(at: nil)
+        try page.press("Resume", "photo.raw")
+        try page.awaitState("photo.raw", "failed")
+        func complaints() throws -> [String] {
+            try page.browser.console().filter {
+                $0.contains("Content Security Policy") || $0.contains("Content-Security-Policy")
+            }
+        }
+        #expect(try complaints() == [])
+        // A violation of the test's own: it is reported, and no other was before it.
+        try page.browser.run("new Image().src = 'http://127.0.0.1:1/other.png'")
+        try eventually("the browser reports it") { try page.violations() > 0 }
+        #expect(try page.violations() == 1)
+        if engine != .webkit { #expect(try complaints().count == 1) }
+    }
+}

@@ -1,0 +1,112 @@
+// Firefox by Marionette, the protocol that its own driver translates WebDriver to: a JSON array in each
+// message, with its length before it. Debian has no geckodriver.
+
+import Foundation
+import SpoolgatePosix
+import SpoolgateTestSupport
+
+/// A headless Firefox.
+final class MarionetteDriver: BrowserDriver {
+    private let process: Daemon
+    private let socket: StreamSocket
+    private var unread: [UInt8] = []
+    private var count = 0
+
+    /// Starts Firefox and opens a session that accepts every certificate.
+    ///
+    /// - Parameters:
+    ///   - directory: has the profile.
+    ///   - preferences: further lines of `user.js`, as name and JavaScript value.
+    ///   - environment: of Firefox.
+    ///   - acceptsAnyCertificate: whether certificates of unknown authorities are accepted.
+    /// - Throws: `NeverHappened` if it does not listen, `WireClient.Broken` if there is no session.
+    init(
+        in directory: URL,
+        preferences: [String: String],
+        environment: [String: String],
+        acceptsAnyCertificate: Bool
+    ) throws {
+        let profile = directory.appending(path: "profile")
+        try FileManager.default.createDirectory(at: profile, withIntermediateDirectories: true)
+        // It takes a free port, and writes it into its profile.
+        let all = ["marionette.port": "0"].merging(preferences) { $1 }
+        let lines = all.map { "user_pref(\"\($0.key)\", \($0.value));\n" }.joined()
+        try Data(lines.utf8).write(to: profile.appending(path: "user.js"))
+        let process = try Daemon(
+            Command.find("firefox-esr") ?? "firefox-esr",
+            [
+                "--headless", "--marionette", "--remote-allow-system-access", "--no-remote",
+                "--profile", profile.path(),
+            ],
+            log: directory.appending(path: "log"),
+            environment: environment
+        )
+        self.process = process
+        let number = profile.appending(path: "MarionetteActivePort")
+        let port: UInt16 = try eventually("Firefox listens", seconds: 120) {
+            if !process.process.isRunning { throw NeverHappened(description: "Firefox ended") }
+            return (try? String(contentsOf: number, encoding: .utf8)).flatMap { UInt16($0) }
+        }
+        socket = try StreamSocket(connectedTo: .port(port), patience: 300)
+        socket.sendAtOnce()
+        _ = try receive()
+        let made = try call("WebDriver:NewSession", ["acceptInsecureCerts": acceptsAnyCertificate])
+        let capabilities = (made as? [String: Any])?["capabilities"] as? [String: Any]
+        guard capabilities?["acceptInsecureCerts"] as? Bool == acceptsAnyCertificate else {
+            throw WireClient.Broken(description: "Firefox does not treat certificates as asked")
+        }
+    }
+
+    deinit { socket.close() }
+
+    func perform(_ command: BrowserCommand, _ body: [String: Any]) throws -> Any {
+        let (name, parameters) = command.marionette
+        return try call(name, body.merging(parameters) { $1 })
+    }
+
+    func end() {
+        process.signal(SIGKILL)
+        _ = process.wait()
+    }
+
+    /// Runs something with the browser's own privileges in place of a page's.
+    func asBrowser<T>(_ body: () throws -> T) throws -> T {
+        _ = try call("Marionette:SetContext", ["value": "chrome"])
+        defer { _ = try? call("Marionette:SetContext", ["value": "content"]) }
+        return try body()
+    }
+
+    /// Some results are `{"value": …}`, others the value itself.
+    private func call(_ name: String, _ parameters: [String: Any]) throws -> Any {
+        count += 1
+        let message = try JSONSerialization.data(withJSONObject: [0, count, name, parameters])
+        guard socket.send(Array("\(message.count):".utf8) + message) else {
+            throw WireClient.Broken(description: "\(name): Firefox is gone")
+        }
+        guard let answer = try receive() as? [Any], answer.count == 4 else {
+            throw WireClient.Broken(description: "\(name): an answer that is none")
+        }
+        if let error = answer[2] as? [String: Any] {
+            throw WireClient.Broken(description: "\(name): \(error["message"] ?? error)")
+        }
+        guard let object = answer[3] as? [String: Any], object.count == 1 else { return answer[3] }
+        return object["value"] ?? object
+    }
+
+    private func receive() throws -> Any {
+        while true {
+            if let colon = unread.firstIndex(of: UInt8(ascii: ":")) {
+                let length = Int(String(decoding: unread[..<colon], as: UTF8.self)) ?? 0
+                let end = colon + 1 + length
+                if unread.count >= end {
+                    defer { unread.removeFirst(end) }
+                    return try JSONSerialization.jsonObject(with: Data(unread[(colon + 1)..<end]))
+                }
+            }
+            guard let bytes = socket.receive(), !bytes.isEmpty else {
+                throw WireClient.Broken(description: "Firefox is gone")
+            }
+            unread += bytes
+        }
+    }
+}
