@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Runs the gateway and a private nginx in the foreground until Ctrl-C or SIGTERM (`make run`).
 #
-# Everything it makes lives under STATE: sockets, spool, logs, pid files, a self-signed certificate.
+# Everything it makes lives under STATE: sockets, spool, logs, pid files, certificates.
 # It installs nothing and needs no root. Invariant: when it has ended, however it ended (also by
 # SIGKILL), nothing that it started is left: run-keeper.sh ends it. Whatever else dies, the keeper
 # included, is started again.
@@ -189,19 +189,51 @@ write_nginx() {
     done
 }
 
+# An authority that can vouch for this machine's own names alone, and nginx's certificate by it: browsers take no
+# authority for a server. certificate.pem has both, so that it is enough for curl; browsers import authority.pem.
 make_certificate() {
+    local tls=$STATE/tls
     # Kept as long as it is good for another day, so that a client may have been told to trust it.
-    ! openssl x509 -noout -checkend 86400 -in "$STATE/tls/certificate.pem" >/dev/null 2>&1 ||
-        return 0
+    ! openssl verify -CAfile "$tls/authority.pem" -attime "$(($(date +%s) + 86400))" \
+        "$tls/certificate.pem" >/dev/null 2>&1 || return 0
+    cat >"$tls/openssl.cnf" <<'END'
+[req]
+distinguished_name = name
+prompt = no
+[name]
+CN = localhost
+[authority]
+basicConstraints = critical, CA:TRUE, pathlen:0
+keyUsage = critical, keyCertSign
+subjectKeyIdentifier = hash
+nameConstraints = critical, permitted;DNS:localhost, permitted;IP:127.0.0.1/255.255.255.255, permitted;IP:::1/ffff:ffff:ffff:ffff:ffff:ffff:ffff:ffff
+[server]
+basicConstraints = critical, CA:FALSE
+keyUsage = critical, digitalSignature
+extendedKeyUsage = serverAuth
+subjectAltName = DNS:localhost, IP:127.0.0.1, IP:::1
+subjectKeyIdentifier = hash
+authorityKeyIdentifier = keyid
+END
     (
         umask 077
+        exec 2>"$STATE/log/openssl.log"
         openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes -days 825 \
-            -subj /CN=localhost -addext 'subjectAltName=DNS:localhost,IP:127.0.0.1,IP:::1' \
-            -keyout "$STATE/tls/key.pem" -out "$STATE/tls/certificate.new" \
-            2>"$STATE/log/openssl.log"
+            -config "$tls/openssl.cnf" -extensions authority \
+            -subj "/O=spoolgate, make run/CN=$(date -u +%FT%TZ)" \
+            -keyout "$tls/authority.key" -out "$tls/authority.new" &&
+            openssl req -new -newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes \
+                -config "$tls/openssl.cnf" -keyout "$tls/key.pem" -out "$tls/request.pem" &&
+            openssl x509 -req -in "$tls/request.pem" -days 825 -set_serial "0x$(openssl rand -hex 16)" \
+                -CA "$tls/authority.new" -CAkey "$tls/authority.key" \
+                -extfile "$tls/openssl.cnf" -extensions server -out "$tls/certificate.new" &&
+            cat "$tls/authority.new" >>"$tls/certificate.new"
     ) || die "openssl made no certificate: $(tail -n 3 "$STATE/log/openssl.log")"
-    chmod 644 "$STATE/tls/certificate.new"
-    mv "$STATE/tls/certificate.new" "$STATE/tls/certificate.pem"
+    # It has signed what it is for.
+    rm "$tls/authority.key" "$tls/request.pem" "$tls/openssl.cnf"
+    chmod 644 "$tls/authority.new" "$tls/certificate.new"
+    mv "$tls/authority.new" "$tls/authority.pem"
+    mv "$tls/certificate.new" "$tls/certificate.pem"
 }
 
 # Holds the lock as long as there is something to end, and the reading end of a pipe. Its writing end,

@@ -19,13 +19,13 @@ final class Browser {
 
     /// What a browser is started with.
     struct Setup {
-        /// `HOST:PORT` as pages know it, and the port of 127.0.0.1 that is connected to instead. Chromium only.
+        /// `HOST:PORT` as pages know it, and the port of 127.0.0.1 that is connected to instead (Chromium alone).
         var detours: [String: Int] = [:]
-        /// Whether pages may store nothing. Chromium and Firefox only.
+        /// Whether pages may store nothing (not in WebKit).
         var blocksStorage = false
         /// Whether certificates of unknown authorities are accepted.
         var acceptsAnyCertificate = true
-        /// Whether pages see a person who prefers dark colours. Chromium and Firefox only.
+        /// Whether pages see a person who prefers dark colours (not in WebKit).
         var isDark = false
     }
 
@@ -212,7 +212,7 @@ final class Browser {
         try command(.sendKeys(element(selector)), ["text": paths.joined(separator: "\n")])
     }
 
-    /// Drops files from outside the browser on an element. Chromium only.
+    /// Drops files from outside the browser on an element (Chromium alone).
     func drop(_ files: [URL], on selector: String) throws {
         let middle =
             try run(
@@ -232,8 +232,9 @@ final class Browser {
         }
     }
 
-    /// What pages' consoles were told since the last time; in Chromium with errors of the network. WebKit's
-    /// driver does not tell it.
+    /// What pages' consoles were told since the last time.
+    ///
+    /// In Chromium also errors of the network. WebKit's driver does not tell it: none.
     func console() throws -> [String] {
         if let driver = driver as? MarionetteDriver {
             let script = """
@@ -247,6 +248,19 @@ final class Browser {
         guard engine == .chromium else { return [] }
         let lines = try command(.vendor("/se/log"), ["type": "browser"]) as? [[String: Any]] ?? []
         return lines.compactMap { $0["message"] as? String }
+    }
+
+    /// Takes an authority for trustworthy, as a person does who imports it (Firefox alone).
+    ///
+    /// - Parameter certificate: in PEM.
+    /// - Throws: `Broken` if the browser does not take it.
+    func trust(_ certificate: String) throws {
+        let content = certificate.split(separator: "\n").filter { !$0.hasPrefix("-----") }.joined()
+        let script = """
+            Cc['@mozilla.org/security/x509certdb;1'].getService(Ci.nsIX509CertDB)
+                .addCertFromBase64(arguments[0], 'C,,')
+            """
+        _ = try (driver as? MarionetteDriver)?.asBrowser { try run(script, content) }
     }
 
     private func devTools(_ name: String, _ parameters: [String: Any]) throws {
