@@ -19,6 +19,7 @@ final class PageServer {
                     continue
                 }
                 let uploads = uploads.update { $0 }
+                let own = "http://" + (request.values("Host").first ?? "")
                 guard let (type, text) = Self.file(request.target) else {
                     try connection.answer("404 Not Found")
                     continue
@@ -27,7 +28,8 @@ final class PageServer {
                     "200 OK",
                     fields: [
                         "Content-Type: \(type); charset=utf-8",
-                        "Content-Security-Policy: default-src 'self'; connect-src \(uploads)",
+                        // In a frame without an origin, WebKit's 'self' is nothing.
+                        "Content-Security-Policy: default-src 'self' \(own); connect-src \(uploads)",
                         // In a sandboxed frame the page is of no origin, and its modules of another one.
                         "Access-Control-Allow-Origin: *",
                     ],

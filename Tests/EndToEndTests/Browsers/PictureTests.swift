@@ -1,0 +1,72 @@
+// Pictures of the upload page and of the status page, for people to look at:
+//
+//     SPOOLGATE_SHOTS=DIR swift test --filter PictureTests
+//
+// Two widths, two colour schemes, in Chromium and Firefox.
+
+import Foundation
+import SpoolgateTestSupport
+import Testing
+
+@Suite("Pictures of both pages", .serialized)
+struct PictureTests {
+    private static let folder = ProcessInfo.processInfo.environment["SPOOLGATE_SHOTS"]
+
+    private static let engines = [Engine.chromium, .firefox].filter(\.isInstalled)
+
+    @Test(
+        "are taken",
+        .enabled(if: folder != nil, "SPOOLGATE_SHOTS names no directory for pictures"),
+        arguments: engines,
+        [false, true]
+    )
+    func pictures(engine: Engine, isDark: Bool) throws {
+        let folder = URL(filePath: Self.folder ?? "")
+        try FileManager.default.createDirectory(at: folder, withIntermediateDirectories: true)
+        // One is refused, the others are taken.
+        let application = try LoopbackOrigin { connection in
+            guard let request = try connection.receiveRequest() else { return }
+            let isRefused = request.values("Content-Disposition").contains { $0.contains("fake") }
+            let text = "It begins like a program, and this application takes pictures alone."
+            try connection.answer(
+                isRefused ? "422 Unprocessable Content" : "201 Created",
+                fields: ["Content-Type: text/plain"],
+                content: isRefused ? text : "Thank you."
+            )
+        }
+        var setup = Browser.Setup()
+        setup.isDark = isDark
+        let page = try PageUnderTest(engine, setup, upstream: application.base)
+        func shoot(_ name: String) throws {
+            for width in [320, 1400] {
+                try page.browser.resize(width: width, height: 900)
+                let scheme = isDark ? "dark" : "light"
+                let file = "\(name)-\(engine.rawValue)-\(width)-\(scheme).png"
+                try page.browser.screenshot().write(to: folder.appending(path: file))
+            }
+        }
+        try shoot("upload-empty")
+        let small = try ["notes.txt", "fake.png", "שלום עולם – תמונה.jpg"].map {
+            try page.sandbox.randomFile(70_000, $0).url
+        }
+        try page.choose(small)
+        try page.awaitState("fake.png", "failed")
+        page.network.hold(at: 2_000_000)
+        let long = "A film whose name is longer than a line of a narrow window (2).mkv"
+        let large = try [long, "second.mkv", "third.mkv", "fourth.mkv"].map {
+            try page.sandbox.randomFile(4_000_000, $0).url
+        }
+        try page.choose(large)
+        for file in large.prefix(2) { try page.awaitReceived(file.lastPathComponent) }
+        try page.press("Pause", "second.mkv")
+        try page.awaitState("second.mkv", "paused")
+        try shoot("upload-running")
+        page.network.cut()
+        try page.awaitState(long, "waiting")
+        try shoot("upload-waiting")
+        page.network.mend()
+        try page.browser.reload()
+        try page.browser.open("http://localhost:\(page.network.port)/-/spoolgate/")
+        try shoot("status")
+    }
+}
