@@ -37,16 +37,18 @@ container='podman:podman buildah:buildah crun:crun netavark aardvark-dns iptable
 
 # What is done without where it is not to be had. For `make run` nginx's own source, for the module: beside an
 # nginx that is not the distribution's, or without root. For the tests browsers of three engines: Ubuntu has
-# Chromium and Firefox as snaps alone, which these names do not bring; what Python packages are installed with (tus clients, Django); and what recipes are for. For power cuts HTTP/2, and
-# what Ubuntu's kernel modules are packed with. Services of these packages are disabled if this script installs them:
-# the tests start the programs themselves, and caddy's service would take port 80.
+# Chromium and Firefox as snaps alone, which these names do not bring; what Python packages are installed with
+# (tus clients, Django); and what recipes are for. For power cuts HTTP/2, and what Ubuntu's kernel modules are packed
+# with. Services of these packages are disabled if this script installs them: the tests start the programs themselves,
+# and caddy's service would take port 80.
 optional='' idle=''
 case ${1:-} in
     build) wanted=$build ;;
     run) wanted="$build $run" optional='nginx-dev' ;;
     test)
         wanted="$build $run $test"
-        optional='chromium-driver firefox-esr webkit2gtk-driver xvfb python3-venv apache2-bin caddy haproxy clamav-daemon clamdscan ruby'
+        optional='chromium-driver firefox-esr webkit2gtk-driver xvfb python3-venv apache2-bin caddy haproxy
+                  clamav-daemon clamdscan ruby'
         idle='caddy haproxy clamav-daemon clamav-freshclam'
         ;;
     deb) wanted="$build $deb" ;;

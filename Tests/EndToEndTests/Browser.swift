@@ -260,7 +260,8 @@ final class Browser {
             Cc['@mozilla.org/security/x509certdb;1'].getService(Ci.nsIX509CertDB)
                 .addCertFromBase64(arguments[0], 'C,,')
             """
-        _ = try (driver as? MarionetteDriver)?.asBrowser { try run(script, content) }
+        let driver = driver as? MarionetteDriver
+        try driver?.asBrowser { _ = try run(script, content) }
     }
 
     private func devTools(_ name: String, _ parameters: [String: Any]) throws {
@@ -277,10 +278,11 @@ final class Browser {
             try devTools("Emulation.setDeviceMetricsOverride", size)
         case .firefox:
             try command(.setWindowRect, ["width": max(width, 600), "height": height + 100])
-            try (driver as? MarionetteDriver)?.asBrowser {
+            let driver = driver as? MarionetteDriver
+            try driver?.asBrowser {
                 let script =
                     "const { style } = gBrowser.selectedBrowser; style.minWidth = style.maxWidth = arguments[0]"
-                try run(script, "\(width)px")
+                _ = try run(script, "\(width)px")
             }
         case .webkit: try command(.setWindowRect, ["width": width, "height": height])
         }
