@@ -174,10 +174,13 @@ final class Browser {
         try command(.switchToWindow, ["handle": handle])
     }
 
-    /// Turns to the document in a frame of the page.
+    /// Turns to the document in a frame of the page, and waits until it is loaded.
     func enterFrame(_ selector: String) throws {
         let name = "element-6066-11e4-a52e-4f735466cecf"
         try command(.switchToFrame, ["id": [name: element(selector)]])
+        try eventually("the frame is loaded", seconds: 60) {
+            try text("return location.protocol + document.readyState") == "http:complete"
+        }
     }
 
     /// What a script in the page returns.
