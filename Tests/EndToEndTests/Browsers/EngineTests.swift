@@ -131,8 +131,9 @@ struct EngineTests {
         page.network.hold(at: nil)
         page.network.mend()
         try page.awaitOutcome("long.bin")
+        let state = try page.state("long.bin")
         withKnownIssue("the page gives up after some 70 seconds", isIntermittent: true) {
-            #expect(try page.state("long.bin") == "done")
+            #expect(state == "done")
             #expect(application.requests.map { Data($0.content) } == [file.bytes])
         }
         #expect(try page.creations() == 1)
@@ -179,14 +180,12 @@ struct EngineTests {
         let file = try page.sandbox.randomFile(whole, "photo.raw")
         try page.choose(file.url)
         try page.awaitOutcome("photo.raw")
+        let (state, words) = (try page.state("photo.raw"), try page.words("photo.raw"))
         withKnownIssue(
             "without locks the page takes the file for another window's",
             isIntermittent: true
         ) {
-            #expect(
-                try page.state("photo.raw") == "done",
-                "\((try? page.words("photo.raw")) ?? "")"
-            )
+            #expect(state == "done", "\(words)")
             #expect(application.requests.map { Data($0.content) } == [file.bytes])
         }
     }
