@@ -291,7 +291,9 @@ enum NginxConfiguration {
         return line.replacing(/10\.0\.0\.\d:9000/) { _ in "unix:\(socket)" }
     }
 
-    /// A line with the page's policy, whose violations browsers report to this nginx. It notes them in its log.
+    /// A line with the page's policy, whose violations browsers report to this nginx.
+    ///
+    /// It notes them in its log.
     private static func reporting(_ line: String) -> String {
         guard line.contains("default-src 'self'") else { return line }
         return line.replacing("\" always;", with: "; report-uri /csp-report\" always;")
