@@ -47,6 +47,32 @@ struct InterimTests {
         #expect(record?.contains("\"content-type\":\"video/mp4\"") == true, "\(record ?? "")")
     }
 
+    @Test("a client that only sends is stopped soon after its append was refused, and has the response")
+    func refusal() throws {
+        let sandbox = try Sandbox(front: .nginxWithModule)
+        let resource = try sandbox.create("/files/film.mp4")
+        let client = try sandbox.startAppend(resource, offset: 5, length: 100 << 20)
+        let piece = Data(repeating: 7, count: 1 << 16)
+        var sent = 0
+        while sent < 100 << 20, client.send(piece) { sent += piece.count }
+        #expect(sent < 64 << 20)
+        let answer = try client.readAny()
+        #expect(answer.status == 409)
+        #expect(answer["connection"] == "close")
+        #expect(try sandbox.offset(of: resource) == 0)
+        let (file, _) = try sandbox.randomFile(100 << 20)
+        let said = try sandbox.curl(
+            ["-k", "--http2", "-X", "PATCH", "-H", "Upload-Offset: 5", "-H", "Upload-Complete: ?1"] + [
+                "-H", "Content-Type: application/partial-upload", "--data-binary", "@\(file.path())",
+                "-o", "/dev/null", "-w", "%{http_code} %{size_upload}",
+                "https://127.0.0.1:\(sandbox.tlsPort)\(resource)",
+            ]
+        )
+        let words = said.output.split(separator: " ")
+        #expect(words.first == "409", "\(said.output)\(said.errors)")
+        #expect(words.last.flatMap { Int($0) }.map { $0 < 64 << 20 } == true, "\(said.output)")
+    }
+
     @Test("the 104 comes before any content is sent")
     func beforeContent() throws {
         let sandbox = try Sandbox(front: .nginxWithModule)

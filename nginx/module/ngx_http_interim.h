@@ -6,7 +6,7 @@
  *
  *     module
  *     upstream
- *     lane          keep  records     send
+ *     lane          keep  records     send        refuse
  *     lane_threads        parse       v1  v2  v3
  *     lane_write                      section  output
  *     request
@@ -85,6 +85,9 @@ typedef struct {
     unsigned                     final:1;
     unsigned                     expect:1;
 
+    /* the response refuses a request with much unread content */
+    unsigned                     refused:1;
+
     /* u->buffer does not begin with a record */
     unsigned                     torn:1;
 } ngx_http_interim_ctx_t;
@@ -135,6 +138,11 @@ void ngx_http_interim_cut(ngx_http_request_t *r, ngx_http_interim_ctx_t *ctx,
     ngx_str_t *block);
 ngx_uint_t ngx_http_interim_ended(ngx_http_request_t *r);
 u_char *ngx_http_interim_start(ngx_http_request_t *r);
+
+/* refuse */
+
+void ngx_http_interim_refuse(ngx_http_request_t *r,
+    ngx_http_interim_ctx_t *ctx);
 
 /* parse */
 

@@ -6,7 +6,7 @@
  * has made its upstream, u->process_header is.  Whatever is not an interim
  * response reaches the FastCGI module as it came.
  *
- * Below: lane, keep, records, parse, send and request.
+ * Below: lane, keep, records, parse, send, refuse and request.
  */
 
 
@@ -224,6 +224,7 @@ ngx_http_interim_process_final(ngx_http_request_t *r,
         return NGX_HTTP_UPSTREAM_INVALID_HEADER;
     }
 
+    ngx_http_interim_refuse(r, ctx);
     ngx_http_interim_keep(r, ctx);
 
     return NGX_OK;
