@@ -232,7 +232,7 @@ let package = Package(
             dependencies: [
                 "SpoolgateUploadProtocol", "SpoolgateTextFormats", "SpoolgatePosix",
                 "SpoolgateExchange", "SpoolgateSpool", "SpoolgateJournal",
-                "SpoolgateDelivery",
+                "SpoolgateDelivery", "SpoolgateUpstream",
                 "SpoolgateRequests", httpTypes,
             ],
             path: "Sources/Gateway/Admin",

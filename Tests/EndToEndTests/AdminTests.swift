@@ -38,6 +38,38 @@ struct AdminTests {
         }
     }
 
+    @Test(
+        "the page in a browser shows what is new, but nothing while text is selected",
+        .enabled(if: Browser.isInstalled, Browser.missing)
+    )
+    func selection() throws {
+        let sandbox = try Sandbox(front: .nginxWithAdmin)
+        let browser = try Browser()
+        try browser.open("http://127.0.0.1:\(sandbox.port)\(Self.prefix)")
+        let shown = "return document.querySelector('main').textContent"
+        let select = "getSelection().selectAllChildren(document.querySelector('main'))"
+        _ = try sandbox.create("/files/first")
+        try browser.run("return refresh()")
+        #expect(try browser.text(shown).contains("1 partial upload waits"))
+        try browser.run(select)
+        let selected = try browser.text("return getSelection().toString()")
+        #expect(!selected.isEmpty)
+        _ = try sandbox.create("/files/second")
+        for _ in 1...2 { try browser.run("return refresh()") }
+        #expect(try browser.text("return getSelection().toString()") == selected)
+        #expect(!(try browser.text(shown).contains("2 partial uploads")))
+        #expect(try browser.text("return note.textContent").hasPrefix("Not refreshed"))
+        try browser.run("getSelection().empty()")
+        try eventually("what was held back is shown") {
+            try browser.text(shown).contains("2 partial uploads wait")
+        }
+        _ = try sandbox.create("/files/third")
+        try eventually("the page refreshes by itself") {
+            try browser.text(shown).contains("3 partial uploads wait")
+        }
+        #expect(try browser.console().isEmpty)
+    }
+
     @Test("as shipped there is no such location")
     func asShipped() throws {
         #expect(try Sandbox().ask("GET", Self.prefix + "live").status == 404)

@@ -43,6 +43,7 @@ struct AdminTests {
             ("/a/ready?verbose", "application/json"), ("/a/status", "application/json"),
             ("/a/metrics", "text/plain; version=0.0.4; charset=utf-8"),
             ("/style.css", "text/css; charset=utf-8"),
+            ("/-/spoolgate/page.js", "text/javascript; charset=utf-8"),
             ("/status.txt", "text/plain; charset=utf-8"),
         ]
     )
@@ -137,7 +138,7 @@ struct AdminTests {
         #expect(location != nil)
         let status = Status(of: admin)
         #expect(status.level == .warning)
-        #expect(status.concerns.contains { $0.hasSuffix("of the quota of 9.7KiB are taken") })
+        #expect(status.concerns.contains { $0.hasSuffix("of the quota of 10.0 kB are taken") })
         #expect(ask("/ready", of: admin).status == 200)
     }
 
@@ -207,7 +208,7 @@ struct AdminTests {
         #expect(status.text.contains(", on \(host), up "))
         #expect(status.text.contains("\nRoutes (1)\n  default  http://127.0.0.1:9/<base>\n"))
         #expect(status.html.contains("<title>OK: spoolgate on \(host)</title>"))
-        #expect(status.html.contains("<p class=\"none\">spoolgate on \(host)</p>"))
+        #expect(status.html.contains("<h1>spoolgate on \(host)</h1>"))
         #expect(status.html.contains("<b>default</b><code>http://127.0.0.1:9/&lt;base&gt;</code>"))
         let json = status.json.text
         #expect(json.contains("\"host\":\"\(host)\""))
@@ -254,7 +255,8 @@ struct AdminTests {
             let text = ask(target).text
             #expect(!text.unicodeScalars.contains { "\u{1b}\u{202e}".unicodeScalars.contains($0) })
             if target == "/" {
-                #expect(!text.contains("<script"))
+                #expect(text.ranges(of: "<script").count == 1, "the page has one of its own")
+                #expect(text.contains("<script src=\"page.js\" defer></script>"))
                 #expect(!text.contains("'x'"))
                 #expect(text.contains("&lt;script&gt;alert(&#39;x&#39;)"))
             }
@@ -283,11 +285,52 @@ struct AdminTests {
         #expect(status.receiving == 1)
         #expect(status.transfers.first.first?.connections == 2)
         #expect(status.transfers.first.first?.percent == 55)
-        #expect(status.text.contains("11B of 20B"))
+        #expect(status.text.contains("11 bytes of 20 bytes"))
         #expect(status.json.text.contains("\"v\":1"))
         test.spool.requestReleaseOfAll()
         _ = try running.finish()
         #expect(Status(of: Admin.of(test.gateway)).transfers.count == 0)
+    }
+
+    @Test("an upload is shown with its path, and with its file's name if the path has another")
+    func names() throws {
+        for (target, name, isShown) in [
+            ("/a/film.mp4?x=1", "film.mp4", false), ("/a/", "<film>.mp4", true),
+        ] {
+            let running = try test.start(
+                .creation(
+                    ["hello", .stuck],
+                    length: .known(20),
+                    target: target,
+                    fields: [.contentDisposition: "attachment; filename=\"\(name)\""]
+                )
+            )
+            try eventually("it is received") { test.gateway.transfers.all.first?.offset == 5 }
+            let html = Status(of: Admin.of(test.gateway)).html
+            let path = target.prefix { $0 != "?" }
+            #expect(html.contains("<bdi>\(path)</bdi>"))
+            #expect(html.contains("<bdi class=\"file\">\(HTML.text(name))</bdi>") == isShown)
+            test.spool.requestReleaseOfAll()
+            _ = try running.finish()
+        }
+    }
+
+    @Test("what needs a person comes first on the page, then what is at work")
+    func order() throws {
+        let html = Status(of: Admin.of(test.gateway)).html
+        let parts = html.split(separator: "<h2>").dropFirst().map { $0.prefix { $0 != "<" } }
+        #expect(parts == ["Needs you ", "Now ", "Waiting ", "Last failures ", "Routes ", "Room"])
+    }
+
+    @Test(
+        "sizes for people go by powers of 1000",
+        arguments: [
+            (1, "1 byte"), (999, "999 bytes"), (1_000, "1.0 kB"), (99_940, "99.9 kB"),
+            (99_960, "100 kB"), (999_600, "1.0 MB"), (1 << 30, "1.1 GB"), (.max, "9223372 TB"),
+        ] as [(Int64, String)]
+    )
+    func sizes(bytes: Int64, text: String) {
+        #expect(ByteSize.decimal(bytes) == text)
     }
 
     @Test("an ordinary upload on its way is counted where the others are named")

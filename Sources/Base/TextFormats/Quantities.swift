@@ -22,6 +22,20 @@ package enum ByteSize {
     }
 }
 
+extension ByteSize {
+    /// `bytes` for people, by powers of 1000 as the upload page has them: `1.5 GB`, `150 MB`, `1 byte`.
+    package static func decimal(_ bytes: Int64) -> String {
+        for (unit, size) in [("TB", 1e12), ("GB", 1e9), ("MB", 1e6), ("kB", 1e3)] {
+            let count = Double(bytes) / size
+            guard count >= 0.9995 else { continue }
+            let tenths = Int64((count * 10).rounded())
+            return count < 99.95
+                ? "\(tenths / 10).\(tenths % 10) \(unit)" : "\(Int64(count.rounded())) \(unit)"
+        }
+        return bytes == 1 ? "1 byte" : "\(bytes) bytes"
+    }
+}
+
 /// Durations, `30s` and the like.
 package enum DurationText {
     private static let units = Units([

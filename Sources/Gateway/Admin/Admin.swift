@@ -108,6 +108,7 @@ package final class Admin: Sendable {
     private func page(named name: Substring) -> (() -> Response)? {
         switch name {
         case "": { Self.page(Status(of: self).html) }
+        case "page.js": { Self.response(StatusPage.script, "text/javascript; charset=utf-8") }
         case "style.css": { Self.response(StatusPage.style, "text/css; charset=utf-8") }
         case "live": { Self.text("live\n") }
         case "ready": { self.readiness }
@@ -172,9 +173,10 @@ package final class Admin: Sendable {
 
     private static func page(_ html: String) -> Response {
         var response = Self.response(html, "text/html; charset=utf-8")
-        // Nothing in it is a script or another's: should a word of a client ever get in, it stays a word.
+        // A word of a client that gets in stays a word: no script runs but `page.js`.
         response.head.fields[.contentSecurityPolicy] =
-            "default-src 'none'; style-src 'self'; base-uri 'none'; form-action 'none'; "
+            "default-src 'none'; style-src 'self'; script-src 'self'; connect-src 'self'; "
+            + "base-uri 'none'; form-action 'none'; "
             + "frame-ancestors 'none'"
         return response
     }

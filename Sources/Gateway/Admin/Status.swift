@@ -11,6 +11,7 @@ import SpoolgateRequests
 import SpoolgateSpool
 import SpoolgateTextFormats
 import SpoolgateUploadProtocol
+import SpoolgateUpstream
 
 /// How things are.
 struct Status: Sendable {
@@ -199,13 +200,13 @@ struct Status: Sendable {
         if let free = sample.space?.freeBytes, free < 2 * figures.reserve,
             !causes.contains(.reserve)
         {
-            all.append("only \(ByteSize.rounded(free)) are free")
+            all.append("only \(ByteSize.decimal(free)) are free")
         }
         if let quota = figures.quota, quota > 0, figures.bytes > quota / 10 * 9,
             !causes.contains(.quota)
         {
-            let used = ByteSize.rounded(figures.bytes)
-            all.append("\(used) of the quota of \(ByteSize.rounded(quota)) are taken")
+            let used = ByteSize.decimal(figures.bytes)
+            all.append("\(used) of the quota of \(ByteSize.decimal(quota)) are taken")
         }
         if let files = sample.space?.freeFiles, files < 2_000, !causes.contains(.files) {
             all.append("files that can still be made: \(files)")
@@ -221,13 +222,13 @@ struct Status: Sendable {
     /// All of it in one line, as `systemctl status` shows it.
     var line: String {
         // The rate is that of the last look, when there was something.
-        let speed = receiving > 0 ? " \(ByteSize.rounded(rate))/s" : ""
+        let speed = receiving > 0 ? " \(ByteSize.decimal(rate))/s" : ""
         var parts = ["\(receiving) receiving\(speed)", "\(waiting.count) waiting", needs]
         if held.count > 0 { parts.append("\(held.count) held") }
         if partial > 0 { parts.append("\(partial) partial") }
         if isCounting { parts.append("still counting") }
         if !full.isEmpty { parts.append("spool full") }
-        if let free = sample.space?.freeBytes { parts.append("\(ByteSize.rounded(free)) free") }
+        if let free = sample.space?.freeBytes { parts.append("\(ByteSize.decimal(free)) free") }
         return parts.joined(separator: ", ")
     }
 }
@@ -350,6 +351,14 @@ extension WaitingUpload {
                 ("if it has", "spoolgate purge --force \(id)"),
             ]
         }
+    }
+}
+
+extension UploadNaming {
+    /// The name that the client gave its file; nil: it gave none, or the path ends with it.
+    var file: String? {
+        let name = ClientFileName(target: path, fields: fields).text
+        return name == "upload" || path.hasSuffix("/\(name)") ? nil : name
     }
 }
 

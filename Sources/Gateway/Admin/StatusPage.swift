@@ -1,4 +1,5 @@
-// The status as a page for a browser: no script, asked for again every five seconds.
+// The status as a page for a browser. A script replaces what has changed every five seconds, but nothing while text
+// is selected; without scripts the browser loads the page again.
 //
 // Invariant: every word that is not this file's goes through `HTML.text`.
 
@@ -43,19 +44,22 @@ extension Status {
             <head>
             <meta charset="utf-8">
             <meta name="viewport" content="width=device-width, initial-scale=1">
-            <meta http-equiv="refresh" content="5">
+            <noscript><meta http-equiv="refresh" content="5"></noscript>
             <title>\(HTML.text("\(level.rawValue): spoolgate on \(host)"))</title>
             <link rel="stylesheet" href="style.css">
+            <script src="page.js" defer></script>
             </head>
             <body>
             <header class="\(kind)">
-            \(HTML.element("p", "spoolgate on \(host)", class: "none"))
-            <h1>\(HTML.text(level.rawValue)) <span>\(HTML.text(line))</span></h1>
+            \(HTML.element("h1", "spoolgate on \(host)"))
+            <p><strong>\(HTML.text(level.rawValue))</strong> <span>\(HTML.text(line))</span></p>
             \(list(furtherConcerns))
             </header>
             <main>
-            \(fails)\(receives)\(needsYou)\(isHeld)\(waits)\(partialPart)\(recent)\(goesTo)\(roomPart)</main>
+            \(needsYou)\(fails)\(receives)\(waits)\(partialPart)\(isHeld)\(recent)\(goesTo)\(roomPart)
+            </main>
             <footer>\(HTML.text("\(running), \(now)"))</footer>
+            <p id="note" role="status"></p>
             </body>
             </html>
 
@@ -63,7 +67,8 @@ extension Status {
     }
 
     private func list(_ words: [String]) -> String {
-        words.isEmpty ? "" : "<ul>\(words.map { HTML.element("li", $0) }.joined())</ul>"
+        let items = words.map { HTML.element("li", $0) }.joined()
+        return words.isEmpty ? "" : "<ul role=\"list\">\(items)</ul>"
     }
 
     /// A part of the page: its title, its rows or what is said where there are none; nil: nothing is there then.
@@ -81,7 +86,8 @@ extension Status {
             html += HTML.element("p", none, class: "none")
         }
         if !part.first.isEmpty {
-            html += "<ul class=\"rows\">\(part.first.map(row).joined(separator: "\n"))</ul>"
+            let rows = part.first.map(row).joined(separator: "\n")
+            html += "<ul class=\"rows\" role=\"list\">\(rows)</ul>"
         }
         if part.rest > 0 {
             html += HTML.element("p", "and \(part.rest) more: spoolgate list", class: "none")
@@ -90,17 +96,24 @@ extension Status {
         return html + "</section>\n"
     }
 
-    /// The first line of a row: the upload, its route, its owner.
-    private func head(_ id: String, _ route: String, _ owner: String?) -> String {
-        HTML.element("code", id) + HTML.element("b", route)
-            + (owner.map { HTML.element("b", $0, class: "owner") } ?? "")
+    /// The first lines of a row: the path and the file's name; the upload, its route, its owner.
+    private func head(
+        _ id: String,
+        _ route: String,
+        _ owner: String?,
+        naming: UploadNaming? = nil
+    ) -> String {
+        let file = naming?.file.map { HTML.element("bdi", $0, class: "file") } ?? ""
+        let name = naming.map { "<div>\(file)\(HTML.element("bdi", $0.path))</div>" } ?? ""
+        return name + "<div>" + HTML.element("code", id) + HTML.element("b", route)
+            + (owner.map { HTML.element("bdi", $0, class: "owner") } ?? "")
     }
 
     private var receives: String {
         part("Now", transfers, ordinary: ordinary, none: "Nothing is being received.") { transfer in
             var facts = [
                 Self.size(transfer.offset, of: transfer.length),
-                "\(ByteSize.rounded(transfer.rate))/s",
+                "\(ByteSize.decimal(transfer.rate))/s",
             ]
             if let left = transfer.secondsLeft {
                 facts.append("\(DurationText.rounded(left)) left")
@@ -110,8 +123,9 @@ extension Status {
                 "\(transfer.connections) connection\(transfer.connections == 1 ? "" : "s")"
             )
             let value = transfer.percent.map { " value=\"\($0)\"" } ?? ""
-            return "<li><div>\(head("\(transfer.id)", transfer.route, transfer.owner))</div>"
-                + "<progress max=\"100\"\(value)></progress>"
+            let (id, naming) = ("\(transfer.id)", transfer.naming)
+            return "<li>\(head(id, transfer.route, transfer.owner, naming: naming))</div>"
+                + "<progress max=\"100\"\(value) aria-label=\"Received of \(id)\"></progress>"
                 + HTML.element("p", facts.joined(separator: " · ")) + "</li>"
         }
     }
@@ -135,13 +149,13 @@ extension Status {
         partial == 0
             ? ""
             : "<section><h2>Partial <span>\(partial)</span></h2>"
-                + HTML.element("p", partialWords) + "</section>\n"
+                + "<p>\(HTML.text(partialWords)): \(HTML.element("kbd", "spoolgate list --state partial"))</p></section>\n"
     }
 
     private var waits: String {
         part("Waiting", waiting, none: "No upload waits for the upstream.") { upload in
-            "<li><div>\(head("\(upload.id)", upload.route, upload.owner))</div>"
-                + HTML.element("p", "\(ByteSize.rounded(upload.size)) · \(upload.when(now))")
+            "<li>\(head("\(upload.id)", upload.route, upload.owner, naming: upload.naming))</div>"
+                + HTML.element("p", "\(ByteSize.decimal(upload.size)) · \(upload.when(now))")
                 + reason(upload.reason) + "</li>"
         }
     }
@@ -156,12 +170,12 @@ extension Status {
 
     private func inHold(_ upload: WaitingUpload, class kind: String) -> String {
         let waited = upload.since.map { "whole for \(since($0))" }
-        let facts = [upload.cause?.rawValue, ByteSize.rounded(upload.size), waited]
+        let facts = [upload.cause?.rawValue, ByteSize.decimal(upload.size), waited]
         let steps = upload.steps.map { step in
             "<p>\(HTML.text(step.when)): \(HTML.element("kbd", step.command))</p>"
         }
         return
-            "<li class=\"\(kind)\"><div>\(head("\(upload.id)", upload.route, upload.owner))</div>"
+            "<li class=\"\(kind)\">\(head("\(upload.id)", upload.route, upload.owner, naming: upload.naming))</div>"
             + HTML.element("p", facts.compactMap(\.self).joined(separator: " · "))
             + reason(upload.reason) + (upload.question.map { HTML.element("p", $0) } ?? "")
             + steps.joined() + "</li>"
@@ -169,7 +183,7 @@ extension Status {
 
     private var recent: String {
         part("Last failures", Part(failures), none: "None since the daemon began.") { failure in
-            "<li><div>\(head("\(failure.id)", failure.route, nil))"
+            "<li>\(head("\(failure.id)", failure.route, nil))"
                 + HTML.element("time", "\(since(failure.time)) ago")
                 + "</div>\(reason(failure.reason))</li>"
         }
@@ -183,7 +197,7 @@ extension Status {
         var bars = ""
         if let quota = figures.quota, quota > 0 {
             let value = min(100, figures.bytes * 100 / quota)
-            bars = "<progress max=\"100\" value=\"\(value)\"></progress>"
+            bars = "<progress max=\"100\" value=\"\(value)\" aria-label=\"Quota\"></progress>"
         }
         return "<section><h2>Room</h2>\(bars)"
             + HTML.element("p", room.joined(separator: " · ")) + "</section>\n"
@@ -218,10 +232,10 @@ enum StatusPage {
         header { border-left: 6px solid var(--ok); margin-bottom: 1rem; }
         header.warning { border-left-color: var(--warning); }
         header.critical { border-left-color: var(--critical); }
-        h1 { font-size: 1.15rem; margin: 0; color: var(--ok); }
-        .warning h1 { color: var(--warning); }
-        .critical h1 { color: var(--critical); }
-        h1 span { font-weight: normal; color: var(--text); margin-left: .35rem; }
+        h1 { font-size: 1.15rem; margin: 0; }
+        strong { color: var(--ok); margin-right: .35rem; }
+        .warning strong { color: var(--warning); }
+        .critical strong { color: var(--critical); }
         header ul { margin: .35rem 0 0; padding-left: 1.2rem; }
         main { columns: 34rem; column-gap: 1rem; }
         section { break-inside: avoid; margin-bottom: 1rem; }
@@ -232,14 +246,69 @@ enum StatusPage {
         .rows { list-style: none; margin: 0; padding: 0; }
         .rows li { padding: .5rem 0; border-top: 1px solid var(--line); }
         .rows li:first-child { border-top: 0; }
+        .rows li:last-child { padding-bottom: 0; }
         .rows div { display: flex; flex-wrap: wrap; gap: .1rem .75rem; align-items: baseline; }
         code, kbd { font: 13px/1.5 ui-monospace, monospace; }
-        kbd { background: var(--ground); border: 1px solid var(--line); border-radius: 4px; padding: 0 .4rem; }
-        .owner { font-weight: normal; }
+        kbd { background: var(--ground); border: 1px solid var(--line); border-radius: 4px; padding: 0 .4rem;
+            user-select: all; -webkit-box-decoration-break: clone; box-decoration-break: clone; }
+        .file { font-weight: bold; }
+        #note { position: sticky; bottom: 0; margin: 0; padding: .35rem 1rem; text-align: center; background: var(--ground); }
+        #note:empty { padding: 0; }
         .reason { color: var(--quiet); }
         .failing, .needy .reason, .failing .reason { color: var(--critical); }
         progress { width: 100%; height: .6rem; accent-color: var(--bar); }
         footer { clear: both; margin-top: 1rem; font-size: 13px; text-align: center; }
+
+        """
+
+    /// The script, which replaces the parts of the page that changed.
+    static let script = """
+        'use strict'
+
+        const pause = 5000
+        const parts = ['header', 'main', 'footer']
+        const note = document.getElementById('note')
+        let isBusy = false
+
+        function say(text) {
+            if (note.textContent !== text) note.textContent = text
+        }
+
+        function isSelecting() {
+            const selection = getSelection()
+            return selection !== null && !selection.isCollapsed
+        }
+
+        async function refresh() {
+            if (isBusy || document.hidden) return
+            if (isSelecting()) return say('Not refreshed while text is selected.')
+            isBusy = true
+            try {
+                const answer = await fetch(location.href, { cache: 'no-store', signal: AbortSignal.timeout(10_000) })
+                if (!answer.ok) throw new Error(`status ${answer.status}`)
+                const page = new DOMParser().parseFromString(await answer.text(), 'text/html')
+                if (isSelecting()) return
+                const level = document.querySelector('strong').textContent
+                for (const name of parts) {
+                    const [old, now] = [document, page].map(each => each.querySelector(name))
+                    if (old.outerHTML !== now.outerHTML) old.replaceWith(document.importNode(now, true))
+                }
+                document.title = page.title
+                const newer = document.querySelector('strong').textContent
+                say(newer === level ? '' : `Now ${newer}`)
+            } catch {
+                say('The gateway does not answer: what is shown is old.')
+                document.title = 'No answer: spoolgate'
+            } finally {
+                isBusy = false
+            }
+        }
+
+        setInterval(refresh, pause)
+        document.addEventListener('visibilitychange', refresh)
+        document.addEventListener('selectionchange', () => {
+            if (note.textContent.startsWith('Not refreshed') && !isSelecting()) refresh()
+        })
 
         """
 }

@@ -24,7 +24,7 @@ extension Status {
             [
                 "\(transfer.id)", transfer.route, transfer.owner ?? "-",
                 Self.bar(transfer.percent), Self.size(transfer.offset, of: transfer.length),
-                "\(ByteSize.rounded(transfer.rate))/s",
+                "\(ByteSize.decimal(transfer.rate))/s",
                 transfer.secondsLeft.map { "\(DurationText.rounded($0)) left" } ?? "",
                 transfer.client ?? "-", "\(transfer.connections)x",
             ]
@@ -39,7 +39,7 @@ extension Status {
         }
         add("Waiting", waiting, to: &lines) { upload in
             [
-                "\(upload.id)", upload.route, upload.owner ?? "-", ByteSize.rounded(upload.size),
+                "\(upload.id)", upload.route, upload.owner ?? "-", ByteSize.decimal(upload.size),
                 upload.when(now), upload.reason ?? "",
             ]
         }
@@ -47,7 +47,7 @@ extension Status {
             add(title, part, to: &lines) { upload in
                 [
                     "\(upload.id)", upload.route, upload.owner ?? "-",
-                    ByteSize.rounded(upload.size), upload.cause?.rawValue ?? "",
+                    ByteSize.decimal(upload.size), upload.cause?.rawValue ?? "",
                     upload.reason ?? "",
                 ]
             }
@@ -111,12 +111,12 @@ extension Status {
     /// What there is room for, in a few parts.
     var room: [String] {
         var parts = [
-            "\(ByteSize.rounded(figures.bytes))"
-                + (figures.quota.map { " of \(ByteSize.rounded($0))" } ?? "") + " in the spool"
+            "\(ByteSize.decimal(figures.bytes))"
+                + (figures.quota.map { " of \(ByteSize.decimal($0))" } ?? "") + " in the spool"
         ]
         if let space = sample.space {
-            parts.append("\(ByteSize.rounded(space.freeBytes)) free")
-            parts.append("\(ByteSize.rounded(figures.reserve)) kept free")
+            parts.append("\(ByteSize.decimal(space.freeBytes)) free")
+            parts.append("\(ByteSize.decimal(figures.reserve)) kept free")
             if let files = space.freeFiles {
                 parts.append(files == 1 ? "1 more file" : "\(files) more files")
             }
@@ -127,9 +127,9 @@ extension Status {
         return parts
     }
 
-    /// `12.0MiB of 3.9GiB`.
+    /// `12.0 MB of 3.9 GB`.
     static func size(_ offset: Int64, of length: Int64?) -> String {
-        ByteSize.rounded(offset) + (length.map { " of \(ByteSize.rounded($0))" } ?? "")
+        ByteSize.decimal(offset) + (length.map { " of \(ByteSize.decimal($0))" } ?? "")
     }
 
     private static func bar(_ percent: Int?) -> String {

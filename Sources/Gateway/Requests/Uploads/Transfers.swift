@@ -6,7 +6,7 @@
 import SpoolgateExchange
 import SpoolgateJournal
 package import SpoolgatePosix
-import SpoolgateSpool
+package import SpoolgateSpool
 import SpoolgateTextFormats
 package import SpoolgateUploadProtocol
 import Synchronization
@@ -19,6 +19,8 @@ package final class Transfer: Sendable {
     package let id: UploadID
     /// Its route.
     package let route: String
+    /// The head of its creation.
+    private let head: RequestHead
     /// Who it belongs to, as far as that is known.
     package let owner: String?
     /// The address of the client that sends now; nil: not known.
@@ -47,6 +49,7 @@ package final class Transfer: Sendable {
         self.number = number
         id = creation.id
         route = creation.route
+        head = creation.head
         owner = creation.principal?.text
         self.client = client
         length = state.length
@@ -75,6 +78,9 @@ package final class Transfer: Sendable {
     }
 
     private var count: Int { received.load(ordering: .relaxed) }
+
+    /// Its path, and what names its file.
+    package var naming: UploadNaming { UploadNaming(head) }
 
     /// Bytes of the upload that have come.
     package var offset: Int64 { first + Int64(count) }

@@ -14,6 +14,8 @@ package struct WaitingUpload: Sendable, Equatable {
     package var id: UploadID
     /// Its route.
     package var route: String
+    /// Its path, and what names its file.
+    package var naming: UploadNaming
     /// Who it belongs to, as far as that is known.
     package var owner: String?
     /// The client that it counts for.
@@ -39,6 +41,7 @@ package struct WaitingUpload: Sendable, Equatable {
         }
         id = creation.id
         route = creation.route
+        naming = UploadNaming(creation.head)
         owner = creation.principal?.text
         client = creation.client
         cause = state.queue == .hold ? state.cause ?? .indeterminate : nil
