@@ -64,7 +64,8 @@ struct InterimTests {
         let said = try sandbox.curl(
             [
                 "-k", "--http2", "-X", "PATCH", "-H", "Upload-Offset: 5",
-                "-H", "Upload-Complete: ?1", "-H", "Content-Type: application/partial-upload", "--data-binary",
+                "-H", "Upload-Complete: ?1", "-H", "Content-Type: application/partial-upload",
+                "--data-binary",
                 "@\(file.path())", "-o", "/dev/null", "-w", "%{http_code} %{size_upload}",
                 "https://127.0.0.1:\(sandbox.tlsPort)\(resource)",
             ]
