@@ -132,10 +132,8 @@ struct EngineTests {
         page.network.mend()
         try page.awaitOutcome("long.bin")
         let state = try page.state("long.bin")
-        withKnownIssue("the page gives up after some 70 seconds", isIntermittent: true) {
-            #expect(state == "done")
-            #expect(application.requests.map { Data($0.content) } == [file.bytes])
-        }
+        #expect(state == "done")
+        #expect(application.requests.map { Data($0.content) } == [file.bytes])
         #expect(try page.creations() == 1)
     }
 
@@ -181,13 +179,8 @@ struct EngineTests {
         try page.choose(file.url)
         try page.awaitOutcome("photo.raw")
         let (state, words) = (try page.state("photo.raw"), try page.words("photo.raw"))
-        withKnownIssue(
-            "without locks the page takes the file for another window's",
-            isIntermittent: true
-        ) {
-            #expect(state == "done", "\(words)")
-            #expect(application.requests.map { Data($0.content) } == [file.bytes])
-        }
+        #expect(state == "done", "\(words)")
+        #expect(application.requests.map { Data($0.content) } == [file.bytes])
     }
 
     @Test("an upload whose gateway is killed goes on with the next one", arguments: engines)
