@@ -148,6 +148,6 @@ final class PageUnderTest {
 
     private static let item = """
         (name) => [...document.querySelectorAll('#list > li')]
-            .find((node) => node.querySelector('.name').firstChild.data.trim() === name)
+            .find((node) => node.querySelector('bdi').textContent === name)
         """
 }

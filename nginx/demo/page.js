@@ -107,13 +107,13 @@ class Item {
     constructor(upload) {
         this.upload = upload
         const { file } = upload
-        const name = make('span', { className: 'name', textContent: file.name + ' ' })
-        name.append(make('span', { className: 'size', textContent: bytes(file.size) }))
+        const name = make('span', { className: 'name' }, make('bdi', { textContent: file.name }), ' ',
+            make('span', { className: 'size', textContent: bytes(file.size) }))
         this.#bar.max = file.size || 1
         this.#bar.value = upload.loaded
         this.#bar.ariaLabel = `Progress of ${file.name}`
         this.#go.onclick = () => this.#isStopped ? this.start() : upload.pause()
-        this.#leave.onclick = () => this.#remove()
+        this.#leave.onclick = () => this.remove()
         this.#now.onclick = () => upload.retryNow()
         label(this.#now, 'Try now', file.name)
         this.node = make('li', {},
@@ -133,7 +133,8 @@ class Item {
         queue.add(this.upload).catch(() => {})
     }
 
-    #remove() {
+    /** Takes it off the list, and what is unfinished off the server. */
+    remove() {
         const { upload } = this
         // What failed stays where it is, to be chosen again or discarded.
         if (!['done', 'failed'].includes(upload.state)) upload.cancel().finally(showPending)
@@ -258,20 +259,46 @@ function add(file) {
 
 function take(files) {
     for (const file of files) add(file)
-    showTotal()
+    showTotalNow()
     showPending()
 }
 
-function showTotal() {
+const totalPace = new Pace()
+const title = document.title
+let totalTimer
+
+/** Soon: progress comes often, and each time the whole list counts. */
+function showTotal() { totalTimer ??= setTimeout(showTotalNow, 200) }
+
+function showTotalNow() {
+    clearTimeout(totalTimer)
+    totalTimer = undefined
     const uploads = [...items.values()].map((item) => item.upload)
+    const inState = (...states) => uploads.filter(({ state }) => states.includes(state))
+    const done = inState('done')
+    const active = inState('queued', 'running', 'waiting')
+    const stopped = inState('paused', 'failed')
     document.body.classList.toggle('busy', uploads.length > 0)
-    const done = uploads.filter(({ state }) => state === 'done')
     element('uploads').hidden = uploads.length === 0
     element('clear').hidden = done.length === 0
-    const total = uploads.reduce((sum, { file }) => sum + file.size, 0)
-    const loaded = uploads.reduce((sum, { state, file, loaded }) => sum + (state === 'done' ? file.size : loaded), 0)
-    element('total').textContent = uploads.length < 2 ? ''
-        : `${done.length} of ${uploads.length} finished, ${bytes(loaded)} of ${bytes(total)}`
+    element('pause-all').hidden = active.length < 2
+    element('resume-all').hidden = stopped.length < 2
+    element('cancel-all').hidden = active.length + inState('paused').length < 2
+    const sum = (some, count) => some.reduce((total, upload) => total + count(upload), 0)
+    const total = sum(uploads, ({ file }) => file.size)
+    const loaded = sum(uploads, ({ state, file, loaded }) => state === 'done' ? file.size : loaded)
+    const left = sum(active, ({ file, loaded }) => file.size - loaded)
+    const isRunning = inState('running').length > 0
+    if (isRunning) totalPace.add(loaded)
+    else totalPace.reset()
+    const failed = inState('failed').length
+    const parts = [`${done.length} of ${uploads.length} finished`]
+    if (failed) parts.push(`${failed} failed`)
+    parts.push(`${bytes(loaded)} of ${bytes(total)}`)
+    const { rate } = totalPace
+    if (rate && isRunning) parts.push(`${bytes(rate)}/s`, `${duration(left / rate)} left`)
+    element('total').textContent = uploads.length < 2 ? '' : parts.join(', ')
+    document.title = active.length && total ? `${Math.floor(loaded / total * 100)} % – ${title}` : title
 }
 
 function showPending() {
@@ -291,7 +318,7 @@ function pendingNode({ fingerprint, lock, url, name, size, loaded }) {
     label(discard, 'Discard', name)
     const node = make('li', {},
         make('div', { className: 'row' },
-            make('span', { className: 'name', textContent: name }),
+            make('span', { className: 'name' }, make('bdi', { textContent: name })),
             make('div', { className: 'buttons' }, discard)),
         make('progress', { max: size || 1, value: loaded, ariaLabel: `Progress of ${name}` }),
         make('p', { className: 'state' }, icon('pause'),
@@ -359,15 +386,30 @@ element('pick').onchange = () => {
     element('pick').value = ''
 }
 
+/** Does it to each item in some states; the keyboard stays in the list if the button goes. */
+function forAll(button, states, act) {
+    element(button).onclick = () => {
+        for (const item of [...items.values()]) if (states.includes(item.upload.state)) act(item)
+        showTotalNow()
+        if (element(button).hidden) focusList()
+    }
+}
+
+const focusList = () => (element('list').querySelector('button:not([hidden])') ?? element('pick')).focus()
+
+forAll('pause-all', ['queued', 'running', 'waiting'], (item) => item.upload.pause())
+forAll('resume-all', ['paused', 'failed'], (item) => item.start())
+forAll('cancel-all', ['queued', 'running', 'waiting', 'paused'], (item) => item.remove())
+
 element('clear').onclick = () => {
     for (const [fingerprint, { upload, node }] of items) {
         if (upload.state !== 'done') continue
         items.delete(fingerprint)
         node.remove()
     }
-    showTotal()
+    showTotalNow()
     say('Finished uploads are cleared.')
-    ;(element('list').querySelector('button:not([hidden])') ?? element('pick')).focus()
+    focusList()
 }
 
 // Another window has begun, finished or discarded one.
