@@ -20,9 +20,7 @@ package enum ByteSize {
         }
         return "\(bytes)B"
     }
-}
 
-extension ByteSize {
     /// `bytes` for people, by powers of 1000 as the upload page has them: `1.5 GB`, `150 MB`, `1 byte`.
     package static func decimal(_ bytes: Int64) -> String {
         for (unit, size) in [("TB", 1e12), ("GB", 1e9), ("MB", 1e6), ("kB", 1e3)] {

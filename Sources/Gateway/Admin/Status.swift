@@ -358,7 +358,7 @@ extension UploadNaming {
     /// The name that the client gave its file; nil: it gave none, or the path ends with it.
     var file: String? {
         let name = ClientFileName(target: path, fields: fields).text
-        return name == "upload" || path.hasSuffix("/\(name)") ? nil : name
+        return name == ClientFileName.unnamed || path.hasSuffix("/\(name)") ? nil : name
     }
 }
 

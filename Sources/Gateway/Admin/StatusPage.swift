@@ -96,17 +96,19 @@ extension Status {
         return html + "</section>\n"
     }
 
-    /// The first lines of a row: the path and the file's name; the upload, its route, its owner.
+    /// The first lines of a row: the path and the file's name; the upload, its route, its owner, and a time.
     private func head(
         _ id: String,
         _ route: String,
         _ owner: String?,
-        naming: UploadNaming? = nil
+        naming: UploadNaming? = nil,
+        time: String? = nil
     ) -> String {
         let file = naming?.file.map { HTML.element("bdi", $0, class: "file") } ?? ""
         let name = naming.map { "<div>\(file)\(HTML.element("bdi", $0.path))</div>" } ?? ""
         return name + "<div>" + HTML.element("code", id) + HTML.element("b", route)
             + (owner.map { HTML.element("bdi", $0, class: "owner") } ?? "")
+            + (time.map { HTML.element("time", $0) } ?? "") + "</div>"
     }
 
     private var receives: String {
@@ -124,7 +126,7 @@ extension Status {
             )
             let value = transfer.percent.map { " value=\"\($0)\"" } ?? ""
             let (id, naming) = ("\(transfer.id)", transfer.naming)
-            return "<li>\(head(id, transfer.route, transfer.owner, naming: naming))</div>"
+            return "<li>\(head(id, transfer.route, transfer.owner, naming: naming))"
                 + "<progress max=\"100\"\(value) aria-label=\"Received of \(id)\"></progress>"
                 + HTML.element("p", facts.joined(separator: " · ")) + "</li>"
         }
@@ -154,7 +156,7 @@ extension Status {
 
     private var waits: String {
         part("Waiting", waiting, none: "No upload waits for the upstream.") { upload in
-            "<li>\(head("\(upload.id)", upload.route, upload.owner, naming: upload.naming))</div>"
+            "<li>\(head("\(upload.id)", upload.route, upload.owner, naming: upload.naming))"
                 + HTML.element("p", "\(ByteSize.decimal(upload.size)) · \(upload.when(now))")
                 + reason(upload.reason) + "</li>"
         }
@@ -175,7 +177,7 @@ extension Status {
             "<p>\(HTML.text(step.when)): \(HTML.element("kbd", step.command))</p>"
         }
         return
-            "<li class=\"\(kind)\">\(head("\(upload.id)", upload.route, upload.owner, naming: upload.naming))</div>"
+            "<li class=\"\(kind)\">\(head("\(upload.id)", upload.route, upload.owner, naming: upload.naming))"
             + HTML.element("p", facts.compactMap(\.self).joined(separator: " · "))
             + reason(upload.reason) + (upload.question.map { HTML.element("p", $0) } ?? "")
             + steps.joined() + "</li>"
@@ -183,9 +185,8 @@ extension Status {
 
     private var recent: String {
         part("Last failures", Part(failures), none: "None since the daemon began.") { failure in
-            "<li>\(head("\(failure.id)", failure.route, nil))"
-                + HTML.element("time", "\(since(failure.time)) ago")
-                + "</div>\(reason(failure.reason))</li>"
+            "<li>\(head("\(failure.id)", failure.route, nil, time: "\(since(failure.time)) ago"))"
+                + "\(reason(failure.reason))</li>"
         }
     }
 

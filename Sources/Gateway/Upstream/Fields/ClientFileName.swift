@@ -11,7 +11,10 @@ import SpoolgateUploadProtocol
 
 /// The name of an upload's file.
 package struct ClientFileName: Sendable, Equatable {
-    /// The last part of the name as the client meant it; any text, `upload` if it gave none.
+    /// The name of a file to which its client gave none.
+    package static let unnamed = "upload"
+
+    /// The last part of the name as the client meant it; any text, `unnamed` if it gave none.
     package let told: String
 
     /// Finds the name in a creation.
@@ -19,14 +22,14 @@ package struct ClientFileName: Sendable, Equatable {
         let disposition = fields[.contentDisposition].flatMap { Disposition($0).fileName }
         told =
             [disposition, UploadMetadata(fields)["filename"], Self.lastSegment(target)].lazy
-            .compactMap { $0.flatMap(Self.lastPart) }.first ?? "upload"
+            .compactMap { $0.flatMap(Self.lastPart) }.first ?? Self.unnamed
     }
 
     /// The name for people and for forms: UTF-8 without control characters, at most 255 bytes; what is
     /// too long is cut before its ending.
     package var text: String {
         let name = printable
-        if ["", ".", ".."].contains(name) { return "upload" }
+        if ["", ".", ".."].contains(name) { return Self.unnamed }
         return Self.cut(name, to: 255)
     }
 
@@ -56,10 +59,12 @@ package struct ClientFileName: Sendable, Equatable {
 
     /// The name that every file system and program takes: as `stored`, but at most 100 bytes of `A-Za-z0-9._-`.
     package var harmless: String {
-        let bytes = told.utf8.map {
-            $0.isUnreserved && $0 != UInt8(ascii: "~") ? $0 : UInt8(ascii: "_")
-        }
-        return Self.fit(String(decoding: bytes, as: UTF8.self), to: 100)
+        Self.fit(String(decoding: plainBytes, as: UTF8.self), to: 100)
+    }
+
+    /// The name with an underscore in place of each byte that is none of `A-Za-z0-9._-`.
+    private var plainBytes: [UInt8] {
+        told.utf8.map { $0.isUnreserved && $0 != UInt8(ascii: "~") ? $0 : UInt8(ascii: "_") }
     }
 
     /// The name that builds without names in UTF-8 gave a stored file, 1 to 100 bytes.
@@ -67,9 +72,7 @@ package struct ClientFileName: Sendable, Equatable {
     /// An upload that one of them has stored, and not noted as delivered, is stored under this name again.
     package var formerlyStored: String {
         let limit = 100
-        var name = told.utf8.prefix(limit).map {
-            $0.isUnreserved && $0 != UInt8(ascii: "~") ? $0 : UInt8(ascii: "_")
-        }
+        var name = Array(plainBytes.prefix(limit))
         if name.first == UInt8(ascii: ".") { name[0] = UInt8(ascii: "_") }
         if name.suffix(5).map({ $0 | 0x20 }).elementsEqual(".json".utf8) {
             name = name.prefix(limit - 1) + [UInt8(ascii: "_")]
