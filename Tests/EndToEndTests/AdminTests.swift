@@ -40,7 +40,7 @@ struct AdminTests {
 
     @Test(
         "the page in a browser shows what is new, but nothing while text is selected",
-        .enabled(if: Browser.isInstalled, Browser.missing)
+        .enabled(if: Engine.chromium.isInstalled, Engine.chromium.missing)
     )
     func selection() throws {
         let sandbox = try Sandbox(front: .nginxWithAdmin)

@@ -8,10 +8,6 @@ import Testing
 
 /// A browser with one window, and more if a test opens them.
 final class Browser {
-    /// Whether a test can have Chromium; it says in its skip message what is missing.
-    static let isInstalled = Engine.chromium.isInstalled
-    static let missing = Engine.chromium.missing
-
     let engine: Engine
     /// Its profile, its log, and its home.
     let directory: URL

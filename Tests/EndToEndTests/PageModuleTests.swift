@@ -9,7 +9,7 @@ import Testing
 @Suite(
     "The page's module in a browser",
     .serialized,
-    .enabled(if: Browser.isInstalled, Browser.missing)
+    .enabled(if: Engine.chromium.isInstalled, Engine.chromium.missing)
 )
 struct PageModuleTests {
     /// What a server answers with; nil: nothing, ever.

@@ -9,7 +9,7 @@ import Testing
 @Suite(
     "The page of another origin in a browser",
     .serialized,
-    .enabled(if: Browser.isInstalled, Browser.missing)
+    .enabled(if: Engine.chromium.isInstalled, Engine.chromium.missing)
 )
 struct PageOriginTests {
     /// Whether a route can name origins.

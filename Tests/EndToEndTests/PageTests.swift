@@ -4,7 +4,11 @@ import Foundation
 import SpoolgateTestSupport
 import Testing
 
-@Suite("The page in a browser", .serialized, .enabled(if: Browser.isInstalled, Browser.missing))
+@Suite(
+    "The page in a browser",
+    .serialized,
+    .enabled(if: Engine.chromium.isInstalled, Engine.chromium.missing)
+)
 struct PageTests {
     private static let half = 2_000_000
     private static let whole = 4_000_000

@@ -5,13 +5,50 @@ import Foundation
 import SpoolgateTestSupport
 import Testing
 
+/// The page in a browser, an application behind the gateway, and a file that a person chooses.
+private struct Stage {
+    let application: LoopbackOrigin
+    let page: PageUnderTest
+    let file: (url: URL, bytes: Data)
+
+    /// The file's name.
+    static let name = "photo.raw"
+    /// The file's length, in bytes.
+    static let length = 4_000_000
+
+    init(_ application: LoopbackOrigin, _ page: PageUnderTest) throws {
+        (self.application, self.page) = (application, page)
+        file = try page.sandbox.randomFile(Self.length, Self.name)
+    }
+
+    init(_ engine: Engine, _ setup: Browser.Setup = Browser.Setup(), isSecure: Bool = false) throws
+    {
+        let application = try EngineTests.application()
+        let page = try PageUnderTest(engine, setup, upstream: application.base, isSecure: isSecure)
+        try self.init(application, page)
+    }
+
+    /// Chooses the file, of which only some bytes pass.
+    func choose(holdingAt bytes: Int? = nil) throws {
+        if let bytes { page.network.hold(at: bytes) }
+        try page.choose(file.url)
+    }
+
+    /// Waits until the page has done with the file, which the application then has once, and byte for byte.
+    func expectDelivered() throws {
+        try page.awaitOutcome(Self.name)
+        let words = try page.words(Self.name)
+        #expect(try page.state(Self.name) == "done", "\(words)")
+        #expect(application.requests.map { Data($0.content) } == [file.bytes])
+    }
+}
+
 @Suite("The page in three engines", .serialized)
 struct EngineTests {
     private static let half = 2_000_000
-    private static let whole = 4_000_000
     private static let engines = Engine.allCases.filter(\.isInstalled)
 
-    private static func application() throws -> LoopbackOrigin {
+    fileprivate static func application() throws -> LoopbackOrigin {
         try LoopbackOrigin(status: "201 Created")
     }
 
@@ -52,14 +89,11 @@ struct EngineTests {
         [false, true]
     )
     func uploads(engine: Engine, isSecure: Bool) throws {
-        let application = try Self.application()
-        let page = try PageUnderTest(engine, upstream: application.base, isSecure: isSecure)
-        let file = try page.sandbox.randomFile(Self.whole, "photo.raw")
-        try page.choose(file.url)
-        try page.awaitState("photo.raw", "done")
-        #expect(application.requests.map { Data($0.content) } == [file.bytes])
-        #expect(try page.creations(over: isSecure ? "HTTP/2.0" : "HTTP/1.1") == 1)
-        #expect(try page.violations() == 0)
+        let stage = try Stage(engine, isSecure: isSecure)
+        try stage.choose()
+        try stage.expectDelivered()
+        #expect(try stage.page.creations(over: isSecure ? "HTTP/2.0" : "HTTP/1.1") == 1)
+        #expect(try stage.page.violations() == 0)
     }
 
     @Test(
@@ -67,16 +101,14 @@ struct EngineTests {
         arguments: engines
     )
     func reloaded(engine: Engine) throws {
-        let application = try Self.application()
-        let page = try PageUnderTest(engine, upstream: application.base)
-        let file = try page.sandbox.randomFile(Self.whole, "photo.raw")
-        page.network.hold(at: Self.half)
-        try page.choose(file.url)
-        try page.awaitReceived("photo.raw", atLeast: Self.half * 9 / 10)
+        let stage = try Stage(engine)
+        let page = stage.page
+        try stage.choose(holdingAt: Self.half)
+        try page.awaitReceived(Stage.name, atLeast: Self.half * 9 / 10)
         try page.browser.reload()
         // WebKit says that the page is loaded before its script has run.
         try eventually("the page asks for the file again") {
-            try page.unfinished() == ["photo.raw"]
+            try page.unfinished() == [Stage.name]
         }
         // What the browser had handed to its machine would pass later, though the page is gone.
         page.network.cut()
@@ -85,13 +117,12 @@ struct EngineTests {
         let offset = try page.sandbox.spooledOffset()
         let passed = page.network.passed
         #expect(offset >= Self.half * 9 / 10)
-        try page.choose(file.url)
-        try page.awaitState("photo.raw", "done")
+        try stage.choose()
+        try stage.expectDelivered()
         #expect(try page.creations() == 1)
-        #expect(application.requests.map { Data($0.content) } == [file.bytes])
         // The heads of some requests beside the rest.
         let sent = page.network.passed - passed
-        #expect(sent < Self.whole - offset + 100_000, "\((try? page.history()) ?? "")")
+        #expect(sent < Stage.length - offset + 100_000, "\((try? page.history()) ?? "")")
     }
 
     /// Real seconds that pass in `away`, for one run outside `make test`: `SPOOLGATE_REAL_CLOCK=1 swift test
@@ -115,14 +146,12 @@ struct EngineTests {
         arguments: engines
     )
     func away(engine: Engine) throws {
-        let application = try Self.application()
-        let page = try PageUnderTest(engine, upstream: application.base)
+        let stage = try Stage(engine)
+        let page = stage.page
         let rate = Self.hasRealClock ? 1 : 20
         try page.browser.run(Self.hasten, rate)
-        let file = try page.sandbox.randomFile(Self.whole, "long.bin")
-        page.network.hold(at: Self.half)
-        try page.choose(file.url)
-        try page.awaitReceived("long.bin")
+        try stage.choose(holdingAt: Self.half)
+        try page.awaitReceived(Stage.name)
         page.network.cut()
         func time() throws -> Double {
             (try page.browser.run("return window.Date.now()") as? NSNumber)?.doubleValue ?? 0
@@ -133,10 +162,7 @@ struct EngineTests {
         #expect(page.network.refused >= 3)
         page.network.hold(at: nil)
         page.network.mend()
-        try page.awaitOutcome("long.bin")
-        let state = try page.state("long.bin")
-        #expect(state == "done")
-        #expect(application.requests.map { Data($0.content) } == [file.bytes])
+        try stage.expectDelivered()
         #expect(try page.creations() == 1)
     }
 
@@ -157,7 +183,7 @@ struct EngineTests {
         let page = PageUnderTest(sandbox: sandbox, network: network, browser: try Browser(engine))
         try page.browser.open(pages.origin + "/framed")
         try page.browser.enterFrame("iframe")
-        try Self.uploadsWithoutStorage(page, application)
+        try Self.uploadsWithoutStorage(Stage(application, page))
     }
 
     @Test(
@@ -165,42 +191,33 @@ struct EngineTests {
         arguments: engines.filter { $0 != .webkit }
     )
     func blocked(engine: Engine) throws {
-        let application = try Self.application()
         var setup = Browser.Setup()
         setup.blocksStorage = true
-        let page = try PageUnderTest(engine, setup, upstream: application.base)
-        try Self.uploadsWithoutStorage(page, application)
+        try Self.uploadsWithoutStorage(Stage(engine, setup))
     }
 
-    private static func uploadsWithoutStorage(
-        _ page: PageUnderTest,
-        _ application: LoopbackOrigin
-    ) throws {
+    private static func uploadsWithoutStorage(_ stage: Stage) throws {
         let script = "try { return String(localStorage) } catch (error) { return error.name }"
-        #expect(try page.browser.text(script) == "SecurityError", "storage is not blocked")
-        let file = try page.sandbox.randomFile(whole, "photo.raw")
-        try page.choose(file.url)
-        try page.awaitOutcome("photo.raw")
-        let (state, words) = (try page.state("photo.raw"), try page.words("photo.raw"))
-        #expect(state == "done", "\(words)")
-        #expect(application.requests.map { Data($0.content) } == [file.bytes])
+        #expect(
+            try stage.page.browser.text(script) == "SecurityError",
+            "storage is not blocked"
+        )
+        try stage.choose()
+        try stage.expectDelivered()
     }
 
     @Test("an upload whose gateway is killed goes on with the next one", arguments: engines)
     func killed(engine: Engine) throws {
-        let application = try Self.application()
-        let page = try PageUnderTest(engine, upstream: application.base)
-        let file = try page.sandbox.randomFile(Self.whole, "photo.raw")
-        page.network.hold(at: Self.half)
-        try page.choose(file.url)
-        try page.awaitReceived("photo.raw", atLeast: Self.half / 2)
+        let stage = try Stage(engine)
+        let page = stage.page
+        try stage.choose(holdingAt: Self.half)
+        try page.awaitReceived(Stage.name, atLeast: Self.half / 2)
         page.sandbox.kill()
         page.network.hold(at: nil)
-        try page.awaitState("photo.raw", "waiting")
+        try page.awaitState(Stage.name, "waiting")
         try page.sandbox.startAgain()
-        try page.awaitState("photo.raw", "done")
+        try stage.expectDelivered()
         #expect(try page.creations() == 1)
-        #expect(application.requests.map { Data($0.content) } == [file.bytes])
     }
 
     @Test(

@@ -14,28 +14,16 @@ extension UpgradeCase {
     /// What only builds write that know it.
     static let ofNewer: [UpgradeCase] = [
         // An older build takes the upstream's 401 for a final response, and its client can come back all the same.
-        UpgradeCase(
-            "credentials",
-            .waiting,
-            write: { stage, upload in
-                stage.upstreams.reply(to: upload.name, .refuse("401 Unauthorized"))
-                try stage.create(upload, sending: 2_000)
-                let answer = try stage.append(upload, to: upload.size, complete: true)
-                #expect(answer.status == 401 && answer["upload-complete"] == "?0")
-            },
-            carry: { stage, upload in try stage.finish(upload) }
-        ),
+        refused("credentials", .refuse("401 Unauthorized"), .waiting, status: 401, complete: "?0") {
+            try $0.finish($1)
+        },
         // Nobody knows whether the application has it.
-        UpgradeCase(
+        refused(
             "unavailable",
+            .refuse("503 Service Unavailable"),
             .indeterminate,
-            write: { stage, upload in
-                stage.upstreams.reply(to: upload.name, .refuse("503 Service Unavailable"))
-                try stage.create(upload, sending: 2_000)
-                let answer = try stage.append(upload, to: upload.size, complete: true)
-                #expect(answer.status == 503 && answer["upload-complete"] == "?1")
-            },
-            carry: { stage, upload in try stage.deliver(upload, by: "requeue") }
+            status: 503,
+            complete: "?1"
         ),
     ]
 
@@ -339,12 +327,7 @@ extension UpgradeCase {
             "accepted",
             route: "accepted",
             .delivered,
-            write: { stage, upload in
-                try stage.create(upload, sending: 2_000)
-                let answer = try stage.append(upload, to: upload.size, complete: true)
-                #expect(answer.status == 202)
-                try stage.awaitState(upload, ["delivered"])
-            },
+            write: { stage, upload in try accept(upload, stage, until: ["delivered"]) },
             carry: { _, _ in }
         ),
     ]
@@ -377,20 +360,10 @@ extension UpgradeCase {
 
     private static let undelivered: [UpgradeCase] = [
         // Its client was told that it is not delivered, and asks again.
-        UpgradeCase(
-            "deferred",
-            route: "away",
-            .waiting,
-            write: { stage, upload in
-                try stage.create(upload, sending: 2_000)
-                let answer = try stage.append(upload, to: upload.size, complete: true)
-                #expect(answer.status == 502 && answer["upload-complete"] == "?0")
-            },
-            carry: { stage, upload in
-                try stage.upstreams.startLater()
-                try stage.finish(upload)
-            }
-        ),
+        refused("deferred", route: "away", nil, .waiting, status: 502, complete: "?0") {
+            try $0.upstreams.startLater()
+            try $0.finish($1)
+        },
         waiting("queued"), waiting("form", route: "form"),
         // Its record has the credentials of the request that completed it.
         waiting("completing", route: "completing", ["Authorization: Basic YTpi"]) {
@@ -404,18 +377,45 @@ extension UpgradeCase {
         accepted("unanswered", .lose, .indeterminate),
         accepted("unanswered-and-purged", .lose, .indeterminate) { try $0.purge($1) },
         // Its client waited for the answer.
+        refused("unanswered-at-once", .lose, .indeterminate, status: 502, complete: "?1"),
+    ]
+
+    /// An upload whose client waited, and is told that it is not delivered.
+    private static func refused(
+        _ name: String,
+        route: String = "plain",
+        _ reply: UpgradeUpstreams.Reply?,
+        _ state: UpgradeState,
+        status: Int,
+        complete: String,
+        carry: @escaping Step = { stage, upload in try stage.deliver(upload, by: "requeue") }
+    ) -> UpgradeCase {
         UpgradeCase(
-            "unanswered-at-once",
-            .indeterminate,
+            name,
+            route: route,
+            state,
             write: { stage, upload in
-                stage.upstreams.reply(to: upload.name, .lose)
+                if let reply { stage.upstreams.reply(to: upload.name, reply) }
                 try stage.create(upload, sending: 2_000)
                 let answer = try stage.append(upload, to: upload.size, complete: true)
-                #expect(answer.status == 502 && answer["upload-complete"] == "?1")
+                #expect(answer.status == status && answer["upload-complete"] == complete)
             },
-            carry: { stage, upload in try stage.deliver(upload, by: "requeue") }
-        ),
-    ]
+            carry: carry
+        )
+    }
+
+    /// Sends an upload on a route that accepts it, and waits until its record says one of some states.
+    private static func accept(
+        _ upload: UpgradeUpload,
+        _ stage: UpgradeStage,
+        _ fields: [String] = [],
+        until states: Set<String>
+    ) throws {
+        try stage.create(upload, sending: 2_000)
+        let answer = try stage.append(upload, to: upload.size, complete: true, fields)
+        #expect(answer.status == 202)
+        try stage.awaitState(upload, states)
+    }
 
     /// An accepted upload whose upstream is away.
     private static func waiting(
@@ -428,12 +428,7 @@ extension UpgradeCase {
             name,
             route: route,
             .waiting,
-            write: { stage, upload in
-                try stage.create(upload, sending: 2_000)
-                let answer = try stage.append(upload, to: upload.size, complete: true, fields)
-                #expect(answer.status == 202)
-                try stage.awaitState(upload, ["deferred"])
-            },
+            write: { stage, upload in try accept(upload, stage, fields, until: ["deferred"]) },
             carry: carry
         )
     }
@@ -445,10 +440,7 @@ extension UpgradeCase {
             route: "queued",
             .held,
             write: { stage, upload in
-                try stage.create(upload, sending: 2_000)
-                let answer = try stage.append(upload, to: upload.size, complete: true)
-                #expect(answer.status == 202)
-                try stage.awaitState(upload, ["deferred"])
+                try accept(upload, stage, until: ["deferred"])
                 let id = try #require(upload.id)
                 try eventually("\(name) is held", seconds: 60) {
                     try stage.sandbox.spoolgate("hold", id).status == 0
@@ -471,10 +463,7 @@ extension UpgradeCase {
             state,
             write: { stage, upload in
                 stage.upstreams.reply(to: upload.name, reply)
-                try stage.create(upload, sending: 2_000)
-                let answer = try stage.append(upload, to: upload.size, complete: true)
-                #expect(answer.status == 202)
-                try stage.awaitState(upload, state.words)
+                try accept(upload, stage, until: state.words)
             },
             carry: carry
         )
