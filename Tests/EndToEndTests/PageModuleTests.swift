@@ -67,7 +67,12 @@ struct PageModuleTests {
 
         /// Sends it; the text of the answer or the code of the error, then every state, then the last
         /// progress.
-        func send(_ options: String = "") throws -> (
+        ///
+        /// - Parameters:
+        ///   - options: of the upload.
+        ///   - script: what runs before it starts.
+        /// - Throws: `Broken` if the page does not run it.
+        func send(_ options: String = "", before script: String = "") throws -> (
             end: String, states: [String], loaded: Int, sent: Int
         ) {
             let seen = try browser.run(
@@ -75,6 +80,7 @@ struct PageModuleTests {
                 const { ResumableUpload } = await import('/module.js')
                 const file = new File(['x'.repeat(1000)], 'x.txt', { type: 'text/plain', lastModified: 1 })
                 const upload = new ResumableUpload(file, { endpoint: '/files/', retryDelays: [0, 10, 10], \(options) })
+                \(script)
                 const states = [], last = {}
                 upload.addEventListener('state', ({ detail }) => states.push(detail.state))
                 upload.addEventListener('progress', ({ detail }) => Object.assign(last, detail))
@@ -86,6 +92,18 @@ struct PageModuleTests {
             return (
                 object["end"] as? String ?? "", object["states"] as? [String] ?? [],
                 object["loaded"] as? Int ?? 0, object["sent"] as? Int ?? 0
+            )
+        }
+
+        /// What a script with the module's classes and a file of 1000 bytes returns.
+        func evaluate(_ script: String) throws -> Any {
+            try browser.run(
+                """
+                const { ResumableUpload, UploadQueue, UploadError } = await import('/module.js')
+                const make = (name) => new File(['x'.repeat(1000)], name, { type: 'text/plain', lastModified: 1 })
+                const file = make('x.txt')
+                \(script)
+                """
             )
         }
 
@@ -118,10 +136,10 @@ struct PageModuleTests {
     func fields() throws {
         let upload = try Upload { request, _ in Self.usual(request) }
         let first = try upload.send(
-            "version: 6, method: 'PUT', fields: async () => ({ Authorization: 'Bearer x', 'Content-Type': 'a/b' })"
+            "version: 6, method: 'PUT', headers: async () => ({ Authorization: 'Bearer x', 'Content-Type': 'a/b' })"
         )
         #expect(first.end == "server", "this server creates nothing by PUT")
-        let second = try upload.send("fields: { 'X-Album': '7', 'Content-Language': 'de' }")
+        let second = try upload.send("headers: { 'X-Album': '7', 'Content-Language': 'de' }")
         #expect(second.end == "done")
         #expect(second.states == ["running", "done"])
         let put = try #require(upload.requests.first)
@@ -185,10 +203,11 @@ struct PageModuleTests {
         let stopped = try Upload { request, _ in
             request.method == "PATCH" ? ("503 X", [], "") : Self.usual(request)
         }
-        let stop =
-            "onstate: null }); let left = 30; upload.addEventListener('state', "
-            + "({ detail }) => { if (detail.state === 'waiting' && --left === 0) upload.pause() }); ({"
-        #expect(try stopped.send(stop).end == "paused")
+        let stop = """
+            let left = 30
+            upload.onstate = ({ detail }) => { if (detail.state === 'waiting' && --left === 0) upload.pause() }
+            """
+        #expect(try stopped.send(before: stop).end == "paused")
     }
 
     @Test("retryNow begins the next attempt at once")
@@ -197,10 +216,32 @@ struct PageModuleTests {
             request.method == "PATCH" && count < 3 ? ("503 X", [], "") : Self.usual(request)
         }
         // Longer than a test waits.
-        let now =
-            "retryDelays: [3e6] }); upload.addEventListener('state', "
-            + "({ detail }) => { if (detail.state === 'waiting') setTimeout(() => upload.retryNow()) }); ({"
-        #expect(try upload.send(now).end == "done")
+        let sent = try upload.send(
+            "retryDelays: [3e6]",
+            before: "upload.onstate = () => setTimeout(() => upload.retryNow())"
+        )
+        #expect(sent.end == "done")
+    }
+
+    @Test(
+        "an upload that waits goes on when the network is back or the page is shown again",
+        arguments: ["online", "pageshow"]
+    )
+    func wakened(event: String) throws {
+        let upload = try Upload { request, count in
+            request.method == "PATCH" && count == 0 ? ("503 X", [], "") : Self.usual(request)
+        }
+        let wake = "upload.onstate = () => setTimeout(() => dispatchEvent(new Event('\(event)')))"
+        #expect(try upload.send("retryDelays: [3e6]", before: wake).end == "done")
+    }
+
+    @Test("a browser that wrongly says that there is no network tries all the same")
+    func offline() throws {
+        let upload = try Upload { request, count in
+            request.method == "PATCH" && count < 3 ? ("503 X", [], "") : Self.usual(request)
+        }
+        let lie = "Object.defineProperty(navigator, 'onLine', { get: () => false })"
+        #expect(try upload.send(before: lie).end == "done")
     }
 
     @Test("where locks and storage are blocked it is sent without them")
@@ -213,26 +254,306 @@ struct PageModuleTests {
             navigator.locks.request = async () => refuse()
             """
         )
-        #expect(try upload.send().end == "done")
+        #expect(try upload.send(before: "window.isRemembered = upload.isRemembered").end == "done")
+        #expect(try upload.browser.run("return window.isRemembered") as? Bool == false)
     }
 
-    @Test("fields that cannot be had are asked for again; after 401 they are asked for anew once")
-    func fieldsAway() throws {
+    @Test("where storage is full the upload is sent, and says that a reload begins anew")
+    func full() throws {
+        let upload = try Upload { request, _ in Self.usual(request) }
+        let fill = """
+            window.before = upload.isRemembered
+            Storage.prototype.setItem = () => { throw new DOMException('full', 'QuotaExceededError') }
+            upload.oncreated = () => { window.after = upload.isRemembered }
+            """
+        #expect(try upload.send(before: fill).end == "done")
+        #expect(try upload.browser.run("return [before, after]") as? [Bool] == [true, false])
+    }
+
+    @Test("headers that cannot be had are asked for again; after 401 they are asked for anew once")
+    func headersAway() throws {
         let upload = try Upload { request, _ in
             request.method == "POST" && request.values("Authorization") != ["Bearer 3"]
                 ? ("401 X", [], "") : Self.usual(request)
         }
-        let some =
-            "fields: (() => { let n = 0; return async () => { n += 1; "
-            + "if (n === 1) throw new TypeError('Failed to fetch'); "
-            + "return { authorization: `Bearer ${Math.min(n, 3)}` } } })()"
+        let some = """
+            headers: (() => {
+                let count = 0
+                return async () => {
+                    count += 1
+                    if (count === 1) throw new TypeError('Failed to fetch')
+                    return { authorization: `Bearer ${Math.min(count, 3)}` }
+                }
+            })()
+            """
         let sent = try upload.send(some)
         #expect(sent.end == "done")
-        #expect(sent.states.filter { $0 == "waiting" }.count == 2)
+        #expect(sent.states == ["running", "waiting", "running", "done"])
         #expect(
-            try upload.send("fields: async () => ({ authorization: 'Bearer 9' })").end == "server"
+            try upload.send("headers: async () => ({ authorization: 'Bearer 9' })").end == "server"
         )
         #expect(upload.methods.filter { $0 == "POST" }.count == 4)
+        // A value cannot become another one.
+        #expect(try upload.send("headers: { authorization: 'Bearer 9' }").end == "server")
+        #expect(upload.methods.filter { $0 == "POST" }.count == 5)
+    }
+
+    @Test("options that cannot be meant are refused at once")
+    func options() throws {
+        let upload = try Upload { request, _ in Self.usual(request) }
+        let cases = [
+            ("{}", "TypeError"), ("{ endpoint: '' }", "TypeError"), ("undefined", "TypeError"),
+            ("{ endpoint: '/files/', fields: {} }", "TypeError"),
+            ("{ endpoint: '/files/', chunksize: 5 }", "TypeError"),
+            ("{ endpoint: '/files/', chunkSize: 0 }", "RangeError"),
+            ("{ endpoint: '/files/', chunkSize: 1.5 }", "RangeError"),
+            ("{ endpoint: '/files/', stallTimeout: 0 }", "RangeError"),
+            ("{ endpoint: '/files/', retryDelays: [] }", "RangeError"),
+            ("{ endpoint: '/files/', retryDelays: [-1] }", "RangeError"),
+            ("{ endpoint: '/files/', version: 0 }", "RangeError"),
+            ("{ endpoint: '/files/', headers: 'a: b' }", "TypeError"),
+            ("{ endpoint: '/files/', metadata: { nam: 'a' } }", "TypeError"),
+            ("{ endpoint: '/files/', shouldRetry: true }", "TypeError"),
+            ("{ endpoint: '/files/', signal: {} }", "TypeError"),
+            ("{ endpoint: '/files/', storage: {} }", "TypeError"),
+            ("{ endpoint: '/files/', chunkSize: undefined, storage: null }", "none"),
+        ]
+        for (text, error) in cases {
+            let script =
+                "try { new ResumableUpload(file, \(text)); return 'none' } catch (error) { return error.name }"
+            #expect(try upload.evaluate(script) as? String == error, "\(text)")
+        }
+    }
+
+    @Test("a creation gives the file the name and type of the options")
+    func metadata() throws {
+        let upload = try Upload { request, _ in Self.usual(request) }
+        #expect(try upload.send("metadata: { name: 'ä.png', type: 'image/png' }").end == "done")
+        let post = try #require(upload.requests.first)
+        #expect(post.values("Content-Disposition") == ["attachment; filename*=UTF-8''%C3%A4.png"])
+        #expect(post.values("Content-Type") == ["image/png"])
+    }
+
+    @Test("the hooks see each request before it is sent and after its answer")
+    func hooks() throws {
+        let upload = try Upload { request, _ in Self.usual(request) }
+        let sent = try upload.send(
+            """
+            onBeforeRequest: async (request) => { request.headers.set('X-Signed', request.method) },
+            onAfterResponse: ({ method }, { status }) => { (window.seen ??= []).push(method + status) },
+            """
+        )
+        #expect(sent.end == "done")
+        let own = upload.requests.filter { $0.method != "GET" }
+        #expect(own.allSatisfy { $0.values("X-Signed") == [$0.method] })
+        #expect(try upload.browser.run("return seen") as? [String] == ["POST201", "PATCH200"])
+    }
+
+    @Test("shouldRetry ends what would go on, and goes on where it would end")
+    func shouldRetry() throws {
+        let upload = try Upload { request, _ in
+            request.method == "PATCH" ? ("503 X", [], "") : Self.usual(request)
+        }
+        #expect(try upload.send("shouldRetry: (error, attempt) => attempt < 3").end == "server")
+        #expect(upload.methods.filter { $0 == "PATCH" }.count == 4)
+        let closed = try Upload { request, count in
+            request.method == "POST" && count < 2 ? ("403 X", [], "") : Self.usual(request)
+        }
+        let goOn = "shouldRetry: (error) => error.answer?.status === 403 || undefined"
+        #expect(try closed.send(goOn).end == "done")
+    }
+
+    @Test("an aborted signal pauses the upload, which rejects with its reason")
+    func signal() throws {
+        let upload = try Upload { request, _ in
+            request.method == "PATCH" ? nil : Self.usual(request)
+        }
+        let seen = try upload.evaluate(
+            """
+            const controller = new AbortController()
+            const upload = new ResumableUpload(file, { endpoint: '/files/', signal: controller.signal })
+            upload.oncreated = () => setTimeout(() => controller.abort(new RangeError('enough')), 50)
+            const end = () => upload.start().catch((error) => error.message)
+            return [await end(), upload.state, await end()]
+            """
+        )
+        #expect(seen as? [String] == ["enough", "paused", "enough"])
+    }
+
+    @Test("a person's pause and cancel reject nothing that nobody awaits")
+    func unawaited() throws {
+        let upload = try Upload { request, _ in
+            request.method == "PATCH" ? nil : Self.usual(request)
+        }
+        let seen = try upload.evaluate(
+            """
+            const unhandled = []
+            addEventListener('unhandledrejection', ({ reason }) => unhandled.push(reason.code))
+            const created = (upload) => new Promise((resolve) => { upload.oncreated = resolve; upload.start() })
+            const options = { endpoint: '/files/', storage: null }
+            const uploads = ['a', 'b', 'c'].map((name) => new ResumableUpload(make(name), options))
+            await created(uploads[0])
+            uploads[0].pause()
+            await created(uploads[1])
+            await uploads[1].cancel()
+            uploads[2].start()
+            uploads[2].pause()
+            await new Promise((resolve) => setTimeout(resolve, 200))
+            return [unhandled.join(), ...uploads.map(({ state }) => state)]
+            """
+        )
+        #expect(seen as? [String] == ["", "paused", "cancelled", "paused"])
+        #expect(upload.methods.contains("DELETE"))
+    }
+
+    @Test("a queue adds up its uploads, and pauses, resumes and cancels all of them")
+    func queue() throws {
+        let upload = try Upload { request, count in
+            request.method == "PATCH" && count < 2 ? nil : Self.usual(request)
+        }
+        let seen = try upload.evaluate(
+            """
+            const queue = new UploadQueue(2)
+            const states = [], told = []
+            queue.onstate = ({ detail }) => states.push(detail.state)
+            queue.onprogress = ({ detail }) => told.push(detail)
+            const until = async (condition) => {
+                while (!condition()) await new Promise((resolve) => setTimeout(resolve, 10))
+            }
+            const uploads = ['a', 'b', 'c', 'd'].map((name) => new ResumableUpload(make(name),
+                { endpoint: '/files/', storage: null }))
+            for (const upload of uploads) queue.add(upload)
+            const first = queue.totals
+            await until(() => uploads[0].url && uploads[1].url)
+            queue.pauseAll()
+            const paused = queue.totals
+            await uploads[3].cancel()
+            queue.resumeAll()
+            await until(() => queue.totals.done === 3)
+            await until(() => told.at(-1)?.done === 3)
+            const last = queue.totals
+            return { first, paused, last, states: states.length }
+            """
+        )
+        let object = try #require(seen as? [String: Any])
+        func totals(_ name: String) -> [Int] {
+            let totals = object[name] as? [String: Any] ?? [:]
+            return ["count", "total", "loaded", "done", "failed", "paused", "active"].map {
+                totals[$0] as? Int ?? -1
+            }
+        }
+        #expect(totals("first") == [4, 4000, 0, 0, 0, 0, 4])
+        #expect(totals("paused") == [4, 4000, 0, 0, 0, 4, 0])
+        #expect(totals("last") == [3, 3000, 3000, 3, 0, 0, 0])
+        #expect(object["states"] as? Int ?? 0 >= 14)
+    }
+
+    @Test("terminate removes an upload by its address")
+    func terminate() throws {
+        let upload = try Upload { request, _ in
+            guard request.method == "DELETE" else { return Self.usual(request) }
+            return switch request.target {
+            case "/files/gone": ("404 Not Found", [], "")
+            case "/files/kept": ("403 Forbidden", [], "")
+            default: ("204 No Content", [], "")
+            }
+        }
+        let seen = try upload.evaluate(
+            """
+            const end = (url) => ResumableUpload.terminate(url, { headers: { 'X-Who': 'me' } })
+                .then(() => 'removed', (error) => error.code)
+            return [await end('/files/u'), await end('/files/gone'), await end('/files/kept')]
+            """
+        )
+        #expect(seen as? [String] == ["removed", "removed", "server"])
+        #expect(upload.requests.allSatisfy { $0.values("X-Who") == ["me"] })
+    }
+
+    @Test("entries of the storage that are broken hide no other, and go")
+    func brokenEntries() throws {
+        let upload = try Upload { request, _ in Self.usual(request) }
+        let seen = try upload.evaluate(
+            """
+            const whole = { url: location.origin + '/files/u', endpoint: location.origin + '/files/', name: 'x',
+                size: 1000, loaded: 400, time: 1 }
+            const broken = ['{', 'null', '7', '"text"', '[]', '{}', { ...whole, url: 7 }, { ...whole, url: 'file:///x' },
+                { ...whole, name: undefined }, { ...whole, size: 'a' }, { ...whole, loaded: undefined },
+                { ...whole, expires: 2 }, { ...whole, endpoint: null }]
+            for (const [place, entry] of [...broken, whole].entries()) {
+                const text = typeof entry === 'string' ? entry : JSON.stringify(entry)
+                localStorage.setItem('resumable-upload:' + place, text)
+            }
+            localStorage.setItem('other', '{')
+            return [ResumableUpload.pending().map(({ fingerprint }) => fingerprint).join(), localStorage.length,
+                broken.length]
+            """
+        )
+        #expect(seen as? NSArray == ["13", 2, 13])
+    }
+
+    @Test("progress is reported some ten times a second at most, and its end is not lost")
+    func throttled() throws {
+        let upload = try Upload { request, _ in
+            guard request.method == "PATCH" else { return Self.usual(request) }
+            let offset = request.values("Upload-Offset").first.flatMap { Int($0) } ?? 0
+            return offset + 4 >= 1000 ? Self.done : Self.isAt(offset + 4, "Upload-Complete: ?0")
+        }
+        let count = """
+            window.told = 0
+            window.begin = performance.now()
+            upload.onprogress = () => { told += 1; window.span = performance.now() - begin }
+            """
+        let sent = try upload.send("chunkSize: 4", before: count)
+        #expect(sent.end == "done")
+        #expect(sent.loaded == 1000)
+        #expect(upload.methods.count == 251)
+        let seen = try upload.browser.run("return [told, span]") as? [Double] ?? []
+        // One at the start and one at the end beside.
+        #expect(seen[0] <= seen[1] / 100 + 2)
+    }
+
+    @Test(
+        "a file that is cut short or replaced while it is sent is not sent on",
+        arguments: ["cut", "replaced"]
+    )
+    func otherFile(change: String) throws {
+        let upload = try Upload { request, count in
+            request.method == "PATCH" && count == 0 ? ("503 X", [], "") : Self.usual(request)
+        }
+        // As Firefox reads a file: it looks at neither its time nor its size.
+        let read = """
+            const whole = { cut: 'x'.repeat(700), replaced: 'x'.repeat(990) + 'y'.repeat(10) }['\(change)']
+            let other
+            const { slice } = Blob.prototype
+            file.slice = (begin, end) => slice.call(other ?? file, begin, end)
+            upload.onstate = ({ detail }) => { if (detail.state === 'waiting') other = new File([whole], 'x.txt') }
+            """
+        #expect(try upload.send(before: read).end == "changed")
+        #expect(upload.methods == ["POST", "PATCH"])
+    }
+
+    @Test("a file that cannot be read for a moment, as after a leave and a return, is sent on")
+    func unreadableForAMoment() throws {
+        let upload = try Upload { request, count in
+            request.method == "PATCH" && count == 0 ? ("503 X", [], "") : Self.usual(request)
+        }
+        let read = """
+            const { slice } = Blob.prototype
+            let isAway = false
+            const gone = { arrayBuffer: async () => { throw new DOMException('gone', 'NotReadableError') } }
+            file.slice = (...range) => isAway ? gone : slice.call(file, ...range)
+            upload.onstate = ({ detail }) => {
+                if (detail.state !== 'waiting') return
+                isAway = true
+                setTimeout(() => { isAway = false }, 700)
+            }
+            """
+        #expect(try upload.send(before: read).end == "done")
+        let lasting = read.replacing("setTimeout", with: "void")
+        let again = try Upload { request, count in
+            request.method == "PATCH" && count == 0 ? ("503 X", [], "") : Self.usual(request)
+        }
+        #expect(try again.send(before: lasting).end == "unreadable")
     }
 
     @Test("an upload that the server has lost is created anew", arguments: ["403", "404", "410"])
