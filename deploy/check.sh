@@ -121,6 +121,34 @@ silent=yes check 'each location by a path is chosen before regular expressions' 
 # It is a program for a Mac, so it cannot be compiled here.
 silent=yes check 'URLSessionProof.swift parses' swiftc -frontend -parse Tests/Apple/URLSessionProof.swift
 
+# The page's module: types, the examples of its README, and the size that README promises.
+types() {
+    tsc --noEmit --strict --target es2022 --module es2022 --moduleResolution node --lib es2022,dom,dom.iterable "$@"
+}
+module_types() { types --allowJs --checkJs nginx/demo/resumable-upload.js nginx/demo/page.js; }
+examples() {
+    mkdir -p "$scratch/examples" && cp nginx/demo/resumable-upload.d.ts "$scratch/examples" &&
+        awk -v to="$scratch/examples/" '/^```js$/ { file = to "example" ++n ".ts"; next }
+            /^```/ { file = "" } file { print > file } END { exit n == 0 }' nginx/demo/README.md &&
+        types "$scratch"/examples/*.ts
+}
+minified() { # 7 kB; "7.0 kB minified" in its README
+    local size
+    size=$(esbuild --minify --format=esm <nginx/demo/resumable-upload.js | gzip -9c | wc -c) &&
+        { [ "$size" -le 7000 ] || { echo "$size bytes" && false; }; }
+}
+if command -v tsc >/dev/null; then
+    silent=yes check 'the types of the page and its module are strict' module_types
+    silent=yes check "TypeScript takes the examples of the module's README" examples
+else
+    printf "skip  the types of the page's module (deploy/install-dependencies.sh test)\\n"
+fi
+if command -v esbuild >/dev/null; then
+    silent=yes check "the page's module has at most 7 kB" minified
+else
+    printf "skip  the size of the page's module (deploy/install-dependencies.sh test)\\n"
+fi
+
 # It asks for its directories, so they are moved; nothing is started.
 lighttpd_takes() {
     mkdir -p "$scratch/uploads" &&

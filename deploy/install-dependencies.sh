@@ -38,9 +38,9 @@ container='podman:podman buildah:buildah crun:crun netavark aardvark-dns iptable
 # What is done without where it is not to be had. For `make run` nginx's own source, for the module: beside an
 # nginx that is not the distribution's, or without root. For the tests browsers of three engines: Ubuntu has
 # Chromium and Firefox as snaps alone, which these names do not bring; what Python packages are installed with
-# (tus clients, Django); and what recipes are for. For power cuts HTTP/2, and what Ubuntu's kernel modules are packed
-# with. Services of these packages are disabled if this script installs them: the tests start the programs themselves,
-# and caddy's service would take port 80.
+# (tus clients, Django); what recipes are for; and what checks the types and the size of the page's module. For
+# power cuts HTTP/2, and what Ubuntu's kernel modules are packed with. Services of these packages are disabled if this
+# script installs them: the tests start the programs themselves, and caddy's service would take port 80.
 optional='' idle=''
 case ${1:-} in
     build) wanted=$build ;;
@@ -48,7 +48,7 @@ case ${1:-} in
     test)
         wanted="$build $run $test"
         optional='chromium-driver firefox-esr webkit2gtk-driver xvfb python3-venv apache2-bin caddy haproxy
-                  clamav-daemon clamdscan ruby'
+                  clamav-daemon clamdscan ruby node-typescript esbuild'
         idle='caddy haproxy clamav-daemon clamav-freshclam'
         ;;
     deb) wanted="$build $deb" ;;
