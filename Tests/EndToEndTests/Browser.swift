@@ -19,6 +19,8 @@ final class Browser {
         var detours: [String: Int] = [:]
         /// Whether pages may store nothing (not in WebKit).
         var blocksStorage = false
+        /// Whether pages may run scripts (Chromium alone).
+        var runsScripts = true
         /// Whether certificates of unknown authorities are accepted.
         var acceptsAnyCertificate = true
         /// Whether pages see a person who prefers dark colours (not in WebKit).
@@ -96,9 +98,10 @@ final class Browser {
         // Chromium's own sandbox is not for root.
         if getuid() == 0 { arguments.append("--no-sandbox") }
         var options: [String: Any] = ["args": arguments]
-        if setup.blocksStorage {
-            options["prefs"] = ["profile.default_content_setting_values.cookies": 2]
-        }
+        var refused: [String: Any] = [:]
+        if setup.blocksStorage { refused["profile.default_content_setting_values.cookies"] = 2 }
+        if !setup.runsScripts { refused["profile.default_content_setting_values.javascript"] = 2 }
+        if !refused.isEmpty { options["prefs"] = refused }
         return try HTTPDriver(
             Command.find("chromedriver") ?? "chromedriver",
             capabilities: [

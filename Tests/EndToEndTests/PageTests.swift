@@ -214,6 +214,212 @@ struct PageTests {
         #expect(try page.browser.run("return localStorage.length") as? Int == 0)
     }
 
+    @Test("a cancellation can be undone for some seconds, and the upload goes on")
+    func undone() throws {
+        let origin = try LoopbackOrigin(status: "201 Created")
+        let page = try PageUnderTest(upstream: origin.base)
+        let file = try page.sandbox.randomFile(Self.whole, "right.bin")
+        page.network.hold(at: Self.half)
+        try page.choose(file.url)
+        try page.awaitReceived("right.bin")
+        try page.press("Cancel", "right.bin")
+        try page.awaitState("right.bin", "cancelled")
+        #expect(
+            try page.browser.text("return document.activeElement.ariaLabel") == "Undo right.bin"
+        )
+        page.network.hold(at: nil)
+        try page.press("Undo", "right.bin")
+        try page.awaitState("right.bin", "done")
+        #expect(try page.creations() == 1)
+        #expect(origin.requests.map { Data($0.content) } == [file.bytes])
+    }
+
+    @Test("what is not finished is discarded some seconds later, unless that is undone")
+    func discarded() throws {
+        let page = try PageUnderTest()
+        let files = try ["kept.bin", "wrong.bin"].map {
+            try page.sandbox.randomFile(Self.whole, $0)
+        }
+        page.network.hold(at: Self.half)
+        try page.choose(files.map(\.url))
+        for name in ["kept.bin", "wrong.bin"] { try page.awaitReceived(name) }
+        try page.browser.reload()
+        try page.press("Discard", "kept.bin")
+        try page.press("Undo", "kept.bin")
+        try page.press("Discard", "wrong.bin")
+        page.network.cut()
+        page.network.hold(at: nil)
+        page.network.mend()
+        try eventually("one of them is gone from the server") {
+            try page.sandbox.spoolgate("list", "--json").output.split(separator: "\n").count == 1
+        }
+        #expect(try page.unfinished() == ["kept.bin"])
+    }
+
+    @Test("all uploads are paused and resumed at once; the title tells how far they are")
+    func all() throws {
+        let origin = try LoopbackOrigin(status: "201 Created")
+        let page = try PageUnderTest(upstream: origin.base)
+        let names = (0..<5).map { "\($0).bin" }
+        let files = try names.map { try page.sandbox.randomFile(Self.whole, $0) }
+        page.network.hold(at: Self.half)
+        try page.choose(files.map(\.url))
+        try eventually("some bytes have arrived") {
+            try page.browser.text("return document.title").contains(/^[1-9]\d? % – Upload files$/)
+        }
+        try page.browser.click("#pause-all")
+        for name in names { try page.awaitState(name, "paused") }
+        #expect(try page.browser.text("return document.activeElement.id") == "resume-all")
+        page.network.hold(at: nil)
+        try page.browser.click("#resume-all")
+        for name in names { try page.awaitState(name, "done") }
+        try eventually("the title is the page's again") {
+            try page.browser.text("return document.title") == "Upload files"
+        }
+        #expect(
+            try page.browser.text("return document.querySelector('#total').textContent")
+                == "5 of 5 finished, 20.0\u{A0}MB of 20.0\u{A0}MB"
+        )
+        #expect(Set(origin.requests.map { Data($0.content) }) == Set(files.map(\.bytes)))
+        #expect(origin.requests.count == 5)
+    }
+
+    @Test("while it waits, it counts down, shows how much there is, and tries at once if told to")
+    func tryNow() throws {
+        let origin = try LoopbackOrigin(status: "201 Created")
+        let page = try PageUnderTest(upstream: origin.base)
+        let file = try page.sandbox.randomFile(Self.whole, "long.bin")
+        page.network.hold(at: Self.half)
+        try page.choose(file.url)
+        try page.awaitReceived("long.bin")
+        // From here on the page waits for no attempt but one that a person asks for.
+        try page.browser.run(
+            "const { setTimeout } = window; window.setTimeout = (body, ms) => setTimeout(body, ms > 1100 ? 3e6 : ms)"
+        )
+        page.network.cut()
+        let count = /Trying again in \d+.s\. \d\.\d.MB of 4\.0.MB received\./
+        try eventually("it counts down") { try page.words("long.bin").contains(count) }
+        page.network.hold(at: nil)
+        page.network.mend()
+        try page.press("Try now", "long.bin")
+        try page.awaitState("long.bin", "done")
+        #expect(origin.requests.map { Data($0.content) } == [file.bytes])
+    }
+
+    @Test("a stall shows no speed that was")
+    func stalled() throws {
+        let page = try PageUnderTest()
+        let file = try page.sandbox.randomFile(20_000_000, "slow.bin")
+        try page.browser.run(
+            """
+            window.speeds = 0
+            new MutationObserver(() => {
+                if (/\\/s, /.test(document.querySelector('#list').textContent)) window.speeds += 1
+            }).observe(document.querySelector('#list'), { subtree: true, childList: true, characterData: true })
+            """
+        )
+        for step in 1...8 {
+            page.network.hold(at: step * 500_000)
+            if step == 1 { try page.choose(file.url) }
+            try page.awaitReceived("slow.bin", atLeast: step * 400_000)
+        }
+        try eventually("a speed is shown") {
+            try page.browser.run("return speeds") as? Int ?? 0 > 0
+        }
+        try eventually("none is shown while nothing moves", seconds: 20) {
+            try !page.words("slow.bin").contains("/s, ")
+        }
+        #expect(try page.state("slow.bin") == "running")
+    }
+
+    @Test("names are set apart from the text around them, and lists are lists")
+    func semantics() throws {
+        let page = try PageUnderTest()
+        let name = "שלום עולם.txt"
+        try page.choose(try page.sandbox.randomFile(70_000, name).url)
+        try page.awaitState(name, "done")
+        let seen = try page.browser.run(
+            """
+            const roles = [...document.querySelectorAll('ul')].map((list) => list.getAttribute('role'))
+            return [document.querySelector('#list bdi').textContent, ...roles]
+            """
+        )
+        #expect(seen as? [String] == [name, "list", "list"])
+    }
+
+    @Test("without JavaScript it is a form, and the application's answer is shown")
+    func form() throws {
+        let origin = try LoopbackOrigin(
+            status: "201 Created",
+            fields: ["Content-Type: text/html"],
+            content: "<!doctype html><p>thank you"
+        )
+        let sandbox = try Sandbox(upstream: origin.base, front: .nginxWithPage)
+        var setup = Browser.Setup()
+        setup.runsScripts = false
+        let browser = try Browser(.chromium, setup)
+        try browser.open("http://localhost:\(sandbox.port)/upload/")
+        let file = try sandbox.randomFile(300_000, "plain.bin")
+        try browser.choose([file.url], in: "#pick")
+        try browser.click("button[type=submit]")
+        try eventually("the application's answer takes the page's place") {
+            try browser.text("return document.body.innerText").contains("thank you")
+        }
+        let request = try #require(origin.requests.first)
+        #expect(origin.requests.count == 1)
+        #expect(request.values("Content-Type").first?.hasPrefix("multipart/form-data;") == true)
+        let content = Data(request.content)
+        #expect(content.range(of: Data("filename=\"plain.bin\"".utf8)) != nil)
+        #expect(content.range(of: file.bytes) != nil)
+    }
+
+    private static let engines = Engine.allCases.filter(\.isInstalled)
+
+    @Test("a file that is cut short while it is sent ends the upload", arguments: engines)
+    func cutShort(engine: Engine) throws {
+        let origin = try LoopbackOrigin(status: "201 Created")
+        let page = try PageUnderTest(engine, upstream: origin.base)
+        // The clock of what waits, or it takes 15 seconds to find out.
+        try page.browser.run(
+            "const { setTimeout } = window; window.setTimeout = (body, ms) => setTimeout(body, (ms ?? 0) / 10)"
+        )
+        let file = try page.sandbox.randomFile(20_000_000, "short.bin")
+        page.network.hold(at: Self.half)
+        try page.choose(file.url)
+        try page.awaitReceived("short.bin")
+        #expect(truncate(file.url.path(), 10_000_000) == 0)
+        page.network.hold(at: nil)
+        try page.awaitState("short.bin", "failed")
+        #expect(try page.words("short.bin").contains(/has changed|cannot be read/))
+        #expect(origin.requests.isEmpty)
+    }
+
+    @Test("a page that is left and returned to goes on, or asks for the file", arguments: engines)
+    func leftAndBack(engine: Engine) throws {
+        let origin = try LoopbackOrigin(status: "201 Created")
+        let page = try PageUnderTest(engine, upstream: origin.base)
+        let file = try page.sandbox.randomFile(Self.whole, "left.bin")
+        page.network.hold(at: Self.half)
+        try page.choose(file.url)
+        try page.awaitReceived("left.bin")
+        try page.browser.open("http://localhost:\(page.network.port)/upload/icon.svg")
+        page.network.cut()
+        page.network.hold(at: nil)
+        page.network.mend()
+        _ = try? page.browser.run("history.back()")
+        try eventually("the page is back") {
+            try page.browser.text("return document.querySelector('h1')?.textContent ?? ''")
+                == "Upload files"
+        }
+        try eventually("it goes on, or asks for the file: \((try? page.words("left.bin")) ?? "")") {
+            try page.state("left.bin") == "done" || page.unfinished() == ["left.bin"]
+        }
+        if try page.state("left.bin") != "done" { try page.choose(file.url) }
+        try page.awaitState("left.bin", "done")
+        #expect(try page.creations() == 1)
+        #expect(origin.requests.map { Data($0.content) } == [file.bytes])
+    }
+
     @Test("the upstream's refusal is shown in its own words, and nothing is tried again")
     func refused() throws {
         let origin = try LoopbackOrigin(

@@ -5,35 +5,66 @@
 
 import { ResumableUpload, UploadQueue } from './resumable-upload.js'
 
+/**
+ * @typedef {import('./resumable-upload.js').Answer} Answer
+ * @typedef {import('./resumable-upload.js').Pending} Pending
+ * @typedef {import('./resumable-upload.js').StateDetail} StateDetail
+ */
+
+/** How long Cancel and Discard can be undone, in ms. */
+const UNDO = 8000
+
+/** @param {string} id @returns {any} */
 const element = (id) => document.getElementById(id)
 const endpoint = new URL(element('page').dataset.endpoint, document.baseURI).href
 const queue = new UploadQueue(3)
-/** Every file of the list, by what its upload is remembered by. @type {Map<string, Item>} */
+/**
+ * Every file of the list, by what its upload is remembered by.
+ * @type {Map<string, Item>}
+ */
 const items = new Map()
+/**
+ * Those that are about to be cancelled.
+ * @type {Set<Item>}
+ */
+const leaving = new Set()
 
 // MARK: Words
 
-/** With a space that does not break. */
+/**
+ * With a space that does not break.
+ * @param {number} count
+ */
 function bytes(count) {
-    for (const [unit, size] of [['GB', 1e9], ['MB', 1e6], ['kB', 1e3]]) {
+    for (const [unit, size] of /** @type {[string, number][]} */ ([['GB', 1e9], ['MB', 1e6], ['kB', 1e3]])) {
         if (count >= size * 0.9995) return `${(count / size).toFixed(count < size * 99.95 ? 1 : 0)}\u00a0${unit}`
     }
-    return count === 1 ? '1\u00a0byte' : `${count}\u00a0bytes`
+    return count === 1 ? '1\u00a0byte' : `${Math.round(count)}\u00a0bytes`
 }
 
+/** @param {number} seconds */
 function duration(seconds) {
-    if (seconds < 60) return `${Math.max(1, Math.round(seconds))} s`
-    if (seconds < 5400) return `${Math.round(seconds / 60)} min`
-    return `${(seconds / 3600).toFixed(1)} h`
+    if (seconds < 60) return `${Math.max(1, Math.round(seconds))}\u00a0s`
+    if (seconds < 5400) return `${Math.round(seconds / 60)}\u00a0min`
+    return `${(seconds / 3600).toFixed(1)}\u00a0h`
 }
 
-/** Says states to those who do not see them; what comes within a moment is said together. */
+/** @param {{speed?: number, remaining?: number}} pace */
+function pace({ speed, remaining }) {
+    return speed && remaining !== undefined ? `, ${bytes(speed)}/s, ${duration(remaining)} left` : ''
+}
+
+/**
+ * Says states to those who do not see them, all that come within a moment together; of many, only the sum.
+ * @type {(sentence: string) => void}
+ */
 const say = (() => {
+    /** @type {string[]} */
     let sentences = []
     return (sentence) => {
         if (sentences.push(sentence) > 1) return
         setTimeout(() => {
-            element('live').textContent = sentences.join(' ')
+            element('live').textContent = sentences.length > 4 ? `${summary()}.` : sentences.join(' ')
             sentences = []
         }, 300)
     }
@@ -41,12 +72,19 @@ const say = (() => {
 
 // MARK: Elements
 
+/**
+ * @template {keyof HTMLElementTagNameMap} Tag
+ * @param {Tag} tag
+ * @param {object} properties
+ * @param {...(Node | string)} children
+ */
 function make(tag, properties = {}, ...children) {
     const made = Object.assign(document.createElement(tag), properties)
     made.append(...children)
     return made
 }
 
+/** @param {string} name */
 function icon(name) {
     const svg = document.createElementNS('http://www.w3.org/2000/svg', 'svg')
     const use = document.createElementNS('http://www.w3.org/2000/svg', 'use')
@@ -57,13 +95,33 @@ function icon(name) {
     return svg
 }
 
-/** A button whose name for those who do not see its place has the file's name. */
+/**
+ * A name may be written from right to left, whatever stands around it.
+ * @param {string} name
+ * @param {number} size
+ */
+function title(name, size) {
+    return make('span', { className: 'file' },
+        make('bdi', { className: 'name', textContent: name }), ' ',
+        make('span', { className: 'size', textContent: bytes(size) }))
+}
+
+/**
+ * A button whose accessible name has the file's.
+ * @param {HTMLElement} button
+ * @param {string} text
+ * @param {string} name
+ */
 function label(button, text, name) {
+    if (button.textContent === text) return
     button.textContent = text
     button.ariaLabel = `${text} ${name}`
 }
 
-/** Takes an item of a list away; the keyboard stays near where it was. */
+/**
+ * Takes an item of a list away; the keyboard stays near where it was.
+ * @param {Element} node
+ */
 function takeAway(node, next = node.nextElementSibling ?? node.previousElementSibling) {
     const hadFocus = node.contains(document.activeElement)
     node.remove()
@@ -72,151 +130,155 @@ function takeAway(node, next = node.nextElementSibling ?? node.previousElementSi
 
 // MARK: One file
 
-/** How fast bytes arrive, over the last ten seconds. */
-class Pace {
-    #samples = []
-
-    add(count) {
-        const now = performance.now()
-        this.#samples.push({ now, count })
-        while (now - this.#samples[0].now > 10000) this.#samples.shift()
-    }
-
-    reset() { this.#samples = [] }
-
-    /** Bytes a second; undefined until there is something to go by. */
-    get rate() {
-        const first = this.#samples[0]
-        const last = this.#samples.at(-1)
-        if (!first || last.now - first.now < 1000 || last.count <= first.count) return undefined
-        return (last.count - first.count) / (last.now - first.now) * 1000
-    }
-}
-
 class Item {
-    #pace = new Pace()
     #bar = make('progress')
     #words = make('span')
     #icon = make('span')
+    #symbol = ''
+    #now = make('button', { type: 'button', hidden: true })
     #go = make('button', { type: 'button' })
     #leave = make('button', { type: 'button' })
-    #now = make('button', { type: 'button', hidden: true })
-    #timer
     #more = make('details', { hidden: true })
+    /** When the next attempt begins, and why the last one failed. */
+    #next = { time: 0, message: '' }
+    /** @type {ReturnType<typeof setTimeout> | undefined} */
+    #timer
+    #wasPaused = false
 
+    /** @param {ResumableUpload} upload */
     constructor(upload) {
         this.upload = upload
-        const { file } = upload
-        const name = make('span', { className: 'name' }, make('bdi', { textContent: file.name }), ' ',
-            make('span', { className: 'size', textContent: bytes(file.size) }))
-        this.#bar.max = file.size || 1
+        this.name = /** @type {File} */ (upload.file).name
+        const { name } = this
+        this.#bar.max = upload.file.size || 1
         this.#bar.value = upload.loaded
-        this.#bar.ariaLabel = `Progress of ${file.name}`
-        this.#go.onclick = () => this.#isStopped ? this.start() : upload.pause()
-        this.#leave.onclick = () => this.remove()
+        this.#bar.ariaLabel = `Progress of ${name}`
         this.#now.onclick = () => upload.retryNow()
-        label(this.#now, 'Try now', file.name)
+        this.#go.onclick = () => this.#isStopped ? this.start() : upload.pause()
+        this.#leave.onclick = () => leaving.has(this) ? this.stay() : this.leave()
+        label(this.#now, 'Try now', name)
         this.node = make('li', {},
-            make('div', { className: 'row' }, name,
+            make('div', { className: 'row' }, title(name, upload.file.size),
                 make('div', { className: 'buttons' }, this.#now, this.#go, this.#leave)),
             this.#bar,
             make('p', { className: 'state' }, this.#icon, this.#words),
             this.#more)
-        upload.onprogress = ({ detail }) => this.#proceed(detail)
+        upload.onprogress = () => this.show()
         upload.onstate = ({ detail }) => this.#change(detail)
     }
 
     get #isStopped() { return ['paused', 'failed'].includes(this.upload.state) }
 
-    start() {
-        // What became of it, the states tell.
-        queue.add(this.upload).catch(() => {})
+    start() { queue.add(this.upload) }
+
+    /** Stops it at once, and cancels it a few seconds later. */
+    leave() {
+        const { upload } = this
+        // A failed one stays on the server, to be chosen again or discarded.
+        if (['done', 'failed'].includes(upload.state)) return this.#end()
+        this.#wasPaused = upload.state === 'paused'
+        leaving.add(this)
+        upload.pause()
+        queue.remove(upload)
+        this.#mark('cancelled')
+        this.#go.hidden = this.#now.hidden = true
+        label(this.#leave, 'Undo', this.name)
+        this.#write('fail', 'Cancelled.')
+        say(`${this.name}: cancelled.`)
+        this.#timer = setTimeout(() => {
+            upload.cancel().finally(showPending)
+            this.#end()
+        }, UNDO)
+        showTotal()
     }
 
-    /** Takes it off the list, and what is unfinished off the server. */
-    remove() {
-        const { upload } = this
-        // What failed stays where it is, to be chosen again or discarded.
-        if (!['done', 'failed'].includes(upload.state)) upload.cancel().finally(showPending)
-        items.delete(upload.fingerprint)
+    /** Takes the cancellation back. */
+    stay() {
+        clearTimeout(this.#timer)
+        leaving.delete(this)
+        this.start()
+        if (this.#wasPaused) this.upload.pause()
+    }
+
+    #end() {
+        leaving.delete(this)
+        queue.remove(this.upload)
+        items.delete(this.upload.fingerprint ?? '')
         takeAway(this.node)
-        if (upload.state === 'cancelled') say(`${upload.file.name}: cancelled.`)
         showTotal()
         showPending()
     }
 
-    #show(symbol, words) {
-        this.#icon.replaceChildren(icon(symbol))
-        this.#words.textContent = words
+    /** @param {string} state */
+    #mark(state) { this.node.dataset.state = this.node.className = state }
+
+    /** @param {string} symbol @param {string} words */
+    #write(symbol, words) {
+        if (this.#symbol !== symbol) this.#icon.replaceChildren(icon(symbol))
+        this.#symbol = symbol
+        if (this.#words.textContent !== words) this.#words.textContent = words
     }
 
-    #proceed({ loaded, total }) {
-        this.#bar.value = total ? loaded : 1
-        showTotal()
-        if (this.upload.state !== 'running') return
-        this.#pace.add(loaded)
-        if (loaded === total) return this.#show('send', 'All sent. The server works on it…')
-        const { rate } = this.#pace
-        const speed = rate ? `, ${bytes(rate)}/s, ${duration((total - loaded) / rate)} left` : ''
-        this.#show('send', `${bytes(loaded)} of ${bytes(total)} received${speed}`)
+    /** Shows progress, speed and the time until the next attempt as they are now. */
+    show() {
+        const { state, loaded, file: { size } } = this.upload
+        this.#bar.value = size ? loaded : 1
+        const received = `${bytes(loaded)} of ${bytes(size)} received`
+        if (state === 'running') {
+            if (loaded === size) this.#write('send', 'All sent. The server is processing it…')
+            else this.#write('send', received + pace(this.upload))
+        } else if (state === 'waiting') {
+            const left = (this.#next.time - performance.now()) / 1000
+            const next = left < 1.5 ? 'Trying again…' : `Trying again in ${duration(left)}.`
+            this.#write('wait', `${this.#next.message} ${next} ${received}.`)
+        } else if (state === 'paused' && !leaving.has(this)) {
+            this.#write('pause', `Paused, ${received}.`)
+        }
     }
 
-    #change({ state, error, delay, offline, answer }) {
-        const { name } = this.upload.file
+    /** @param {StateDetail} detail */
+    #change(detail) {
+        const { state } = detail
+        // The pause of a cancellation.
+        if (leaving.has(this)) return
         const had = document.activeElement
-        clearTimeout(this.#timer)
-        this.#now.hidden = true
-        this.node.className = state
-        this.node.dataset.state = state
-        this.#pace.reset()
-        label(this.#go, { paused: 'Resume', failed: 'Try again' }[state] ?? 'Pause', name)
-        label(this.#leave, { done: 'Remove', failed: 'Remove' }[state] ?? 'Cancel', name)
+        this.#mark(state)
+        label(this.#go, state === 'paused' ? 'Resume' : state === 'failed' ? 'Try again' : 'Pause', this.name)
+        label(this.#leave, ['done', 'failed'].includes(state) ? 'Remove' : 'Cancel', this.name)
         this.#go.hidden = state === 'done'
+        this.#now.hidden = detail.state !== 'waiting' || detail.delay < 1500
         if (had === this.#go && this.#go.hidden) this.#leave.focus()
-        if (had === this.#now) this.#go.focus()
+        if (had === this.#now && this.#now.hidden) this.#go.focus()
         this.#more.hidden = true
-        if (state === 'queued') this.#show('wait', 'Waits for its turn.')
-        if (state === 'running') this.#show('send', this.upload.loaded ? 'Goes on…' : 'Begins…')
-        if (state === 'paused') this.#pauseShown()
-        if (state === 'waiting') {
-            this.#now.hidden = delay < 1500
-            this.#countDown(error.message, offline ? undefined : performance.now() + delay)
+        if (state === 'queued') this.#write('wait', 'Waiting for its turn.')
+        if (detail.state === 'waiting') {
+            this.#next = { time: performance.now() + detail.delay, message: detail.error.message }
+            say(`${this.name}: ${detail.error.message}`)
         }
-        if (state === 'failed') {
-            if (error.code === 'refused') this.#bar.value = this.#bar.max
-            this.#show('fail', error.message)
-            if (error.answer) this.#showAnswer(error.answer)
+        this.show()
+        if (detail.state === 'failed') {
+            const { message, code, answer } = /** @type {import('./resumable-upload.js').UploadError} */ (detail.error)
+            if (code === 'refused') this.#bar.value = this.#bar.max
+            this.#write('fail', message)
+            if (answer) this.#showAnswer(answer)
+            say(`${this.name}: ${message}`)
         }
-        if (state === 'done') {
-            this.#show('done', this.#success(answer))
-            this.#showAnswer(answer)
+        if (detail.state === 'done') {
+            const { reason, status } = detail.answer
+            const words = status === 202 ? 'Accepted.' : 'Uploaded.'
+            this.#write('done', reason ? `${words} ${reason}` : words)
+            this.#showAnswer(detail.answer)
         }
-        this.#tell(state, error)
-        showTotal()
+        const word = { paused: 'paused', done: 'uploaded', running: 'uploading' }[/** @type {'done'} */ (state)]
+        if (word) say(`${this.name}: ${word}.`)
         if (state === 'done' || state === 'failed') showPending()
+        tick()
     }
 
-    /** Says once a second when the next attempt begins, and all the while how much the server has. */
-    #countDown(message, end) {
-        const { loaded, file } = this.upload
-        const left = Math.round((end - performance.now()) / 1000)
-        const next = end === undefined ? 'It goes on by itself when the network is back.'
-            : left < 2 ? 'Trying again.' : `Trying again in ${left} s.`
-        this.#show('wait', `${message} ${next} ${bytes(loaded)} of ${bytes(file.size)} received.`)
-        if (left >= 2) this.#timer = setTimeout(() => this.#countDown(message, end), 1000)
-    }
-
-    #pauseShown() {
-        const { loaded, file } = this.upload
-        this.#show('pause', `Paused, ${bytes(loaded)} of ${bytes(file.size)} received.`)
-    }
-
-    #success(answer) {
-        const words = answer.status === 202 ? 'Accepted.' : 'Uploaded.'
-        return answer.reason ? `${words} ${answer.reason}` : words
-    }
-
-    /** The whole answer, behind a line that opens it. */
+    /**
+     * The whole answer, behind a line that opens it.
+     * @param {Answer} answer
+     */
     #showAnswer(answer) {
         let text = answer.text.trim()
         try {
@@ -226,84 +288,100 @@ class Item {
         }
         if (!text || text === answer.reason) return
         this.#more.hidden = false
-        this.#more.replaceChildren(
-            make('summary', { textContent: `The server's answer (${answer.status})` }),
-            make('pre', { textContent: text, tabIndex: 0, ariaLabel: `Answer for ${this.upload.file.name}` }))
-        this.#more.lastChild.setAttribute('role', 'region')
-    }
-
-    #tell(state, error) {
-        const { name } = this.upload.file
-        const words = { paused: 'paused.', done: 'uploaded.', running: 'uploading.' }[state]
-        if (state === 'waiting' || state === 'failed') say(`${name}: ${error.message}`)
-        else if (words) say(`${name}: ${words}`)
+        const pre = make('pre', { textContent: text, tabIndex: 0, ariaLabel: `Answer for ${this.name}` })
+        pre.setAttribute('role', 'region')
+        this.#more.replaceChildren(make('summary', { textContent: `The server's answer (${answer.status})` }), pre)
     }
 }
 
 // MARK: The lists
 
+/** @param {File} file */
 function add(file) {
     const upload = new ResumableUpload(file, { endpoint })
-    const same = items.get(upload.fingerprint)
+    const key = upload.fingerprint ?? ''
+    const same = items.get(key)
+    if (same && leaving.has(same)) return same.stay()
     if (same && !['done', 'failed', 'cancelled'].includes(same.upload.state)) {
         if (same.upload.state === 'paused') same.start()
         else say(`${file.name} is in the list already.`)
         return
     }
     const item = new Item(upload)
+    if (same) queue.remove(same.upload)
     same?.node.remove()
-    items.set(upload.fingerprint, item)
+    items.set(key, item)
     element('list').append(item.node)
     item.start()
 }
 
+/** @param {Iterable<File>} files */
 function take(files) {
     for (const file of files) add(file)
-    showTotalNow()
+    showTotal()
     showPending()
 }
 
-const totalPace = new Pace()
-const title = document.title
-let totalTimer
-
-/** Soon: progress comes often, and each time the whole list counts. */
-function showTotal() { totalTimer ??= setTimeout(showTotalNow, 200) }
-
-function showTotalNow() {
-    clearTimeout(totalTimer)
-    totalTimer = undefined
-    const uploads = [...items.values()].map((item) => item.upload)
-    const inState = (...states) => uploads.filter(({ state }) => states.includes(state))
-    const done = inState('done')
-    const active = inState('queued', 'running', 'waiting')
-    const stopped = inState('paused', 'failed')
-    document.body.classList.toggle('busy', uploads.length > 0)
-    element('uploads').hidden = uploads.length === 0
-    element('clear').hidden = done.length === 0
-    element('pause-all').hidden = active.length < 2
-    element('resume-all').hidden = stopped.length < 2
-    element('cancel-all').hidden = active.length + inState('paused').length < 2
-    const sum = (some, count) => some.reduce((total, upload) => total + count(upload), 0)
-    const total = sum(uploads, ({ file }) => file.size)
-    const loaded = sum(uploads, ({ state, file, loaded }) => state === 'done' ? file.size : loaded)
-    const left = sum(active, ({ file, loaded }) => file.size - loaded)
-    const isRunning = inState('running').length > 0
-    if (isRunning) totalPace.add(loaded)
-    else totalPace.reset()
-    const failed = inState('failed').length
-    const parts = [`${done.length} of ${uploads.length} finished`]
-    if (failed) parts.push(`${failed} failed`)
-    parts.push(`${bytes(loaded)} of ${bytes(total)}`)
-    const { rate } = totalPace
-    if (rate && isRunning) parts.push(`${bytes(rate)}/s`, `${duration(left / rate)} left`)
-    element('total').textContent = uploads.length < 2 ? '' : parts.join(', ')
-    document.title = active.length && total ? `${Math.floor(loaded / total * 100)} % – ${title}` : title
+/** All uploads in one line. */
+function summary(totals = queue.totals) {
+    const { count, done, failed, loaded, total } = totals
+    const words = `${done} of ${count} finished, ${bytes(loaded)} of ${bytes(total)}${pace(totals)}`
+    return failed ? `${words}, ${failed} failed` : words
 }
 
+const pageTitle = document.title
+
+function showTotal() {
+    const { totals } = queue
+    const { count, done, failed, paused, active, loaded, total } = totals
+    document.body.classList.toggle('busy', items.size > 0)
+    element('uploads').hidden = items.size === 0
+    element('total').textContent = count > 1 ? summary(totals) : ''
+    show('pause-all', count > 1 && active > 0)
+    show('resume-all', count > 1 && paused > 0)
+    show('cancel-all', count > 1 && active + paused > 0)
+    show('undo-all', leaving.size > 1)
+    show('clear', done > 0)
+    const part = active ? `${total ? Math.floor(loaded / total * 100) : 0} %` : failed ? `${failed} failed` : ''
+    document.title = part ? `${part} – ${pageTitle}` : pageTitle
+}
+
+/**
+ * Shows a button of all uploads, or hides it; the keyboard does not get lost.
+ * @param {string} id
+ * @param {boolean} isShown
+ */
+function show(id, isShown) {
+    const button = element(id)
+    if (button.hidden === !isShown) return
+    const hadFocus = button === document.activeElement
+    button.hidden = !isShown
+    if (hadFocus) (element('all').querySelector('button:not([hidden])') ?? element('pick')).focus()
+}
+
+/** @type {ReturnType<typeof setTimeout> | undefined} */
+let ticking
+/** Once a second while anything goes on: a speed changes by itself if nothing moves. */
+function tick() {
+    ticking ??= setTimeout(() => {
+        ticking = undefined
+        for (const item of items.values()) if (['running', 'waiting'].includes(item.upload.state)) item.show()
+        showTotal()
+        if (queue.totals.active) tick()
+    }, 1000)
+}
+
+queue.onprogress = showTotal
+
 function showPending() {
-    const entries = ResumableUpload.pending()
-        .filter((entry) => entry.endpoint === endpoint && !items.has(entry.fingerprint))
+    /** @type {Pending[]} */
+    let entries = []
+    try {
+        entries = ResumableUpload.pending()
+            .filter((entry) => entry.endpoint === endpoint && !items.has(entry.fingerprint))
+    } catch {
+        // Storage that may not be read has none.
+    }
     const list = element('pending')
     const known = new Map([...list.children].map((node) => [node.dataset.fingerprint, node]))
     for (const entry of entries) {
@@ -313,41 +391,84 @@ function showPending() {
     element('unfinished').hidden = entries.length === 0
 }
 
+/** @param {Pending} entry */
 function pendingNode({ fingerprint, lock, url, name, size, loaded }) {
     const discard = make('button', { type: 'button' })
     label(discard, 'Discard', name)
-    const node = make('li', {},
-        make('div', { className: 'row' },
-            make('span', { className: 'name' }, make('bdi', { textContent: name })),
-            make('div', { className: 'buttons' }, discard)),
+    const received = `${bytes(loaded)} of ${bytes(size)} received`
+    const words = make('span', { textContent: received })
+    const node = make('li', { className: 'paused' },
+        make('div', { className: 'row' }, title(name, size), make('div', { className: 'buttons' }, discard)),
         make('progress', { max: size || 1, value: loaded, ariaLabel: `Progress of ${name}` }),
-        make('p', { className: 'state' }, icon('pause'),
-            make('span', { textContent: `${bytes(loaded)} of ${bytes(size)} received` })))
-    node.className = 'paused'
+        make('p', { className: 'state' }, make('span', {}, icon('pause')), words))
     node.dataset.fingerprint = fingerprint
-    const drop = async (held) => {
-        if (!held) return say(`${name} is being sent in another window.`)
+    /** @param {() => void} body */
+    const exclusively = async (body) => {
+        /** @param {unknown} held */
+        const use = (held) => held ? body() : say(`${name} is being sent in another window.`)
+        await (navigator.locks?.request(lock, { ifAvailable: true }, use) ?? use(true))
+    }
+    /** @type {ReturnType<typeof setTimeout> | undefined} */
+    let timer
+    const drop = () => {
         ResumableUpload.forget(fingerprint)
-        say(`${name}: discarded.`)
         showPending()
-        // Where this fails, the server discards it when it has expired.
-        await fetch(url, { method: 'DELETE' }).catch(() => {})
+        // If this fails, the server discards it when it has expired.
+        ResumableUpload.terminate(url).catch(() => {})
     }
     discard.onclick = () => {
-        if (navigator.locks) navigator.locks.request(lock, { ifAvailable: true }, drop)
-        else drop(true)
+        if (timer !== undefined) {
+            clearTimeout(timer)
+            timer = undefined
+            label(discard, 'Discard', name)
+            words.textContent = received
+            return
+        }
+        exclusively(() => {
+            label(discard, 'Undo', name)
+            words.textContent = 'Discarded.'
+            say(`${name}: discarded.`)
+            // Unless it was chosen meanwhile.
+            timer = setTimeout(() => { if (node.isConnected) exclusively(drop) }, UNDO)
+        })
     }
     return node
 }
 
+// MARK: All uploads
+
+const resting = () => [...items.values()].filter((item) => !['done', 'failed'].includes(item.upload.state))
+
+element('pause-all').onclick = () => queue.pauseAll()
+element('resume-all').onclick = () => queue.resumeAll()
+element('cancel-all').onclick = () => { for (const item of resting()) if (!leaving.has(item)) item.leave() }
+element('undo-all').onclick = () => { for (const item of [...leaving]) item.stay() }
+element('clear').onclick = () => {
+    for (const [fingerprint, { upload, node }] of items) {
+        if (upload.state !== 'done') continue
+        items.delete(fingerprint)
+        queue.remove(upload)
+        node.remove()
+    }
+    showTotal()
+    say('Finished uploads are cleared.')
+    ;(element('list').querySelector('button:not([hidden])') ?? element('pick')).focus()
+}
+
 // MARK: Where files come from
 
-/** The files of what was dropped, those in folders included. */
+/**
+ * The files of what was dropped, those in folders included.
+ * @param {DataTransfer} transfer
+ * @returns {Promise<File[]>}
+ */
 async function dropped(transfer) {
     // The list is empty once the event is over.
     const files = [...transfer.files]
+    /** @type {any[]} */
     const entries = [...transfer.items].map((item) => item.webkitGetAsEntry?.()).filter(Boolean)
     if (!entries.some((entry) => entry.isDirectory)) return files
+    /** @param {any} entry @returns {Promise<File[]>} */
     const inside = async (entry) => {
         if (entry.isFile) return [await new Promise((resolve, reject) => entry.file(resolve, reject))]
         const reader = entry.createReader()
@@ -358,65 +479,48 @@ async function dropped(transfer) {
             for (const one of some) found.push(...await inside(one))
         }
     }
-    return (await Promise.all(entries.map((entry) => inside(entry).catch(() => [])))).flat()
+    return (await Promise.all(entries.map((entry) => inside(entry).catch(() => {
+        say(`${entry.name} cannot be read.`)
+        return []
+    })))).flat()
 }
 
+/** @param {DragEvent} event */
 const carriesFiles = (event) => [...event.dataTransfer?.types ?? []].includes('Files')
+/** @param {boolean} isOver */
 const mark = (isOver) => document.body.classList.toggle('over', isOver)
 
 // A file that misses the frame would otherwise take the page's place.
 addEventListener('dragover', (event) => {
-    if (!carriesFiles(event)) return
+    if (!carriesFiles(event) || !event.dataTransfer) return
     event.preventDefault()
     event.dataTransfer.dropEffect = 'copy'
     mark(true)
 })
 addEventListener('dragleave', (event) => { if (!event.relatedTarget) mark(false) })
 addEventListener('drop', async (event) => {
-    if (!carriesFiles(event)) return
+    if (!carriesFiles(event) || !event.dataTransfer) return
     event.preventDefault()
     mark(false)
     take(await dropped(event.dataTransfer))
 })
-addEventListener('paste', (event) => { if (event.clipboardData) take(event.clipboardData.files) })
+document.addEventListener('paste', (event) => { if (event.clipboardData) take(event.clipboardData.files) })
 
 element('pick').onchange = () => {
     take([...element('pick').files])
     // Or the same file, chosen again, would be no change.
     element('pick').value = ''
 }
-
-/** Does it to each item in some states; the keyboard stays in the list if the button goes. */
-function forAll(button, states, act) {
-    element(button).onclick = () => {
-        for (const item of [...items.values()]) if (states.includes(item.upload.state)) act(item)
-        showTotalNow()
-        if (element(button).hidden) focusList()
-    }
-}
-
-const focusList = () => (element('list').querySelector('button:not([hidden])') ?? element('pick')).focus()
-
-forAll('pause-all', ['queued', 'running', 'waiting'], (item) => item.upload.pause())
-forAll('resume-all', ['paused', 'failed'], (item) => item.start())
-forAll('cancel-all', ['queued', 'running', 'waiting', 'paused'], (item) => item.remove())
-
-element('clear').onclick = () => {
-    for (const [fingerprint, { upload, node }] of items) {
-        if (upload.state !== 'done') continue
-        items.delete(fingerprint)
-        node.remove()
-    }
-    showTotalNow()
-    say('Finished uploads are cleared.')
-    focusList()
-}
+element('form').onsubmit = () => false
 
 // Another window has begun, finished or discarded one.
-addEventListener('storage', showPending)
-addEventListener('beforeunload', (event) => {
-    const isSending = [...items.values()].some(({ upload }) => ['running', 'waiting'].includes(upload.state))
-    if (isSending) event.preventDefault()
+addEventListener('storage', ({ key, oldValue, newValue }) => {
+    if (key === null || (oldValue === null) !== (newValue === null)) showPending()
 })
+addEventListener('beforeunload', (event) => { if (queue.totals.active) event.preventDefault() })
 
+if (!new ResumableUpload(new File([], '-'), { endpoint }).isRemembered) {
+    element('memory').textContent =
+        ' This browser stores nothing for this page: if you close or reload it, an upload begins anew.'
+}
 showPending()
