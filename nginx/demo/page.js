@@ -183,7 +183,7 @@ class Item {
         this.#mark('cancelled')
         this.#go.hidden = this.#now.hidden = true
         label(this.#leave, 'Undo', this.name)
-        this.#write('fail', 'Cancelled.')
+        this.#write('stop', 'Cancelled.')
         say(`${this.name}: cancelled.`)
         this.#timer = setTimeout(() => {
             upload.cancel().finally(showPending)
@@ -326,7 +326,7 @@ function take(files) {
 function summary(totals = queue.totals) {
     const { count, done, failed, loaded, total } = totals
     const words = `${done} of ${count} finished, ${bytes(loaded)} of ${bytes(total)}${pace(totals)}`
-    return failed ? `${words}, ${failed} failed` : words
+    return failed ? `${words}, ${failed}\u00a0failed` : words
 }
 
 const pageTitle = document.title
@@ -337,26 +337,20 @@ function showTotal() {
     document.body.classList.toggle('busy', items.size > 0)
     element('uploads').hidden = items.size === 0
     element('total').textContent = count > 1 ? summary(totals) : ''
-    show('pause-all', count > 1 && active > 0)
-    show('resume-all', count > 1 && paused > 0)
-    show('cancel-all', count > 1 && active + paused > 0)
-    show('undo-all', leaving.size > 1)
-    show('clear', done > 0)
+    const focus = document.activeElement
+    const shown = {
+        'pause-all': count > 1 && active > 0,
+        'resume-all': count > 1 && paused > 0,
+        'cancel-all': count > 1 && active + paused > 0,
+        'undo-all': leaving.size > 1,
+        clear: done > 0,
+    }
+    for (const [id, isShown] of Object.entries(shown)) element(id).hidden = !isShown
+    // The keyboard does not get lost with a button.
+    const all = element('all')
+    if (focus?.matches('#all > [hidden]')) (all.querySelector('button:not([hidden])') ?? element('pick')).focus()
     const part = active ? `${total ? Math.floor(loaded / total * 100) : 0} %` : failed ? `${failed} failed` : ''
     document.title = part ? `${part} – ${pageTitle}` : pageTitle
-}
-
-/**
- * Shows a button of all uploads, or hides it; the keyboard does not get lost.
- * @param {string} id
- * @param {boolean} isShown
- */
-function show(id, isShown) {
-    const button = element(id)
-    if (button.hidden === !isShown) return
-    const hadFocus = button === document.activeElement
-    button.hidden = !isShown
-    if (hadFocus) (element('all').querySelector('button:not([hidden])') ?? element('pick')).focus()
 }
 
 /** @type {ReturnType<typeof setTimeout> | undefined} */
@@ -397,10 +391,11 @@ function pendingNode({ fingerprint, lock, url, name, size, loaded }) {
     label(discard, 'Discard', name)
     const received = `${bytes(loaded)} of ${bytes(size)} received`
     const words = make('span', { textContent: received })
+    const symbol = make('span', {}, icon('pause'))
     const node = make('li', { className: 'paused' },
         make('div', { className: 'row' }, title(name, size), make('div', { className: 'buttons' }, discard)),
         make('progress', { max: size || 1, value: loaded, ariaLabel: `Progress of ${name}` }),
-        make('p', { className: 'state' }, make('span', {}, icon('pause')), words))
+        make('p', { className: 'state' }, symbol, words))
     node.dataset.fingerprint = fingerprint
     /** @param {() => void} body */
     const exclusively = async (body) => {
@@ -422,11 +417,13 @@ function pendingNode({ fingerprint, lock, url, name, size, loaded }) {
             timer = undefined
             label(discard, 'Discard', name)
             words.textContent = received
+            symbol.replaceChildren(icon('pause'))
             return
         }
         exclusively(() => {
             label(discard, 'Undo', name)
             words.textContent = 'Discarded.'
+            symbol.replaceChildren(icon('stop'))
             say(`${name}: discarded.`)
             // Unless it was chosen meanwhile.
             timer = setTimeout(() => { if (node.isConnected) exclusively(drop) }, UNDO)
