@@ -65,12 +65,12 @@ struct PageModuleTests {
             )
         }
 
-        /// Sends it; the text of the answer or the code of the error, then every state, then the last
-        /// progress.
+        /// Sends it.
         ///
         /// - Parameters:
         ///   - options: of the upload.
         ///   - script: what runs before it starts.
+        /// - Returns: the text of the answer or the code of the error, every state, and the last progress.
         /// - Throws: `Broken` if the page does not run it.
         func send(_ options: String = "", before script: String = "") throws -> (
             end: String, states: [String], loaded: Int, sent: Int

@@ -269,7 +269,10 @@ struct PageTests {
         }
         try page.browser.click("#pause-all")
         for name in names { try page.awaitState(name, "paused") }
-        #expect(try page.browser.text("return document.activeElement.id") == "resume-all")
+        // Not on Cancel all, which is beside it.
+        try eventually("the keyboard is on the button that undoes it", seconds: 20) {
+            try page.browser.text("return document.activeElement.id") == "resume-all"
+        }
         page.network.hold(at: nil)
         try page.browser.click("#resume-all")
         for name in names { try page.awaitState(name, "done") }
