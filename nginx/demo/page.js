@@ -421,6 +421,8 @@ function pendingNode({ fingerprint, lock, url, name, size, loaded }) {
             return
         }
         exclusively(() => {
+            // Clicked twice before the lock was there: one timer, which Undo stops.
+            if (timer !== undefined) return
             label(discard, 'Undo', name)
             words.textContent = 'Discarded.'
             symbol.replaceChildren(icon('stop'))
