@@ -315,6 +315,50 @@ struct AdminTests {
         }
     }
 
+    @Test("partial uploads that no request sends are shown, those that changed last first")
+    func partial() throws {
+        let admin = Admin.of(test.gateway)
+        func look() -> Status {
+            admin.sampler.lookForPartial(true)
+            return Status(of: admin)
+        }
+        let locations = try ["/a/one", "/a/<two>"].map { target in
+            try #require(
+                test.serve(
+                    .creation(
+                        [.bytesThenFails(Array("hello".utf8), .truncated)],
+                        length: .known(20),
+                        target: target
+                    )
+                ).location
+            )
+        }
+        let ids = locations.map { String($0.split(separator: "/").last ?? "") }
+        try test.age(locations[0], by: 300)
+        #expect(Status(of: admin).partial.first.isEmpty)
+        #expect(Status(of: admin).text.contains("\n  2 uploads: spoolgate list --state partial\n"))
+        let status = look()
+        #expect(status.partial.count == 2)
+        #expect(status.partial.first.map(\.id.description) == [ids[1], ids[0]])
+        #expect(status.html.contains("<bdi>/a/&lt;two&gt;</bdi>"))
+        #expect(status.html.contains("5 bytes of 20 bytes · idle for 5m"))
+        #expect(status.text.contains("5 bytes of 20 bytes  idle for 5m"))
+        #expect(
+            status.json.text.contains(
+                "\"partial\":2,\"partial-uploads\":[{\"upload\":\"\(ids[1])\""
+            )
+        )
+
+        let running = try test.start(
+            .append(locations[1], at: 5, [" world", .stuck], length: .known(15))
+        )
+        try eventually("it is received") { test.gateway.transfers.all.first?.offset == 11 }
+        #expect(Status(of: admin).partial.first.map(\.id.description) == [ids[0]])
+        #expect(look().partial.first.map(\.id.description) == [ids[0]])
+        test.spool.requestReleaseOfAll()
+        _ = try running.finish()
+    }
+
     @Test("what needs a person comes first on the page, then what is at work")
     func order() throws {
         let html = Status(of: Admin.of(test.gateway)).html

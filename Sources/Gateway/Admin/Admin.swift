@@ -68,7 +68,9 @@ package final class Admin: Sendable {
 
     /// Starts looking at the disk now and then.
     /// - Throws: `SystemError` when no thread can be started.
-    package func start() throws(SystemError) { try sampler.start() }
+    package func start() throws(SystemError) {
+        try sampler.start { [gateway] in QueueFigures(of: gateway).incoming > 0 }
+    }
 
     /// Says from now on that it is not ready, because the daemon ends.
     package func noteEnd() { isEnding.set(1) }

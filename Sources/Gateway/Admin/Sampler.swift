@@ -5,7 +5,8 @@ import SpoolgateJournal
 import SpoolgatePosix
 import SpoolgateSpool
 
-/// Looks at the spool's file system every few seconds, by a thread of its own.
+/// Looks at the spool's file system every few seconds, by a thread of its own, and by another one at the partial
+/// uploads.
 ///
 /// Any thread.
 final class Sampler: Sendable {
@@ -23,21 +24,27 @@ final class Sampler: Sendable {
 
     private struct State {
         var sample = Sample()
+        var partial: [PartialUpload] = []
         /// When the disk is taken for dead, as long as nothing new was seen.
         var patience = Deadline.after(Sampler.patience)
     }
 
     private static let interval = Duration.seconds(5)
     private static let patience = Duration.seconds(60)
+    private static let partialInterval = Duration.seconds(10)
+    /// Most partial uploads that are kept: those that are named, and as many that requests send to meanwhile.
+    private static let mostPartial = 2 * Status.most
 
     private let spool: Spool
     private let state = Monitor(State())
 
     init(_ spool: Spool) { self.spool = spool }
 
-    /// Looks once, and from then on by a thread.
+    /// Looks once at the file system, and from then on by threads.
+    ///
+    /// - Parameter hasPartial: whether the spool may have partial uploads; they are not looked for without.
     /// - Throws: `SystemError` when no thread can be started.
-    func start() throws(SystemError) {
+    func start(hasPartial: @escaping @Sendable () -> Bool) throws(SystemError) {
         look()
         try Thread.start(name: "sampler") { [self] in
             while true {
@@ -45,6 +52,22 @@ final class Sampler: Sendable {
                 look()
             }
         }
+        try Thread.start(name: "sampler-partial") { [self] in
+            while true {
+                let watch = Stopwatch()
+                lookForPartial(hasPartial())
+                // A walk of a large spool takes long, and is worth a hundredth of the time.
+                let walk = Duration.nanoseconds(watch.nanoseconds)
+                Thread.pause(max(Self.partialInterval, walk * 99))
+            }
+        }
+    }
+
+    /// Looks for partial uploads; `hasPartial`: whether there may be any.
+    func lookForPartial(_ hasPartial: Bool) {
+        // A spool that cannot be read has its own check; the last list goes, because it is old.
+        let found = hasPartial ? try? spool.newestPartial(most: Self.mostPartial) : nil
+        state.update { $0.partial = found ?? [] }
     }
 
     private func look() {
@@ -65,6 +88,9 @@ final class Sampler: Sendable {
 
     /// What was seen last.
     var sample: Sample { state.update { $0.sample } }
+
+    /// The partial uploads that changed last when they were looked for, the newest first; some may be whole or gone.
+    var partial: [PartialUpload] { state.update { $0.partial } }
 
     /// Why the spool takes no content; nil: it does.
     var fault: String? {

@@ -68,7 +68,9 @@ struct Status: Sendable {
     /// Those that an operator holds, the oldest first.
     let held: Part<WaitingUpload>
     /// Uploads of which a part was received, and that no request sends now: they wait for their clients.
-    let partial: Int
+    ///
+    /// Those that changed last are first, as they were when the sampler looked for them.
+    let partial: Part<PartialUpload>
     /// The routes whose uploads do not get through, by name.
     let failing: [FailingRoute]
     /// Whether more may wait than is known.
@@ -119,7 +121,10 @@ struct Status: Sendable {
         held = Part(inHold.filter { $0.cause == .held })
         let queues = QueueFigures(of: gateway)
         // Ordinary uploads have no record.
-        partial = max(0, queues.incoming - (receiving - ordinary))
+        let left = max(0, queues.incoming - (receiving - ordinary))
+        let active = Set(gateway.transfers.all.map(\.id))
+        let idle = admin.sampler.partial.filter { !active.contains($0.id) }.prefix(left)
+        partial = Part(Array(idle), others: left - idle.count)
         failing = admin.routes.compactMap { FailingRoute($0) }
         routes = admin.routes.map { RouteTargets(name: $0.name, targets: $0.targets) }
         failures = metrics.failures.newest
@@ -225,7 +230,7 @@ struct Status: Sendable {
         let speed = receiving > 0 ? " \(ByteSize.decimal(rate))/s" : ""
         var parts = ["\(receiving) receiving\(speed)", "\(waiting.count) waiting", needs]
         if held.count > 0 { parts.append("\(held.count) held") }
-        if partial > 0 { parts.append("\(partial) partial") }
+        if partial.count > 0 { parts.append("\(partial.count) partial") }
         if isCounting { parts.append("still counting") }
         if !full.isEmpty { parts.append("spool full") }
         if let free = sample.space?.freeBytes { parts.append("\(ByteSize.decimal(free)) free") }
@@ -388,7 +393,9 @@ extension Status {
                 ("receiving", .integer(Int64(receiving))), ("ordinary", .integer(Int64(ordinary))),
                 ("bytes-per-second", .integer(rate)), ("counting", .boolean(isCounting)),
                 ("now", .array(transfers.first.map(\.json))),
-                ("failing", .array(failing.map(\.json))), ("partial", .integer(Int64(partial))),
+                ("failing", .array(failing.map(\.json))),
+                ("partial", .integer(Int64(partial.count))),
+                ("partial-uploads", .array(partial.first.map(\.json))),
                 ("waiting", .integer(Int64(waiting.count))),
                 ("next", .array(waiting.first.map(\.json))),
                 ("needing-you", .integer(Int64(needy.count))),
@@ -431,6 +438,17 @@ extension Transfer {
             ("length", length.map { .integer($0) } ?? .null), ("bytes-per-second", .integer(rate)),
             ("seconds-left", secondsLeft.map { .integer($0) } ?? .null),
             ("connections", .integer(Int64(connections))),
+        ])
+    }
+}
+
+extension PartialUpload {
+    fileprivate var json: JSON {
+        .object([
+            ("upload", .string(id.description)), ("route", .string(route)),
+            ("owner", owner.map { .string($0) } ?? .null), ("offset", .integer(offset)),
+            ("length", length.map { .integer($0) } ?? .null),
+            ("last-activity", .string(lastActivity.description)),
         ])
     }
 }

@@ -77,6 +77,7 @@ extension Status {
         _ part: Part<Element>,
         ordinary: Int = 0,
         none: String? = nil,
+        command: String = Status.list,
         _ row: (Element) -> String
     ) -> String {
         let count = part.count + ordinary
@@ -90,7 +91,8 @@ extension Status {
             html += "<ul class=\"rows\" role=\"list\">\(rows)</ul>"
         }
         if part.rest > 0 {
-            html += HTML.element("p", "and \(part.rest) more: spoolgate list", class: "none")
+            let rest = Self.more(part.rest, after: part.first.count)
+            html += "<p class=\"none\">\(rest): \(HTML.element("kbd", command))</p>"
         }
         if ordinary > 0 { html += HTML.element("p", ordinaryWords, class: "none") }
         return html + "</section>\n"
@@ -148,10 +150,11 @@ extension Status {
     }
 
     private var partialPart: String {
-        partial == 0
-            ? ""
-            : "<section><h2>Partial <span>\(partial)</span></h2>"
-                + "<p>\(HTML.text(partialWords)): \(HTML.element("kbd", "spoolgate list --state partial"))</p></section>\n"
+        part("Partial", partial, command: Self.listPartial) { upload in
+            let facts = [Self.size(upload.offset, of: upload.length), idle(upload)]
+            return "<li>\(head("\(upload.id)", upload.route, upload.owner, naming: upload.naming))"
+                + HTML.element("p", facts.joined(separator: " · ")) + "</li>"
+        }
     }
 
     private var waits: String {

@@ -32,9 +32,10 @@ extension Status {
         add("Failing", Part(failing, most: .max), most: .max, to: &lines) { route in
             [route.name, route.upstream, route.count, route.run.reason]
         }
-        if partial > 0 {
-            lines += [
-                "", "Partial (\(partial))", "  \(partialWords): spoolgate list --state partial",
+        add("Partial", partial, command: Self.listPartial, to: &lines) { upload in
+            [
+                "\(upload.id)", upload.route, upload.owner ?? "-",
+                Self.size(upload.offset, of: upload.length), idle(upload),
             ]
         }
         add("Waiting", waiting, to: &lines) { upload in
@@ -74,6 +75,7 @@ extension Status {
         _ part: Part<Element>,
         ordinary: Int = 0,
         most: Int = Status.rows,
+        command: String = Status.list,
         to lines: inout [String],
         _ cells: (Element) -> [String]
     ) {
@@ -93,7 +95,7 @@ extension Status {
             lines.append(line)
         }
         if part.count > rows.count {
-            lines.append("  and \(part.count - rows.count) more: spoolgate list")
+            lines.append("  \(Self.more(part.count - rows.count, after: rows.count)): \(command)")
         }
         if ordinary > 0 { lines.append("  " + ordinaryWords) }
     }
@@ -101,12 +103,18 @@ extension Status {
     /// `2 ordinary uploads`.
     var ordinaryWords: String { "\(ordinary) ordinary upload\(ordinary == 1 ? "" : "s")" }
 
-    /// `2 partial uploads wait for their clients`.
-    var partialWords: String {
-        partial == 1
-            ? "1 partial upload waits for its client"
-            : "\(partial) partial uploads wait for their clients"
+    /// What lists the uploads of a part that are not shown.
+    static let list = "spoolgate list"
+    /// The same of partial uploads.
+    static let listPartial = "spoolgate list --state partial"
+
+    /// `and 2 more`, or `2 uploads` if none is shown before them.
+    static func more(_ count: Int, after shown: Int) -> String {
+        shown == 0 ? "\(count) upload\(count == 1 ? "" : "s")" : "and \(count) more"
     }
+
+    /// `idle for 5m`.
+    func idle(_ upload: PartialUpload) -> String { "idle for \(since(upload.lastActivity))" }
 
     /// What there is room for, in a few parts.
     var room: [String] {

@@ -132,7 +132,7 @@ extension Spool {
     /// `cache`: nil where many are looked at, which would take the places of those that requests ask
     /// for. `seesUse`: whether to look if it is in use. `mayTell`: whether its offset is to be durable; nil if it
     /// cannot be made so.
-    private func summary(
+    func summary(
         of id: UploadID,
         knowing cache: CreationCache?,
         seesUse: Bool = true,
