@@ -166,6 +166,9 @@ final class Browser {
     /// Loads the page again.
     func reload() throws { try command(.refresh) }
 
+    /// Returns to the page before this one.
+    func back() throws { try command(.back) }
+
     /// Opens a further window, and turns to it.
     func openWindow() throws {
         let made = try command(.newWindow, ["type": "window"]) as? [String: Any]

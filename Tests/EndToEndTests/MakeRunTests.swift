@@ -73,7 +73,10 @@ struct MakeRunTests {
         let printed = try #require(run.output.firstRange(of: "http://"))
         let address = "http://localhost:\(run.port)/upload/"
         #expect(run.output[printed.lowerBound...].hasPrefix(address))
-        for name in ["", "page.js", "page.css", "resumable-upload.js", "icon.svg"] {
+        let files = try FileManager.default.contentsOfDirectory(
+            atPath: Sandbox.root.appending(path: "nginx/demo").path()
+        )
+        for name in [""] + files {
             let answer = try WireClient(port: run.port).ask("GET", "/upload/\(name)")
             #expect(answer.status == 200, "\(name)")
             #expect(answer["content-security-policy"]?.contains("default-src 'self'") == true)

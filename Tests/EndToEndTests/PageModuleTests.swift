@@ -598,6 +598,41 @@ struct PageModuleTests {
         #expect(sizes == [1000, 300, 300, 300, 100])
     }
 
+    @Test("a server that takes no byte is asked again later, not without end")
+    func nothingTaken() throws {
+        let upload = try Upload { request, count in
+            switch request.method {
+            case "POST": Self.created
+            case "PATCH": count < 3 ? Self.isAt(0) : count < 7 ? Self.isAt(250 * (count - 2)) : Self.done
+            case "HEAD": Self.isAt(0, "Upload-Length: 1000")
+            default: ("404 Not Found", [], "")
+            }
+        }
+        let seen = try upload.send("chunkSize: 250")
+        #expect(seen.end == "done")
+        #expect(seen.states.filter { $0 == "waiting" }.count == 3)
+    }
+
+    @Test("a listener may pause what begins to wait, or have it tried at once")
+    func listening() throws {
+        let upload = try Upload { request, count in
+            switch request.method {
+            case "POST" where count < 2: ("503 Service Unavailable", [], "")
+            default: Self.usual(request)
+            }
+        }
+        let seen = try upload.evaluate(
+            """
+            const upload = new ResumableUpload(file, { endpoint: '/files/', retryDelays: [1e8] })
+            upload.onstate = ({ detail }) => { if (detail.state === 'waiting') upload.pause() }
+            const first = await upload.start().catch((error) => error.code)
+            upload.onstate = ({ detail }) => { if (detail.state === 'waiting') upload.retryNow() }
+            return [first, (await upload.start()).text]
+            """
+        )
+        #expect(seen as? [String] == ["paused", "done"])
+    }
+
     @Test("of an upload that is whole the answer is fetched")
     func whole() throws {
         let upload = try Upload { request, _ in

@@ -389,7 +389,7 @@ struct PageTests {
         page.network.cut()
         page.network.hold(at: nil)
         page.network.mend()
-        _ = try? page.browser.run("history.back()")
+        try page.browser.back()
         try eventually("the page is back") {
             try page.browser.text("return document.querySelector('h1')?.textContent ?? ''")
                 == "Upload files"

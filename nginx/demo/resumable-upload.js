@@ -545,7 +545,10 @@ export class ResumableUpload extends EventTarget {
                     // Received, and its answer is yet to come: the next attempt asks for it.
                     throw failure(answer, { words: 'The server has not answered yet.', retryable: true })
                 } else {
-                    offset = answer.integer('upload-offset') ?? end
+                    const next = answer.integer('upload-offset') ?? end
+                    // The next attempt comes later, or a server that takes nothing would be asked without end.
+                    if (next <= offset) throw failure(answer, { words: BUSY, retryable: true })
+                    offset = next
                 }
             }
         } finally {
@@ -1071,8 +1074,8 @@ function disposition(name) {
     if (!name) return undefined
     /** @param {string} character */
     const escape = (character) => '%' + character.charCodeAt(0).toString(16).toUpperCase()
-    // A half of a surrogate pair cannot be encoded.
-    const whole = name.replace(/\p{Surrogate}/gu, '\uFFFD')
+    // A half of a surrogate pair cannot be encoded. Older compilers do not know the method.
+    const whole = /** @type {any} */ (name).toWellFormed()
     return `attachment; filename*=UTF-8''${encodeURIComponent(whole).replace(/['()*]/g, escape)}`
 }
 
@@ -1234,7 +1237,8 @@ function sleep(ms, signal, events = []) {
             for (const type of events) globalThis.removeEventListener(type, end)
             resolve(events.includes(event?.type ?? ''))
         }
-        const timer = setTimeout(end, ms)
+        // A listener of the state that comes before may have aborted it.
+        const timer = setTimeout(end, signal?.aborted ? 0 : ms)
         signal?.addEventListener('abort', end)
         for (const type of events) globalThis.addEventListener(type, end)
     })

@@ -6,7 +6,7 @@ import SpoolgateTestSupport
 
 /// A command of WebDriver.
 enum BrowserCommand {
-    case navigate, refresh, newWindow, switchToWindow, switchToFrame, execute, findElement, actions
+    case navigate, refresh, back, newWindow, switchToWindow, switchToFrame, execute, findElement, actions
     case setTimeouts, setWindowRect, screenshot
     /// With an element's identifier.
     case click(String)
@@ -20,6 +20,7 @@ enum BrowserCommand {
         switch self {
         case .navigate: ("POST", "/url")
         case .refresh: ("POST", "/refresh")
+        case .back: ("POST", "/back")
         case .newWindow: ("POST", "/window/new")
         case .switchToWindow: ("POST", "/window")
         case .switchToFrame: ("POST", "/frame")
@@ -40,6 +41,7 @@ enum BrowserCommand {
         switch self {
         case .navigate: ("WebDriver:Navigate", [:])
         case .refresh: ("WebDriver:Refresh", [:])
+        case .back: ("WebDriver:Back", [:])
         case .newWindow: ("WebDriver:NewWindow", [:])
         case .switchToWindow: ("WebDriver:SwitchToWindow", [:])
         case .switchToFrame: ("WebDriver:SwitchToFrame", [:])
