@@ -23,7 +23,7 @@ final class Browser {
         var runsScripts = true
         /// Whether certificates of unknown authorities are accepted.
         var acceptsAnyCertificate = true
-        /// Whether pages see a person who prefers dark colours (not in WebKit).
+        /// Whether pages see a person who prefers dark colours.
         var isDark = false
     }
 
@@ -149,7 +149,9 @@ final class Browser {
                     "binary": Engine.miniBrowser ?? "MiniBrowser", "args": ["--automation"],
                 ],
             ],
-            environment: environment(directory).merging(["DISPLAY": ":\(name)"]) { $1 },
+            environment: environment(directory).merging([
+                "DISPLAY": ":\(name)", "GTK_THEME": setup.isDark ? "Adwaita:dark" : "Adwaita",
+            ]) { $1 },
             log: directory.appending(path: "log")
         )
         return DisplayedDriver(driver: driver, display: display)
@@ -294,6 +296,12 @@ final class Browser {
         try eventually("the page is \(width) pixels wide", seconds: 30) {
             try run("return innerWidth") as? Int == width
         }
+    }
+
+    /// Shows pages in the few colours of a person who has chosen them (Chromium alone).
+    func forceColors() throws {
+        let features = [["name": "forced-colors", "value": "active"]]
+        try devTools("Emulation.setEmulatedMedia", ["features": features])
     }
 
     /// A picture of the page's visible area, in PNG.

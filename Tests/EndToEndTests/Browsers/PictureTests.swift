@@ -12,7 +12,7 @@ import Testing
 struct PictureTests {
     private static let folder = ProcessInfo.processInfo.environment["SPOOLGATE_SHOTS"]
 
-    private static let engines = [Engine.chromium, .firefox].filter(\.isInstalled)
+    private static let engines = Engine.allCases.filter(\.isInstalled)
 
     @Test(
         "are taken",
@@ -38,7 +38,8 @@ struct PictureTests {
         setup.isDark = isDark
         let page = try PageUnderTest(engine, setup, upstream: application.base)
         func shoot(_ name: String) throws {
-            for width in [320, 1400] {
+            // MiniBrowser's window is no narrower.
+            for width in [engine == .webkit ? 500 : 320, 1400] {
                 try page.browser.resize(width: width, height: 900)
                 let scheme = isDark ? "dark" : "light"
                 let file = "\(name)-\(engine.rawValue)-\(width)-\(scheme).png"
@@ -63,10 +64,20 @@ struct PictureTests {
         try shoot("upload-running")
         page.network.cut()
         try page.awaitState(long, "waiting")
+        try page.press("Cancel", "fourth.mkv")
         try shoot("upload-waiting")
+        if engine == .chromium {
+            try page.browser.forceColors()
+            try shoot("upload-forced")
+        }
         page.network.mend()
         try page.browser.reload()
+        try eventually("it asks for the files") { try page.unfinished().contains("second.mkv") }
+        try shoot("upload-unfinished")
         try page.browser.open("http://localhost:\(page.network.port)/-/spoolgate/")
+        try eventually("the partial uploads are listed") {
+            try page.browser.text("return document.body.innerText").contains("idle for")
+        }
         try shoot("status")
     }
 }
