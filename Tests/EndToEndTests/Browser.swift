@@ -299,8 +299,8 @@ final class Browser {
     }
 
     /// Shows pages in the few colours of a person who has chosen them (Chromium alone).
-    func forceColors() throws {
-        let features = [["name": "forced-colors", "value": "active"]]
+    func forceColors(_ isForced: Bool) throws {
+        let features = [["name": "forced-colors", "value": isForced ? "active" : "none"]]
         try devTools("Emulation.setEmulatedMedia", ["features": features])
     }
 

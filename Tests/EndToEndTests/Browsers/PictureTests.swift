@@ -67,8 +67,9 @@ struct PictureTests {
         try page.press("Cancel", "fourth.mkv")
         try shoot("upload-waiting")
         if engine == .chromium {
-            try page.browser.forceColors()
+            try page.browser.forceColors(true)
             try shoot("upload-forced")
+            try page.browser.forceColors(false)
         }
         page.network.mend()
         try page.browser.reload()
