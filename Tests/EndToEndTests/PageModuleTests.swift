@@ -603,7 +603,9 @@ struct PageModuleTests {
         let upload = try Upload { request, count in
             switch request.method {
             case "POST": Self.created
-            case "PATCH": count < 3 ? Self.isAt(0) : count < 6 ? Self.isAt(250 * (count - 2)) : Self.done
+            case "PATCH" where count < 3: Self.isAt(0)
+            case "PATCH" where count < 6: Self.isAt(250 * (count - 2))
+            case "PATCH": Self.done
             case "HEAD": Self.isAt(0, "Upload-Length: 1000")
             default: ("404 Not Found", [], "")
             }

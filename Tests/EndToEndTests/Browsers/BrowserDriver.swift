@@ -6,7 +6,8 @@ import SpoolgateTestSupport
 
 /// A command of WebDriver.
 enum BrowserCommand {
-    case navigate, refresh, back, newWindow, switchToWindow, switchToFrame, execute, findElement, actions
+    case navigate, refresh, back, newWindow, switchToWindow, switchToFrame, execute, findElement,
+        actions
     case setTimeouts, setWindowRect, screenshot
     /// With an element's identifier.
     case click(String)
