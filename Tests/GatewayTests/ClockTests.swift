@@ -17,6 +17,14 @@ import Testing
 /// Clocks that a test sets.
 final class SetClock: Sendable {
     private let state = Monitor((error: Int64(0), slept: Int64(0)))
+    private let uptime: @Sendable () -> Int64
+
+    /// Makes it; `isStill`: the clock that nobody can set moves by `sleep` alone, so that a test can say what a second
+    /// changes, however long it takes itself.
+    init(isStill: Bool = false) {
+        let begin = SystemClock.kernelUptime()
+        uptime = { isStill ? begin : SystemClock.kernelUptime() }
+    }
 
     /// The clocks: the wall clock wrong by `error`, and both ahead by the time slept.
     var system: SystemClock {
@@ -25,7 +33,7 @@ final class SetClock: Sendable {
                 let (error, slept) = state.update { $0 }
                 return WallTime(seconds: WallTime.now.seconds + error + slept)
             },
-            uptime: { [state] in SystemClock.kernelUptime() + state.update { $0.slept } }
+            uptime: { [state, uptime] in uptime() + state.update { $0.slept } }
         )
     }
 

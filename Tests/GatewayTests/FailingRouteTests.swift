@@ -154,7 +154,7 @@ struct FailingRouteTests {
     func tenMinutes() throws {
         let told = try Told()
         for count in [1, 8] {
-            let clock = SetClock()
+            let clock = SetClock(isStill: true)
             let test = try gateway(told.origin.target, clock: clock)
             told.say(500)
             for _ in 1...count { test.serve(Way.ordinary.exchange(1)) }
