@@ -355,6 +355,8 @@ struct AdminTests {
         try eventually("it is received") { test.gateway.transfers.all.first?.offset == 11 }
         #expect(Status(of: admin).partial.first.map(\.id.description) == [ids[0]])
         #expect(look().partial.first.map(\.id.description) == [ids[0]])
+        // Uploads that requests send to do not take the places of the others.
+        #expect(try test.spool.newestPartial(most: 1).map(\.id.description) == [ids[0]])
         test.spool.requestReleaseOfAll()
         _ = try running.finish()
     }

@@ -32,7 +32,8 @@ final class Sampler: Sendable {
     private static let interval = Duration.seconds(5)
     private static let patience = Duration.seconds(60)
     private static let partialInterval = Duration.seconds(10)
-    /// Most partial uploads that are kept: those that are named, and as many that requests send to meanwhile.
+    /// Most partial uploads that are kept: as many as are named, and as many again to which requests may send until
+    /// the next walk.
     private static let mostPartial = 2 * Status.most
 
     private let spool: Spool
@@ -56,7 +57,7 @@ final class Sampler: Sendable {
             while true {
                 let watch = Stopwatch()
                 lookForPartial(hasPartial())
-                // A walk of a large spool takes long, and is worth a hundredth of the time.
+                // A walk of a large spool takes long: it gets a hundredth of the time at most.
                 let walk = Duration.nanoseconds(watch.nanoseconds)
                 Thread.pause(max(Self.partialInterval, walk * 99))
             }
@@ -65,7 +66,7 @@ final class Sampler: Sendable {
 
     /// Looks for partial uploads; `hasPartial`: whether there may be any.
     func lookForPartial(_ hasPartial: Bool) {
-        // A spool that cannot be read has its own check; the last list goes, because it is old.
+        // A check of its own reports a spool that cannot be read; the last list goes, because it is old.
         let found = hasPartial ? try? spool.newestPartial(most: Self.mostPartial) : nil
         state.update { $0.partial = found ?? [] }
     }

@@ -123,8 +123,8 @@ struct Status: Sendable {
         // Ordinary uploads have no record.
         let left = max(0, queues.incoming - (receiving - ordinary))
         let active = Set(gateway.transfers.all.map(\.id))
-        let idle = admin.sampler.partial.filter { !active.contains($0.id) }.prefix(left)
-        partial = Part(Array(idle), others: left - idle.count)
+        let idle = Array(admin.sampler.partial.filter { !active.contains($0.id) }.prefix(left))
+        partial = Part(idle, others: left - idle.count)
         failing = admin.routes.compactMap { FailingRoute($0) }
         routes = admin.routes.map { RouteTargets(name: $0.name, targets: $0.targets) }
         failures = metrics.failures.newest

@@ -35,22 +35,22 @@ package struct PartialUpload: Sendable, Equatable {
 }
 
 extension Spool {
-    /// The partial uploads that changed last, the newest first, without locking any.
+    /// The partial uploads that no process uses, the one that changed last first, without locking any.
     ///
     /// Every name of the spool is read, and the record of each upload that has content. An upload without a byte is
     /// left out, and so is one whose record cannot be read.
     ///
     /// - Parameter most: how many are returned at most, and kept in memory.
-    /// - Returns: those that requests send to just now are among them.
+    /// - Returns: the uploads; a request may use one of them by now.
     /// - Throws: `.disk` if the spool cannot be looked at.
     package func newestPartial(most: Int) throws(SpoolError) -> [PartialUpload] {
         var newest: [PartialUpload] = []
         try walk { (found) throws(SpoolError) in
             guard found.hasRecord, found.hasData else { return }
             let seen = try onDisk { () throws(SystemError) in
-                try summary(of: found.id, knowing: nil, seesUse: false)
+                try summary(of: found.id, knowing: nil)
             }
-            guard let seen, let upload = PartialUpload(seen) else { return }
+            guard let seen, !seen.isInUse, let upload = PartialUpload(seen) else { return }
             let place = newest.firstIndex { $0.lastActivity < upload.lastActivity }
             newest.insert(upload, at: place ?? newest.endIndex)
             if newest.count > most { newest.removeLast() }
