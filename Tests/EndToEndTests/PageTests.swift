@@ -61,11 +61,8 @@ struct PageTests {
     func reloaded() throws {
         let origin = try LoopbackOrigin(status: "201 Created")
         let page = try PageUnderTest(upstream: origin.base)
-        let file = try page.sandbox.randomFile(Self.whole, "photo.raw")
-        page.network.hold(at: Self.half)
-        try page.choose(file.url)
         // What nginx has not passed on yet is lost with the connection.
-        try page.awaitReceived("photo.raw", atLeast: Self.half * 9 / 10)
+        let file = try page.begin("photo.raw", Self.whole, holdingAt: Self.half, atLeast: Self.half * 9 / 10)
         try page.browser.reload()
         #expect(try page.unfinished() == ["photo.raw"])
         // What the browser had handed to its machine would pass later, though nobody waits for it any more.
@@ -88,10 +85,7 @@ struct PageTests {
     func cut() throws {
         let origin = try LoopbackOrigin(status: "201 Created")
         let page = try PageUnderTest(upstream: origin.base)
-        let file = try page.sandbox.randomFile(Self.whole, "long.bin")
-        page.network.hold(at: Self.half)
-        try page.choose(file.url)
-        try page.awaitReceived("long.bin")
+        let file = try page.begin("long.bin", Self.whole, holdingAt: Self.half)
         // What the bar shows has passed, whatever the browser has handed to its machine.
         #expect(try page.shown("long.bin") <= page.network.passed)
         page.network.cut()
@@ -134,10 +128,7 @@ struct PageTests {
     func paused() throws {
         let origin = try LoopbackOrigin(status: "201 Created")
         let page = try PageUnderTest(upstream: origin.base)
-        let file = try page.sandbox.randomFile(Self.whole, "slow.bin")
-        page.network.hold(at: Self.half)
-        try page.choose(file.url)
-        try page.awaitReceived("slow.bin")
+        let file = try page.begin("slow.bin", Self.whole, holdingAt: Self.half)
         try page.press("Pause", "slow.bin")
         try page.awaitState("slow.bin", "paused")
         #expect(try page.words("slow.bin").contains("Paused,"))
@@ -157,10 +148,7 @@ struct PageTests {
     @Test("an upload that is cancelled is gone from the server and from the list")
     func cancelled() throws {
         let page = try PageUnderTest()
-        let file = try page.sandbox.randomFile(Self.whole, "wrong.bin")
-        page.network.hold(at: Self.half)
-        try page.choose(file.url)
-        try page.awaitReceived("wrong.bin")
+        _ = try page.begin("wrong.bin", Self.whole, holdingAt: Self.half)
         try page.press("Cancel", "wrong.bin")
         try eventually("the spool has none") {
             try page.sandbox.spoolgate("list", "--json").output.isEmpty
@@ -174,10 +162,7 @@ struct PageTests {
     func undone() throws {
         let origin = try LoopbackOrigin(status: "201 Created")
         let page = try PageUnderTest(upstream: origin.base)
-        let file = try page.sandbox.randomFile(Self.whole, "right.bin")
-        page.network.hold(at: Self.half)
-        try page.choose(file.url)
-        try page.awaitReceived("right.bin")
+        let file = try page.begin("right.bin", Self.whole, holdingAt: Self.half)
         try page.press("Cancel", "right.bin")
         try page.awaitState("right.bin", "cancelled")
         #expect(
@@ -271,10 +256,7 @@ struct PageTests {
     func tryNow() throws {
         let origin = try LoopbackOrigin(status: "201 Created")
         let page = try PageUnderTest(upstream: origin.base)
-        let file = try page.sandbox.randomFile(Self.whole, "long.bin")
-        page.network.hold(at: Self.half)
-        try page.choose(file.url)
-        try page.awaitReceived("long.bin")
+        let file = try page.begin("long.bin", Self.whole, holdingAt: Self.half)
         // From here on the page waits for no attempt but one that a person asks for.
         try page.browser.run(
             "const { setTimeout } = window; window.setTimeout = (body, ms) => setTimeout(body, ms > 1400 ? 3e6 : ms)"
@@ -366,10 +348,7 @@ struct PageTests {
         try page.browser.run(
             "const { setTimeout } = window; window.setTimeout = (body, ms) => setTimeout(body, (ms ?? 0) / 10)"
         )
-        let file = try page.sandbox.randomFile(20_000_000, "short.bin")
-        page.network.hold(at: Self.half)
-        try page.choose(file.url)
-        try page.awaitReceived("short.bin")
+        let file = try page.begin("short.bin", 20_000_000, holdingAt: Self.half)
         #expect(truncate(file.url.path(), 10_000_000) == 0)
         page.network.hold(at: nil)
         try page.awaitState("short.bin", "failed")
@@ -381,10 +360,7 @@ struct PageTests {
     func leftAndBack(engine: Engine) throws {
         let origin = try LoopbackOrigin(status: "201 Created")
         let page = try PageUnderTest(engine, upstream: origin.base)
-        let file = try page.sandbox.randomFile(Self.whole, "left.bin")
-        page.network.hold(at: Self.half)
-        try page.choose(file.url)
-        try page.awaitReceived("left.bin")
+        let file = try page.begin("left.bin", Self.whole, holdingAt: Self.half)
         try page.browser.open("http://localhost:\(page.network.port)/upload/icon.svg")
         page.network.cut()
         page.network.hold(at: nil)
@@ -438,10 +414,7 @@ struct PageTests {
     func twoWindows() throws {
         let origin = try LoopbackOrigin(status: "201 Created")
         let page = try PageUnderTest(upstream: origin.base)
-        let file = try page.sandbox.randomFile(Self.whole, "same.bin")
-        page.network.hold(at: Self.half)
-        try page.choose(file.url)
-        try page.awaitReceived("same.bin")
+        let file = try page.begin("same.bin", Self.whole, holdingAt: Self.half)
         try page.browser.openWindow()
         try page.browser.open("http://localhost:\(page.sandbox.port)/upload/")
         try page.choose(file.url)

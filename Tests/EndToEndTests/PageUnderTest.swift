@@ -109,6 +109,28 @@ final class PageUnderTest {
         }
     }
 
+    /// Makes a file and chooses it, and waits until the page shows that the server has some of it.
+    ///
+    /// - Parameters:
+    ///   - name: the file's.
+    ///   - length: the file's, in bytes.
+    ///   - held: bytes that pass the network; then it holds all back.
+    ///   - least: bytes that are waited for.
+    /// - Returns: the file.
+    /// - Throws: `NeverHappened` if they do not arrive.
+    func begin(
+        _ name: String,
+        _ length: Int,
+        holdingAt held: Int,
+        atLeast least: Int = 1
+    ) throws -> (url: URL, bytes: Data) {
+        let file = try sandbox.randomFile(length, name)
+        network.hold(at: held)
+        try choose(file.url)
+        try awaitReceived(name, atLeast: least)
+        return file
+    }
+
     /// Presses a button of a file's item.
     func press(_ button: String, _ name: String) throws {
         try browser.click("li button[aria-label='\(button) \(name)']")

@@ -38,7 +38,7 @@ export interface TerminateOptions {
     signal?: AbortSignal | undefined
     /** Called before every request, those for the status included. */
     onBeforeRequest?: ((request: UploadRequest) => void | Promise<void>) | undefined
-    /** Called with every answer, but for those about the status. */
+    /** Called with every answer, except those about the status. */
     onAfterResponse?: ((request: UploadRequest, answer: Answer) => void | Promise<void>) | undefined
 }
 
@@ -182,8 +182,32 @@ export class Answer {
     link(relation: string): string | undefined
 }
 
+/** An EventTarget whose events have types. There is no such class at run time. */
+declare class TypedEventTarget<Events> extends EventTarget {
+    addEventListener<Type extends keyof Events & string>(
+        type: Type,
+        listener: (this: this, event: Events[Type]) => void,
+        options?: boolean | AddEventListenerOptions
+    ): void
+    addEventListener(
+        type: string,
+        listener: EventListenerOrEventListenerObject | null,
+        options?: boolean | AddEventListenerOptions
+    ): void
+    removeEventListener<Type extends keyof Events & string>(
+        type: Type,
+        listener: (this: this, event: Events[Type]) => void,
+        options?: boolean | EventListenerOptions
+    ): void
+    removeEventListener(
+        type: string,
+        listener: EventListenerOrEventListenerObject | null,
+        options?: boolean | EventListenerOptions
+    ): void
+}
+
 /** One file on its way to a server. */
-export class ResumableUpload extends EventTarget {
+export class ResumableUpload extends TypedEventTarget<UploadEvents> {
     /** Throws TypeError or RangeError for an option that is unknown, missing or wrong. */
     constructor(file: Blob, options: UploadOptions)
     file: Blob
@@ -222,30 +246,10 @@ export class ResumableUpload extends EventTarget {
     onprogress: ((event: UploadEvents['progress']) => void) | null
     onstate: ((event: UploadEvents['state']) => void) | null
     oncreated: ((event: UploadEvents['created']) => void) | null
-    addEventListener<Type extends keyof UploadEvents>(
-        type: Type,
-        listener: (this: ResumableUpload, event: UploadEvents[Type]) => void,
-        options?: boolean | AddEventListenerOptions
-    ): void
-    addEventListener(
-        type: string,
-        listener: EventListenerOrEventListenerObject | null,
-        options?: boolean | AddEventListenerOptions
-    ): void
-    removeEventListener<Type extends keyof UploadEvents>(
-        type: Type,
-        listener: (this: ResumableUpload, event: UploadEvents[Type]) => void,
-        options?: boolean | EventListenerOptions
-    ): void
-    removeEventListener(
-        type: string,
-        listener: EventListenerOrEventListenerObject | null,
-        options?: boolean | EventListenerOptions
-    ): void
 }
 
 /** Starts uploads in the order in which they are added, so many at a time, and adds up their progress. */
-export class UploadQueue extends EventTarget {
+export class UploadQueue extends TypedEventTarget<QueueEvents> {
     /** Throws RangeError if `concurrency`, 3 by default, is no whole number of 1 or more. */
     constructor(concurrency?: number)
     /** The uploads that were added and neither cancelled nor removed, in order. */
@@ -266,24 +270,7 @@ export class UploadQueue extends EventTarget {
 
     onprogress: ((event: QueueEvents['progress']) => void) | null
     onstate: ((event: QueueEvents['state']) => void) | null
-    addEventListener<Type extends keyof QueueEvents>(
-        type: Type,
-        listener: (this: UploadQueue, event: QueueEvents[Type]) => void,
-        options?: boolean | AddEventListenerOptions
-    ): void
-    addEventListener(
-        type: string,
-        listener: EventListenerOrEventListenerObject | null,
-        options?: boolean | AddEventListenerOptions
-    ): void
-    removeEventListener<Type extends keyof QueueEvents>(
-        type: Type,
-        listener: (this: UploadQueue, event: QueueEvents[Type]) => void,
-        options?: boolean | EventListenerOptions
-    ): void
-    removeEventListener(
-        type: string,
-        listener: EventListenerOrEventListenerObject | null,
-        options?: boolean | EventListenerOptions
-    ): void
 }
+
+// Only what says so is exported.
+export {}
