@@ -62,7 +62,12 @@ struct PageTests {
         let origin = try LoopbackOrigin(status: "201 Created")
         let page = try PageUnderTest(upstream: origin.base)
         // What nginx has not passed on yet is lost with the connection.
-        let file = try page.begin("photo.raw", Self.whole, holdingAt: Self.half, atLeast: Self.half * 9 / 10)
+        let file = try page.begin(
+            "photo.raw",
+            Self.whole,
+            holdingAt: Self.half,
+            atLeast: Self.half * 9 / 10
+        )
         try page.browser.reload()
         #expect(try page.unfinished() == ["photo.raw"])
         // What the browser had handed to its machine would pass later, though nobody waits for it any more.
