@@ -336,7 +336,7 @@ struct AdminTests {
         let ids = locations.map { String($0.split(separator: "/").last ?? "") }
         try test.age(locations[0], by: 300)
         #expect(Status(of: admin).partial.first.isEmpty)
-        #expect(Status(of: admin).text.contains("\n  2 uploads: spoolgate list --state partial\n"))
+        #expect(Status(of: admin).text.contains("\n  2 partial uploads wait for their clients: "))
         let status = look()
         #expect(status.partial.count == 2)
         #expect(status.partial.first.map(\.id.description) == [ids[1], ids[0]])

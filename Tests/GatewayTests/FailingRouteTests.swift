@@ -384,7 +384,7 @@ struct FailingRouteTests {
         #expect(run.reason.count == 1_000)
     }
 
-    @Test("partial uploads that wait for their clients are counted")
+    @Test("partial uploads that wait for their clients are shown")
     func partial() throws {
         let test = try GatewayUnderTest()
         #expect(status(test).partial.count == 0)
@@ -392,7 +392,7 @@ struct FailingRouteTests {
         let first = test.createPartial()
         #expect(
             status(test).text.contains(
-                "\nPartial (1)\n  1 upload: spoolgate list --state partial\n"
+                "\nPartial (1)\n  1 partial upload waits for its client: spoolgate list --state partial\n"
             )
         )
         _ = test.createPartial()

@@ -77,7 +77,6 @@ extension Status {
         _ part: Part<Element>,
         ordinary: Int = 0,
         none: String? = nil,
-        command: String = Status.list,
         _ row: (Element) -> String
     ) -> String {
         let count = part.count + ordinary
@@ -86,16 +85,17 @@ extension Status {
             guard let none else { return "" }
             html += HTML.element("p", none, class: "none")
         }
-        if !part.first.isEmpty {
-            let rows = part.first.map(row).joined(separator: "\n")
-            html += "<ul class=\"rows\" role=\"list\">\(rows)</ul>"
-        }
+        html += rows(part, row)
         if part.rest > 0 {
-            let rest = Self.more(part.rest, after: part.first.count)
-            html += "<p class=\"none\">\(rest): \(HTML.element("kbd", command))</p>"
+            html += HTML.element("p", "and \(part.rest) more: spoolgate list", class: "none")
         }
         if ordinary > 0 { html += HTML.element("p", ordinaryWords, class: "none") }
         return html + "</section>\n"
+    }
+
+    private func rows<Element>(_ part: Part<Element>, _ row: (Element) -> String) -> String {
+        let rows = part.first.map(row).joined(separator: "\n")
+        return rows.isEmpty ? "" : "<ul class=\"rows\" role=\"list\">\(rows)</ul>"
     }
 
     /// The first lines of a row: the path and the file's name; the upload, its route, its owner, and a time.
@@ -150,11 +150,14 @@ extension Status {
     }
 
     private var partialPart: String {
-        part("Partial", partial, command: Self.listPartial) { upload in
+        guard partial.count > 0 else { return "" }
+        let list = rows(partial) { upload in
             let facts = [Self.size(upload.offset, of: upload.length), idle(upload)]
             return "<li>\(head("\(upload.id)", upload.route, upload.owner, naming: upload.naming))"
                 + HTML.element("p", facts.joined(separator: " · ")) + "</li>"
         }
+        return "<section><h2>Partial <span>\(partial.count)</span></h2>\(list)"
+            + "<p>\(HTML.text(partialWords)): \(HTML.element("kbd", Self.listPartial))</p></section>\n"
     }
 
     private var waits: String {

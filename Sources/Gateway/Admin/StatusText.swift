@@ -32,11 +32,15 @@ extension Status {
         add("Failing", Part(failing, most: .max), most: .max, to: &lines) { route in
             [route.name, route.upstream, route.count, route.run.reason]
         }
-        add("Partial", partial, command: Self.listPartial, to: &lines) { upload in
-            [
-                "\(upload.id)", upload.route, upload.owner ?? "-",
-                Self.size(upload.offset, of: upload.length), idle(upload),
-            ]
+        if partial.count > 0 {
+            let rows = partial.first.prefix(Self.rows).map { upload in
+                [
+                    "\(upload.id)", upload.route, upload.owner ?? "-",
+                    Self.size(upload.offset, of: upload.length), idle(upload),
+                ]
+            }
+            lines += ["", "Partial (\(partial.count))"] + Self.table(rows)
+            lines.append("  \(partialWords): \(Self.listPartial)")
         }
         add("Waiting", waiting, to: &lines) { upload in
             [
@@ -75,43 +79,48 @@ extension Status {
         _ part: Part<Element>,
         ordinary: Int = 0,
         most: Int = Status.rows,
-        command: String = Status.list,
         to lines: inout [String],
         _ cells: (Element) -> [String]
     ) {
         guard part.count + ordinary > 0 else { return }
         lines += ["", "\(title) (\(part.count + ordinary))"]
-        let rows = part.first.prefix(most).map { cells($0).map(\.forTerminal) }
+        let rows = part.first.prefix(most).map(cells)
+        lines += Self.table(rows)
+        if part.count > rows.count {
+            lines.append("  and \(part.count - rows.count) more: spoolgate list")
+        }
+        if ordinary > 0 { lines.append("  " + ordinaryWords) }
+    }
+
+    /// A line for each row, its cells below those of the others; columns that are empty in all of them are left out.
+    private static func table(_ rows: [[String]]) -> [String] {
+        let rows = rows.map { $0.map(\.forTerminal) }
         let widths = (rows.first ?? []).indices.map { column in
             rows.map { $0[column].terminalColumns }.max() ?? 0
         }
-        for row in rows {
+        return rows.map { row in
             var line = " "
             for (column, cell) in row.enumerated() where widths[column] > 0 {
                 line += " " + cell.padded(toColumns: widths[column])
                 if column < row.count - 1 { line += " " }
             }
             while line.hasSuffix(" ") { line.removeLast() }
-            lines.append(line)
+            return line
         }
-        if part.count > rows.count {
-            lines.append("  \(Self.more(part.count - rows.count, after: rows.count)): \(command)")
-        }
-        if ordinary > 0 { lines.append("  " + ordinaryWords) }
     }
 
     /// `2 ordinary uploads`.
     var ordinaryWords: String { "\(ordinary) ordinary upload\(ordinary == 1 ? "" : "s")" }
 
-    /// What lists the uploads of a part that are not shown.
-    static let list = "spoolgate list"
-    /// The same of partial uploads.
-    static let listPartial = "spoolgate list --state partial"
-
-    /// `and 2 more`, or `2 uploads` if none is shown before them.
-    static func more(_ count: Int, after shown: Int) -> String {
-        shown == 0 ? "\(count) upload\(count == 1 ? "" : "s")" : "and \(count) more"
+    /// `2 partial uploads wait for their clients`.
+    var partialWords: String {
+        partial.count == 1
+            ? "1 partial upload waits for its client"
+            : "\(partial.count) partial uploads wait for their clients"
     }
+
+    /// The command that lists all of them.
+    static let listPartial = "spoolgate list --state partial"
 
     /// `idle for 5m`.
     func idle(_ upload: PartialUpload) -> String { "idle for \(since(upload.lastActivity))" }
