@@ -3,6 +3,7 @@
 // It has a profile of its own in a temporary directory, trusts every certificate, and is gone with the test.
 
 import Foundation
+import SpoolgatePosix
 import SpoolgateTestSupport
 import Testing
 
@@ -64,11 +65,11 @@ final class Browser {
 
     /// The processes of the browser that has this directory: all that have it for their home.
     static func processes(of directory: URL) -> [Int32] {
-        let mark = Data("HOME=\(directory.path())\0".utf8)
+        let mark = "HOME=\(directory.path())\0"
         let entries = (try? FileManager.default.contentsOfDirectory(atPath: "/proc")) ?? []
         return entries.compactMap { Int32($0) }.filter {
-            let variables = try? Data(contentsOf: URL(filePath: "/proc/\($0)/environ"))
-            return variables?.range(of: mark) != nil
+            let variables = try? TextFile.read("/proc/\($0)/environ", limit: 16 << 20)
+            return variables?.contains(mark) == true
         }
     }
 

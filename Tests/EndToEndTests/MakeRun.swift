@@ -3,6 +3,7 @@
 // program is built already.
 
 import Foundation
+import SpoolgatePosix
 import SpoolgateTestSupport
 
 /// A clone in which `make run` runs; ended, whatever is left of it, with the test.
@@ -159,7 +160,7 @@ final class MakeRun {
     func addresses(of port: Int) throws -> Set<String> {
         let end = ":" + String(format: "%04X", port)
         let rows = try ["tcp", "tcp6"].flatMap {
-            try String(contentsOfFile: "/proc/net/\($0)", encoding: .utf8).split(separator: "\n")
+            try TextFile.read("/proc/net/\($0)", limit: 16 << 20).split(separator: "\n")
                 .map { $0.split(separator: " ") }
         }
         return Set(
