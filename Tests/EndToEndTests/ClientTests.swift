@@ -10,9 +10,9 @@ import Testing
 /// One way of uploading.
 struct ClientWay: CustomTestStringConvertible, Sendable {
     var version: Int?
-    var creation: UploadOptions.Creation
+    var creation: Upload.Options.Creation
     var isStream: Bool
-    var http: ConnectionOptions.Version
+    var http: Transfer.Connection.Version
 
     var testDescription: String {
         "\(version.map { "version \($0)" } ?? "no version"), \(creation), "
@@ -21,9 +21,9 @@ struct ClientWay: CustomTestStringConvertible, Sendable {
 
     /// Every way of one version.
     static func all(_ version: Int?) -> [ClientWay] {
-        [UploadOptions.Creation.careful, .optimistic].flatMap { creation in
+        [Upload.Options.Creation.careful, .optimistic].flatMap { creation in
             [false, true].flatMap { isStream in
-                [ConnectionOptions.Version.http1, .http2].map {
+                [Transfer.Connection.Version.http1, .http2].map {
                     ClientWay(version: version, creation: creation, isStream: isStream, http: $0)
                 }
             }
@@ -36,7 +36,7 @@ private final class ClientWorld {
     let sandbox: Sandbox
     let proxy: CuttingProxy
     let secureProxy: CuttingProxy
-    let events = Monitor<[UploadEvent]>([])
+    let events = Monitor<[Upload.Event]>([])
 
     init() throws {
         sandbox = try Sandbox(front: .nginxWithModule, origin: "$scheme://$http_host")
@@ -52,8 +52,8 @@ private final class ClientWorld {
             : "http://127.0.0.1:\(proxy.port)/files/\(name)"
     }
 
-    func options(_ way: ClientWay) -> UploadOptions {
-        var options = UploadOptions()
+    func options(_ way: ClientWay) -> Upload.Options {
+        var options = Upload.Options()
         options.interopVersion = way.version
         options.creation = way.creation
         options.plainBelow = 0
@@ -65,7 +65,7 @@ private final class ClientWorld {
         return options
     }
 
-    func upload(_ body: Body, _ way: ClientWay, _ name: String) -> Upload {
+    func upload(_ body: Upload.Body, _ way: ClientWay, _ name: String) -> Upload {
         Upload(body, to: url(way, name), options: options(way)) { [events] event in
             events.update { $0.append(event) }
         }
@@ -73,7 +73,7 @@ private final class ClientWorld {
 
     /// Whether the last tries were in vain: where the disk is slow, an optimistic creation is cut again and again
     /// before it hears of its upload, pauses longer each time, and would give up.
-    static func isDiscouraged(_ events: Monitor<[UploadEvent]>) -> Bool {
+    static func isDiscouraged(_ events: Monitor<[Upload.Event]>) -> Bool {
         let vain = events.update { events in
             events.reversed().prefix { event in
                 switch event {
@@ -149,7 +149,7 @@ struct ClientTests {
             // Before the 104 only the rest on this side tells that a cut request was not taken whole.
             let size = way.creation == .optimistic ? 24 << 20 : 3 << 20
             let file = try world.sandbox.randomFile(size, name)
-            let body: Body =
+            let body: Upload.Body =
                 way.isStream ? .stream(ClientWorld.stream(file.bytes)) : .file(file.url.path())
             let proxy = world.proxy(way)
             let passed = proxy.passed
@@ -169,7 +169,7 @@ struct ClientTests {
         let world = try ClientWorld()
         var random = SplitMix(seed: 20)
         let file = try world.sandbox.randomFile(24 << 20)
-        let body: Body =
+        let body: Upload.Body =
             way.isStream
             ? .stream(ClientWorld.stream(file.bytes), length: 24 << 20) : .file(file.url.path())
         let proxy = world.proxy(way)
@@ -228,7 +228,7 @@ struct ClientTests {
             try await comesTrue("some of it is sent") { world.proxy.passed >= passed + (2 << 20) }
             try await comesTrue("the resource is named") { upload.token != nil }
             let paused = await upload.pause()
-            let token = try #require(paused.flatMap { ResumeToken($0.text) })
+            let token = try #require(paused.flatMap { Upload.Token($0.text) })
             #expect(paused == token && !token.mayBeComplete)
             do {
                 _ = try await run.value
@@ -238,7 +238,7 @@ struct ClientTests {
             }
             world.proxy.hold(at: nil)
             if isGone { try Upload.remove(token, options: world.options(way)) }
-            let events = Monitor<[UploadEvent]>([])
+            let events = Monitor<[Upload.Event]>([])
             let answer = try await Upload.resume(
                 from: token,
                 body: .file(file.url.path()),
@@ -274,7 +274,7 @@ struct ClientTests {
         do {
             _ = try await again.run()
             Issue.record("a changed file was uploaded")
-        } catch {
+        } catch let error as TransferError {
             #expect(error.kind == .changed && error.reason.contains("changed.bin"))
         }
         #expect(try world.sandbox.delivered().isEmpty)

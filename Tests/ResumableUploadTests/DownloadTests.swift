@@ -67,8 +67,8 @@ private final class Shelf: Sendable {
 
 @Suite("Downloads")
 struct DownloadTests {
-    fileprivate var options: DownloadOptions {
-        var options = DownloadOptions()
+    fileprivate var options: Download.Options {
+        var options = Download.Options()
         options.connection.firstPause = .milliseconds(5)
         options.connection.retryFor = .seconds(60)
         options.connection.usesProxies = false
@@ -100,7 +100,7 @@ struct DownloadTests {
         let bytes = pattern(300_000)
         let shelf = try Shelf(bytes, "\"v1\"", cuts: [100, 70_000])
         let taken = Monitor<[UInt8]>([])
-        let place = DownloadDestination.pieces { piece in taken.update { $0 += piece } }
+        let place = Download.Destination.pieces { piece in taken.update { $0 += piece } }
         _ = try Download(shelf.origin.base + "/f", to: place, options: options).perform()
         #expect(taken.update { $0 } == bytes)
     }
@@ -112,8 +112,8 @@ struct DownloadTests {
             let shelf = try Shelf(old, "\"v1\"", cuts: [50_000])
             let directory = try ScratchDirectory()
             let path = directory.path + "/film"
-            let events = Monitor<[DownloadEvent]>([])
-            let place: DownloadDestination = isFile ? .file(path) : .pieces { _ in }
+            let events = Monitor<[Download.Event]>([])
+            let place: Download.Destination = isFile ? .file(path) : .pieces { _ in }
             let download = Download(shelf.origin.base + "/f", to: place, options: options) {
                 event in
                 events.update { $0.append(event) }
@@ -148,7 +148,7 @@ struct DownloadTests {
         let run = Task { try await first.run() }
         try await comesTrue("some of it is durable") { first.token?.offset ?? 0 > 0 }
         let paused = await first.pause()
-        let token = try #require(paused.flatMap { DownloadToken($0.text) })
+        let token = try #require(paused.flatMap { Download.Token($0.text) })
         await #expect(throws: TransferError.self) { try await run.value }
         #expect(token.offset > 0 && token.offset < 24_000_000 && token == paused)
         #expect(!FileManager.default.fileExists(atPath: path))
@@ -175,7 +175,7 @@ struct DownloadTests {
         return "\(name)=:\(value.base64EncodedString()):"
     }
 
-    private var verifying: DownloadOptions {
+    private var verifying: Download.Options {
         var options = options
         options.verifiesDigest = true
         return options
@@ -194,7 +194,7 @@ struct DownloadTests {
             let directory = try ScratchDirectory()
             let path = directory.path + "/film"
             let taken = Monitor<[UInt8]>([])
-            let place: DownloadDestination =
+            let place: Download.Destination =
                 isFile ? .file(path) : .pieces { piece in taken.update { $0 += piece } }
             _ = try Download(shelf.origin.base + "/f", to: place, options: verifying).perform()
             let came =
@@ -214,7 +214,7 @@ struct DownloadTests {
             shelf.state.update { $0.digest = other }
             let directory = try ScratchDirectory()
             let path = directory.path + "/film"
-            let place: DownloadDestination = isFile ? .file(path) : .pieces { _ in }
+            let place: Download.Destination = isFile ? .file(path) : .pieces { _ in }
             let download = Download(shelf.origin.base + "/f", to: place, options: verifying)
             let error = Result { () throws(TransferError) in try download.perform() }.error
             #expect(error?.kind == .corrupt, "\(error?.reason ?? "it was taken")")
@@ -237,7 +237,7 @@ struct DownloadTests {
         let error = Result { () throws(TransferError) in try download.perform() }.error
         #expect(error?.kind == .refused && error?.reason.contains("Repr-Digest") == true)
         #expect(!FileManager.default.fileExists(atPath: path))
-        let token = DownloadToken(url: shelf.origin.base + "/f", offset: 1, validator: "\"v1\"")
+        let token = Download.Token(url: shelf.origin.base + "/f", offset: 1, validator: "\"v1\"")
         let rest = Download.resume(from: token, to: .pieces { _ in }, options: verifying)
         #expect(Result { () throws(TransferError) in try rest.perform() }.error?.kind == .invalid)
     }
@@ -257,13 +257,13 @@ struct DownloadTests {
             var part = Array(bytes.prefix(came))
             if !isRight { part[4_096] ^= 1 }
             try Data(part).write(to: URL(filePath: path + ".part"))
-            let token = DownloadToken(
+            let token = Download.Token(
                 url: shelf.origin.base + "/f",
                 offset: Int64(came),
                 validator: "\"v1\"",
                 digest: digest
             )
-            let kept = try #require(DownloadToken(token.text))
+            let kept = try #require(Download.Token(token.text))
             #expect(kept == token)
             shelf.state.update { $0.ranges = [] }
             _ = try Download.resume(from: kept, to: .file(path), options: verifying).perform()
@@ -280,7 +280,7 @@ struct DownloadTests {
         let (digest, other) = (try Self.digest(bytes), try Self.digest(pattern(300_001)))
         shelf.state.update { ($0.digest, $0.partDigest) = (digest, other) }
         let directory = try ScratchDirectory()
-        let place = DownloadDestination.file(directory.path + "/film")
+        let place = Download.Destination.file(directory.path + "/film")
         let download = Download(shelf.origin.base + "/f", to: place, options: verifying)
         let error = Result { () throws(TransferError) in try download.perform() }.error
         #expect(error?.kind == .changed)

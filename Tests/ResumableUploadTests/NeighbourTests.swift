@@ -14,7 +14,7 @@ struct NeighbourTests {
     /// Not the one that begins to answer 201: that is an answer.
     private static let troubles = BadNeighbour.Trouble.failures.filter { $0 != .closesInAnswer }
 
-    private var options: UploadOptions {
+    private var options: Upload.Options {
         var options = quickOptions()
         options.connection.stall = .seconds(1)
         options.connection.answerTimeout = .seconds(1)

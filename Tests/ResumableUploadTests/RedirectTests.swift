@@ -32,7 +32,7 @@ struct RedirectTests {
         [HTTPRequest.Method.post, .put, .patch]
     )
     func whole(status: Int, method: HTTPRequest.Method) async throws {
-        for creation in [UploadOptions.Creation.plain, .optimistic] {
+        for creation in [Upload.Options.Creation.plain, .optimistic] {
             for marker in [nil, "Upload-Complete: ?1", "Upload-Complete: ?0"] {
                 let fields = Self.named + (marker.map { [$0] } ?? [])
                 let origin = try UploadOrigin { _ in .answer("\(status) Moved", fields) }
@@ -66,9 +66,9 @@ struct RedirectTests {
             let origin = try UploadOrigin { _ in .answer("\(status) Moved", fields) }
             let bytes = pattern(300_000)
             for (body, creation) in [
-                (Body.bytes(bytes), .careful), (.stream(pieces(bytes, of: 7_000)), .careful),
+                (Upload.Body.bytes(bytes), .careful), (.stream(pieces(bytes, of: 7_000)), .careful),
                 (.stream(pieces(bytes, of: 7_000)), .optimistic),
-            ] as [(Body, UploadOptions.Creation)] {
+            ] as [(Upload.Body, Upload.Options.Creation)] {
                 let result = await upload(body, to: origin.base + "/f", quickOptions(creation))
                     .result
                 #expect(result.error?.kind == .redirected)
@@ -219,7 +219,7 @@ struct RedirectTests {
             quickOptions()
         )
         let token = try #require(result.error?.token)
-        let removed = await TransferControl.onThread("test") {
+        let removed = await TransferThread.run("test") {
             Result { () throws(TransferError) in
                 try Upload.remove(token, options: quickOptions())
             }
@@ -246,7 +246,7 @@ struct RedirectTests {
             quickOptions()
         )
         let token = try #require(result.error?.token)
-        let removed = await TransferControl.onThread("test") {
+        let removed = await TransferThread.run("test") {
             Result { () throws(TransferError) in
                 try Upload.remove(token, options: quickOptions())
             }
@@ -343,8 +343,8 @@ struct RedirectTests {
         let bytes = pattern(300_000)
         let origin = try UploadOrigin { _ in .answer(status, fields) }
         for (body, creation) in [
-            (Body.bytes(bytes), .careful), (.stream(pieces(bytes, of: 7_000)), .optimistic),
-        ] as [(Body, UploadOptions.Creation)] {
+            (Upload.Body.bytes(bytes), .careful), (.stream(pieces(bytes, of: 7_000)), .optimistic),
+        ] as [(Upload.Body, Upload.Options.Creation)] {
             let result = await upload(body, to: origin.base + "/f", quickOptions(creation)).result
             #expect(result.error?.kind == .unsupported)
         }
@@ -364,17 +364,13 @@ struct RedirectTests {
                     try connection.answer("\(status) Moved", fields: fields, content: "<html>")
                 }
             }
-            var options = DownloadOptions()
+            var options = Download.Options()
             options.connection.usesProxies = false
             let path = folder.file("f")
             let download = Download(origin.base + "/a/f", to: .file(path), options: options)
-            do throws(TransferError) {
-                _ = try await download.run()
-                Issue.record("it was taken")
-            } catch {
-                #expect(error.kind == .redirected)
-                #expect(error.reason.contains(words), "\(error.reason)")
-            }
+            let error = await #expect(throws: TransferError.self) { try await download.run() }
+            #expect(error?.kind == .redirected)
+            #expect(error?.reason.contains(words) == true, "\(error?.reason ?? "")")
             #expect(!FileManager.default.fileExists(atPath: path))
         }
     }
@@ -406,17 +402,13 @@ struct RedirectTests {
         }
         let folder = try ScratchDirectory()
         let path = folder.file("f")
-        var options = DownloadOptions()
+        var options = Download.Options()
         options.connection.usesProxies = false
         options.connection.firstPause = .milliseconds(5)
         let download = Download(origin.base + "/f", to: .file(path), options: options)
-        do throws(TransferError) {
-            _ = try await download.run()
-            Issue.record("it was taken")
-        } catch {
-            #expect(error.kind == .refused)
-            #expect(error.reason.contains("neither an ETag nor a Last-Modified"))
-        }
+        let error = await #expect(throws: TransferError.self) { try await download.run() }
+        #expect(error?.kind == .refused)
+        #expect(error?.reason.contains("neither an ETag nor a Last-Modified") == true)
         #expect(!FileManager.default.fileExists(atPath: path))
         #expect(try Data(contentsOf: URL(filePath: path + ".part")).count == 1_000)
         #expect(download.token?.offset == 1_000)

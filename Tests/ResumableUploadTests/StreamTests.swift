@@ -115,7 +115,7 @@ struct StreamTests {
             .error
         #expect(error?.kind == .unreadable && error?.reason.contains("Lost") == true)
         for told in [299_999, 300_001] as [Int64] {
-            let body = Body.stream(pieces(pattern(300_000), of: 5_000), length: told)
+            let body = Upload.Body.stream(pieces(pattern(300_000), of: 5_000), length: told)
             let error = await upload(body, to: origin.base + "/f", quickOptions()).result.error
             #expect(error?.kind == .changed)
         }

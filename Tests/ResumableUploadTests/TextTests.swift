@@ -12,8 +12,8 @@ struct TextTests {
     @Test("a token's text is one line of ASCII and reads back, by any coder too")
     func tokens() throws {
         for token in [
-            ResumeToken(url: "http://a/u/1", target: "http://a/f"),
-            ResumeToken(
+            Upload.Token(url: "http://a/u/1", target: "http://a/f"),
+            Upload.Token(
                 url: "https://a:8443/ü?x=1&y=%20",
                 target: "https://a/b",
                 length: 5,
@@ -23,18 +23,18 @@ struct TextTests {
             ),
         ] {
             #expect(token.text.utf8.allSatisfy { (0x20...0x7e).contains($0) })
-            #expect(ResumeToken(token.text) == token)
+            #expect(Upload.Token(token.text) == token)
             let coded = try JSONEncoder().encode(token)
-            #expect(try JSONDecoder().decode(ResumeToken.self, from: coded) == token)
+            #expect(try JSONDecoder().decode(Upload.Token.self, from: coded) == token)
         }
-        let download = DownloadToken(url: "http://a/f", offset: 9, validator: "\"a b\"")
-        #expect(DownloadToken(download.text) == download)
+        let download = Download.Token(url: "http://a/f", offset: 9, validator: "\"a b\"")
+        #expect(Download.Token(download.text) == download)
         for wrong in [
             "", "v1 upload", "v2 upload url=http://a target=http://b", "v1 upload url=http://a",
             "v1 upload url=file:///etc target=http://b",
             "v1 upload url=http://a target=http://b length=x",
             "v1 upload url=http://a url=http://a target=http://b", download.text,
-        ] { #expect(ResumeToken(wrong) == nil) }
+        ] { #expect(Upload.Token(wrong) == nil) }
     }
 
     @Test(

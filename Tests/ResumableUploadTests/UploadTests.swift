@@ -14,8 +14,8 @@ func pattern(_ count: Int) -> [UInt8] {
 }
 
 /// Options for a server on this machine that is asked again at once.
-func quickOptions(_ creation: UploadOptions.Creation = .careful) -> UploadOptions {
-    var options = UploadOptions()
+func quickOptions(_ creation: Upload.Options.Creation = .careful) -> Upload.Options {
+    var options = Upload.Options()
     options.creation = creation
     options.plainBelow = 0
     options.window = 1 << 17
@@ -27,21 +27,22 @@ func quickOptions(_ creation: UploadOptions.Creation = .careful) -> UploadOption
 
 /// Uploads, and what happened on the way.
 func upload(
-    _ body: Body,
+    _ body: Upload.Body,
     to url: String,
-    _ options: UploadOptions,
-    from token: ResumeToken? = nil
-) async -> (result: Result<Answer, TransferError>, events: [UploadEvent]) {
-    let events = Monitor<[UploadEvent]>([])
-    let take: @Sendable (UploadEvent) -> Void = { event in events.update { $0.append(event) } }
+    _ options: Upload.Options,
+    from token: Upload.Token? = nil
+) async -> (result: Result<Transfer.Answer, TransferError>, events: [Upload.Event]) {
+    let events = Monitor<[Upload.Event]>([])
+    let take: @Sendable (Upload.Event) -> Void = { event in events.update { $0.append(event) } }
     let upload =
         token.map { Upload.resume(from: $0, body: body, options: options, onEvent: take) }
         ?? Upload(body, to: url, options: options, onEvent: take)
     // Not `perform`: a test has one of the few threads that tasks have.
-    do throws(TransferError) {
+    do {
         let answer = try await upload.run()
         return (.success(answer), events.update { $0 })
     } catch {
+        let error = error as? TransferError ?? TransferError(.invalid, "no transfer's: \(error)")
         return (.failure(error), events.update { $0 })
     }
 }
@@ -103,7 +104,7 @@ struct UploadTests {
         var options = quickOptions()
         options.plainBelow = 1 << 20
         let bytes = pattern(50_000)
-        for body in [Body.bytes(bytes), .stream(pieces(bytes, of: 7_000))] {
+        for body in [Upload.Body.bytes(bytes), .stream(pieces(bytes, of: 7_000))] {
             #expect(
                 try await upload(body, to: origin.base + "/f", options).result.get().isLost == false
             )
@@ -117,16 +118,16 @@ struct UploadTests {
 
     @Test(
         "cut anywhere, it goes on where the server is",
-        arguments: [UploadOptions.Creation.careful, .optimistic],
+        arguments: [Upload.Options.Creation.careful, .optimistic],
         [false, true]
     )
-    func cut(creation: UploadOptions.Creation, isStream: Bool) async throws {
+    func cut(creation: Upload.Options.Creation, isStream: Bool) async throws {
         let origin = try UploadOrigin { request in
             request.method != "HEAD" && request.number < 12
                 ? .cut(after: 10_000 * (1 + request.number)) : .serve
         }
         let bytes = pattern(700_000)
-        let body: Body = isStream ? .stream(pieces(bytes, of: 9_999)) : .bytes(bytes)
+        let body: Upload.Body = isStream ? .stream(pieces(bytes, of: 9_999)) : .bytes(bytes)
         let (result, events) = await upload(body, to: origin.base + "/f", quickOptions(creation))
         #expect(try result.get().status == .created)
         #expect(origin.taken == [bytes])
@@ -216,17 +217,17 @@ struct UploadTests {
 
     @Test(
         "a refused version is repeated once with 6, and resumed with it",
-        arguments: [UploadOptions.Creation.careful, .optimistic],
+        arguments: [Upload.Options.Creation.careful, .optimistic],
         [400, 412]
     )
-    func commonVersion(creation: UploadOptions.Creation, status: Int) async throws {
+    func commonVersion(creation: Upload.Options.Creation, status: Int) async throws {
         let origin = try UploadOrigin { request in
             request.values("Upload-Draft-Interop-Version") == ["6"]
                 ? .serve : .answer("\(status) No")
         }
         let bytes = pattern(300_000)
         let options = quickOptions(creation)
-        for body in [Body.bytes(bytes), .stream(pieces(bytes, of: 7_000))] {
+        for body in [Upload.Body.bytes(bytes), .stream(pieces(bytes, of: 7_000))] {
             let (result, events) = await upload(body, to: origin.base + "/f", options)
             #expect(try result.get().status == .created)
             let versions = events.compactMap {

@@ -10,7 +10,7 @@ import SpoolgateTextFormats
 /// Writes answers.
 enum AnswerOutput {
     /// Writes the content: as it is, and on a terminal as text that ends its last line.
-    static func write(_ answer: Answer) {
+    static func write(_ answer: Transfer.Answer) {
         guard Terminal.output.isThere else {
             write(answer.content)
             return

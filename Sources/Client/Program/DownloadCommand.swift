@@ -52,7 +52,7 @@ struct DownloadCommand: ParsableCommand {
         if options.list { return try TransferListing.tell(.download) }
         guard let file, let url else { return }
         let interruption = try Interruption()
-        var download = DownloadOptions()
+        var download = Download.Options()
         download.fields = try options.fields()
         download.verifiesDigest = digest
         download.connection = try options.connection()

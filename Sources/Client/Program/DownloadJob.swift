@@ -16,7 +16,7 @@ struct DownloadJob {
     let path: String
     /// Nil for standard output.
     let file: StateFile?
-    let options: DownloadOptions
+    let options: Download.Options
     let report: ProgressReport
     let interruption: Interruption
 
@@ -33,11 +33,11 @@ struct DownloadJob {
         }
         // The bytes are durable, and an older token is as good.
         let keeper = StateKeeper(file, isDurable: false)
-        let handler = keeper.handler(report) { (token: DownloadToken) in token.text }
-        let destination: DownloadDestination =
+        let handler = keeper.handler(report) { (token: Download.Token) in token.text }
+        let destination: Download.Destination =
             path == "-" ? .pieces(Self.handOver) : .file(path)
         let download: Download
-        if let token = file?.state.token.flatMap({ DownloadToken($0) }) {
+        if let token = file?.state.token.flatMap({ Download.Token($0) }) {
             let begun = file?.state.begun.description ?? ""
             report.say("\(DownloadCommand.name): goes on with what was begun at \(begun)")
             download = .resume(from: token, to: destination, options: options, onEvent: handler)
@@ -46,7 +46,7 @@ struct DownloadJob {
         }
         interruption.onAsked { download.requestPause() }
         do throws(TransferError) {
-            let answer = try download.perform()
+            let answer = try download.perform(unless: { interruption.isAsked })
             file?.remove()
             report.end(status: answer.status.code, code: 0, reason: nil)
         } catch {

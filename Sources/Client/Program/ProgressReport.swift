@@ -50,7 +50,7 @@ final class ProgressReport: Sendable {
     var isForPerson: Bool { form == .line }
 
     /// Takes how far it is.
-    func note(_ progress: Progress) {
+    func note(_ progress: Transfer.Progress) {
         let now = Deadline.after(.zero)
         let isDue = state.updateQuietly { state in
             state.line.note(progress, at: now)

@@ -23,7 +23,7 @@ final class StateKeeper: @unchecked Sendable {
     func handler<Token>(
         _ report: ProgressReport,
         text: @escaping @Sendable (Token) -> String
-    ) -> @Sendable (TransferEvent<Token>) -> Void {
+    ) -> @Sendable (Transfer.Event<Token>) -> Void {
         { [self] event in
             switch event {
             case .resumable(let token): keep(text(token))
@@ -47,7 +47,7 @@ final class StateKeeper: @unchecked Sendable {
     }
 
     /// How far it is, for `--list`, now and then.
-    private func note(_ progress: Progress) {
+    private func note(_ progress: Transfer.Progress) {
         guard let file else { return }
         file.state.received = progress.received
         file.state.total = progress.total

@@ -15,7 +15,7 @@ struct TransferLine {
     }
 
     private let name: String
-    private var progress: Progress?
+    private var progress: Transfer.Progress?
     private var samples: [Sample] = []
     private var waiting: (until: Deadline, reason: String)?
 
@@ -28,7 +28,7 @@ struct TransferLine {
     init(_ name: String) { self.name = name.forTerminal }
 
     /// Takes how far it is at an instant of the monotonic clock.
-    mutating func note(_ progress: Progress, at now: Deadline) {
+    mutating func note(_ progress: Transfer.Progress, at now: Deadline) {
         // After a cut some is sent again, and a rate across it would say nothing.
         if progress.sent < self.progress?.sent ?? 0 { samples = [] }
         self.progress = progress

@@ -126,8 +126,8 @@ struct TransferOptions: ParsableArguments {
     }
 
     /// How the server is reached.
-    func connection() throws -> ConnectionOptions {
-        var connection = ConnectionOptions()
+    func connection() throws -> Transfer.Connection {
+        var connection = Transfer.Connection()
         connection.version = onlyHTTP1 ? .http1 : .http2
         connection.retryFor = retryFor
         connection.rateLimit = limitRate

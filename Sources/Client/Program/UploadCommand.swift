@@ -137,8 +137,8 @@ struct UploadCommand: ParsableCommand {
         try run.perform()
     }
 
-    private func libraryOptions() throws -> UploadOptions {
-        var upload = UploadOptions()
+    private func libraryOptions() throws -> Upload.Options {
+        var upload = Upload.Options()
         upload.method = method
         upload.fields = try options.fields()
         upload.connection = try options.connection()
@@ -187,5 +187,5 @@ struct UploadSource {
     }
 
     /// The library's body.
-    var body: Body { path == "-" ? .descriptor(STDIN_FILENO) : .file(path) }
+    var body: Upload.Body { path == "-" ? .descriptor(STDIN_FILENO) : .file(path) }
 }

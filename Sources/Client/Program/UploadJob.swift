@@ -16,7 +16,7 @@ import SpoolgateUploadProtocol
 struct UploadJob {
     let source: UploadSource
     let file: StateFile
-    var options: UploadOptions
+    var options: Upload.Options
     let report: ProgressReport
     let interruption: Interruption
 
@@ -44,7 +44,7 @@ struct UploadJob {
 
     /// What came by a pipe before is another stream, unless somebody says that it is the same.
     private func giveUpStream() throws {
-        guard let token = file.state.token.flatMap({ ResumeToken($0) }) else { return }
+        guard let token = file.state.token.flatMap({ Upload.Token($0) }) else { return }
         if token.mayBeComplete, !options.method.isIdempotent {
             throw ended(
                 .refused,
@@ -91,9 +91,9 @@ struct UploadJob {
     func perform() throws {
         let watch = Stopwatch()
         let begun = file.state.received
-        let handler = StateKeeper(file).handler(report) { (token: ResumeToken) in token.text }
+        let handler = StateKeeper(file).handler(report) { (token: Upload.Token) in token.text }
         let upload: Upload
-        if let token = file.state.token.flatMap({ ResumeToken($0) }) {
+        if let token = file.state.token.flatMap({ Upload.Token($0) }) {
             let what = "goes on with what was begun at \(file.state.begun)"
             report.say("\(UploadCommand.name): \(what)")
             upload = .resume(from: token, body: source.body, options: options, onEvent: handler)
@@ -102,16 +102,16 @@ struct UploadJob {
         }
         interruption.onAsked { upload.requestPause() }
         do throws(TransferError) {
-            taken(try upload.perform(), watch, begun)
+            taken(try upload.perform(unless: { interruption.isAsked }), watch, begun)
         } catch {
             throw failed(error)
         }
     }
 
-    private func taken(_ answer: Answer, _ watch: Stopwatch, _ begun: Int64) {
+    private func taken(_ answer: Transfer.Answer, _ watch: Stopwatch, _ begun: Int64) {
         file.remove()
         let size = file.state.total ?? file.state.received
-        if size > 0 { report.note(Progress(received: size, sent: size, total: size)) }
+        if size > 0 { report.note(Transfer.Progress(received: size, sent: size, total: size)) }
         report.end(status: answer.status.code, code: 0, reason: nil, place: answer.place)
         AnswerOutput.write(answer)
         if let place = answer.place, !report.isJSON {
@@ -152,7 +152,7 @@ struct UploadJob {
         guard file.wasThere else {
             throw ended(.refused, "there is nothing to cancel: no such upload was begun here")
         }
-        if let token = file.state.token.flatMap({ ResumeToken($0) }) {
+        if let token = file.state.token.flatMap({ Upload.Token($0) }) {
             do throws(TransferError) {
                 try Upload.remove(token, options: options)
             } catch {

@@ -8,8 +8,8 @@ import SpoolgateUploadProtocol
 ///
 /// Used by one thread, once.
 final class Cancellation: TransferRun {
-    private let token: ResumeToken
-    private let options: UploadOptions
+    private let token: Upload.Token
+    private let options: Upload.Options
     private let url: URLText
     private let fields: HTTPFields
     private let exchange: ServerExchange
@@ -17,10 +17,14 @@ final class Cancellation: TransferRun {
     var patience: RetryBackoff
 
     var name: String { "the cancellation by DELETE \(token.url)" }
-    var connection: ConnectionOptions { options.connection }
-    var tokenLeft: ResumeToken? { token }
+    var connection: Transfer.Connection { options.connection }
+    var tokenLeft: Upload.Token? { token }
 
-    init(_ token: ResumeToken, _ options: UploadOptions) throws(TransferError) {
+    init(
+        _ token: Upload.Token,
+        _ options: Upload.Options,
+        over connections: ConnectionPool
+    ) throws(TransferError) {
         guard let url = URLText(token.url), let version = WireVersion(token.interopVersion) else {
             let reason = "the cancellation by DELETE \(token.url): the token is none"
             throw TransferError(.invalid, reason, token: token)
@@ -31,7 +35,12 @@ final class Cancellation: TransferRun {
         var fields = options.fields.withoutRepresentation
         version.name(in: &fields)
         self.fields = fields
-        exchange = ServerExchange(options.connection, answerLimit: 4096, control: control)
+        exchange = ServerExchange(
+            options.connection,
+            answerLimit: 4096,
+            control: control,
+            connections: connections
+        )
         patience = RetryBackoff(options.connection)
     }
 
@@ -79,7 +88,7 @@ final class Cancellation: TransferRun {
     /// Sends a request about the upload resource until there is an answer.
     private func ask(
         _ method: HTTPRequest.Method
-    ) throws(TransferError) -> (Answer, UploadAnswer) {
+    ) throws(TransferError) -> (Transfer.Answer, UploadAnswer) {
         while true {
             let result = exchange.send(method, url, fields)
             if let answered = result.answered { return answered }

@@ -21,7 +21,7 @@ final class DownloadPlace {
     private var running: RunningDigests?
 
     /// Opens it, to go on at `offset` where it can.
-    init(_ destination: DownloadDestination, at offset: Int64) throws(ContentFault) {
+    init(_ destination: Download.Destination, at offset: Int64) throws(ContentFault) {
         switch destination.kind {
         case .pieces(let take):
             kind = .pieces(take)

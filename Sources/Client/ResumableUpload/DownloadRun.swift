@@ -16,10 +16,10 @@ import SpoolgateUploadProtocol
 /// Used by one thread, once.
 final class DownloadRun: TransferRun {
     private let source: URLText
-    private let options: DownloadOptions
+    private let options: Download.Options
     let control: TransferControl
     private let exchange: ServerExchange
-    private let tell: (DownloadEvent) -> Void
+    private let tell: (Download.Event) -> Void
     private let place: DownloadPlace
     var patience: RetryBackoff
 
@@ -38,23 +38,29 @@ final class DownloadRun: TransferRun {
 
     private static let answerLimit = 64 << 10
     var name: String { "the download of \(source.text)" }
-    var connection: ConnectionOptions { options.connection }
+    var connection: Transfer.Connection { options.connection }
     /// Its own token is told by an event.
-    var tokenLeft: ResumeToken? { nil }
+    var tokenLeft: Upload.Token? { nil }
 
     init(
         _ source: URLText,
-        to destination: DownloadDestination,
-        token: DownloadToken?,
-        options: DownloadOptions,
+        to destination: Download.Destination,
+        token: Download.Token?,
+        options: Download.Options,
         control: TransferControl,
-        tell: @escaping (DownloadEvent) -> Void
+        connections: ConnectionPool,
+        tell: @escaping (Download.Event) -> Void
     ) throws(TransferError) {
         self.source = source
         self.options = options
         self.control = control
         self.tell = tell
-        exchange = ServerExchange(options.connection, answerLimit: 0, control: control)
+        exchange = ServerExchange(
+            options.connection,
+            answerLimit: 0,
+            control: control,
+            connections: connections
+        )
         patience = RetryBackoff(options.connection)
         validator = token?.validator
         digest = options.verifiesDigest ? token?.digest.flatMap { DownloadDigest(value: $0) } : nil
@@ -73,7 +79,7 @@ final class DownloadRun: TransferRun {
     }
 
     /// Runs until everything has come.
-    func run() throws(TransferError) -> Answer {
+    func run() throws(TransferError) -> Transfer.Answer {
         do throws(TransferError) {
             while true {
                 try checkWish()
@@ -85,7 +91,7 @@ final class DownloadRun: TransferRun {
         }
     }
 
-    private func ask() throws(TransferError) -> Answer? {
+    private func ask() throws(TransferError) -> Transfer.Answer? {
         if validator == nil, place.offset > 0 { try restart("the server names no validator") }
         var fields = options.fields
         // Offsets are those of the bytes as they are stored.
@@ -113,7 +119,7 @@ final class DownloadRun: TransferRun {
         return try judged(result)
     }
 
-    private func judged(_ result: ExchangeResult) throws(TransferError) -> Answer? {
+    private func judged(_ result: ExchangeResult) throws(TransferError) -> Transfer.Answer? {
         guard let head = result.head else {
             try wait(after: result.fault, name)
             return nil
@@ -126,8 +132,10 @@ final class DownloadRun: TransferRun {
     }
 
     /// A response that has nothing of the representation.
-    private func judged(_ head: ResponseHead, _ told: Duration?) throws(TransferError) -> Answer? {
-        let answer = Answer(status: head.status, fields: head.fields, content: kept)
+    private func judged(_ head: ResponseHead, _ told: Duration?) throws(TransferError) -> Transfer
+        .Answer?
+    {
+        let answer = Transfer.Answer(status: head.status, fields: head.fields, content: kept)
         let reason = "\(name) was answered with \(head.status.code)"
         switch head.status.code {
         case 416:
@@ -154,7 +162,7 @@ final class DownloadRun: TransferRun {
     }
 
     /// Gives what is whole its name; nil where it is not right, and comes again.
-    private func finish(_ head: ResponseHead) throws(TransferError) -> Answer? {
+    private func finish(_ head: ResponseHead) throws(TransferError) -> Transfer.Answer? {
         do throws(ContentFault) {
             if options.verifiesDigest, try !verified() {
                 guard mayComeAgain() else {
@@ -172,7 +180,7 @@ final class DownloadRun: TransferRun {
             throw self.error(error, in: name)
         }
         tellProgress()
-        return Answer(status: head.status, fields: head.fields)
+        return Transfer.Answer(status: head.status, fields: head.fields)
     }
 
     /// Whether what came is what the server says that it is.
@@ -318,7 +326,7 @@ final class DownloadRun: TransferRun {
 
     private func tellToken() {
         guard let validator else { return }
-        let token = DownloadToken(
+        let token = Download.Token(
             url: source.text,
             offset: place.offset,
             validator: validator,
@@ -329,7 +337,7 @@ final class DownloadRun: TransferRun {
 
     private func tellProgress() {
         nextProgress = .after(.milliseconds(100))
-        tell(.progress(Progress(received: place.offset, sent: place.offset, total: total)))
+        tell(.progress(Transfer.Progress(received: place.offset, sent: place.offset, total: total)))
     }
 
     // MARK: Ends

@@ -1,4 +1,4 @@
-// Requests of one transfer to its server, over one connection where it stays open.
+// Requests of one transfer to its server, over a connection of its session if one is idle.
 //
 // What an answer means is said elsewhere. The invariant: credentials and the client's own fields go to the origins
 // that the transfer allows, and to no other.
@@ -27,17 +27,22 @@ struct ExchangeResult {
     var uploaded: Int64
 
     /// The answer and what it says of an upload, where there is one.
-    var answered: (answer: Answer, read: UploadAnswer)? {
+    var answered: (answer: Transfer.Answer, read: UploadAnswer)? {
         head.map { head in
             (
-                Answer(status: head.status, fields: head.fields, content: content, isCut: isCut),
+                Transfer.Answer(
+                    status: head.status,
+                    fields: head.fields,
+                    content: content,
+                    isCut: isCut
+                ),
                 UploadAnswer(head, retryAfter: retryAfter)
             )
         }
     }
 }
 
-extension Answer {
+extension Transfer.Answer {
     /// What its `Location` leads to from `url`, which was asked; nil: it has none that is a URL.
     func location(from url: URLText) -> URLText? {
         fields.value(of: .location).flatMap { url.resolved($0) }
@@ -53,25 +58,30 @@ extension Answer {
     }
 }
 
-/// The connection of one transfer.
+/// The requests of one transfer.
 ///
 /// Used by the transfer's thread.
 final class ServerExchange {
     /// Most bytes kept of an answer's content.
     private let answerLimit: Int
-    private let options: ConnectionOptions
+    private let options: Transfer.Connection
     private let control: TransferControl
-    /// The connection of the last exchange; nil after one that failed: a handle whose transfer failed keeps state
-    /// that breaks the next one.
-    private var connection: CurlConnection?
+    /// Where connections come from and are given back to.
+    private let connections: ConnectionPool
     /// What is under way, for what libcurl calls.
     private var kept: [UInt8] = []
     private var isCut = false
 
-    init(_ options: ConnectionOptions, answerLimit: Int, control: TransferControl) {
+    init(
+        _ options: Transfer.Connection,
+        answerLimit: Int,
+        control: TransferControl,
+        connections: ConnectionPool
+    ) {
         self.options = options
         self.answerLimit = answerLimit
         self.control = control
+        self.connections = connections
     }
 
     /// Sends one request.
@@ -110,10 +120,11 @@ final class ServerExchange {
         }
         (kept, isCut) = ([], false)
         request.sink = sink ?? { [self] _, bytes in keep(bytes) }
-        let used = connection ?? CurlConnection()
+        let used = connections.take()
         let transfer = ClientTransfer(request, over: used) { [control] in control.isStopped }
         transfer.run()
-        connection = transfer.fault == nil ? used : nil
+        // A handle whose transfer failed keeps state that breaks the next one.
+        if let used, transfer.fault == nil { connections.giveBack(used) }
         return ExchangeResult(
             head: transfer.head,
             fault: transfer.fault,

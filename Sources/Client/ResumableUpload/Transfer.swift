@@ -1,98 +1,74 @@
-// What uploads and downloads are to a program alike: one run at a time, a token, events.
+// What uploads and downloads have in common: what happens meanwhile, how far they are, and the final response.
 //
-// The work is a blocking run on one thread; `async` is only the surface. The invariant: one run at a time, and what
-// `token` says is enough to go on.
+// Values only.
 
-import SpoolgatePosix
+public import HTTPTypes
 
-/// The part of an `Upload` and a `Download` that is the same for both.
-final class Transfer<Token: Sendable & Equatable>: Sendable {
-    typealias Event = TransferEvent<Token>
-
-    let control = TransferControl()
-    /// What happens, for one reader; the newest 256 are kept for it.
-    let events: AsyncStream<Event>
-    /// What the transfer is called in a sentence: `the upload to URL`.
-    let name: String
-
-    private let current: Monitor<Token?>
-    private let onEvent: (@Sendable (Event) -> Void)?
-    private let sink: AsyncStream<Event>.Continuation
-    private let body: @Sendable (Transfer) throws(TransferError) -> Answer
-
-    /// Makes a transfer.
-    ///
-    /// - Parameters:
-    ///   - name: what it is called in a sentence.
-    ///   - token: what it begins with.
-    ///   - onEvent: told of what happens, on the transfer's thread.
-    ///   - body: one run of it.
-    init(
-        _ name: String,
-        _ token: Token?,
-        _ onEvent: (@Sendable (Event) -> Void)?,
-        _ body: @escaping @Sendable (Transfer) throws(TransferError) -> Answer
-    ) {
-        self.name = name
-        self.onEvent = onEvent
-        self.body = body
-        current = Monitor(token)
-        (events, sink) = AsyncStream.makeStream(bufferingPolicy: .bufferingNewest(256))
+/// What uploads and downloads have in common.
+public enum Transfer {
+    /// What happens during a transfer.
+    @nonexhaustive
+    public enum Event<Token: Sendable & Equatable>: Sendable, Equatable {
+        /// The transfer can be resumed with this token; a later one replaces it.
+        ///
+        /// That of an upload comes again before the last byte leaves, with `mayBeComplete` set.
+        case resumable(Token)
+        /// How far it is.
+        case progress(Progress)
+        /// It waits before it tries again: for how long, and why.
+        case waiting(Duration, reason: String)
+        /// Everything is sent, or comes, again: the upload resource is gone or could not be had, or what is there is
+        /// another representation.
+        case begunAnew(reason: String)
     }
 
-    /// What it can be resumed with now; nil: nothing.
-    var token: Token? { current.update { $0 } }
+    /// How far a transfer is; bytes.
+    public struct Progress: Sendable, Equatable {
+        /// What the other side has for sure: acknowledged by the server, or written here.
+        public var received: Int64
+        /// What was sent, acknowledged or not; of a download: what has come.
+        public var sent: Int64
+        /// The whole; nil: not known.
+        public var total: Int64?
 
-    /// Takes another token, or none.
-    func set(_ token: Token?) { current.update { $0 = token } }
-
-    /// Tells what happened.
-    func tell(_ event: Event) {
-        switch event {
-        case .resumable(let token): set(token)
-        case .begunAnew: set(nil)
-        case .progress, .waiting: break
+        /// Makes progress of its parts.
+        public init(received: Int64, sent: Int64, total: Int64?) {
+            self.received = received
+            self.sent = sent
+            self.total = total
         }
-        onEvent?(event)
-        sink.yield(event)
     }
 
-    /// Runs on a thread of its own; cancelling the task is as a pause.
-    func run() async throws(TransferError) -> Answer {
-        let result = await withTaskCancellationHandler {
-            await TransferControl.onThread("transfer") { self.performed() }
-        } onCancel: {
-            control.ask(.pause)
-        }
-        return try result.get()
-    }
+    /// The final response.
+    public struct Answer: Sendable, Equatable {
+        /// Its status.
+        public var status: HTTPResponse.Status
+        /// Its fields.
+        public var fields: HTTPFields
+        /// Its content, as far as `Upload.Options.answerLimit` goes.
+        public var content: [UInt8]
+        /// Whether its content was longer.
+        public var isCut: Bool
+        /// Whether the server took the upload and has its answer no more; the status is that of an offset retrieval.
+        public var isLost: Bool
+        /// The place that a final response of 302 or 303 names, as an absolute URL; nil for any other response.
+        public var place: String?
 
-    /// Runs on the calling thread, which it blocks.
-    func perform() throws(TransferError) -> Answer { try performed().get() }
-
-    /// Ends the run as soon as it can; the token.
-    func pause() async -> Token? {
-        control.ask(.pause)
-        await control.ended()
-        return token
-    }
-
-    private func performed() -> Result<Answer, TransferError> {
-        let result = control.run { Result { () throws(TransferError) in try performOnce() } }
-        return result ?? .failure(TransferError(.invalid, "\(name) runs already"))
-    }
-
-    private func performOnce() throws(TransferError) -> Answer {
-        do throws(TransferError) {
-            let answer = try body(self)
-            set(nil)
-            sink.finish()
-            return answer
-        } catch {
-            // Of what was not right nothing is left to go on with.
-            if error.kind == .corrupt { set(nil) }
-            if !error.mayWorkLater { sink.finish() }
-            throw error
+        /// Makes an answer of its parts.
+        public init(
+            status: HTTPResponse.Status,
+            fields: HTTPFields = [:],
+            content: [UInt8] = [],
+            isCut: Bool = false,
+            isLost: Bool = false,
+            place: String? = nil
+        ) {
+            self.place = place
+            self.status = status
+            self.fields = fields
+            self.content = content
+            self.isCut = isCut
+            self.isLost = isLost
         }
     }
 }

@@ -1,6 +1,6 @@
 // What the owner of a transfer wants of it while it runs, and the one run of it.
 //
-// The invariant: at most one thread runs the transfer at a time.
+// The invariants: at most one thread runs the transfer at a time, and a wish is for the run under way alone.
 
 import SpoolgatePosix
 
@@ -15,6 +15,8 @@ final class TransferControl: Sendable {
         var wish = Wish.run
         var isRunning = false
         var awaiting: [CheckedContinuation<Void, Never>] = []
+        /// Run once when there is a wish.
+        var whenAsked: (@Sendable () -> Void)?
     }
 
     private let state = Monitor(State())
@@ -24,9 +26,24 @@ final class TransferControl: Sendable {
     /// Whether the transfer is to end.
     var isStopped: Bool { wish != .run }
 
-    /// Asks for an end; the first wish counts.
+    /// Asks the run under way for an end; the first wish counts, and without a run none does.
     func ask(_ wish: Wish) {
-        state.update { if $0.wish == .run { $0.wish = wish } }
+        let action = state.update { state -> (@Sendable () -> Void)? in
+            guard state.isRunning, state.wish == .run else { return nil }
+            state.wish = wish
+            defer { state.whenAsked = nil }
+            return state.whenAsked
+        }
+        action?()
+    }
+
+    /// Has `action` run once there is a wish: at once if there is one already.
+    func whenAsked(_ action: @escaping @Sendable () -> Void) {
+        let isAsked = state.updateQuietly { state in
+            if state.wish == .run { state.whenAsked = action }
+            return state.wish != .run
+        }
+        if isAsked { action() }
     }
 
     /// Waits, but not after a wish.
@@ -34,26 +51,25 @@ final class TransferControl: Sendable {
         _ = state.wait(until: .after(duration), isQuiet: true) { $0.wish == .run ? nil : true }
     }
 
-    /// Runs `body`; nil where another thread does.
-    func run<R, E: Error>(_ body: () throws(E) -> R) throws(E) -> R? {
-        let isFree = state.update { state in
+    /// Begins a run, which `end` ends; false while there is one.
+    func begin() -> Bool {
+        state.updateQuietly { state in
             defer { state.isRunning = true }
             return !state.isRunning
         }
-        guard isFree else { return nil }
-        defer {
-            let awaiting = state.update { state in
-                state.isRunning = false
-                state.wish = .run
-                defer { state.awaiting = [] }
-                return state.awaiting
-            }
-            for continuation in awaiting { continuation.resume() }
-        }
-        return try body()
     }
 
-    /// Waits for the end of a run; at once where there is none.
+    /// Ends the run and forgets what was asked of it.
+    func end() {
+        let awaiting = state.update { state in
+            let awaiting = state.awaiting
+            state = State()
+            return awaiting
+        }
+        for continuation in awaiting { continuation.resume() }
+    }
+
+    /// Waits for the end of a run; returns at once if there is none.
     func ended() async {
         await withCheckedContinuation { continuation in
             let isOver = state.update { state in
@@ -63,32 +79,15 @@ final class TransferControl: Sendable {
             if isOver { continuation.resume() }
         }
     }
-
-    /// Runs blocking work on a thread of its own.
-    static func onThread<R: Sendable>(
-        _ name: String,
-        _ body: @escaping @Sendable () -> Result<R, TransferError>
-    ) async -> Result<R, TransferError> {
-        await withCheckedContinuation { continuation in
-            do throws(SystemError) {
-                try Thread.start(name: name, stackSize: 512 * 1024) {
-                    continuation.resume(returning: body())
-                }
-            } catch {
-                let reason = "no thread for the transfer: \(error)"
-                continuation.resume(returning: .failure(TransferError(.later, reason)))
-            }
-        }
-    }
 }
 
 /// When a transfer is tried again, and until when.
 struct RetryBackoff {
-    private let options: ConnectionOptions
+    private let options: Transfer.Connection
     private var pause: Duration
     private var end: Deadline
 
-    init(_ options: ConnectionOptions) {
+    init(_ options: Transfer.Connection) {
         self.options = options
         pause = options.firstPause
         end = .after(options.retryFor)

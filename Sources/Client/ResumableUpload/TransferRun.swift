@@ -10,11 +10,11 @@ protocol TransferRun: AnyObject {
     /// What is run, in a sentence: `the upload to URL`.
     var name: String { get }
     var control: TransferControl { get }
-    var connection: ConnectionOptions { get }
+    var connection: Transfer.Connection { get }
     var patience: RetryBackoff { get set }
 
     /// What an upload can be resumed with after an error; nil: nothing.
-    var tokenLeft: ResumeToken? { get }
+    var tokenLeft: Upload.Token? { get }
     /// Tells that it waits, and why.
     func tellWaiting(_ pause: Duration, reason: String)
 }
@@ -24,7 +24,7 @@ extension TransferRun {
     func error(
         _ kind: TransferError.Kind,
         _ reason: String,
-        _ answer: Answer? = nil
+        _ answer: Transfer.Answer? = nil
     ) -> TransferError {
         TransferError(kind, reason, answer: answer, token: tokenLeft)
     }
@@ -66,7 +66,8 @@ extension TransferRun {
     ///   - answer: what the server said.
     ///   - told: for how long it asked.
     /// - Throws: where the time for that is over, or the owner wants an end.
-    func wait(_ reason: String, _ answer: Answer?, _ told: Duration?) throws(TransferError) {
+    func wait(_ reason: String, _ answer: Transfer.Answer?, _ told: Duration?) throws(TransferError)
+    {
         guard let pause = patience.next(told) else {
             throw error(
                 .later,

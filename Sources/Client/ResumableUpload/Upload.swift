@@ -2,20 +2,27 @@
 //
 // What it shares with a download is a `Transfer`; what one run does stands in UploadRun.swift.
 
+import SpoolgateCurl
+
 /// An upload that survives cuts.
 ///
 /// ```swift
-/// var options = UploadOptions()
+/// var options = Upload.Options()
 /// options.fields[.contentType] = "application/x-tar"
 /// let upload = Upload(.file("/var/backups/today.tar"), to: "https://example.org/upload", options: options)
 /// let answer = try await upload.run()
 /// ```
 public final class Upload: Sendable {
-    private let options: UploadOptions
-    private let transfer: Transfer<ResumeToken>
+    /// What happens during an upload.
+    public typealias Event = Transfer.Event<Token>
 
-    /// What happens, for one reader; the newest 256 events are kept for it.
-    public var events: AsyncStream<UploadEvent> { transfer.events }
+    private let options: Upload.Options
+    private let transfer: TransferHandle<Upload.Token>
+
+    /// A stream of what happens from now on; the newest 256 events are kept for its reader.
+    ///
+    /// It ends with the run under way or, if there is none, with the next one; at once if the last run ended for good.
+    public var events: AsyncStream<Upload.Event> { transfer.events }
 
     /// Makes an upload; nothing is sent before it runs.
     ///
@@ -26,23 +33,24 @@ public final class Upload: Sendable {
     ///   - onEvent: told of what happens, on the upload's thread, which waits for it meanwhile: a token that it
     ///     wrote to a disk is there before the upload goes on.
     public convenience init(
-        _ body: Body,
+        _ body: Upload.Body,
         to url: String,
-        options: UploadOptions = UploadOptions(),
-        onEvent: (@Sendable (UploadEvent) -> Void)? = nil
+        options: Upload.Options = Upload.Options(),
+        onEvent: (@Sendable (Upload.Event) -> Void)? = nil
     ) {
-        self.init(body, url, nil, options, onEvent)
+        self.init(body, url, nil, options, in: nil, onEvent)
     }
 
-    private init(
-        _ body: Body,
+    init(
+        _ body: Upload.Body,
         _ url: String,
-        _ token: ResumeToken?,
-        _ options: UploadOptions,
-        _ onEvent: (@Sendable (UploadEvent) -> Void)?
+        _ token: Upload.Token?,
+        _ options: Upload.Options,
+        in session: TransferSession?,
+        _ onEvent: (@Sendable (Upload.Event) -> Void)?
     ) {
         self.options = options
-        transfer = Transfer("the upload to \(url)", token, onEvent) {
+        transfer = TransferHandle("the upload to \(url)", token, in: session, onEvent) {
             (transfer) throws(TransferError) in
             try Self.perform(transfer, body, url, options)
         }
@@ -57,34 +65,49 @@ public final class Upload: Sendable {
     ///   - onEvent: as for the first time.
     /// - Returns: an upload that goes on when it runs.
     public static func resume(
-        from token: ResumeToken,
-        body: Body,
-        options: UploadOptions = UploadOptions(),
-        onEvent: (@Sendable (UploadEvent) -> Void)? = nil
+        from token: Upload.Token,
+        body: Upload.Body,
+        options: Upload.Options = Upload.Options(),
+        onEvent: (@Sendable (Upload.Event) -> Void)? = nil
     ) -> Upload {
-        Upload(body, token.target, token, options, onEvent)
+        Upload(body, token.target, token, options, in: nil, onEvent)
     }
 
     /// What the upload can be resumed with now; nil: the server has nothing, or all.
-    public var token: ResumeToken? { transfer.token }
+    public var token: Upload.Token? { transfer.token }
 
     /// Sends the body and waits for the final response.
     ///
-    /// Cancelling the task is as `pause`.
+    /// Cancelling the task ends the run as `pause` does; `token` says where to go on.
     ///
     /// - Returns: the final response, its status below 400.
-    /// - Throws: why there is none; its token says where to go on.
-    public func run() async throws(TransferError) -> Answer { try await transfer.run() }
+    /// - Throws: `TransferError`, why there is none, with the token to go on with; `CancellationError` if the task was
+    ///   cancelled.
+    public func run() async throws -> Transfer.Answer { try await transfer.run() }
 
     /// As `run`, on the calling thread, which it blocks.
     ///
     /// Not from a task: those have few threads, and a stream's pieces may need the one that is blocked.
-    public func perform() throws(TransferError) -> Answer { try transfer.perform() }
+    ///
+    /// - Returns: the final response, its status below 400.
+    /// - Throws: why there is none; its token says where to go on.
+    public func perform() throws(TransferError) -> Transfer.Answer { try transfer.perform() }
 
-    /// Ends the run as soon as it can, and gives what to resume with; `run` throws `paused`.
+    /// As `perform`, for an owner that hears of its own end on another thread.
+    ///
+    /// - Parameter isStopped: asked once when the run has begun: from then on `requestPause` counts.
+    /// - Returns: the final response, its status below 400.
+    /// - Throws: why there is none; its token says where to go on.
+    package func perform(unless isStopped: () -> Bool) throws(TransferError) -> Transfer.Answer {
+        try transfer.perform(unless: isStopped)
+    }
+
+    /// Ends the run under way as soon as it can, and gives what to resume with; `run` throws `paused`.
+    ///
+    /// Without a run it only gives the token.
     ///
     /// - Returns: the token; nil where the server has nothing.
-    public func pause() async -> ResumeToken? { await transfer.pause() }
+    public func pause() async -> Upload.Token? { await transfer.pause() }
 
     /// As `pause`, without waiting.
     public func requestPause() { transfer.control.ask(.pause) }
@@ -96,9 +119,11 @@ public final class Upload: Sendable {
         transfer.control.ask(.cancel)
         await transfer.control.ended()
         guard let token else { return }
-        let options = options
-        let result = await TransferControl.onThread("cancel") {
-            Result { () throws(TransferError) in try Self.remove(token, options: options) }
+        let (options, connections) = (options, transfer.connections)
+        let result = await TransferThread.run("cancel") {
+            Result { () throws(TransferError) in
+                try Cancellation(token, options, over: connections).run()
+            }
         }
         try result.get()
         transfer.set(nil)
@@ -110,18 +135,18 @@ public final class Upload: Sendable {
     ///
     /// - Throws: where the server refuses, or could not be reached for `retryFor`.
     public static func remove(
-        _ token: ResumeToken,
-        options: UploadOptions = UploadOptions()
+        _ token: Upload.Token,
+        options: Upload.Options = Upload.Options()
     ) throws(TransferError) {
-        try Cancellation(token, options).run()
+        try Cancellation(token, options, over: ConnectionPool()).run()
     }
 
     private static func perform(
-        _ transfer: Transfer<ResumeToken>,
-        _ body: Body,
+        _ transfer: TransferHandle<Upload.Token>,
+        _ body: Upload.Body,
         _ url: String,
-        _ options: UploadOptions
-    ) throws(TransferError) -> Answer {
+        _ options: Upload.Options
+    ) throws(TransferError) -> Transfer.Answer {
         let token = transfer.token
         guard let target = URLText(url), token == nil || URLText(token?.url ?? "") != nil else {
             throw TransferError(
@@ -150,6 +175,7 @@ public final class Upload: Sendable {
             version: version,
             options: options,
             control: transfer.control,
+            connections: transfer.connections,
             tell: transfer.tell
         )
         do throws(TransferError) {

@@ -52,7 +52,7 @@ protocol UploadContent: AnyObject {
     func close()
 }
 
-extension Body {
+extension Upload.Body {
     /// Opens it.
     func opened(window: Int) throws(ContentFault) -> any UploadContent {
         switch source {

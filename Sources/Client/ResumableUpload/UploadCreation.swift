@@ -9,7 +9,7 @@ import SpoolgatePosix
 import SpoolgateUploadProtocol
 
 extension UploadRun {
-    func begin() throws(TransferError) -> Answer? {
+    func begin() throws(TransferError) -> Transfer.Answer? {
         let portion = try portion(from: 0)
         let isSmall = portion.isLast && (portion.count < options.plainBelow || portion.count == 0)
         if options.creation == .plain || (isSmall && beginnings == 0) {
@@ -28,7 +28,7 @@ extension UploadRun {
         return fields
     }
 
-    private func createCarefully() throws(TransferError) -> Answer? {
+    private func createCarefully() throws(TransferError) -> Transfer.Answer? {
         let purpose = "the creation by \(options.method.rawValue) \(target.text)"
         let portion = Portion(count: 0, isLast: false)
         let result = send(portion, from: 0, by: options.method, to: target, creationFields(portion))
@@ -55,14 +55,17 @@ extension UploadRun {
     }
 
     /// Goes on with the version that servers with few versions have; throws where it was that one.
-    private func takeCommonVersion(_ answer: Answer, _ purpose: String) throws(TransferError) {
+    private func takeCommonVersion(_ answer: Transfer.Answer, _ purpose: String)
+        throws(TransferError)
+    {
         guard let common = WireVersion(WireVersion.common), version != common else {
             throw refusal(answer, purpose)
         }
         version = common
     }
 
-    private func createOptimistically(_ portion: Portion) throws(TransferError) -> Answer? {
+    private func createOptimistically(_ portion: Portion) throws(TransferError) -> Transfer.Answer?
+    {
         let purpose = "\(options.method.rawValue) \(target.text)"
         let result = send(portion, from: 0, by: options.method, to: target, creationFields(portion))
         if resource == nil { try checkRepeatable(result, portion, purpose) }
@@ -108,7 +111,7 @@ extension UploadRun {
         return nil
     }
 
-    private func sendPlain(_ portion: Portion) throws(TransferError) -> Answer? {
+    private func sendPlain(_ portion: Portion) throws(TransferError) -> Transfer.Answer? {
         let purpose = "\(options.method.rawValue) \(target.text)"
         guard portion.isLast else {
             throw error(
@@ -144,7 +147,7 @@ extension UploadRun {
     /// `Retry-After` alone is no proof that a `POST` was not passed on: proxies send it as well. A problem document with
     /// a `code` is the gateway's own (spoolgate(8)), which asks for another try only if it has kept and passed on
     /// nothing.
-    private func repeating(after answer: Answer, _ read: UploadAnswer) -> Repeating {
+    private func repeating(after answer: Transfer.Answer, _ read: UploadAnswer) -> Repeating {
         let isOwn = ProblemDocument.code(answer.fields, answer.content) != nil
         guard read.retryAfter != nil, isRepeatable || isOwn else {
             return isRepeatable ? .safe : .unsafe
@@ -202,7 +205,7 @@ extension UploadRun {
         resource = url
         isFinished = false
         setToken(
-            ResumeToken(
+            Upload.Token(
                 url: url.text,
                 target: target.text,
                 length: content.length,
@@ -212,7 +215,7 @@ extension UploadRun {
         )
     }
 
-    func setToken(_ token: ResumeToken?) {
+    func setToken(_ token: Upload.Token?) {
         guard token != self.token else { return }
         self.token = token
         if let token { tell(.resumable(token)) }

@@ -16,18 +16,18 @@ import SpoolgateUploadProtocol
 final class UploadRun: TransferRun {
     let content: any UploadContent
     let target: URLText
-    let options: UploadOptions
+    let options: Upload.Options
     let control: TransferControl
     let exchange: ServerExchange
-    let tell: (UploadEvent) -> Void
+    let tell: (Upload.Event) -> Void
 
     var name: String { "the upload to \(target.text)" }
-    var connection: ConnectionOptions { options.connection }
-    var tokenLeft: ResumeToken? { token }
+    var connection: Transfer.Connection { options.connection }
+    var tokenLeft: Upload.Token? { token }
 
     var version: WireVersion
     /// The upload resource; nil: there is none.
-    var token: ResumeToken?
+    var token: Upload.Token?
     var resource: URLText?
     /// What the server has; nil: it has to be asked.
     var offset: Int64?
@@ -43,18 +43,19 @@ final class UploadRun: TransferRun {
     var contentFault: ContentFault?
     /// A success that said nothing of the upload, to an append of the bytes from `start` up to `end`; it is believed once
     /// the upload resource confirms it.
-    var unconfirmed: (answer: Answer, start: Int64, end: Int64)?
+    var unconfirmed: (answer: Transfer.Answer, start: Int64, end: Int64)?
     /// An upload resource of another origin that an interim response named.
     var foreign: URLText?
 
     init(
         _ content: any UploadContent,
         to target: URLText,
-        token: ResumeToken?,
+        token: Upload.Token?,
         version: WireVersion,
-        options: UploadOptions,
+        options: Upload.Options,
         control: TransferControl,
-        tell: @escaping (UploadEvent) -> Void
+        connections: ConnectionPool,
+        tell: @escaping (Upload.Event) -> Void
     ) {
         self.content = content
         self.target = target
@@ -67,20 +68,21 @@ final class UploadRun: TransferRun {
         exchange = ServerExchange(
             options.connection,
             answerLimit: options.answerLimit,
-            control: control
+            control: control,
+            connections: connections
         )
         patience = RetryBackoff(options.connection)
     }
 
     /// Runs until the final response.
-    func run() throws(TransferError) -> Answer {
+    func run() throws(TransferError) -> Transfer.Answer {
         try checkToken()
         while true {
             if let answer = try step() { return try judged(answer) }
         }
     }
 
-    private func step() throws(TransferError) -> Answer? {
+    private func step() throws(TransferError) -> Transfer.Answer? {
         try checkWish()
         guard let resource else { return try begin() }
         guard let offset else { return try retrieve(resource) }
@@ -88,7 +90,7 @@ final class UploadRun: TransferRun {
     }
 
     /// A final response of 400 or above is a refusal.
-    private func judged(_ answer: Answer) throws(TransferError) -> Answer {
+    private func judged(_ answer: Transfer.Answer) throws(TransferError) -> Transfer.Answer {
         guard answer.status.code >= 400 else {
             var answer = answer
             if (300..<400).contains(answer.status.code) {
@@ -114,7 +116,7 @@ final class UploadRun: TransferRun {
 
     // MARK: Going on
 
-    private func retrieve(_ resource: URLText) throws(TransferError) -> Answer? {
+    private func retrieve(_ resource: URLText) throws(TransferError) -> Transfer.Answer? {
         let purpose = "the offset retrieval by HEAD \(resource.text)"
         var fields = options.fields.withoutRepresentation
         version.name(in: &fields)
@@ -189,12 +191,14 @@ final class UploadRun: TransferRun {
     }
 
     func goneAnew(
-        _ answer: Answer,
+        _ answer: Transfer.Answer,
         _ read: UploadAnswer,
         _ purpose: String
-    ) throws(TransferError) -> Answer? {
+    ) throws(TransferError) -> Transfer.Answer? {
         let reason = "\(purpose): the upload resource is gone (\(answer.status.code))"
-        if isFinished { return Answer(status: answer.status, fields: answer.fields, isLost: true) }
+        if isFinished {
+            return Transfer.Answer(status: answer.status, fields: answer.fields, isLost: true)
+        }
         if token?.mayBeComplete ?? false, !isRepeatable {
             throw error(
                 .unknownOutcome,
@@ -223,7 +227,7 @@ final class UploadRun: TransferRun {
     func answered(
         _ result: ExchangeResult,
         _ purpose: String
-    ) throws(TransferError) -> (Answer, UploadAnswer)? {
+    ) throws(TransferError) -> (Transfer.Answer, UploadAnswer)? {
         if let fault = contentFault {
             contentFault = nil
             throw error(fault, in: purpose)
@@ -235,14 +239,18 @@ final class UploadRun: TransferRun {
     }
 
     /// Waits before it is tried again what was answered with `answer`.
-    func wait(_ purpose: String, _ answer: Answer, _ read: UploadAnswer) throws(TransferError) {
+    func wait(_ purpose: String, _ answer: Transfer.Answer, _ read: UploadAnswer)
+        throws(TransferError)
+    {
         try wait("\(purpose) was answered with \(sentence(answer))", answer, read.retryAfter)
     }
 
     func tellWaiting(_ pause: Duration, reason: String) { tell(.waiting(pause, reason: reason)) }
 
     /// The error for a response that names another place than `url`, which was asked.
-    func redirected(_ answer: Answer, from url: URLText, _ purpose: String) -> TransferError {
+    func redirected(_ answer: Transfer.Answer, from url: URLText, _ purpose: String)
+        -> TransferError
+    {
         let place = answer.redirection(from: url)
         return error(
             .redirected,
@@ -251,11 +259,11 @@ final class UploadRun: TransferRun {
         )
     }
 
-    func refusal(_ answer: Answer, _ purpose: String) -> TransferError {
+    func refusal(_ answer: Transfer.Answer, _ purpose: String) -> TransferError {
         error(.refused, "\(purpose) was refused with \(sentence(answer))", answer)
     }
 
-    private func sentence(_ answer: Answer) -> String {
+    private func sentence(_ answer: Transfer.Answer) -> String {
         let phrase = answer.status.reasonPhrase
         let problem = ProblemDocument.sentence(answer.fields, answer.content)
         return "\(answer.status.code)\(phrase.isEmpty ? "" : " \(phrase)")"

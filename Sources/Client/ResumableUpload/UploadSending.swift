@@ -8,7 +8,7 @@ import SpoolgatePosix
 import SpoolgateUploadProtocol
 
 extension UploadRun {
-    func append(to resource: URLText, at offset: Int64) throws(TransferError) -> Answer? {
+    func append(to resource: URLText, at offset: Int64) throws(TransferError) -> Transfer.Answer? {
         let portion = try appendable(from: offset)
         let purpose = "the append at \(offset) by PATCH \(resource.text)"
         let fields = appendFields(portion, at: offset)
@@ -54,7 +54,7 @@ extension UploadRun {
             // The server said that it has everything, and gives its answer no more. One that wants a login may have it.
             guard isFinished, portion.count == 0, ![401, 403, 407].contains(read.status)
             else { throw refusal(answer, purpose) }
-            return Answer(status: .noContent, isLost: true)
+            return Transfer.Answer(status: .noContent, isLost: true)
         }
         return nil
     }
@@ -163,7 +163,11 @@ extension UploadRun {
         nextProgress = .after(.milliseconds(100))
         tell(
             .progress(
-                Progress(received: received, sent: max(sent, received), total: content.length)
+                Transfer.Progress(
+                    received: received,
+                    sent: max(sent, received),
+                    total: content.length
+                )
             )
         )
     }

@@ -14,9 +14,9 @@ struct Pieces: AsyncSequence, AsyncIteratorProtocol, Sendable {
 }
 
 let (url, file) = (CommandLine.arguments[1], CommandLine.arguments[2])
-let kept = (try? String(contentsOfFile: file, encoding: .utf8)).flatMap { ResumeToken($0) }
+let kept = (try? String(contentsOfFile: file, encoding: .utf8)).flatMap { Upload.Token($0) }
 // The upload waits for this function: what it wrote is there before the upload goes on.
-let keep: @Sendable (UploadEvent) -> Void = { event in
+let keep: @Sendable (Upload.Event) -> Void = { event in
     guard case .resumable(let token) = event else { return }
     try? token.text.write(toFile: file, atomically: true, encoding: .utf8)
 }
@@ -33,6 +33,6 @@ do {
     let answer = try await upload.run()
     try? FileManager.default.removeItem(atPath: file)
     print("taken: \(answer.status.code)")
-} catch {
+} catch let error as TransferError {
     print(error.kind == .paused ? "paused" : "\(error)")
 }

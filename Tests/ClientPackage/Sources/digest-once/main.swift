@@ -1,5 +1,5 @@
 import Crypto
 import ResumableUpload
 
-let token = ResumeToken(url: "http://localhost/u/1", target: "http://localhost/f")
+let token = Upload.Token(url: "http://localhost/u/1", target: "http://localhost/f")
 print(SHA256.hash(data: Array(token.text.utf8)))

@@ -1,0 +1,36 @@
+// The text of tokens, which other processes read.
+
+import SpoolgateTextFormats
+
+/// The text of tokens: `v1 KIND name=value name=value`, values percent-encoded.
+enum TokenText {
+    static func write(_ kind: String, _ parts: [(name: String, value: String?)]) -> String {
+        let words = parts.compactMap { part in
+            part.value.map { "\(part.name)=\(PercentText.encode($0))" }
+        }
+        return (["v1", kind] + words).joined(separator: " ")
+    }
+
+    /// The parts; those of a newer writer are among them.
+    static func read(_ kind: String, _ text: String) -> [String: String]? {
+        let words = text.split { $0.isWhitespace }
+        guard words.count > 2, words[0] == "v1", words[1] == kind else { return nil }
+        var parts: [String: String] = [:]
+        for word in words.dropFirst(2) {
+            guard let sign = word.firstIndex(of: "=") else { return nil }
+            let value = PercentText.decode(word[word.index(after: sign)...].utf8)
+            guard parts[String(word[..<sign])] == nil,
+                let text = String(validating: value, as: UTF8.self)
+            else { return nil }
+            parts[String(word[..<sign])] = text
+        }
+        return parts
+    }
+
+    /// An optional number: nil inside is absent, nil outside is no number.
+    static func number(_ text: String?) -> Int64?? {
+        guard let text else { return .some(nil) }
+        guard let number = Int64(digits: text) else { return nil }
+        return .some(number)
+    }
+}

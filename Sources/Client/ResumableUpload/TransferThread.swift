@@ -1,0 +1,34 @@
+// Blocking work of a transfer, on a thread of its own.
+
+import SpoolgatePosix
+
+/// Threads of transfers.
+enum TransferThread {
+    /// Runs blocking work on a thread of its own.
+    ///
+    /// - Parameters:
+    ///   - name: what the thread is called.
+    ///   - body: the work.
+    ///   - end: told what came of it, on that thread; on this one if there is no thread to be had.
+    static func start<R: Sendable>(
+        _ name: String,
+        _ body: @escaping @Sendable () -> Result<R, TransferError>,
+        end: @escaping @Sendable (Result<R, TransferError>) -> Void
+    ) {
+        do throws(SystemError) {
+            try Thread.start(name: name, stackSize: 512 * 1024) { end(body()) }
+        } catch {
+            end(.failure(TransferError(.later, "no thread for the transfer: \(error)")))
+        }
+    }
+
+    /// Runs blocking work on a thread of its own, and waits for it.
+    static func run<R: Sendable>(
+        _ name: String,
+        _ body: @escaping @Sendable () -> Result<R, TransferError>
+    ) async -> Result<R, TransferError> {
+        await withCheckedContinuation { continuation in
+            start(name, body) { continuation.resume(returning: $0) }
+        }
+    }
+}
