@@ -36,6 +36,8 @@ public struct TransferError: Error, Sendable, Equatable, CustomStringConvertible
         case paused
         /// `cancel` was called.
         case cancelled
+        /// What is written has no upload to go to: its run has ended, and says why.
+        case closed
     }
 
     /// What kind of end it is.

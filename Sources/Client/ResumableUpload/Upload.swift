@@ -147,6 +147,7 @@ public final class Upload: Sendable {
         _ url: String,
         _ options: Upload.Options
     ) throws(TransferError) -> Transfer.Answer {
+        defer { body.end() }
         let token = transfer.token
         guard let target = URLText(url), token == nil || URLText(token?.url ?? "") != nil else {
             throw TransferError(

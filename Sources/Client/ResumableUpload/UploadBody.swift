@@ -7,14 +7,16 @@ extension Upload {
     ///
     /// ```swift
     /// Body.file("/var/backups/today.tar")
-    /// Body.bytes(Array("hello".utf8))
-    /// Body.stream(chunks, length: nil)     // any AsyncSequence of [UInt8]
+    /// Body.bytes("hello".utf8)
+    /// Body.stream(chunks, length: nil)     // any AsyncSequence of collections of bytes
+    /// let (body, writer) = Body.makeStream()
     /// ```
     public struct Body: Sendable {
         enum Source: Sendable {
             case file(String)
             case bytes([UInt8])
             case stream(StreamFeed, length: Int64?)
+            case written(PieceChannel, length: Int64?)
         }
 
         let source: Source
@@ -25,8 +27,10 @@ extension Upload {
         /// as a stream.
         public static func file(_ path: String) -> Body { Body(source: .file(path)) }
 
-        /// Bytes in memory.
-        public static func bytes(_ bytes: [UInt8]) -> Body { Body(source: .bytes(bytes)) }
+        /// Bytes in memory, of any collection: an array, a slice, `Data`, the view of a buffer.
+        public static func bytes(_ bytes: some Collection<UInt8>) -> Body {
+            Body(source: .bytes(Array(bytes)))
+        }
 
         /// Bytes that come by and by, in pieces of any size.
         ///
@@ -35,19 +39,31 @@ extension Upload {
         /// skipped.
         ///
         /// - Parameters:
-        ///   - pieces: the bytes; an error that it throws ends the upload.
+        ///   - pieces: the bytes, in collections of any kind; an error that it throws ends the upload.
         ///   - length: bytes in all; nil: not known.
         /// - Returns: the body.
         public static func stream<Pieces: AsyncSequence & Sendable>(
             _ pieces: Pieces,
             length: Int64? = nil
-        ) -> Body where Pieces.Element == [UInt8] {
+        ) -> Body where Pieces.Element: Collection<UInt8> {
             let feed = StreamFeed.asynchronous { add throws in
                 for try await piece in pieces {
-                    guard await add(piece) else { return }
+                    // Of an array this is the array itself.
+                    guard await add(Array(piece)) else { return }
                 }
             }
             return Body(source: .stream(feed, length: length))
+        }
+
+        /// A body that a program writes while it is sent, and the end that it writes to.
+        ///
+        /// It is good for one run: what the server has not got when that ends is not kept.
+        ///
+        /// - Parameter length: bytes in all; nil: not known.
+        /// - Returns: the body of one upload, and its writer.
+        public static func makeStream(length: Int64? = nil) -> (body: Body, writer: Writer) {
+            let channel = PieceChannel()
+            return (Body(source: .written(channel, length: length)), Writer(channel))
         }
 
         /// What can be read from an open descriptor until its end, as `stream`.
@@ -55,6 +71,11 @@ extension Upload {
         /// The descriptor stays open, and nobody else may read from it until the upload is over.
         public static func descriptor(_ number: Int32, length: Int64? = nil) -> Body {
             Body(source: .stream(.descriptor(number, isOwned: false), length: length))
+        }
+
+        /// Says that its run is over.
+        func end() {
+            if case .written(let channel, _) = source { channel.close() }
         }
     }
 }

@@ -59,6 +59,9 @@ extension Upload.Body {
         case .bytes(let bytes): return MemoryContent(bytes)
         case .stream(let feed, let length):
             return StreamContent(feed, length: length, window: window)
+        case .written(let channel, let length):
+            let feed = StreamFeed.asynchronous { add throws in try await channel.feed(add) }
+            return StreamContent(feed, length: length, window: window)
         case .file(let path):
             let number = open(path, O_RDONLY | O_CLOEXEC)
             guard number >= 0 else {

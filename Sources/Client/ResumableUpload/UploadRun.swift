@@ -96,6 +96,8 @@ final class UploadRun: TransferRun {
             if (300..<400).contains(answer.status.code) {
                 answer.place = answer.location(from: target)?.text
             }
+            // A bar that is drawn from events is full at the end.
+            if let length = content.length ?? token?.length { progressed(to: length) }
             return answer
         }
         token = nil
