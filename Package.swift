@@ -370,12 +370,24 @@ let package = Package(
             path: "Tests/Samples/StreamAndResume",
             swiftSettings: testSettings
         ),
+        .executableTarget(
+            name: "send-many",
+            dependencies: ["ResumableUpload", httpTypes],
+            path: "Tests/Samples/SendMany",
+            swiftSettings: testSettings
+        ),
+        .executableTarget(
+            name: "write-body",
+            dependencies: ["ResumableUpload", httpTypes],
+            path: "Tests/Samples/WriteBody",
+            swiftSettings: testSettings
+        ),
         .testTarget(name: "FloorTests", swiftSettings: testSettings),
         .testTarget(
             name: "EndToEndTests",
             dependencies: [
-                "ResumableUpload", "stream-and-resume", "SpoolgateSpool", "SpoolgateUploadProtocol",
-                "SpoolgateTextFormats",
+                "ResumableUpload", "stream-and-resume", "send-many", "write-body", "SpoolgateSpool",
+                "SpoolgateUploadProtocol", "SpoolgateTextFormats",
                 "SpoolgatePosix", "SpoolgateTestSupport",
                 httpTypes,
             ],

@@ -1,6 +1,7 @@
 #!/bin/bash
-# Builds a package that depends on the library by a tag, from a clone of what is committed, beside async-http-client. What the
-# library needs are the checkouts of this build; async-http-client comes from where SwiftPM gets it.
+# Builds a package that depends on the library by a tag, from a clone of what is committed, beside async-http-client, and runs
+# its program, which docs/CLIENT.md shows, against the gateway. What the library needs are the checkouts of this build;
+# async-http-client comes from where SwiftPM gets it.
 set -euo pipefail
 root=$(cd "$(dirname "$0")/.." && pwd)
 work=$(mktemp -d)
@@ -15,7 +16,6 @@ mirror https://example.org/spoolgate "$work/spoolgate"
 for checkout in "$root"/.build/checkouts/*; do
     mirror "https://github.com/apple/$(basename "$checkout")" "$checkout"
 done
-swift build --disable-sandbox --product upload-once
-said=$(.build/debug/upload-once)
-echo "$said"
-[[ $said == "v1 upload url="*" beside" ]]
+swift build --disable-sandbox --product relay
+cd "$root"
+SPOOLGATE_RELAY=$work/package/.build/debug/relay swift test --filter '^EndToEndTests\.ClientProgramTests'

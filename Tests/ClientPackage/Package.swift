@@ -5,7 +5,7 @@
 import PackageDescription
 
 let package = Package(
-    name: "upload-once",
+    name: "client-package",
     dependencies: [
         .package(url: "https://example.org/spoolgate", exact: "99.0.0"),
         .package(url: "https://github.com/swift-server/async-http-client", from: "1.30.0"),
@@ -13,7 +13,7 @@ let package = Package(
     ],
     targets: [
         .executableTarget(
-            name: "upload-once",
+            name: "relay",
             dependencies: [
                 .product(name: "ResumableUpload", package: "spoolgate"),
                 .product(name: "AsyncHTTPClient", package: "async-http-client"),

@@ -109,33 +109,6 @@ private final class ClientWorld {
 
 @Suite("The client library through nginx")
 struct ClientTests {
-    @Test("the program in the page streams, pauses, and goes on in another process")
-    func program() throws {
-        let world = try ClientWorld()
-        let program = URL(filePath: Sandbox.program).deletingLastPathComponent()
-            .appending(path: "stream-and-resume").path()
-        let token = world.sandbox.directory.appending(path: "token").path()
-        let url = "http://127.0.0.1:\(world.proxy.port)/files/made.bin"
-        // However late it pauses, it cannot be through.
-        world.proxy.hold(at: 24 << 20)
-        let first = try Command(program, [url, token])
-        #expect(first.output == "paused\n", "\(first.errors)")
-        #expect(try world.sandbox.delivered().isEmpty)
-        world.proxy.hold(at: nil)
-        let second = try Command(program, [url, token])
-        #expect(second.output == "taken: 201\n", "\(second.errors)")
-        #expect(!FileManager.default.fileExists(atPath: token))
-        var whole = Data()
-        for number in 0..<1024 {
-            whole.append(Data(repeating: UInt8(truncatingIfNeeded: number), count: 1 << 16))
-        }
-        #expect(try world.delivered("made.bin") == [whole])
-        let root = Sandbox.root
-        let source = root.appending(path: "Tests/Samples/StreamAndResume/main.swift")
-        let page = try String(contentsOf: root.appending(path: "docs/CLIENT.md"), encoding: .utf8)
-        #expect(page.contains(try String(contentsOf: source, encoding: .utf8)))
-    }
-
     @Test(
         "each way of uploading, cut at random places, is delivered once and byte-identical",
         arguments: [nil, 3, 4, 5, 6, 7, 8, 9, 10] as [Int?]

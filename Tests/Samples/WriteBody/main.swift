@@ -1,0 +1,11 @@
+import HTTPTypes
+import ResumableUpload
+
+let (body, writer) = Upload.Body.makeStream()
+async let answer = Upload(body, to: CommandLine.arguments[1]).run()
+for number in 1...100_000 {
+    // Waits while the upload has no room: a slow network holds up the writer, and nothing piles up.
+    try await writer.write("\(number),\(number * number)\n".utf8)
+}
+writer.finish()
+print("taken: \(try await answer.status.code)")
