@@ -1,6 +1,6 @@
 // A body that a program writes, piece by piece, while it is sent.
 //
-// Two ends of one channel without memory of its own: a write ends when the upload's window takes the piece. The
+// Two ends of one channel with some memory of its own, so that small writes cost no change of threads each. The
 // invariant: whoever writes or reads is woken once, also if the other end goes away.
 
 import SpoolgatePosix
@@ -25,9 +25,9 @@ extension Upload {
 
         deinit { channel.fail("its writer was let go without finish()") }
 
-        /// Writes bytes, and waits until the upload has room for them; until it runs, if it does not yet.
+        /// Writes bytes, and waits while 64 KiB of earlier ones have found no room in the upload's window.
         ///
-        /// - Parameter bytes: any number; in memory twice while they wait.
+        /// - Parameter bytes: any number.
         /// - Throws: `CancellationError` if the task was cancelled, and then none of the bytes were written; `TransferError`
         ///   of kind `closed` if the run of the upload has ended or the body was finished.
         public func write(_ bytes: some Collection<UInt8>) async throws {
@@ -43,7 +43,7 @@ extension Upload {
     }
 }
 
-/// Pieces of a body between those who write them and the one upload that takes them.
+/// Bytes of a body between those who write them and the one upload that takes them.
 final class PieceChannel: Sendable {
     private enum Outcome {
         case taken, cancelled, closed
@@ -57,14 +57,19 @@ final class PieceChannel: Sendable {
 
     private struct State {
         var next: UInt64 = 0
+        /// What was written and not taken.
+        var buffer: [UInt8] = []
+        /// Writes that wait until the buffer has room.
         var pending: [Pending] = []
         /// Writes that were cancelled before they waited.
         var cancelled: Set<UInt64> = []
-        var reader: CheckedContinuation<[UInt8]?, Never>?
+        var reader: CheckedContinuation<Void, Never>?
         var isFinished = false
         var failure: String?
         var isClosed = false
         var isOpened = false
+
+        var takesNothing: Bool { isClosed || isFinished || failure != nil }
     }
 
     /// What a piece cannot be had for.
@@ -72,21 +77,28 @@ final class PieceChannel: Sendable {
         var description: String
     }
 
+    /// A buffer of so many bytes makes the next write wait.
+    private static let limit = 1 << 16
+
     private let state = Monitor(State())
 
     // MARK: The writers' side
 
-    /// Waits until the reader has the piece.
+    /// Adds a piece to the buffer; waits while that is full.
     func write(_ piece: [UInt8]) async throws {
-        let number = state.updateQuietly { state in
+        let (outcome, number, reader) = state.updateQuietly { state in
             defer { state.next += 1 }
-            return state.next
+            return (Self.admit(piece, to: &state), state.next, Self.reader(of: &state))
         }
-        let outcome = await withTaskCancellationHandler {
-            await withCheckedContinuation { wait(piece, number, $0) }
-        } onCancel: {
-            cancel(number)
-        }
+        reader?.resume()
+        if let outcome { return try Self.check(outcome) }
+        let late = await waitForRoom(piece, number)
+        // A cancellation that came too late has left it.
+        state.updateQuietly { _ = $0.cancelled.remove(number) }
+        try Self.check(late)
+    }
+
+    private static func check(_ outcome: Outcome) throws {
         switch outcome {
         case .taken: return
         case .cancelled: throw CancellationError()
@@ -98,24 +110,38 @@ final class PieceChannel: Sendable {
         }
     }
 
-    private func wait(
-        _ piece: [UInt8],
-        _ number: UInt64,
-        _ writer: CheckedContinuation<Outcome, Never>
-    ) {
-        let (outcome, reader) = state.updateQuietly {
-            state -> (Outcome?, CheckedContinuation<[UInt8]?, Never>?) in
-            if state.cancelled.remove(number) != nil { return (.cancelled, nil) }
-            if state.isClosed || state.isFinished || state.failure != nil { return (.closed, nil) }
-            if let reader = state.reader {
-                state.reader = nil
-                return (.taken, reader)
+    /// Takes a piece where there is room and nobody waits for it; nil: it has to wait.
+    private static func admit(_ piece: [UInt8], to state: inout State) -> Outcome? {
+        if state.takesNothing { return .closed }
+        guard state.buffer.count < limit, state.pending.isEmpty else { return nil }
+        state.buffer += piece
+        return .taken
+    }
+
+    /// A reader that waits, if there is something for it.
+    private static func reader(of state: inout State) -> CheckedContinuation<Void, Never>? {
+        guard !state.buffer.isEmpty || state.takesNothing else { return nil }
+        defer { state.reader = nil }
+        return state.reader
+    }
+
+    private func waitForRoom(_ piece: [UInt8], _ number: UInt64) async -> Outcome {
+        await withTaskCancellationHandler {
+            await withCheckedContinuation { writer in
+                let (outcome, reader) = state.updateQuietly { state in
+                    let isCancelled = state.cancelled.remove(number) != nil
+                    let outcome = isCancelled ? .cancelled : Self.admit(piece, to: &state)
+                    if outcome == nil {
+                        state.pending.append(Pending(number: number, piece: piece, writer: writer))
+                    }
+                    return (outcome, Self.reader(of: &state))
+                }
+                reader?.resume()
+                if let outcome { writer.resume(returning: outcome) }
             }
-            state.pending.append(Pending(number: number, piece: piece, writer: writer))
-            return (nil, nil)
+        } onCancel: {
+            cancel(number)
         }
-        reader?.resume(returning: piece)
-        if let outcome { writer.resume(returning: outcome) }
     }
 
     private func cancel(_ number: UInt64) {
@@ -129,7 +155,7 @@ final class PieceChannel: Sendable {
         writer?.resume(returning: .cancelled)
     }
 
-    /// Says that no piece follows those that wait.
+    /// Says that nothing follows what was written.
     func finish() { end { $0.isFinished = true } }
 
     /// Says that what was written is not all; nothing after `finish`.
@@ -140,15 +166,14 @@ final class PieceChannel: Sendable {
     private func end(_ change: (inout State) -> Void) {
         let reader = state.updateQuietly { state in
             change(&state)
-            defer { state.reader = nil }
-            return state.reader
+            return Self.reader(of: &state)
         }
-        reader?.resume(returning: nil)
+        reader?.resume()
     }
 
     // MARK: The upload's side
 
-    /// Gives each piece to `add`, until that wants no more.
+    /// Gives what is written to `add`, until that wants no more.
     func feed(_ add: @Sendable ([UInt8]) async -> Bool) async throws {
         let isFirst = state.updateQuietly { state in
             defer { state.isOpened = true }
@@ -159,39 +184,46 @@ final class PieceChannel: Sendable {
                 description: "what was written to it went to an earlier run, and is not kept"
             )
         }
-        while let piece = try await next() {
-            guard await add(piece) else { return }
+        while let bytes = try await next() {
+            guard await add(bytes) else { return }
         }
     }
 
+    /// What was written and not taken; waits for it. Nil at the end.
     private func next() async throws -> [UInt8]? {
-        let piece = await withCheckedContinuation { reader in
-            let (piece, writer, isOver) = state.updateQuietly { state in
-                guard !state.pending.isEmpty else {
-                    let isOver = state.isClosed || state.isFinished || state.failure != nil
-                    if !isOver { state.reader = reader }
-                    return ([UInt8]?.none, CheckedContinuation<Outcome, Never>?.none, isOver)
-                }
-                let first = state.pending.removeFirst()
-                return (first.piece, first.writer, true)
+        await withCheckedContinuation { reader in
+            let isThere = state.updateQuietly { state in
+                if !state.buffer.isEmpty || state.takesNothing { return true }
+                state.reader = reader
+                return false
             }
-            writer?.resume(returning: .taken)
-            if isOver { reader.resume(returning: piece) }
+            if isThere { reader.resume() }
         }
-        if piece == nil, let failure = state.updateQuietly(\.failure) {
-            throw Broken(description: failure)
+        let (bytes, failure, writers) = state.updateQuietly { state in
+            let bytes = state.buffer
+            state.buffer = []
+            var writers: [CheckedContinuation<Outcome, Never>] = []
+            while state.buffer.count < Self.limit, !state.pending.isEmpty {
+                let pending = state.pending.removeFirst()
+                state.buffer += pending.piece
+                writers.append(pending.writer)
+            }
+            return (bytes, state.failure, writers)
         }
-        return piece
+        for writer in writers { writer.resume(returning: .taken) }
+        if bytes.isEmpty, let failure { throw Broken(description: failure) }
+        return bytes.isEmpty ? nil : bytes
     }
 
     /// Says that nobody takes pieces any more.
     func close() {
         let (reader, writers) = state.updateQuietly { state in
             state.isClosed = true
-            defer { (state.reader, state.pending) = (nil, []) }
-            return (state.reader, state.pending.map(\.writer))
+            state.buffer = []
+            defer { state.pending = [] }
+            return (Self.reader(of: &state), state.pending.map(\.writer))
         }
-        reader?.resume(returning: nil)
+        reader?.resume()
         for writer in writers { writer.resume(returning: .closed) }
     }
 }
