@@ -2,7 +2,6 @@
 //
 // The invariant: a file has its name only when it is whole and durable.
 
-import Glibc
 import SpoolgatePosix
 
 /// The destination of one run.
@@ -10,40 +9,100 @@ import SpoolgatePosix
 /// Used by the thread of its download.
 final class DownloadPlace {
     private enum Kind {
-        case file(path: String, part: Int32)
+        case file(PartFile)
+        case direct(DirectFile)
         case pieces(@Sendable ([UInt8]) throws -> Void)
+        case body(DownloadChannel)
     }
 
     private let kind: Kind
+    private let isStopped: () -> Bool
     /// Bytes that it has.
     private(set) var offset: Int64
-    /// Of pieces, which cannot be read again; nil: not wanted.
+    /// Why it has not what a token says that came; nil: it has.
+    let loss: String?
+    /// Of what cannot be read again; nil: not wanted.
     private var running: RunningDigests?
 
-    /// Opens it, to go on at `offset` where it can.
-    init(_ destination: Download.Destination, at offset: Int64) throws(ContentFault) {
+    /// Opens it, to go on where `token` says if it can.
+    ///
+    /// - Parameters:
+    ///   - destination: where to.
+    ///   - channel: the download's, for a body.
+    ///   - token: what came before; nil: nothing.
+    ///   - isStopped: whether the download is to end.
+    init(
+        _ destination: Download.Destination,
+        _ channel: DownloadChannel,
+        after token: Download.Token?,
+        isStopped: @escaping () -> Bool
+    ) throws(ContentFault) {
+        self.isStopped = isStopped
+        let before = token?.offset ?? 0
         switch destination.kind {
-        case .pieces(let take):
-            kind = .pieces(take)
-            self.offset = offset
+        case .pieces(let take): (kind, offset, loss) = (.pieces(take), before, nil)
+        case .body:
+            channel.begin(at: before)
+            (kind, offset, loss) = (.body(channel), before, nil)
         case .file(let path):
-            let part = path + ".part"
-            let number = open(part, O_RDWR | O_CREAT | O_CLOEXEC, 0o666)
-            guard number >= 0 else { throw Self.fault("open", part) }
-            kind = .file(path: path, part: number)
-            var status = stat()
-            guard fstat(number, &status) == 0 else { throw Self.fault("fstat", part) }
-            self.offset = min(offset, Int64(status.st_size))
+            if DirectFile.isOne(path) {
+                kind = .direct(try DirectFile(path, isStopped: isStopped))
+                (offset, loss) = (before, nil)
+                return
+            }
+            guard FileKind(of: path) != .directory else {
+                throw ContentFault(
+                    kind: .invalid,
+                    reason: "\(path) is a directory; name a file in it"
+                )
+            }
+            let part = try PartFile(of: path)
+            kind = .file(part)
+            loss = try token.flatMap { token throws(ContentFault) in
+                try Self.loss(of: token, in: part, path)
+            }
+            offset = loss == nil ? before : 0
         }
     }
 
-    deinit { if case .file(_, let number) = kind { _ = Glibc.close(number) } }
+    /// Why what is in the file is not what the token is of; nil: nothing tells that.
+    private static func loss(
+        of token: Download.Token,
+        in part: PartFile,
+        _ path: String
+    ) throws(ContentFault) -> String? {
+        let size = try part.size()
+        if size < token.offset {
+            return "\(path).part has \(size) bytes, and \(token.offset) had come"
+        }
+        guard let tail = token.tail, try part.tail(before: token.offset) != tail else { return nil }
+        return "what is in \(path).part is not what had come"
+    }
 
-    /// Forgets what it has; false where it was handed over already.
+    /// Whether what it takes is handed over, and cannot be had back.
+    var isHandedOver: Bool { if case .file = kind { false } else { true } }
+
+    /// What the next run can go on from: what it has, without what its reader has not taken of a body.
+    var offsetTaken: Int64 {
+        if case .body(let channel) = kind { channel.given } else { offset }
+    }
+
+    /// What the last bytes of a file are recognised by.
+    func tail() throws(ContentFault) -> String? {
+        guard case .file(let part) = kind else { return nil }
+        return try part.tail(before: offset)
+    }
+
+    /// Forgets what it has; false if it was handed over already.
     func restart() -> Bool {
-        if case .pieces = kind, offset > 0 { return false }
+        if isHandedOver, offset > 0 { return false }
         offset = 0
         return true
+    }
+
+    /// Says what the content is of that comes from now on.
+    func note(_ answer: Transfer.Answer) {
+        if case .body(let channel) = kind { channel.note(answer) }
     }
 
     /// Takes the next bytes.
@@ -53,15 +112,12 @@ final class DownloadPlace {
             do { try take(Array(bytes)) } catch {
                 throw ContentFault(kind: .unreadable, reason: "what came was not taken: \(error)")
             }
-        case .file(let path, let number):
-            var rest = bytes
-            while !rest.isEmpty {
-                let place = off_t(offset) + bytes.count - rest.count
-                let count = pwrite(number, rest.baseAddress, rest.count, place)
-                if count < 0, errno == EINTR { continue }
-                guard count > 0 else { throw Self.fault("pwrite", path + ".part") }
-                rest = .init(rebasing: rest[count...])
+        case .body(let channel):
+            guard channel.add(Array(bytes), isStopped: isStopped) else {
+                throw ContentFault(kind: .paused, reason: "its reader wants no more")
             }
+        case .direct(let file): try file.write(bytes)
+        case .file(let part): try part.write(bytes, at: offset)
         }
         running?.update(bytes)
         offset += Int64(bytes.count)
@@ -69,59 +125,34 @@ final class DownloadPlace {
 
     /// Says before the first byte what all of them are compared with.
     func willCompare(with digest: DownloadDigest) {
-        if case .pieces = kind, offset == 0 { running = digest.running() }
+        if isHandedOver, offset == 0 { running = digest.running() }
     }
 
-    /// Whether everything that was taken is what the digest says; nil where `isStopped` said so first.
-    func isRight(
-        _ digest: DownloadDigest,
-        isStopped: () -> Bool
-    ) throws(ContentFault) -> Bool? {
-        guard case .file(let path, let number) = kind else {
+    /// Whether everything that was taken is what the digest says; nil if it was stopped before it knew.
+    func isRight(_ digest: DownloadDigest) throws(ContentFault) -> Bool? {
+        guard case .file(let part) = kind else {
             return running.map { digest.isRight($0) } ?? false
         }
         let computed = digest.running()
-        let buffer = UnsafeMutableRawBufferPointer.allocate(byteCount: 1 << 20, alignment: 16)
-        defer { buffer.deallocate() }
-        var position: Int64 = 0
-        while position < offset {
-            if isStopped() { return nil }
-            let count = pread(
-                number,
-                buffer.baseAddress,
-                Int(min(Int64(buffer.count), offset - position)),
-                off_t(position)
-            )
-            if count < 0, errno == EINTR { continue }
-            guard count > 0 else { throw Self.fault("pread", path + ".part") }
-            computed.update(.init(rebasing: buffer[..<count]))
-            position += Int64(count)
+        let isWhole = try part.read(from: 0, to: offset) { bytes in
+            computed.update(bytes)
+            return !isStopped()
         }
-        return digest.isRight(computed)
+        return isWhole ? digest.isRight(computed) : nil
     }
 
     /// Removes what it has of a file.
-    func discard() {
-        if case .file(let path, _) = kind { _ = unlink(path + ".part") }
-    }
+    func discard() { if case .file(let part) = kind { part.discard() } }
 
     /// Makes what it has durable.
-    func sync() throws(ContentFault) {
-        guard case .file(let path, let number) = kind else { return }
-        guard fdatasync(number) == 0 else { throw Self.fault("fdatasync", path + ".part") }
-    }
+    func sync() throws(ContentFault) { if case .file(let part) = kind { try part.sync() } }
 
     /// Gives a whole file its name.
     func finish() throws(ContentFault) {
-        guard case .file(let path, let number) = kind else { return }
-        guard ftruncate(number, off_t(offset)) == 0 else { throw Self.fault("ftruncate", path) }
-        guard fsync(number) == 0 else { throw Self.fault("fsync", path + ".part") }
-        guard rename(path + ".part", path) == 0 else { throw Self.fault("rename", path + ".part") }
-    }
-
-    private static func fault(_ call: String, _ subject: String) -> ContentFault {
-        let error = SystemError(call, on: subject)
-        let remedy = error.isFull ? error.roomRemedy : "look at the directory and its disk"
-        return ContentFault(kind: .unreadable, reason: "\(error); \(remedy)")
+        switch kind {
+        case .file(let part): try part.finish(offset)
+        case .direct(let file): try file.finish()
+        case .pieces, .body: break
+        }
     }
 }

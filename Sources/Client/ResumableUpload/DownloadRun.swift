@@ -1,8 +1,8 @@
 // One run of a download, from its first byte or its token to its last.
 //
-// After a cut the rest is asked for by `Range`, with `If-Range` and the entity tag or the date that the beginning
-// had, so that two representations are never put together (RFC 9110 §13.1.5, §14). The invariant: a byte goes to
-// the destination once, and at its offset.
+// After a cut the rest is asked for by `Range`, with `If-Range` and the strong validator that the beginning had, and each
+// part is compared with the beginning, so that two representations are never put together (RFC 9110 §13.1.5, §14). The
+// invariant: a byte goes to the destination once, and at its offset.
 
 import Glibc
 import HTTPTypes
@@ -23,20 +23,30 @@ final class DownloadRun: TransferRun {
     private let place: DownloadPlace
     var patience: RetryBackoff
 
-    private var validator: String?
-    /// What everything is compared with; nil: not known, or not wanted.
-    private var digest: DownloadDigest?
+    /// What the bytes that came are of; nil: none came, or they are to come again.
+    private var begun: Representation?
+    /// Whether what came before had something to recognise it by, so that a page of another server is told from it.
+    private var wasNamed: Bool
     /// Whether everything came before, and was not right.
     private var wasCorrupt = false
-    private var total: Int64?
+    /// Parts that did not match the beginning.
+    private var mismatches = 0
+    /// Most bytes that have come at a time.
+    private var furthest: Int64 = 0
     /// Whether the response under way is one that content is taken from.
     private var isTaken: Bool?
+    /// The part under way; nil: it is the whole.
+    private var part: PartRange?
+    /// Why the part under way is not one of what came before.
+    private var mismatch: String?
     private var kept: [UInt8] = []
     private var fault: ContentFault?
     private var nextProgress = Deadline.after(.zero)
     private var nextSync = Deadline.after(.seconds(1))
 
     private static let answerLimit = 64 << 10
+    /// After so many parts that did not match it is given up.
+    private static let mismatchLimit = 2
     var name: String { "the download of \(source.text)" }
     var connection: Transfer.Connection { options.connection }
     /// Its own token is told by an event.
@@ -45,6 +55,7 @@ final class DownloadRun: TransferRun {
     init(
         _ source: URLText,
         to destination: Download.Destination,
+        _ channel: DownloadChannel,
         token: Download.Token?,
         options: Download.Options,
         control: TransferControl,
@@ -62,25 +73,30 @@ final class DownloadRun: TransferRun {
             connections: connections
         )
         patience = RetryBackoff(options.connection)
-        validator = token?.validator
-        digest = options.verifiesDigest ? token?.digest.flatMap { DownloadDigest(value: $0) } : nil
-        if options.verifiesDigest, case .pieces = destination.kind, token?.offset ?? 0 > 0 {
-            throw TransferError(
-                .invalid,
-                "the download of \(source.text): what was handed over before cannot be verified; "
-                    + "begin again, or do not ask for it"
-            )
+        begun = token.map { Representation($0) }
+        wasNamed = token != nil
+        let name = "the download of \(source.text)"
+        for field in [HTTPField.Name.range, .ifRange] where options.fields.contains(field) {
+            throw TransferError(.invalid, "\(name): its own \(field) cannot be set; leave it out")
         }
         do throws(ContentFault) {
-            place = try DownloadPlace(destination, at: token?.offset ?? 0)
+            place = try DownloadPlace(destination, channel, after: token) { control.isStopped }
         } catch {
-            throw TransferError(error.kind, "the download of \(source.text): \(error.reason)")
+            throw TransferError(error.kind, "\(name): \(error.reason)")
+        }
+        if options.verifiesDigest, place.isHandedOver, place.offset > 0 {
+            throw TransferError(
+                .invalid,
+                "\(name): what was handed over before cannot be verified; begin again, or do not ask "
+                    + "for it"
+            )
         }
     }
 
     /// Runs until everything has come.
     func run() throws(TransferError) -> Transfer.Answer {
         do throws(TransferError) {
+            if let loss = place.loss { try restart(loss) }
             while true {
                 try checkWish()
                 if let answer = try ask() { return answer }
@@ -92,16 +108,16 @@ final class DownloadRun: TransferRun {
     }
 
     private func ask() throws(TransferError) -> Transfer.Answer? {
-        if validator == nil, place.offset > 0 { try restart("the server names no validator") }
+        if begun?.validator == nil, place.offset > 0 { try restart(Representation.absence) }
         var fields = options.fields
         // Offsets are those of the bytes as they are stored.
         fields[.acceptEncoding] = "identity"
         if options.verifiesDigest { fields[.wantReprDigest] = DownloadDigest.wanted }
-        if let validator, place.offset > 0 {
+        if let validator = begun?.validator, place.offset > 0 {
             fields[.range] = "bytes=\(place.offset)-"
             fields[.ifRange] = validator
         }
-        (isTaken, kept, fault) = (nil, [], nil)
+        (isTaken, kept, fault, part, mismatch) = (nil, [], nil, nil, nil)
         let result = exchange.send(
             .get,
             source,
@@ -112,9 +128,13 @@ final class DownloadRun: TransferRun {
             if let fault { throw fault }
             // A response without content was not looked at yet.
             if let head = result.head, isTaken == nil { try begin(head) }
-            try checkpoint()
+            if mismatch == nil { try checkpoint() }
         } catch {
             throw self.error(error, in: name)
+        }
+        if let mismatch {
+            try comeAgain(mismatch)
+            return nil
         }
         return try judged(result)
     }
@@ -125,8 +145,12 @@ final class DownloadRun: TransferRun {
             return nil
         }
         guard isTaken == true else { return try judged(head, result.retryAfter) }
-        if total.map({ place.offset == $0 }) ?? (result.fault == nil) { return try finish(head) }
+        if begun?.total.map({ place.offset == $0 }) ?? (part == nil && result.fault == nil) {
+            return try finish(head)
+        }
         try checkWish()
+        // A server may give less than it was asked for.
+        if result.fault == nil, let part, place.offset == part.end { return nil }
         try wait("\(name): \(result.fault?.reason ?? "the content ended early")", nil, nil)
         return nil
     }
@@ -139,9 +163,10 @@ final class DownloadRun: TransferRun {
         let reason = "\(name) was answered with \(head.status.code)"
         switch head.status.code {
         case 416:
-            if Self.range(head)?.total == place.offset { return try finish(head) }
-            try restart("the server has no bytes from \(place.offset) on")
-            try wait(reason, answer, told)
+            let total = PartRange.total(head.fields)
+            let difference = begun?.difference(from: Representation(head.fields, total: total))
+            if total == place.offset, begun != nil, difference == nil { return try finish(head) }
+            try comeAgain(difference ?? "the server has no bytes from \(place.offset) on")
         case 408, 425, 429, 500, 502, 503, 504, 507: try wait(reason, answer, told)
         case 300..<400:
             let place = answer.redirection(from: source)
@@ -185,11 +210,10 @@ final class DownloadRun: TransferRun {
 
     /// Whether what came is what the server says that it is.
     private func verified() throws(ContentFault) -> Bool {
-        guard let digest else {
+        guard let digest = begun?.digest else {
             throw ContentFault(kind: .refused, reason: DownloadDigest.absence)
         }
-        let isRight = try place.isRight(digest) { control.isStopped }
-        guard let isRight else {
+        guard let isRight = try place.isRight(digest) else {
             throw ContentFault(kind: .paused, reason: "stopped while it was digested")
         }
         return isRight
@@ -199,7 +223,7 @@ final class DownloadRun: TransferRun {
     private func mayComeAgain() -> Bool {
         guard !wasCorrupt, place.restart() else { return false }
         wasCorrupt = true
-        (validator, digest) = (nil, nil)
+        begun = nil
         tell(.begunAnew(reason: "\(name): what came is not what the server's Repr-Digest says"))
         return true
     }
@@ -210,12 +234,17 @@ final class DownloadRun: TransferRun {
     private func take(_ bytes: UnsafeRawBufferPointer, of head: ResponseHead) -> Bool {
         do throws(ContentFault) {
             if isTaken == nil { try begin(head) }
+            guard mismatch == nil else { return false }
             guard isTaken == true else {
                 kept.append(contentsOf: bytes.prefix(Self.answerLimit - kept.count))
                 return true
             }
+            if let part, Int64(bytes.count) > part.end - place.offset {
+                mismatch = "the part has more bytes than its Content-Range says"
+                return false
+            }
             try place.take(bytes)
-            patience.progressed()
+            noteProgress()
             if nextSync.hasPassed { try checkpoint() }
         } catch {
             fault = error
@@ -225,85 +254,110 @@ final class DownloadRun: TransferRun {
         return true
     }
 
+    /// Heeds that more came; what comes again because it could not be resumed is no progress before it is more.
+    private func noteProgress() {
+        guard begun?.validator != nil || place.offset > furthest else { return }
+        furthest = max(furthest, place.offset)
+        patience.progressed()
+    }
+
     /// Looks at a response's head before its content.
     private func begin(_ head: ResponseHead) throws(ContentFault) {
         isTaken = false
         switch head.status.code {
-        case 200:
-            // Every server that had a validator for the beginning has one for what is there now.
-            if place.offset > 0, Self.validator(head.fields) == nil {
-                throw ContentFault(
-                    kind: .refused,
-                    reason:
-                        "it was answered with 200 and neither an ETag nor a Last-Modified, which "
-                        + "what came before had; look whether the network wants a login, and give "
-                        + "up what came with --cancel if the server is another one now"
-                )
-            }
-            if place.offset > 0 {
-                guard place.restart() else {
-                    throw ContentFault(
-                        kind: .changed,
-                        reason: "another representation is there, or the server does not give "
-                            + "parts; begin again"
-                    )
-                }
-                tell(.begunAnew(reason: "\(name): another representation is there"))
-            }
-            total = head.fields.value(of: .contentLength).flatMap { Int64(digits: $0) }
-            validator = Self.validator(head.fields)
-            digest = nil
-            try learnDigest(head)
-            isTaken = true
-            tellToken()
-        case 206:
-            guard let range = Self.range(head), range.start == place.offset else {
-                throw ContentFault(
-                    kind: .refused,
-                    reason: "the part that came does not begin at \(place.offset)"
-                )
-            }
-            if let tag = head.fields.value(of: .eTag), let validator, validator.hasPrefix("\""),
-                tag != validator
-            {
-                throw ContentFault(kind: .changed, reason: "the part is of \(tag)")
-            }
-            total = range.total ?? total
-            try learnDigest(head)
-            isTaken = true
-        default: break
+        case 200: try beginWhole(head)
+        case 206: try beginPart(head)
+        default: return
+        }
+        if isTaken == true {
+            place.note(Transfer.Answer(status: head.status, fields: head.fields))
         }
     }
 
-    /// Learns what everything is compared with; throws where that cannot be done.
-    private func learnDigest(_ head: ResponseHead) throws(ContentFault) {
-        guard options.verifiesDigest else { return }
-        let told = DownloadDigest(head.fields)
-        if let told, let digest, !told.agrees(with: digest) {
-            throw ContentFault(kind: .changed, reason: "the part is of \(told.value)")
+    private func beginWhole(_ head: ResponseHead) throws(ContentFault) {
+        let total = head.fields.value(of: .contentLength).flatMap { Int64(digits: $0) }
+        let whole = Representation(head.fields, total: total)
+        // Every server that had a validator for the beginning has one for what is there now.
+        if wasNamed, !whole.isNamed {
+            throw ContentFault(
+                kind: .refused,
+                reason: "it was answered with 200 and neither an ETag nor a Last-Modified, which what "
+                    + "came before had; look whether the network wants a login, and give up what "
+                    + "came with --cancel if the server is another one now"
+            )
         }
-        digest = digest ?? told
-        guard let digest else {
+        if place.offset > 0 {
+            guard place.restart() else {
+                throw ContentFault(
+                    kind: .changed,
+                    reason: "another representation is there, or the server does not give parts; "
+                        + "begin again"
+                )
+            }
+            tell(.begunAnew(reason: "\(name): another representation is there"))
+        }
+        begun = whole
+        wasNamed = whole.isNamed
+        try learnDigest()
+        isTaken = true
+        try tellToken()
+    }
+
+    private func beginPart(_ head: ResponseHead) throws(ContentFault) {
+        let range = PartRange(head.fields)
+        mismatch = difference(of: range, in: head.fields)
+        guard mismatch == nil, let range else { return }
+        part = range
+        begun?.learn(from: Representation(head.fields, total: range.total))
+        try learnDigest()
+        isTaken = true
+    }
+
+    /// Why a part is not one of what came before, from where that ended; nil: nothing tells that.
+    private func difference(of range: PartRange?, in fields: HTTPFields) -> String? {
+        guard place.offset > 0, let begun else {
+            return "a part came that was not asked for"
+        }
+        guard let range else {
+            let value = fields.value(of: .contentRange)
+            let type = fields.value(of: .contentType) ?? ""
+            return type.lowercased().hasPrefix("multipart/byteranges")
+                ? "several parts came, and one was asked for"
+                : "a part came " + (value.map { "with Content-Range: \($0)" } ?? "without Content-Range")
+        }
+        guard range.start == place.offset else {
+            return "the part that came begins at \(range.start), and not at \(place.offset)"
+        }
+        let length = fields.value(of: .contentLength)
+        if let length, Int64(digits: length) != range.count {
+            return "the part has \(length) bytes, and its Content-Range says \(range.count)"
+        }
+        return begun.difference(from: Representation(fields, total: range.total))
+    }
+
+    /// Learns what everything is compared with; throws if that cannot be done.
+    private func learnDigest() throws(ContentFault) {
+        guard options.verifiesDigest else { return }
+        guard let digest = begun?.digest else {
             throw ContentFault(kind: .refused, reason: DownloadDigest.absence)
         }
         place.willCompare(with: digest)
     }
 
-    /// A strong entity tag, or the date (RFC 9110 §13.1.5).
-    private static func validator(_ fields: HTTPFields) -> String? {
-        if let tag = fields.value(of: .eTag), tag.hasPrefix("\"") { return tag }
-        return fields.value(of: .lastModified)
-    }
-
-    /// `bytes 5-9/10` or `bytes */10`, of which either number may be absent.
-    private static func range(_ head: ResponseHead) -> (start: Int64?, total: Int64?)? {
-        guard let value = head.fields.value(of: .contentRange), value.hasPrefix("bytes ") else {
-            return nil
+    /// Begins anew after a part that does not match, or gives up.
+    private func comeAgain(_ reason: String) throws(TransferError) {
+        guard mismatches < Self.mismatchLimit else {
+            // With what came it would only go the same way.
+            place.discard()
+            throw error(
+                .changed,
+                "\(name): \(reason), and so it was \(Self.mismatchLimit) times before; look at the server, "
+                    + "which gives parts that are not of its whole"
+            )
         }
-        let parts = value.dropFirst(6).split(separator: "/")
-        guard parts.count == 2 else { return nil }
-        let start = parts[0].split(separator: "-").first.flatMap { Int64(digits: $0) }
-        return (start, Int64(digits: parts[1]))
+        mismatches += 1
+        try restart(reason)
+        try wait("\(name): \(reason)", nil, nil)
     }
 
     private func restart(_ reason: String) throws(TransferError) {
@@ -313,7 +367,7 @@ final class DownloadRun: TransferRun {
                 "\(name): \(reason), and what came was handed over; begin again"
             )
         }
-        (validator, digest) = (nil, nil)
+        begun = nil
         tell(.begunAnew(reason: "\(name): \(reason)"))
     }
 
@@ -321,23 +375,27 @@ final class DownloadRun: TransferRun {
     private func checkpoint() throws(ContentFault) {
         nextSync = .after(.seconds(1))
         try place.sync()
-        tellToken()
+        try tellToken()
     }
 
-    private func tellToken() {
-        guard let validator else { return }
+    private func tellToken() throws(ContentFault) {
+        guard let begun, let validator = begun.validator else { return }
         let token = Download.Token(
             url: source.text,
-            offset: place.offset,
+            offset: place.offsetTaken,
             validator: validator,
-            digest: digest?.value
+            lastModified: begun.tag == nil ? nil : begun.modified,
+            date: begun.date,
+            total: begun.total,
+            digest: begun.digest?.value,
+            tail: try place.tail()
         )
         tell(.resumable(token))
     }
 
     private func tellProgress() {
         nextProgress = .after(.milliseconds(100))
-        tell(.progress(Transfer.Progress(received: place.offset, sent: place.offset, total: total)))
+        tell(.progress(Transfer.Progress(received: place.offset, sent: place.offset, total: begun?.total)))
     }
 
     // MARK: Ends

@@ -90,7 +90,7 @@ public final class TransferSession: Sendable {
     /// - Returns: the download; nothing is sent before it runs.
     public func download(
         _ url: String,
-        to destination: Download.Destination,
+        to destination: Download.Destination = .body,
         options: Download.Options? = nil,
         onEvent: (@Sendable (Download.Event) -> Void)? = nil
     ) -> Download {
@@ -107,7 +107,7 @@ public final class TransferSession: Sendable {
     /// - Returns: a download that goes on when it runs.
     public func resumeDownload(
         from token: Download.Token,
-        to destination: Download.Destination,
+        to destination: Download.Destination = .body,
         options: Download.Options? = nil,
         onEvent: (@Sendable (Download.Event) -> Void)? = nil
     ) -> Download {

@@ -13,7 +13,7 @@ package struct FileIdentity: Equatable, Sendable {
     }
 
     /// Looks at an open file.
-    init?(of descriptor: Int32) { self.init { fstat(descriptor, &$0) } }
+    package init?(of descriptor: Int32) { self.init { fstat(descriptor, &$0) } }
 
     private init?(_ look: (inout stat) -> Int32) {
         var status = stat()

@@ -2,7 +2,9 @@
 //
 // Pure: computed from the days since 1970, without a calendar of the C library.
 
-/// IMF-fixdate.
+import SpoolgateTextFormats
+
+/// Dates of fields: IMF-fixdate is written, and the two obsolete forms are read, too.
 package enum HTTPDate {
     private static let days = ["Thu", "Fri", "Sat", "Sun", "Mon", "Tue", "Wed"]
     private static let months = [
@@ -28,6 +30,57 @@ package enum HTTPDate {
         return days[Int(day % 7)] + ", " + padded(dayOfMonth) + " "
             + months[Int(isNextYear ? month - 10 : month + 2)] + " \(padded(year, 4)) "
             + "\(padded(time / 3_600)):\(padded(time / 60 % 60)):\(padded(time % 60)) GMT"
+    }
+
+    /// Seconds since 1970-01-01 UTC of any of the three forms; nil for anything else.
+    ///
+    /// - Parameters:
+    ///   - text: `Sun, 06 Nov 1994 08:49:37 GMT`, `Sunday, 06-Nov-94 08:49:37 GMT` or `Sun Nov  6 08:49:37 1994`. The day of
+    ///     the week is not compared with the date.
+    ///   - now: seconds since 1970-01-01 UTC: a year of two digits is one of the century up to 50 years from then.
+    /// - Returns: the seconds; before 1970 they are negative.
+    package static func seconds(_ text: String, now: Int64) -> Int64? {
+        let words = text.split { $0 == " " || $0 == "," }
+        switch words.count {
+        case 6 where words[5].hasSameBytes(as: "GMT"):
+            return seconds(day: words[1], words[2], year: words[3], time: words[4])
+        case 5:
+            return seconds(day: words[2], words[1], year: words[4], time: words[3])
+        case 4 where words[3].hasSameBytes(as: "GMT"):
+            let date = words[1].split(separator: "-")
+            guard date.count == 3, date[2].utf8.count == 2, let short = Int64(digits: date[2])
+            else { return nil }
+            let present = 1970 + now / 31_556_952
+            var year = present / 100 * 100 + short
+            if year > present + 50 { year -= 100 }
+            return seconds(day: date[0], date[1], year: Substring(padded(year, 4)), time: words[2])
+        default: return nil
+        }
+    }
+
+    private static func seconds(
+        day: Substring,
+        _ month: Substring,
+        year: Substring,
+        time: Substring
+    ) -> Int64? {
+        let parts = time.split(separator: ":", omittingEmptySubsequences: false)
+        guard let day = Int64(digits: day), (1...31).contains(day),
+            let index = months.firstIndex(where: { $0.hasSameBytes(as: month) }),
+            year.utf8.count == 4, let year = Int64(digits: year), parts.count == 3,
+            let hour = Int64(digits: parts[0]), hour < 24,
+            let minute = Int64(digits: parts[1]), minute < 60,
+            // A leap second is allowed.
+            let second = Int64(digits: parts[2]), second <= 60
+        else { return nil }
+        // Counted from a March the first, as above.
+        let shiftedYear = index < 2 ? year - 1 : year
+        let shiftedMonth = Int64(index < 2 ? index + 10 : index - 2)
+        guard shiftedYear >= 0 else { return nil }
+        let dayOfYear = (153 * shiftedMonth + 2) / 5 + day - 1
+        let days =
+            365 * shiftedYear + shiftedYear / 4 - shiftedYear / 100 + shiftedYear / 400 + dayOfYear
+        return (days - 719_468) * 86_400 + hour * 3_600 + minute * 60 + second
     }
 
     private static func padded(_ number: Int64, _ width: Int = 2) -> String {

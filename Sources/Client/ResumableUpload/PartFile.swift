@@ -1,0 +1,155 @@
+// The file that a download is written to before it has its name, and the lock on it.
+//
+// The invariant: while one of these lives, no other download in any process writes to the file, whatever path leads to it.
+
+import Glibc
+import SpoolgateCrypto
+import SpoolgatePosix
+import SpoolgateTextFormats
+
+/// `PATH.part`, open and locked.
+///
+/// Used by one thread.
+final class PartFile {
+    /// What it becomes.
+    private let path: String
+    private let part: String
+    private let file: Descriptor
+    private var number: Int32 { file.number }
+
+    /// Most bytes that `tail` looks at.
+    private static let tailLength: Int64 = 64 << 10
+
+    /// Opens it, makes it if it is missing, and locks it.
+    ///
+    /// - Throws: a fault of kind `.later` if another download has the lock.
+    init(of path: String) throws(ContentFault) {
+        self.path = path
+        part = path + ".part"
+        while true {
+            // Without O_NONBLOCK a FIFO of that name would be waited for.
+            let flags = O_RDWR | O_CREAT | O_CLOEXEC | O_NONBLOCK | O_NOCTTY
+            let number = open(part, flags, 0o666)
+            guard number >= 0 else { throw .of("open", part) }
+            let opened = Descriptor(owning: number)
+            guard try Self.isLocked(opened, part) else {
+                throw ContentFault(
+                    kind: .later,
+                    reason: "another download writes to \(part); wait for its end, or name another "
+                        + "file"
+                )
+            }
+            // Before it was locked the download that had it may have given it its name, or removed it.
+            guard FileIdentity(of: part) == FileIdentity(of: number) else { continue }
+            file = opened
+            return
+        }
+    }
+
+    /// Locks what is opened; false if another opening of the file has the lock.
+    private static func isLocked(
+        _ file: borrowing Descriptor,
+        _ path: String
+    ) throws(ContentFault) -> Bool {
+        do throws(SystemError) {
+            guard try file.status(subject: path).isRegular else {
+                throw SystemError(call: "open", subject: path, errno: SystemError.notRegular)
+            }
+            return try file.tryLock(subject: path)
+        } catch {
+            throw .of(error)
+        }
+    }
+
+    /// Bytes that are in it.
+    func size() throws(ContentFault) -> Int64 {
+        do throws(SystemError) { return try file.status(subject: part).size } catch {
+            throw .of(error)
+        }
+    }
+
+    /// Writes all of `bytes` at `offset`; at 0 all that was there goes before.
+    func write(_ bytes: UnsafeRawBufferPointer, at offset: Int64) throws(ContentFault) {
+        // What another download left would be taken for this one's.
+        if offset == 0, ftruncate(number, 0) != 0 { throw .of("ftruncate", part) }
+        var rest = bytes
+        while !rest.isEmpty {
+            let place = off_t(offset) + bytes.count - rest.count
+            let count = pwrite(number, rest.baseAddress, rest.count, place)
+            if count < 0, errno == EINTR { continue }
+            guard count > 0 else { throw .of("pwrite", part) }
+            rest = .init(rebasing: rest[count...])
+        }
+    }
+
+    /// Gives `body` the first `end` bytes from `start` on, piece by piece; false if it said so.
+    func read(
+        from start: Int64,
+        to end: Int64,
+        _ body: (UnsafeRawBufferPointer) -> Bool
+    ) throws(ContentFault) -> Bool {
+        let size = Int(min(1 << 20, max(end - start, 1)))
+        let buffer = UnsafeMutableRawBufferPointer.allocate(byteCount: size, alignment: 16)
+        defer { buffer.deallocate() }
+        var position = start
+        while position < end {
+            let wanted = Int(min(Int64(buffer.count), end - position))
+            let count = pread(number, buffer.baseAddress, wanted, off_t(position))
+            if count < 0, errno == EINTR { continue }
+            guard count > 0 else { throw .of("pread", part) }
+            guard body(.init(rebasing: buffer[..<count])) else { return false }
+            position += Int64(count)
+        }
+        return true
+    }
+
+    /// What its last bytes before `offset`, which are there, are recognised by.
+    func tail(before offset: Int64) throws(ContentFault) -> String {
+        let digest = RunningDigest(.sha256)
+        _ = try read(from: max(0, offset - Self.tailLength), to: offset) { bytes in
+            digest.update(bytes)
+            return true
+        }
+        return Hexadecimal.text(Array(digest.finish().prefix(8)))
+    }
+
+    /// Makes its content durable.
+    func sync() throws(ContentFault) {
+        guard fdatasync(number) == 0 else { throw .of("fdatasync", part) }
+    }
+
+    /// Gives it its name, whole and durable, `length` bytes long.
+    func finish(_ length: Int64) throws(ContentFault) {
+        guard ftruncate(number, off_t(length)) == 0 else { throw .of("ftruncate", part) }
+        guard fsync(number) == 0 else { throw .of("fsync", part) }
+        guard rename(part, path) == 0 else { throw .of("rename", part) }
+    }
+
+    /// Removes it.
+    func discard() { _ = unlink(part) }
+}
+
+extension Download {
+    /// Removes what a download left of a file that is not whole: `PATH.part`.
+    ///
+    /// - Throws: `TransferError` of kind `.later` if a download writes to it.
+    package static func discardPart(of path: String) throws(TransferError) {
+        guard FileIdentity(of: path + ".part", followingLinks: false) != nil else { return }
+        do throws(ContentFault) { try PartFile(of: path).discard() } catch {
+            throw TransferError(error.kind, error.reason)
+        }
+    }
+}
+
+extension ContentFault {
+    /// The fault of a call on a destination that just failed; use it before any other call.
+    static func of(_ call: String, _ subject: @autoclosure () -> String) -> ContentFault {
+        of(SystemError(call, on: subject()))
+    }
+
+    /// The fault of a call on a destination.
+    static func of(_ error: SystemError) -> ContentFault {
+        let remedy = error.isFull ? error.roomRemedy : "look at the directory and its disk"
+        return ContentFault(kind: .unreadable, reason: "\(error); \(remedy)")
+    }
+}
