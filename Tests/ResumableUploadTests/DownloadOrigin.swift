@@ -16,6 +16,8 @@ final class DownloadOrigin: Sendable {
         var content: [UInt8]
         /// Bytes after which it breaks; nil: it does not.
         var cut: Int?
+        /// Whether it stands still there until the client is gone.
+        var stalls = false
         /// Whether its length is told; if not, it is chunked.
         var hasLength = true
 
@@ -94,6 +96,7 @@ final class DownloadOrigin: Sendable {
                     if !reply.hasLength { try connection.send("\r\n") }
                     sent.update { $0 += piece.count }
                 }
+                if reply.stalls { connection.waitForEnd() }
                 if reply.cut != nil { throw LoopbackOrigin.Ended() }
                 if !reply.hasLength { try connection.send("0\r\n\r\n") }
             }

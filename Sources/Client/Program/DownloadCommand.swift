@@ -12,13 +12,14 @@ struct DownloadCommand: ParsableCommand {
         abstract: "Download a file, whatever the network does.",
         usage: """
             spoolgate-download [<options>] <url> <file>
+            spoolgate-download [<options>] <url> <directory>
             spoolgate-download [<options>] <url> -
             spoolgate-download --cancel [<options>] <url> <file>
             spoolgate-download --list
             """,
         discussion: """
             What has come is in <file>.part; the same command again goes on with it, and the file has its \
-            name when it is whole. Exits 0 when it is there, 1 when it was refused, 2 for a wrong \
+            name when it is whole. In a directory it is named as the URL ends. Exits 0 when it is there, 1 when it was refused, 2 for a wrong \
             command line, 75 when the same command is to be run again. See spoolgate-download(1).
             """,
         version: ProgramVersion.text(build: ProgramBuild.identity)
@@ -27,7 +28,7 @@ struct DownloadCommand: ParsableCommand {
     @Argument(help: "What is fetched.", transform: transferURL)
     var url: String?
 
-    @Argument(help: "Where it goes; - is standard output.", completion: .file())
+    @Argument(help: "Where it goes: a file, a directory, or - for standard output.", completion: .file())
     var file: String?
 
     @Flag(
@@ -56,22 +57,21 @@ struct DownloadCommand: ParsableCommand {
         download.fields = try options.fields()
         download.verifiesDigest = digest
         download.connection = try options.connection()
-        let path = file == "-" ? file : WorkingDirectory.absolute(file)
+        let target = try DownloadTarget(file, for: url)
         // What was handed over cannot be gone on with by another process.
         var state: StateFile?
-        if file != "-" {
-            state = try StateDirectory().take(TransferState(.download, url: url, file: path))
+        if !target.isDirect {
+            state = try StateDirectory().take(TransferState(.download, url: url, file: target.path))
             guard state != nil else {
                 throw Ending(.later, "this download is under way already, by another process")
             }
         }
-        let name = file.split(separator: "/").last.map(String.init) ?? file
         let run = DownloadJob(
             url: url,
-            path: path,
+            target: target,
             file: state,
             options: download,
-            report: ProgressReport(name == "-" ? "download" : name, options.progress),
+            report: ProgressReport(target.name, options.progress),
             interruption: interruption
         )
         if options.cancel { return try run.cancel() }

@@ -13,8 +13,8 @@ import SpoolgateTextFormats
 /// The library's thread is the main thread; signals come on another one.
 struct DownloadJob {
     let url: String
-    let path: String
-    /// Nil for standard output.
+    let target: DownloadTarget
+    /// Nil for a target that is written to directly.
     let file: StateFile?
     let options: Download.Options
     let report: ProgressReport
@@ -35,7 +35,7 @@ struct DownloadJob {
         let keeper = StateKeeper(file, isDurable: false)
         let handler = keeper.handler(report) { (token: Download.Token) in token.text }
         let destination: Download.Destination =
-            path == "-" ? .pieces(Self.handOver) : .file(path)
+            target.path == "-" ? .pieces(Self.handOver) : .file(target.path)
         let download: Download
         if let token = file?.state.token.flatMap({ Download.Token($0) }) {
             let begun = file?.state.begun.description ?? ""
@@ -60,7 +60,9 @@ struct DownloadJob {
             file?.remove()
             throw Ending(.refused, "there is nothing to cancel: no such download was begun here")
         }
-        unlink(path + ".part")
+        do throws(TransferError) { try Download.discardPart(of: target.path) } catch {
+            throw Ending(error.code, error.reason)
+        }
         file.remove()
     }
 
@@ -70,7 +72,7 @@ struct DownloadJob {
 
     private func failed(_ error: TransferError, hasToken: Bool) -> Ending {
         // What was handed over cannot be gone on with.
-        let canGoOn = path != "-" && error.mayWorkLater
+        let canGoOn = !target.isDirect && error.mayWorkLater
         let code = error.code
         var sentence = error.reason
         if error.kind == .paused, canGoOn { sentence += "; the same command again goes on" }
@@ -79,7 +81,7 @@ struct DownloadJob {
         } else {
             file?.remove()
         }
-        if let answer = error.answer, path != "-" { AnswerOutput.write(answer) }
+        if let answer = error.answer, target.path != "-" { AnswerOutput.write(answer) }
         report.end(status: error.answer?.status.code, code: code.rawValue, reason: sentence)
         return Ending(code, sentence)
     }

@@ -181,9 +181,13 @@ struct UploadSource {
         guard status.st_mode & S_IFMT != S_IFDIR else {
             throw Ending(.usage, "\(file) is a directory; send what tar -c makes of it, by a pipe")
         }
-        path = WorkingDirectory.absolute(file)
         name = file.split(separator: "/").last.map(String.init) ?? file
         isStream = status.st_mode & S_IFMT != S_IFREG
+        // All paths of a file are one upload; a path of an open file, such as /dev/fd/3, leads nowhere by another name.
+        path =
+            isStream
+            ? WorkingDirectory.absolute(file)
+            : WorkingDirectory.canonical(file, followsLast: true)
     }
 
     /// The library's body.

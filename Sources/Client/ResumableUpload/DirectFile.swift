@@ -9,7 +9,7 @@ import SpoolgateTextFormats
 /// A destination that is written to directly.
 ///
 /// Used by one thread.
-package final class DirectFile {
+final class DirectFile {
     private let path: String
     private let file: Descriptor
     private let isStopped: () -> Bool
@@ -18,7 +18,7 @@ package final class DirectFile {
     private static let look = Duration.milliseconds(100)
 
     /// Whether a download to `path` is written to it directly: it is no regular file, or a name of an open one.
-    package static func isOne(_ path: String) -> Bool {
+    static func isOne(_ path: String) -> Bool {
         descriptor(path) != nil || [.pipe, .other].contains(FileKind(of: path))
     }
 
@@ -108,4 +108,10 @@ package final class DirectFile {
     private static var stopped: ContentFault {
         ContentFault(kind: .paused, reason: "stopped while it was written")
     }
+}
+
+extension Download {
+    /// Whether `Destination.file(path)` is written to directly, without `PATH.part`: no regular file, or a name of an
+    /// open one such as `/dev/stdout`.
+    package static func writesDirectly(to path: String) -> Bool { DirectFile.isOne(path) }
 }

@@ -1,0 +1,68 @@
+// Where `spoolgate-download` writes: the file, the name in a directory that a URL gives, or what is written to directly.
+//
+// The invariant: two names of one file are one target.
+
+import Glibc
+import ResumableUpload
+import SpoolgatePosix
+import SpoolgateTextFormats
+
+/// Where a download goes.
+struct DownloadTarget: Equatable {
+    /// The one path that all names of the file lead to, or `-`.
+    let path: String
+    /// What it is called.
+    let name: String
+    /// Whether what is written cannot be gone on with by another process: standard output, a device, a FIFO.
+    let isDirect: Bool
+
+    /// Reads what a person wrote; a directory, or what ends in `/`, gets the name that the URL ends with.
+    init(_ file: String, for url: String) throws(Ending) {
+        if file == "-" {
+            (path, name, isDirect) = (file, "download", true)
+            return
+        }
+        if Download.writesDirectly(to: file) {
+            (path, name, isDirect) = (WorkingDirectory.absolute(file), file, true)
+            return
+        }
+        let kind = FileKind(of: file)
+        guard file.utf8.last == UInt8(ascii: "/") || kind == .directory else {
+            path = WorkingDirectory.canonical(file, followsLast: false)
+            name = file.split(separator: "/").last.map(String.init) ?? file
+            isDirect = false
+            return
+        }
+        guard kind == .directory else {
+            throw Ending(.usage, "\(file) is no directory; make it, or name a file without / at its end")
+        }
+        name = try Self.lastSegment(of: url)
+        let directory = WorkingDirectory.canonical(file, followsLast: true)
+        path = directory.hasSuffix("/") ? directory + name : "\(directory)/\(name)"
+        isDirect = Download.writesDirectly(to: path)
+        guard FileKind(of: path) != .directory else {
+            throw Ending(.usage, "\(path) is a directory; name a file in it")
+        }
+    }
+
+    /// The last segment of a URL's path, decoded.
+    ///
+    /// - Throws: if it is no name of a file.
+    static func lastSegment(of url: String) throws(Ending) -> String {
+        let bytes = Array(url.utf8)
+        let end = bytes.firstIndex { "?#".utf8.contains($0) } ?? bytes.endIndex
+        // Behind the scheme's slashes the first one begins the path.
+        let authority = url.firstRange(of: "://").map { url.utf8.distance(from: url.startIndex, to: $0.upperBound) }
+        let path = bytes[min(authority ?? 0, end)..<end]
+        let slash = path.lastIndex(of: UInt8(ascii: "/"))
+        let decoded = PercentText.decode(slash.map { path[($0 + 1)...] } ?? [])
+        let name = String(validating: decoded, as: UTF8.self)
+        guard let name, !name.isEmpty, name != ".", name != "..",
+            !decoded.contains(UInt8(ascii: "/")),
+            !name.unicodeScalars.contains(where: { $0.properties.generalCategory == .control })
+        else {
+            throw Ending(.usage, "\(url) ends with no name for a file; name the file, too")
+        }
+        return name
+    }
+}
