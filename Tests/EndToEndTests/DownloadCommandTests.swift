@@ -149,4 +149,111 @@ struct DownloadCommandTests {
         #expect(world.states().isEmpty)
         #expect(!FileManager.default.fileExists(atPath: path + ".part"))
     }
+
+    // MARK: Where it goes
+
+    @Test("in a directory it has the name that the URL ends with")
+    func directory() throws {
+        let zeros = Data(count: 100_000)
+        try zeros.write(to: URL(filePath: world.file("zeros ö")))
+        try FileManager.default.createDirectory(
+            atPath: world.file("into"),
+            withIntermediateDirectories: false
+        )
+        let url = world.url("zeros%20%C3%B6?x=/y")
+        let line = "cd '\(world.file("into"))' && exec '\(world.file("spoolgate-download"))' '\(url)' ."
+        for (command, name) in [
+            (["/bin/sh", "-c", line], "into/zeros ö"),
+            ([world.file("spoolgate-download"), url, world.file("into")], "into/zeros ö"),
+            ([world.file("spoolgate-download"), url, world.file("into/")], "into/zeros ö"),
+        ] {
+            let said = try Command(
+                command[0],
+                Array(command.dropFirst()),
+                environment: world.environment
+            )
+            #expect(said.status == 0, "\(said.errors)")
+            #expect(try Data(contentsOf: URL(filePath: world.file(name))) == zeros)
+            try FileManager.default.removeItem(atPath: world.file(name))
+        }
+        for ending in ["", "..", ".", "%2e%2e", "a%2Fb", "a%00b", "a%0Ab", "a%C2%85b", "%ff"] {
+            let said = try run(world.url(ending), world.file("into"))
+            #expect(said.status == 2, "\(ending): \(said.errors)")
+            #expect(said.errors.contains("ends with no name for a file"), "\(said.errors)")
+        }
+        let missing = try run(url, world.file("nowhere/"))
+        #expect(missing.status == 2)
+        #expect(missing.errors.contains("is no directory"))
+        #expect(
+            try FileManager.default.contentsOfDirectory(atPath: world.file("into")).isEmpty
+        )
+    }
+
+    @Test("while one writes a file, no other does, whatever it is called")
+    func twoIntoOne() throws {
+        let path = world.file("came")
+        let folder = world.file("into")
+        try FileManager.default.createDirectory(
+            atPath: folder,
+            withIntermediateDirectories: false
+        )
+        try FileManager.default.createSymbolicLink(
+            atPath: world.file("link"),
+            withDestinationPath: world.sandbox.directory.path()
+        )
+        try Data(count: 1 << 20).write(to: URL(filePath: world.file("zeros")))
+        let command = try Daemon(
+            world.file("spoolgate-download"),
+            [url, path],
+            log: URL(filePath: world.file("command.log")),
+            environment: world.environment
+        )
+        try eventually("some of it came") { world.states().contains { $0.contains("\ntoken: ") } }
+        for other in ["into/../came", "into/./../came", "link/came"] {
+            let same = try run(url, world.file(other))
+            #expect(same.status == 75)
+            #expect(same.errors.contains("under way already"), "\(same.errors)")
+            let another = try run(world.url("zeros"), world.file(other))
+            #expect(another.status == 75)
+            #expect(another.errors.contains("another download writes to"), "\(another.errors)")
+            #expect(another.errors.contains("came.part"))
+            let cancelled = try run("--cancel", world.url("zeros"), world.file(other))
+            #expect(cancelled.status == 75)
+            #expect(cancelled.errors.contains("another download writes to"))
+        }
+        #expect(command.wait() == 0)
+        #expect(try came() == bytes)
+        #expect(try run("--cancel", world.url("zeros"), path).status == 0)
+        #expect(world.states().isEmpty)
+        #expect(try came() == bytes)
+    }
+
+    @Test("what is no regular file is written to directly")
+    func device() throws {
+        try FileManager.default.createSymbolicLink(
+            atPath: world.file("full"),
+            withDestinationPath: "/dev/full"
+        )
+        let full = try run(url, world.file("full"))
+        #expect(full.status == 1)
+        #expect(full.errors.contains("No space left on device"), "\(full.errors)")
+        #expect(world.states().isEmpty)
+        #expect(!FileManager.default.fileExists(atPath: world.file("full.part")))
+
+        #expect(mkfifo(world.file("pipe"), 0o600) == 0)
+        let line =
+            "cat pipe >came & '\(world.file("spoolgate-download"))' '\(url)' pipe; code=$?; wait; exit $code"
+        let piped = try Command(
+            "/bin/sh",
+            ["-c", "cd '\(world.sandbox.directory.path())'; \(line)"],
+            environment: world.environment
+        )
+        #expect(piped.status == 0, "\(piped.errors)")
+        #expect(try came() == bytes)
+        let name = world.file("came")
+        let out = "'\(world.file("spoolgate-download"))' '\(url)' /dev/stdout >'\(name)'"
+        #expect(try Command("/bin/sh", ["-c", out], environment: world.environment).status == 0)
+        #expect(try came() == bytes)
+        #expect(world.states().isEmpty)
+    }
 }

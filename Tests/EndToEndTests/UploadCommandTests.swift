@@ -75,6 +75,38 @@ struct UploadCommandTests {
         #expect(try world.delivered("a.bin") == [file.bytes])
     }
 
+    @Test("one file is one upload, whatever path leads to it")
+    func paths() throws {
+        let world = try UploadCommandWorld()
+        let file = try world.sandbox.randomFile(Self.size)
+        let path = file.url.path()
+        let folder = world.file("into")
+        try FileManager.default.createDirectory(
+            atPath: folder,
+            withIntermediateDirectories: false
+        )
+        try FileManager.default.createSymbolicLink(
+            atPath: folder + "/link",
+            withDestinationPath: path
+        )
+        #expect(try world.beginAndStop(path, "a.bin", signal: SIGTERM) == 75)
+        #expect(world.states().count == 1)
+        world.proxy.hold(at: 1 << 20)
+        let command = try world.start(folder + "/link", world.url("a.bin"))
+        try eventually("it is at work") {
+            try world.run("--list").output.contains("under way")
+        }
+        for other in ["\(folder)/../\(file.url.lastPathComponent)", "\(folder)/./link", path] {
+            let said = try world.run(other, world.url("a.bin"))
+            #expect(said.status == 75)
+            #expect(said.errors.contains("under way already"), "\(said.errors)")
+        }
+        world.proxy.hold(at: nil)
+        #expect(command.wait() == 0)
+        #expect(try world.delivered("a.bin") == [file.bytes])
+        #expect(world.states().isEmpty)
+    }
+
     @Test("a network that comes back is waited for, and one that does not is for the next run")
     func away() throws {
         let world = try UploadCommandWorld()
