@@ -161,7 +161,8 @@ struct DownloadCommandTests {
             withIntermediateDirectories: false
         )
         let url = world.url("zeros%20%C3%B6?x=/y")
-        let line = "cd '\(world.file("into"))' && exec '\(world.file("spoolgate-download"))' '\(url)' ."
+        let line =
+            "cd '\(world.file("into"))' && exec '\(world.file("spoolgate-download"))' '\(url)' ."
         for (command, name) in [
             (["/bin/sh", "-c", line], "into/zeros ö"),
             ([world.file("spoolgate-download"), url, world.file("into")], "into/zeros ö"),

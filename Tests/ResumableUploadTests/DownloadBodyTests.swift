@@ -92,6 +92,25 @@ struct DownloadBodyTests {
         }
     }
 
+    @Test("a reader that is slower than the network may be does not break it")
+    func slowReader() async throws {
+        let bytes = pattern(900_000)
+        let origin = try DownloadOrigin { _ in .whole(bytes, Self.names) }
+        var options = DownloadOrigin.options
+        options.connection.stall = .milliseconds(500)
+        let (nothing, came) = (Monitor(()), Monitor(0))
+        let place = Download.Destination.pieces { piece in
+            if came.update({ $0 }) == 0 {
+                let _: Void? = nothing.wait(until: .after(.milliseconds(1500))) { _ in nil }
+            }
+            came.update { $0 += piece.count }
+        }
+        let download = Download(origin.url, to: place, options: options)
+        _ = try await download.run()
+        #expect(came.update { $0 } == bytes.count)
+        #expect(origin.requests.count == 1)
+    }
+
     @Test("a refusal is thrown, and then it is at its end")
     func refused() async throws {
         let origin = try LoopbackOrigin(status: "403 No", content: "not you")

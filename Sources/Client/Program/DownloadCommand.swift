@@ -28,7 +28,10 @@ struct DownloadCommand: ParsableCommand {
     @Argument(help: "What is fetched.", transform: transferURL)
     var url: String?
 
-    @Argument(help: "Where it goes: a file, a directory, or - for standard output.", completion: .file())
+    @Argument(
+        help: "Where it goes: a file, a directory, or - for standard output.",
+        completion: .file()
+    )
     var file: String?
 
     @Flag(

@@ -34,7 +34,10 @@ struct DownloadTarget: Equatable {
             return
         }
         guard kind == .directory else {
-            throw Ending(.usage, "\(file) is no directory; make it, or name a file without / at its end")
+            throw Ending(
+                .usage,
+                "\(file) is no directory; make it, or name a file without / at its end"
+            )
         }
         name = try Self.lastSegment(of: url)
         let directory = WorkingDirectory.canonical(file, followsLast: true)
@@ -52,7 +55,9 @@ struct DownloadTarget: Equatable {
         let bytes = Array(url.utf8)
         let end = bytes.firstIndex { "?#".utf8.contains($0) } ?? bytes.endIndex
         // Behind the scheme's slashes the first one begins the path.
-        let authority = url.firstRange(of: "://").map { url.utf8.distance(from: url.startIndex, to: $0.upperBound) }
+        let authority = url.firstRange(of: "://").map {
+            url.utf8.distance(from: url.startIndex, to: $0.upperBound)
+        }
         let path = bytes[min(authority ?? 0, end)..<end]
         let slash = path.lastIndex(of: UInt8(ascii: "/"))
         let decoded = PercentText.decode(slash.map { path[($0 + 1)...] } ?? [])

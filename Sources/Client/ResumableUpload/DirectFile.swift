@@ -71,10 +71,12 @@ final class DirectFile {
                 var entry = pollfd(fd: file.number, events: Int16(POLLOUT), revents: 0)
                 poll(&entry, 1, Int32(Self.look.wholeMilliseconds))
             default:
-                let error = SystemError(call: "write", subject: path, errno: count < 0 ? error : EIO)
+                let number = count < 0 ? error : EIO
+                let failure = SystemError(call: "write", subject: path, errno: number)
                 throw ContentFault(
                     kind: .unreadable,
-                    reason: "\(error); what was written to it cannot be had back: look at what is "
+                    reason:
+                        "\(failure); what was written to it cannot be had back: look at what is "
                         + "there, and begin again"
                 )
             }

@@ -142,7 +142,10 @@ public final class Download: Sendable {
     /// Ends the run under way as soon as it can, and gives what to resume with; `run` throws `paused`.
     ///
     /// Without a run it only gives the token.
-    public func pause() async -> Download.Token? { await transfer.pause() }
+    public func pause() async -> Download.Token? {
+        _ = await transfer.pause()
+        return token
+    }
 
     /// As `pause`, without waiting.
     public func requestPause() { transfer.control.ask(.pause) }

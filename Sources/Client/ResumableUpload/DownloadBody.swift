@@ -18,7 +18,9 @@ extension Download {
         /// Begins to read; nothing is sent before `next()`.
         public func makeAsyncIterator() -> Iterator { Iterator(reading: DownloadReading(download)) }
 
-        /// Reads; used by one task at a time. The download ends with its last copy.
+        /// Reads the bytes; used by one task at a time.
+        ///
+        /// The download ends with its last copy.
         public struct Iterator: AsyncIteratorProtocol, Sendable {
             let reading: DownloadReading
 

@@ -31,6 +31,7 @@ final class DownloadPlace {
     ///   - channel: the download's, for a body.
     ///   - token: what came before; nil: nothing.
     ///   - isStopped: whether the download is to end.
+    /// - Throws: why it cannot be written to; of kind `.later` if another download writes to the file.
     init(
         _ destination: Download.Destination,
         _ channel: DownloadChannel,

@@ -281,7 +281,8 @@ final class DownloadRun: TransferRun {
         if wasNamed, !whole.isNamed {
             throw ContentFault(
                 kind: .refused,
-                reason: "it was answered with 200 and neither an ETag nor a Last-Modified, which what "
+                reason:
+                    "it was answered with 200 and neither an ETag nor a Last-Modified, which what "
                     + "came before had; look whether the network wants a login, and give up what "
                     + "came with --cancel if the server is another one now"
             )
@@ -323,7 +324,8 @@ final class DownloadRun: TransferRun {
             let type = fields.value(of: .contentType) ?? ""
             return type.lowercased().hasPrefix("multipart/byteranges")
                 ? "several parts came, and one was asked for"
-                : "a part came " + (value.map { "with Content-Range: \($0)" } ?? "without Content-Range")
+                : value.map { "a part came with Content-Range: \($0)" }
+                    ?? "a part came without Content-Range"
         }
         guard range.start == place.offset else {
             return "the part that came begins at \(range.start), and not at \(place.offset)"
@@ -395,7 +397,11 @@ final class DownloadRun: TransferRun {
 
     private func tellProgress() {
         nextProgress = .after(.milliseconds(100))
-        tell(.progress(Transfer.Progress(received: place.offset, sent: place.offset, total: begun?.total)))
+        tell(
+            .progress(
+                Transfer.Progress(received: place.offset, sent: place.offset, total: begun?.total)
+            )
+        )
     }
 
     // MARK: Ends

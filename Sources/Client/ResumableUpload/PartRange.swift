@@ -22,7 +22,8 @@ struct PartRange: Equatable {
     init?(_ fields: HTTPFields) {
         guard let (range, total) = Self.parts(fields) else { return nil }
         let ends = range.split(separator: "-", omittingEmptySubsequences: false)
-        guard ends.count == 2, let start = Int64(digits: ends[0]), let last = Int64(digits: ends[1]),
+        guard ends.count == 2, let start = Int64(digits: ends[0]),
+            let last = Int64(digits: ends[1]),
             start <= last, last < .max, last < total ?? .max
         else { return nil }
         (self.start, end, self.total) = (start, last + 1, total)

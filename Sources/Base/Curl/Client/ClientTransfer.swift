@@ -255,7 +255,8 @@ package final class ClientTransfer: CurlTransfer {
 
     /// Takes content of the final response; false: give up.
     package func takeContent(_ bytes: UnsafeRawBufferPointer) -> Bool {
-        progressed()
+        // The time of whoever takes it is not the server's.
+        defer { progressed() }
         guard let sink = request.sink, let head else {
             content.append(contentsOf: bytes.prefix(Self.contentLimit - content.count))
             return true
