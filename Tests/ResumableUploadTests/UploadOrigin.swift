@@ -46,11 +46,13 @@ final class UploadOrigin: Sendable {
     ///
     /// - Parameters:
     ///   - interim: whether it sends 104.
+    ///   - reporting: below how many bytes of the upload it reports after each part of an append's content; 0: never.
     ///   - limit: a value of `Upload-Limit`.
     ///   - react: what becomes of each request, by its number from 0 on and its head.
     /// - Throws: `SystemError` when no port can be had.
     init(
         interim: Bool = true,
+        reporting: Int = 0,
         limit: String? = nil,
         react: @escaping @Sendable (LoopbackOrigin.Request) -> Reaction = { _ in .serve }
     ) throws {
@@ -58,7 +60,7 @@ final class UploadOrigin: Sendable {
         self.state = state
         origin = try LoopbackOrigin { connection in
             while let head = try connection.receiveHead() {
-                try Self.serve(head, connection, state, interim, limit, react(head))
+                try Self.serve(head, connection, state, interim, reporting, limit, react(head))
             }
         }
     }
@@ -71,6 +73,7 @@ final class UploadOrigin: Sendable {
         _ connection: OriginConnection,
         _ state: Monitor<State>,
         _ interim: Bool,
+        _ reporting: Int,
         _ limit: String?,
         _ reaction: Reaction
     ) throws {
@@ -135,6 +138,11 @@ final class UploadOrigin: Sendable {
         do {
             try connection.receiveContent(of: &request) { count in
                 if case .cut(let most) = reaction, count >= most { throw LoopbackOrigin.Ended() }
+                guard let version, isResource, offset + count < reporting else { return }
+                try connection.send(
+                    "HTTP/1.1 104 Upload Resumption Supported\r\nUpload-Offset: \(offset + count)\r\n"
+                        + "Upload-Draft-Interop-Version: \(version)\r\n\r\n"
+                )
             }
         } catch {
             let bytes = request.content

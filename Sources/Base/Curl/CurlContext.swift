@@ -115,9 +115,14 @@ package final class CurlContext {
     }
 
     /// Whether the other side has said something that was not read yet, its end included.
-    package var isReadable: Bool {
-        guard let socket = sockets.last else { return false }
-        var entry = pollfd(fd: socket.number, events: Int16(POLLIN), revents: 0)
-        return poll(&entry, 1, 0) == 1
+    package var isReadable: Bool { isReadable(within: 0) }
+
+    /// Waits until the other side says something, no longer than so many milliseconds.
+    ///
+    /// - Returns: whether there is something to read, its end included.
+    func isReadable(within milliseconds: Int32) -> Bool {
+        // Of a number below zero there is never anything.
+        var entry = pollfd(fd: sockets.last?.number ?? -1, events: Int16(POLLIN), revents: 0)
+        return poll(&entry, 1, milliseconds) == 1
     }
 }

@@ -33,6 +33,8 @@ final class StreamWindow: Sendable {
         var end: Int64
         /// Whether the stream ends there.
         var isEnded: Bool
+        /// Whether there is no room for more.
+        var isFull: Bool
         /// Why the stream broke; it has ended then.
         var failure: String?
     }
@@ -125,15 +127,20 @@ final class StreamWindow: Sendable {
         state.updateQuietly { offset >= max($0.start, $0.wanted) }
     }
 
-    /// Waits for `count` bytes behind `offset` or the end; at `deadline` gives what there is.
+    /// Waits for `count` bytes behind `offset`, the end or a full window; at `deadline` gives what there is.
     func ready(from offset: Int64, count: Int64, until deadline: Deadline) -> Ready {
-        let look: (State) -> Ready = { state in
-            Ready(end: state.end, isEnded: state.isEnded, failure: state.failure)
+        let look: (State) -> Ready = { [self] state in
+            Ready(
+                end: state.end,
+                isEnded: state.isEnded,
+                isFull: room(state) == 0,
+                failure: state.failure
+            )
         }
         let awaited = offset + min(count, capacity)
         state.updateQuietly { $0.awaited = awaited }
         let whole = state.wait(until: deadline, isQuiet: true) { state -> Ready? in
-            state.isEnded || state.end >= awaited ? look(state) : nil
+            state.isEnded || state.end >= awaited || room(state) == 0 ? look(state) : nil
         }
         return whole ?? state.updateQuietly { look($0) }
     }
@@ -204,9 +211,6 @@ final class StreamContent: UploadContent {
         var due: Deadline?
         while !isStopped() {
             let ready = window.ready(from: offset, count: most, until: .after(Self.look))
-            if let failure = ready.failure {
-                throw ContentFault(kind: .unreadable, reason: "the stream broke: \(failure)")
-            }
             try check(ready, offset)
             let count = min(ready.end - offset, most)
             let isWhole = ready.isEnded || count == most
@@ -216,6 +220,63 @@ final class StreamContent: UploadContent {
             return Portion(count: count, isLast: ready.isEnded && end == ready.end || end == told)
         }
         return nil
+    }
+
+    /// The most bytes that are kept.
+    var capacity: Int64 { window.capacity }
+
+    /// Waits for `count` bytes from `offset` on, at most half the window.
+    ///
+    /// - Returns: whether they are there and the stream goes on; not if its end is known, or if `isStopped` said so
+    ///   first.
+    /// - Throws: `ContentFault` if the stream broke, or has another length than was told.
+    func goesOn(
+        from offset: Int64,
+        by count: Int64,
+        isStopped: () -> Bool
+    ) throws(ContentFault) -> Bool {
+        try begin()
+        while !isStopped() {
+            let ready = window.ready(from: offset, count: count, until: .after(Self.look))
+            try check(ready, offset)
+            if ready.isEnded { return false }
+            if ready.end - offset >= count { return true }
+        }
+        return false
+    }
+
+    /// What `take` gave.
+    struct Taken {
+        /// Bytes.
+        var count: Int
+        /// Whether the stream ends behind them.
+        var isEnded: Bool
+        /// Whether the window is full, so that no more comes before bytes are released.
+        var isFull: Bool
+    }
+
+    /// Takes the bytes that are there from `offset` on, and waits a moment for the first one if more can come.
+    ///
+    /// - Parameters:
+    ///   - buffer: where they go.
+    ///   - offset: where they stand in the stream.
+    ///   - limit: how long to wait.
+    /// - Returns: what there was.
+    /// - Throws: `ContentFault` if the stream broke, or has another length than was told.
+    func take(
+        into buffer: UnsafeMutableRawBufferPointer,
+        at offset: Int64,
+        within limit: Duration
+    ) throws(ContentFault) -> Taken {
+        let ready = window.ready(from: offset, count: 1, until: .after(limit))
+        try check(ready, offset)
+        let count = Int(min(Int64(buffer.count), max(0, ready.end - offset)))
+        if count > 0 { try read(into: .init(rebasing: buffer[..<count]), at: offset) }
+        return Taken(
+            count: count,
+            isEnded: ready.isEnded && ready.end == offset + Int64(count),
+            isFull: ready.isFull
+        )
     }
 
     func read(
@@ -243,6 +304,9 @@ final class StreamContent: UploadContent {
     private static let patience = Duration.seconds(1)
 
     private func check(_ ready: StreamWindow.Ready, _ offset: Int64) throws(ContentFault) {
+        if let failure = ready.failure {
+            throw ContentFault(kind: .unreadable, reason: "the stream broke: \(failure)")
+        }
         if ready.isEnded { ended = ready.end }
         if ready.isEnded, ready.end < offset {
             throw ContentFault(

@@ -10,7 +10,10 @@ import SpoolgateUploadProtocol
 
 extension UploadRun {
     func begin() throws(TransferError) -> Transfer.Answer? {
-        let portion = try portion(from: 0)
+        // An empty creation only has to know whether the body is small.
+        let isEmpty = options.creation == .careful
+        let most = isEmpty ? max(1, options.plainBelow) : .max
+        let portion = try portion(from: 0, atMost: most)
         let isSmall = portion.isLast && (portion.count < options.plainBelow || portion.count == 0)
         if options.creation == .plain || (isSmall && beginnings == 0) {
             return try sendPlain(portion)

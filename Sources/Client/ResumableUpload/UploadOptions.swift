@@ -31,7 +31,8 @@ extension Upload {
         public var plainBelow: Int64 = 1 << 20
         /// Most bytes of a stream in memory: those that the server has not acknowledged; at least 64 KiB.
         ///
-        /// An append has half of them, and waits for its answer.
+        /// A server that reports what it has received releases them while more is sent. Otherwise an append has half of
+        /// them, and waits for its answer.
         public var window = 32 << 20
         /// Most bytes kept of the answer's content.
         public var answerLimit = 64 << 10

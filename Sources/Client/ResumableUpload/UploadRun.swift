@@ -35,6 +35,8 @@ final class UploadRun: TransferRun {
     var received: Int64 = 0
     var maxAppend: Int64?
     var minAppend: Int64 = 0
+    /// How streams are appended.
+    var openAppends = OpenAppends.unheard
     /// Whether the server said that the upload is complete.
     var isFinished = false
     var beginnings = 0

@@ -9,15 +9,32 @@ import SpoolgateUploadProtocol
 
 extension UploadRun {
     func append(to resource: URLText, at offset: Int64) throws(TransferError) -> Transfer.Answer? {
+        let open = try appendOpenly(to: resource, at: offset)
+        guard !open.isDone else { return open.answer }
         let portion = try appendable(from: offset)
         let purpose = "the append at \(offset) by PATCH \(resource.text)"
         let fields = appendFields(portion, at: offset)
         let result = send(portion, from: offset, by: .patch, to: resource, fields)
         guard let (answer, read) = try answered(result, purpose) else { return nil }
         limit(by: read)
-        let end = offset + portion.count
         let step = Step.append(isComplete: portion.isLast)
         let verdict = Verdict(of: read, to: step, by: options.method)
+        return try conclude(portion, from: offset, answer, read, verdict, purpose)
+    }
+
+    /// Acts on the answer to an append of a portion from `offset` on.
+    ///
+    /// - Returns: the final response, if it is that.
+    /// - Throws: what ends the upload.
+    func conclude(
+        _ portion: Portion,
+        from offset: Int64,
+        _ answer: Transfer.Answer,
+        _ read: UploadAnswer,
+        _ verdict: Verdict,
+        _ purpose: String
+    ) throws(TransferError) -> Transfer.Answer? {
+        let end = offset + portion.count
         switch verdict {
         // The former has not got all of what it takes for success.
         case .final
@@ -32,7 +49,7 @@ extension UploadRun {
         case .redirected:
             // The target has it, and this is its last word: there is nothing to go on with.
             if read.isComplete == true { token = nil }
-            throw redirected(answer, from: resource, purpose)
+            throw redirected(answer, from: resource ?? target, purpose)
         case .unsupported:
             throw error(
                 .unsupported,
@@ -69,7 +86,8 @@ extension UploadRun {
         }
     }
 
-    private func appendFields(_ portion: Portion, at offset: Int64) -> HTTPFields {
+    /// The fields of an append of a portion at `offset`.
+    func appendFields(_ portion: Portion, at offset: Int64) -> HTTPFields {
         var fields = options.fields.withoutRepresentation
         version.name(in: &fields)
         version.mark(portion.isLast, in: &fields)
@@ -105,10 +123,14 @@ extension UploadRun {
         if let offset { progressed(to: offset) }
     }
 
-    func portion(from offset: Int64) throws(TransferError) -> Portion {
+    /// The next portion of the body from `offset` on, of at most `most` bytes and what one append may have.
+    func portion(
+        from offset: Int64,
+        atMost most: Int64 = .max
+    ) throws(TransferError) -> Portion {
         do throws(ContentFault) {
             content.release(upTo: offset)
-            let portion = try content.portion(from: offset, limit: maxAppend) {
+            let portion = try content.portion(from: offset, limit: min(maxAppend ?? .max, most)) {
                 control.isStopped
             }
             if let portion { return portion }
@@ -138,7 +160,7 @@ extension UploadRun {
                 return .reset
             }
             given += Int64(count)
-            if nextProgress.hasPassed { tellProgress(sent: offset + given) }
+            tellSent(offset + given)
             return .bytes(count)
         }
     }
@@ -157,6 +179,11 @@ extension UploadRun {
         content.release(upTo: offset)
         patience.progressed()
         tellProgress(sent: offset)
+    }
+
+    /// Tells now and then that the bytes before `offset` were sent.
+    func tellSent(_ offset: Int64) {
+        if nextProgress.hasPassed { tellProgress(sent: offset) }
     }
 
     private func tellProgress(sent: Int64) {

@@ -42,7 +42,7 @@ package final class ClientTransfer: CurlTransfer {
     /// Most content of a response that is kept.
     private static let contentLimit = 64 * 1024
     /// Between two questions to content that has nothing yet.
-    private static let pauseMicroseconds: UInt32 = 5_000
+    private static let pauseMilliseconds: Int32 = 5
 
     private let request: ClientRequest
     private let isStopped: () -> Bool
@@ -52,6 +52,8 @@ package final class ClientTransfer: CurlTransfer {
     private var reader = ResponseHeadReader()
     private var context: CurlContext? { connection?.context }
     private var isPaused = false
+    /// Whether something was read since content had nothing.
+    private var hasHeard = true
     private var wasGivenWhole = false
     /// Why this side ended it; nil: it did not.
     private var ending: ClientFault?
@@ -180,12 +182,25 @@ package final class ClientTransfer: CurlTransfer {
             if head == nil, context?.isHungUp ?? false {
                 return giveUp(.noAnswer, "the connection was closed")
             }
-            // libcurl goes on at once with what it is allowed to; this is what keeps it from spinning.
-            usleep(Self.pauseMicroseconds)
+            pause()
             connection?.resume()
         }
         guard deadline.hasPassed else { return true }
         return giveUp(.silence, "nothing came or went for \(request.timeout)")
+    }
+
+    /// Waits a moment while content has nothing to give: libcurl goes on at once with what it is allowed to, and would
+    /// spin.
+    ///
+    /// What the other side says ends it: content may wait for that. But not if nothing of it could be read the last
+    /// time.
+    private func pause() {
+        guard hasHeard, let context else {
+            hasHeard = true
+            usleep(UInt32(Self.pauseMilliseconds) * 1000)
+            return
+        }
+        hasHeard = !context.isReadable(within: Self.pauseMilliseconds)
     }
 
     /// Ends the transfer from this side; false, as libcurl wants to hear it.
@@ -227,6 +242,7 @@ package final class ClientTransfer: CurlTransfer {
     package func takeHeadLine(_ line: UnsafeRawBufferPointer) -> Bool {
         // Trailers.
         guard head == nil else { return true }
+        hasHeard = true
         progressed()
         var line = Array(line)
         let second = Array("HTTP/2 ".utf8)
@@ -255,6 +271,7 @@ package final class ClientTransfer: CurlTransfer {
 
     /// Takes content of the final response; false: give up.
     package func takeContent(_ bytes: UnsafeRawBufferPointer) -> Bool {
+        hasHeard = true
         // The time of whoever takes it is not the server's.
         defer { progressed() }
         guard let sink = request.sink, let head else {
