@@ -48,6 +48,12 @@ int spoolgate_pipe(int ends[2]) {
     return pipe2(ends, O_CLOEXEC);
 }
 
+int spoolgate_widen_pipe(int pipe, int size) {
+    int now = fcntl(pipe, F_GETPIPE_SZ);
+
+    return now < 0 || now >= size ? now : fcntl(pipe, F_SETPIPE_SZ, size);
+}
+
 int spoolgate_open_process(int32_t process) {
     /* Close-on-exec by itself. */
     return (int) syscall(SYS_pidfd_open, process, 0);

@@ -349,6 +349,7 @@ final class StreamContent: UploadContent {
     }
 
     private static func feed(_ window: StreamWindow, from number: Int32) {
+        Descriptor.widenPipe(number, to: most)
         while !window.isClosed {
             guard window.waitForRoom(until: .after(look)) else { continue }
             var entry = pollfd(fd: number, events: Int16(POLLIN), revents: 0)

@@ -49,6 +49,9 @@ int spoolgate_spawn(const char *path, char *const arguments[], char *const envir
 /* pipe2(2): both ends close-on-exec. 0 or -1. */
 int spoolgate_pipe(int ends[2]);
 
+/* fcntl(2) F_SETPIPE_SZ: has a pipe hold at least `size` bytes. What it holds, or -1: no pipe, or not allowed. */
+int spoolgate_widen_pipe(int pipe, int size);
+
 /* pidfd_open(2): becomes readable when the process has ended. -1 where there is none. */
 int spoolgate_open_process(int32_t process);
 

@@ -35,6 +35,13 @@ package struct Descriptor: ~Copyable, Sendable {
         return number
     }
 
+    /// Has the pipe behind `number` hold at least `count` bytes, so that its two sides wake each other less often.
+    ///
+    /// Nothing happens if there is no pipe behind it, or if the system does not allow that many.
+    package static func widenPipe(_ number: Int32, to count: Int) {
+        _ = spoolgate_widen_pipe(number, Int32(clamping: count))
+    }
+
     deinit { _ = Glibc.close(number) }
 }
 
