@@ -158,6 +158,40 @@ struct ClientTests {
         #expect(waits.count >= 15)
     }
 
+    @Test(
+        "a stream is one append while the gateway reports what is durable, and another one completes it",
+        arguments: [Transfer.Connection.Version.http1, .http2]
+    )
+    func openAppend(http: Transfer.Connection.Version) async throws {
+        let world = try ClientWorld()
+        let file = try world.sandbox.randomFile(40 << 20)
+        let way = ClientWay(version: 10, creation: .careful, isStream: true, http: http)
+        // The gateway reports each 4 MiB. The first report arrives before the append has half the window.
+        let first = 6 << 20
+        let isReported = Gate()
+        let sent = Monitor(0)
+        let stream = AsyncStream<[UInt8]> {
+            let start = sent.update { $0 }
+            if start >= first { isReported.pass() }
+            let piece = Array(file.bytes[start..<min(start + 65_536, file.bytes.count)])
+            sent.update { $0 += piece.count }
+            return piece.isEmpty ? nil : piece
+        }
+        var options = world.options(way)
+        options.window = 16 << 20
+        let name = "open.bin"
+        let upload = Upload(.stream(stream), to: world.url(way, name), options: options) { event in
+            if case .progress(let progress) = event, progress.received > 0 { isReported.open() }
+        }
+        #expect(try await upload.run().status.code == 201)
+        #expect(try world.delivered(name) == [file.bytes])
+        let received = world.sandbox.log.split(separator: "\n").filter {
+            $0.contains("content received")
+        }
+        // The creation's, the append's and the last one's; one more if the first report took longer than a second.
+        #expect((3...4).contains(received.count), "\(received)")
+    }
+
     @Test("one ordinary request that is cut begins again, and is delivered once")
     func plain() async throws {
         let world = try ClientWorld()
