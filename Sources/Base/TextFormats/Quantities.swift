@@ -10,6 +10,14 @@ package enum ByteSize {
     /// what does not fit.
     package static func read(_ text: String) -> Int64? { text == "0" ? 0 : units.read(text) }
 
+    /// Bytes of `text` as `read` and curl(1) take it: digits alone, or with K, M, G or T behind, by powers of 1024; nil for
+    /// anything else and for what does not fit.
+    package static func readShort(_ text: String) -> Int64? {
+        if let bytes = Int64(digits: text) { return bytes }
+        guard let last = text.last, "kKmMgGtT".contains(last) else { return read(text) }
+        return units.read(text.dropLast() + last.uppercased() + "iB")
+    }
+
     /// `bytes` in the largest unit that divides it: `64KiB`, `1000B`.
     package static func text(_ bytes: Int64) -> String { units.text(bytes) ?? "0" }
 

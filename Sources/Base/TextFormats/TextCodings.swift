@@ -97,8 +97,11 @@ package enum PercentText {
     }
 
     /// A text with everything escaped but unreserved characters (RFC 3986 §2.3).
-    package static func encode(_ text: String) -> String {
-        text.utf8.map { byte in
+    package static func encode(_ text: String) -> String { encode(text.utf8) }
+
+    /// Bytes, which need not be UTF-8, with everything escaped but unreserved characters.
+    package static func encode(_ bytes: some Sequence<UInt8>) -> String {
+        bytes.map { byte in
             byte.isUnreserved
                 ? String(Unicode.Scalar(byte)) : "%" + Hexadecimal.text([byte]).uppercased()
         }.joined()

@@ -73,6 +73,22 @@ final class Cancellation: TransferRun {
         }
     }
 
+    /// Blocks until the server has said whether it lacks some of the body.
+    func isPartial() throws(TransferError) -> Bool {
+        while true {
+            let (answer, read) = try ask(.head)
+            switch Verdict(of: read, to: .retrieval, by: options.method) {
+            case .acknowledged(let offset):
+                let length = token.length ?? read.length
+                return read.isComplete == false && length.map { offset ?? $0 < $0 } ?? false
+            case .later:
+                let reason = "the offset retrieval by HEAD \(url.text) was answered with \(read.status)"
+                try wait(reason, answer, read.retryAfter)
+            default: return false
+            }
+        }
+    }
+
     /// Whether the upload resource is not there any more.
     private func isGone() throws(TransferError) -> Bool {
         while true {

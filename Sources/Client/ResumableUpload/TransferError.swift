@@ -23,6 +23,8 @@ public struct TransferError: Error, Sendable, Equatable, CustomStringConvertible
         /// The server, or a proxy, names another place; redirects are not followed, and nothing shows that the upload
         /// was taken.
         case redirected
+        /// The server keeps the upload at another origin, which `Upload.Options.allowsOtherOrigin` does not allow.
+        case otherOrigin
         /// The server took the request and does no resumable uploads.
         case unsupported
         /// The upload resource is gone, and the body cannot be read again from its beginning.

@@ -20,6 +20,8 @@ final class TransferHandle<Token: Sendable & Equatable>: Sendable {
     let control = TransferControl()
     /// The idle connections that it takes and gives back.
     let connections: ConnectionPool
+    /// The most content of one request that proxies take.
+    let appendLimit: AppendLimit
     /// What the transfer is called in a sentence: `the upload to URL`.
     let name: String
 
@@ -47,6 +49,7 @@ final class TransferHandle<Token: Sendable & Equatable>: Sendable {
         self.onEvent = onEvent
         self.body = body
         connections = session?.connections ?? ConnectionPool()
+        appendLimit = session?.appendLimit ?? AppendLimit()
         slots = session?.slots
         state = Monitor(State(token: token))
     }

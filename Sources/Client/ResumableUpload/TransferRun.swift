@@ -4,6 +4,7 @@
 
 import SpoolgateCurl
 import SpoolgatePosix
+import SpoolgateTextFormats
 
 /// A run of an upload, a download or a cancellation.
 protocol TransferRun: AnyObject {
@@ -59,6 +60,12 @@ extension TransferRun {
         }
     }
 
+    /// A duration in whole seconds, if it has one.
+    private func text(_ duration: Duration) -> String {
+        let seconds = duration.components.seconds
+        return DurationText.text(seconds > 0 ? .seconds(seconds) : duration)
+    }
+
     /// Waits before another try.
     ///
     /// - Parameters:
@@ -71,7 +78,7 @@ extension TransferRun {
         guard let pause = patience.next(told) else {
             throw error(
                 .later,
-                "\(reason); it did not go on for \(connection.retryFor), try again later",
+                "\(reason); it did not go on for \(text(connection.retryFor)), try again later",
                 answer
             )
         }

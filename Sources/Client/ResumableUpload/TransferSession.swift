@@ -26,6 +26,7 @@ public final class TransferSession: Sendable {
     public let maximumTransfers: Int
 
     let connections = ConnectionPool()
+    let appendLimit = AppendLimit()
     let slots: TransferSlots
 
     /// Makes a session; nothing is connected yet.

@@ -141,6 +141,18 @@ public final class Upload: Sendable {
         try Cancellation(token, options, over: ConnectionPool()).run()
     }
 
+    /// Whether the server says that it has not got the whole body, so that it cannot have used it.
+    ///
+    /// On the calling thread, which it blocks.
+    ///
+    /// - Throws: where the server could not be reached for `retryFor`.
+    package static func isPartial(
+        _ token: Upload.Token,
+        options: Upload.Options
+    ) throws(TransferError) -> Bool {
+        try Cancellation(token, options, over: ConnectionPool()).isPartial()
+    }
+
     private static func perform(
         _ transfer: TransferHandle<Upload.Token>,
         _ body: Upload.Body,
@@ -177,6 +189,7 @@ public final class Upload: Sendable {
             options: options,
             control: transfer.control,
             connections: transfer.connections,
+            appendLimit: transfer.appendLimit,
             tell: transfer.tell
         )
         do throws(TransferError) {

@@ -13,7 +13,7 @@ extension Upload {
     /// ```
     public struct Body: Sendable {
         enum Source: Sendable {
-            case file(String)
+            case file([UInt8])
             case bytes([UInt8])
             case stream(StreamFeed, length: Int64?)
             case written(PieceChannel, length: Int64?)
@@ -25,7 +25,10 @@ extension Upload {
         ///
         /// A file that changes while it is sent, or before it is resumed, is refused. What is no regular file is read
         /// as a stream.
-        public static func file(_ path: String) -> Body { Body(source: .file(path)) }
+        public static func file(_ path: String) -> Body { Body(source: .file(Array(path.utf8))) }
+
+        /// As `file`, by a path that need not be UTF-8: bytes without a zero.
+        package static func file(bytes: [UInt8]) -> Body { Body(source: .file(bytes)) }
 
         /// Bytes in memory, of any collection: an array, a slice, `Data`, the view of a buffer.
         public static func bytes(_ bytes: some Collection<UInt8>) -> Body {

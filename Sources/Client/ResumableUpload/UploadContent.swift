@@ -62,8 +62,11 @@ extension Upload.Body {
         case .written(let channel, let length):
             let feed = StreamFeed.asynchronous { add throws in try await channel.feed(add) }
             return StreamContent(feed, length: length, window: window)
-        case .file(let path):
-            let number = open(path, O_RDONLY | O_CLOEXEC)
+        case .file(let bytes):
+            let path = String(decoding: bytes, as: UTF8.self)
+            let number = (bytes.map { CChar(bitPattern: $0) } + [0]).withUnsafeBufferPointer {
+                $0.baseAddress.map { open($0, O_RDONLY | O_CLOEXEC) } ?? -1
+            }
             guard number >= 0 else {
                 throw ContentFault(
                     kind: .unreadable,

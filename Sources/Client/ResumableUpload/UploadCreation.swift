@@ -10,12 +10,13 @@ import SpoolgateUploadProtocol
 
 extension UploadRun {
     func begin() throws(TransferError) -> Transfer.Answer? {
+        if options.creation == .plain { return try sendPlain(try portion(from: 0, limit: nil)) }
         // An empty creation only has to know whether the body is small.
         let isEmpty = options.creation == .careful
         let most = isEmpty ? max(1, options.plainBelow) : .max
         let portion = try portion(from: 0, atMost: most)
         let isSmall = portion.isLast && (portion.count < options.plainBelow || portion.count == 0)
-        if options.creation == .plain || (isSmall && beginnings == 0) {
+        if isSmall && beginnings == 0 {
             return try sendPlain(portion)
         }
         beginnings += 1
@@ -48,7 +49,7 @@ extension UploadRun {
             throw TransferError(
                 .unsupported,
                 "\(purpose) was taken for the whole upload: this server does no resumable uploads; "
-                    + "undo what it made of an empty body, and upload with creation .plain",
+                    + "undo what it made of an empty body, and send the upload by one ordinary request",
                 answer: answer
             )
         case .redirected: throw redirected(answer, from: target, purpose)
@@ -97,7 +98,7 @@ extension UploadRun {
                 .unsupported,
                 "\(purpose) was taken for the whole upload, and only \(portion.count) bytes of it were "
                     + "sent: this server does no resumable uploads; undo what it made of them, and "
-                    + "upload with creation .plain",
+                    + "send the upload by one ordinary request",
                 answer: answer
             )
         case .acknowledged(let told):
@@ -197,9 +198,9 @@ extension UploadRun {
 
     private func isForeign(_ url: URLText) -> TransferError {
         error(
-            .refused,
-            "\(target.text) made an upload resource at \(url.text), which is another origin; set "
-                + "allowsOtherOrigin if that is right"
+            .otherOrigin,
+            "\(target.text) made an upload resource at \(url.text), which is another origin; allow "
+                + "that if it is right"
         )
     }
 
@@ -236,7 +237,7 @@ extension UploadRun {
     }
 
     func limit(by answer: UploadAnswer) {
-        if let most = answer.maxAppend { maxAppend = most }
+        if let most = answer.maxAppend { maxAppend = min(most, appendLimit.bytes ?? most) }
         if let least = answer.minAppend { minAppend = least }
     }
 

@@ -27,8 +27,13 @@ extension Upload {
         public var creation = Creation.careful
         /// The interop version that is named, 3 to 10; nil: none, as the RFC will have it, and no 104 is sent.
         public var interopVersion: Int? = 10
-        /// A body known to be smaller is sent by one ordinary request; bytes.
+        /// A body known to be smaller is sent by one ordinary request; bytes. 0: none is, also no empty one.
         public var plainBelow: Int64 = 1 << 20
+        /// Most bytes of content in one request, at least 64 KiB; nil: as many as the server takes.
+        ///
+        /// For proxies that limit the content of a request. A larger body begins as `creation` says, and `plain` knows no
+        /// such limit. Without it half as many are sent once a 413 came that says nothing of an upload.
+        public var maximumAppend: Int64?
         /// Most bytes of a stream in memory: those that the server has not acknowledged; at least 64 KiB.
         ///
         /// A server that reports what it has received releases them while more is sent. Otherwise an append has half of

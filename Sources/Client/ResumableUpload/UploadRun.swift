@@ -34,6 +34,8 @@ final class UploadRun: TransferRun {
     /// What the server has for sure.
     var received: Int64 = 0
     var maxAppend: Int64?
+    /// What proxies on the way have taught uploads of the same session.
+    let appendLimit: AppendLimit
     var minAppend: Int64 = 0
     /// How streams are appended.
     var openAppends = OpenAppends.unheard
@@ -57,6 +59,7 @@ final class UploadRun: TransferRun {
         options: Upload.Options,
         control: TransferControl,
         connections: ConnectionPool,
+        appendLimit: AppendLimit,
         tell: @escaping (Upload.Event) -> Void
     ) {
         self.content = content
@@ -67,6 +70,9 @@ final class UploadRun: TransferRun {
         self.options = options
         self.control = control
         self.tell = tell
+        self.appendLimit = appendLimit
+        if let most = options.maximumAppend { appendLimit.begin(at: most) }
+        maxAppend = appendLimit.bytes
         exchange = ServerExchange(
             options.connection,
             answerLimit: options.answerLimit,

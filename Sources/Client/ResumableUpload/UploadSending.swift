@@ -65,6 +65,11 @@ extension UploadRun {
             if told == nil || told == offset { try wait(purpose, answer, read) }
         case .gone where !isFinished:
             return try goneAnew(answer, read, purpose)
+        case .tooLarge where read.maxAppend == nil:
+            // A proxy, which does not say how much it takes.
+            guard portion.count > AppendLimit.least else { throw refusal(answer, purpose) }
+            self.offset = nil
+            maxAppend = appendLimit.lower(below: portion.count)
         case .tooLarge where portion.count > 1:
             maxAppend = smaller(than: portion.count)
         default:
@@ -80,7 +85,7 @@ extension UploadRun {
     private func appendable(from offset: Int64) throws(TransferError) -> Portion {
         while true {
             let portion = try portion(from: offset)
-            let least = min(minAppend, Int64(options.window) / 2)
+            let least = min(minAppend, Int64(options.window) / 2, maxAppend ?? .max)
             if portion.isLast || portion.count >= least { return portion }
             control.wait(.milliseconds(200))
         }
@@ -128,9 +133,14 @@ extension UploadRun {
         from offset: Int64,
         atMost most: Int64 = .max
     ) throws(TransferError) -> Portion {
+        try portion(from: offset, limit: min(maxAppend ?? .max, most))
+    }
+
+    /// The next portion of the body from `offset` on, of at most `limit` bytes; nil: any number.
+    func portion(from offset: Int64, limit: Int64?) throws(TransferError) -> Portion {
         do throws(ContentFault) {
             content.release(upTo: offset)
-            let portion = try content.portion(from: offset, limit: min(maxAppend ?? .max, most)) {
+            let portion = try content.portion(from: offset, limit: limit) {
                 control.isStopped
             }
             if let portion { return portion }
@@ -152,7 +162,11 @@ extension UploadRun {
             let count = Int(min(Int64(buffer.count), portion.count - given))
             // libcurl asks once more at the end.
             guard count > 0 else { return .bytes(0) }
-            if portion.isLast, given + Int64(count) == portion.count { lastByteLeaves() }
+            if portion.isLast, given + Int64(count) == portion.count {
+                lastByteLeaves()
+                // Whoever could not keep the token has asked for the end.
+                if control.isStopped { return .reset }
+            }
             do throws(ContentFault) {
                 try content.read(into: .init(rebasing: buffer[..<count]), at: offset + given)
             } catch {

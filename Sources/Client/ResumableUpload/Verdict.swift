@@ -172,6 +172,8 @@ enum Verdict: Equatable {
             if !hasResource, !answer.knowsUploads { return .unknownVersion }
             return hasResource || answer.isComplete != nil ? .refused : .final
         case 413 where answer.maxAppend != nil: return .tooLarge
+        // A proxy's: a server of uploads says something of the upload.
+        case 413 where hasResource && !answer.knowsUploads: return .tooLarge
         case 429, 503: return .later
         case 502 where repeating != .unsafe, 504 where repeating != .unsafe: return .later
         case let status where isPassing(status): return hasResource ? .later : .final

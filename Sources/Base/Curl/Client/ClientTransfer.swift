@@ -8,6 +8,7 @@
 import Glibc
 import HTTPTypes
 import SpoolgatePosix
+import SpoolgateTextFormats
 package import SpoolgateUploadProtocol
 
 /// One request under way, and afterwards what became of it.
@@ -186,7 +187,8 @@ package final class ClientTransfer: CurlTransfer {
             connection?.resume()
         }
         guard deadline.hasPassed else { return true }
-        return giveUp(.silence, "nothing came or went for \(request.timeout)")
+        let limit = DurationText.text(request.timeout)
+        return giveUp(.silence, "nothing came or went for \(limit)")
     }
 
     /// Waits a moment while content has nothing to give: libcurl goes on at once with what it is allowed to, and would
@@ -290,6 +292,9 @@ package final class ClientTransfer: CurlTransfer {
         if let ending { return ending }
         switch end {
         case .noAddress: return ClientFault(.noAddress, text)
+        // libcurl would begin anew over another connection, which is not allowed, and then reports that one.
+        case .noConnection where wasBegun:
+            return ClientFault(.noAnswer, "the connection was closed before an answer")
         case .noConnection, .timedOut: return ClientFault(.noConnection, text)
         case .noTLS: return ClientFault(.noTLS, text, mayPass: true)
         case .untrusted, .badAuthorities, .badCertificate: return ClientFault(.noTLS, text)
