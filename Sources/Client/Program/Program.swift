@@ -10,11 +10,11 @@ import SpoolgateTextFormats
 enum Program {
     static func main() {
         Signals.ignoreFileSizeLimit()
-        let arguments = Array(CommandLine.arguments.dropFirst())
         let name = CommandLine.arguments.first ?? ""
         let status =
             name.hasSuffix("download")
-            ? DownloadCommand.status(arguments) : UploadCommand.status(arguments)
+            ? DownloadCommand.status(Array(CommandLine.arguments.dropFirst()))
+            : UploadCommand.status(Array(FilePath.arguments().dropFirst()))
         // What was printed leaves the process by it.
         exit(status)
     }

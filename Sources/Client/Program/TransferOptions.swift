@@ -160,6 +160,11 @@ func reading<Value>(
 /// Reads a URL from the command line.
 func transferURL(_ text: String) throws -> String {
     let isWeb = ["http://", "https://"].contains { text.lowercased().hasPrefix($0) }
-    if isWeb, !text.hasControlCharacters { return text }
-    throw ValidationError("'\(text.forTerminal)' is no http or https URL.")
+    guard isWeb, !text.hasControlCharacters else {
+        throw ValidationError("'\(text.forTerminal)' is no http or https URL.")
+    }
+    guard !text.utf8.contains(UInt8(ascii: " ")) else {
+        throw ValidationError("'\(text.forTerminal)' has a space, which no URL has; write %20.")
+    }
+    return text
 }

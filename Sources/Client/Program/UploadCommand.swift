@@ -17,15 +17,19 @@ struct UploadCommand: ParsableCommand {
         commandName: "spoolgate-upload",
         abstract: "Upload a file or a stream, whatever the network does.",
         usage: """
-            spoolgate-upload [<options>] <file> <url>
+            spoolgate-upload [<options>] <file> ... <url>
             spoolgate-upload [<options>] - <url>
-            spoolgate-upload --cancel [<options>] <file> <url>
+            spoolgate-upload [<options>] --files-from <list> [<file> ...] <url>
+            spoolgate-upload --cancel [<options>] <file> ... <url>
             spoolgate-upload --list
             """,
         discussion: """
-            The same command again goes on where the last one ended. The answer goes to standard output. \
-            Exits 0 when the upload was taken, 1 when it was refused, 2 for a wrong command line, 75 \
-            when the same command is to be run again. See spoolgate-upload(1).
+            One file goes to the URL; if that ends in /, the file's name is added. Several files, and those in a \
+            directory, go below the URL, as if it ended in /: DIR/sub/f goes to URL/sub/f.
+
+            The same command again goes on where the last one ended. Exits 0 when everything was taken, 1 when \
+            anything was refused, 2 for a wrong command line, 75 when the same command is to be run again. \
+            See spoolgate-upload(1).
             """,
         version: ProgramVersion.text(build: ProgramBuild.identity)
     )
@@ -41,14 +45,33 @@ struct UploadCommand: ParsableCommand {
         case none
     }
 
-    @Argument(help: "What is sent; - is standard input.", completion: .file())
-    var file: String?
-
     @Argument(
-        help: "Where it is sent to: https://uploads.example.org/files/a.tar.",
-        transform: transferURL
+        help: ArgumentHelp(
+            "Files and directories, or - for standard input; the last word is the URL.",
+            valueName: "file ... url"
+        ),
+        completion: .file()
     )
-    var url: String?
+    var words: [String] = []
+
+    @Option(
+        help: ArgumentHelp(
+            "Send the files named in this list too, one a line; - is standard input. A relative name keeps its "
+                + "path below the URL; of an absolute one, or one with .., the last part is kept.",
+            valueName: "list"
+        ),
+        completion: .file()
+    )
+    var filesFrom: String?
+
+    @Flag(name: [.customShort("0"), .long], help: "A zero byte ends each name in the list.")
+    var null = false
+
+    @Flag(help: "Follow symbolic links in directories; without it they are left out.")
+    var follow = false
+
+    @Flag(help: "Send each file to the URL as it is, also if that ends in /.")
+    var noName = false
 
     @Option(
         name: [.customShort("X"), .customLong("request")],
@@ -96,28 +119,68 @@ struct UploadCommand: ParsableCommand {
 
     mutating func validate() throws {
         if options.list {
-            guard file == nil, url == nil else { throw ValidationError("--list takes no file.") }
+            guard words.isEmpty, filesFrom == nil else {
+                throw ValidationError("--list takes no file.")
+            }
             return
         }
-        guard let file, url != nil else {
+        guard let last = words.last, words.count > 1 || filesFrom != nil else {
             throw ValidationError("A file, or -, and a URL are needed.")
         }
-        if digest, file == "-" {
+        _ = try transferURL(last)
+        let isStream = words.first == "-" && words.count == 2 && filesFrom == nil
+        if words.dropLast().contains("-"), !isStream {
+            throw ValidationError("Standard input goes alone: - is no file beside others.")
+        }
+        if words.dropLast().contains("") { throw ValidationError("A file has an empty name.") }
+        if digest, isStream {
             throw ValidationError("--digest: of a stream nobody knows it before it ends.")
         }
-        if creation == .plain, file == "-" {
+        if creation == .plain, isStream {
             throw ValidationError("A stream is not sent by one ordinary request.")
         }
+        if null, filesFrom == nil { throw ValidationError("--null is for --files-from.") }
+    }
+
+    /// What the command line names.
+    private func request() -> UploadSources.Request {
+        UploadSources.Request(
+            paths: words.dropLast().map { FilePath(text: $0) },
+            list: filesFrom.map { FilePath(text: $0) },
+            isNull: null,
+            url: TargetURL(words.last ?? ""),
+            isFollowing: follow,
+            isExact: noName
+        )
     }
 
     func run() throws {
         if options.list { return try TransferListing.tell(.upload) }
-        guard let file, let url else { return }
         let interruption = try Interruption()
-        let source = try UploadSource(file)
+        let request = request()
+        if let source = try UploadSources.one(request) { return try run(source, interruption) }
+        let sources = try UploadSources(request)
+        for sentence in sources.leftOut { Self.tell("left out \(sentence)") }
+        for sentence in sources.failures { Self.tell(sentence) }
+        var code: Ending.Code? = sources.failures.isEmpty ? nil : .refused
+        for source in sources.files {
+            do { try run(source, interruption) } catch let ending as Ending {
+                Self.tell("\(source.shown): \(ending.sentence)")
+                code = code == .refused || ending.code != .later ? .refused : .later
+            }
+        }
+        if let code { throw ExitCode(code.rawValue) }
+    }
+
+    private func run(_ source: UploadSource, _ interruption: Interruption) throws {
         let upload = try libraryOptions()
         let states = try StateDirectory()
-        let fresh = TransferState(.upload, url: url, file: source.path, method: method.rawValue)
+        let fresh = TransferState(
+            .upload,
+            url: source.url,
+            file: source.key,
+            method: method.rawValue
+        )
         guard let state = try states.take(fresh) else {
             throw Ending(.later, "this upload is under way already, by another process")
         }
@@ -158,38 +221,4 @@ struct UploadCommand: ParsableCommand {
         }
         return upload
     }
-}
-
-/// What is uploaded.
-struct UploadSource {
-    /// Its absolute path, or `-`.
-    let path: String
-    /// What it is called.
-    let name: String
-    /// Whether it cannot be read again from its beginning.
-    let isStream: Bool
-
-    init(_ file: String) throws(Ending) {
-        guard file != "-" else {
-            (path, name, isStream) = (file, "standard input", true)
-            return
-        }
-        var status = stat()
-        guard stat(file, &status) == 0, access(file, R_OK) == 0 else {
-            throw Ending(.usage, "\(SystemError("open", on: file)); name a file that can be read")
-        }
-        guard status.st_mode & S_IFMT != S_IFDIR else {
-            throw Ending(.usage, "\(file) is a directory; send what tar -c makes of it, by a pipe")
-        }
-        name = file.split(separator: "/").last.map(String.init) ?? file
-        isStream = status.st_mode & S_IFMT != S_IFREG
-        // All paths of a file are one upload; a path of an open file, such as /dev/fd/3, leads nowhere by another name.
-        path =
-            isStream
-            ? WorkingDirectory.absolute(file)
-            : WorkingDirectory.canonical(file, followsLast: true)
-    }
-
-    /// The library's body.
-    var body: Upload.Body { path == "-" ? .descriptor(STDIN_FILENO) : .file(path) }
 }

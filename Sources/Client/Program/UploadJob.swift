@@ -61,12 +61,12 @@ struct UploadJob {
     }
 
     private func digest() throws -> String {
-        let path = source.path
-        guard !source.isStream else {
+        let path = source.shown
+        guard !source.isStream, let file = source.path else {
             throw ended(.usage, "--digest: \(path) is no file that can be read twice")
         }
         do throws(SystemError) {
-            let number = open(path, O_RDONLY | O_CLOEXEC)
+            let number = file.withPointer { open($0, O_RDONLY | O_CLOEXEC) }
             guard number >= 0 else { throw SystemError("open", on: path) }
             let opened = Descriptor(owning: number)
             let running = RunningDigest(.sha256)
@@ -98,7 +98,7 @@ struct UploadJob {
             report.say("\(UploadCommand.name): \(what)")
             upload = .resume(from: token, body: source.body, options: options, onEvent: handler)
         } else {
-            upload = Upload(source.body, to: file.state.url, options: options, onEvent: handler)
+            upload = Upload(source.body, to: source.url, options: options, onEvent: handler)
         }
         interruption.onAsked { upload.requestPause() }
         do throws(TransferError) {

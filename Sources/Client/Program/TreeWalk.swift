@@ -1,0 +1,123 @@
+// The files below a directory, by name.
+//
+// The invariants: a link is followed only if it was asked for, a loop of links ends, and what is left out is told.
+
+import Glibc
+import SpoolgatePosix
+
+/// What kind of file a path names.
+enum FileKind: Equatable {
+    case regular, directory, link
+    /// A device, a socket or a named pipe.
+    case special(String)
+
+    /// Looks at a path; follows a link if `isFollowing`.
+    ///
+    /// - Throws: the error of the call, which names the path.
+    static func of(
+        _ path: FilePath,
+        isFollowing: Bool
+    ) throws(SystemError) -> Seen {
+        var status = stat()
+        let result = path.withPointer { isFollowing ? stat($0, &status) : lstat($0, &status) }
+        guard result == 0 else { throw SystemError(isFollowing ? "stat" : "lstat", on: path.shown) }
+        let kind: FileKind =
+            switch status.st_mode & S_IFMT {
+            case S_IFREG: .regular
+            case S_IFDIR: .directory
+            case S_IFLNK: .link
+            case S_IFIFO: .special("a named pipe")
+            case S_IFSOCK: .special("a socket")
+            default: .special("a device")
+            }
+        let number = FileNumber(device: UInt64(status.st_dev), file: UInt64(status.st_ino))
+        return Seen(kind: kind, number: number, size: Int64(status.st_size))
+    }
+
+    /// What a look at a path shows.
+    struct Seen {
+        /// What kind of file it is.
+        var kind: FileKind
+        /// Which file it is.
+        var number: FileNumber
+        /// Bytes of its content, if it is a regular file.
+        var size: Int64
+    }
+}
+
+/// What tells one file from another on this machine.
+struct FileNumber: Hashable {
+    var device: UInt64
+    var file: UInt64
+}
+
+/// A walk through one directory and those below it.
+struct TreeWalk {
+    /// Whether symbolic links are followed.
+    let isFollowing: Bool
+    /// Told of each regular file: its path, and the names below the directory that was begun with.
+    let found: (FilePath, [[UInt8]], _ size: Int64) -> Void
+    /// Told of each path that is left out, and why.
+    let leftOut: (FilePath, String) -> Void
+    /// Told of each path that could not be looked at.
+    let failed: (SystemError) -> Void
+
+    /// Walks through `directory`, in the order of the names' bytes.
+    func walk(_ directory: FilePath) {
+        do throws(SystemError) {
+            let number = try FileKind.of(directory, isFollowing: true).number
+            try walk(directory, [], inside: [number])
+        } catch {
+            failed(error)
+        }
+    }
+
+    private func walk(
+        _ directory: FilePath,
+        _ below: [[UInt8]],
+        inside parents: [FileNumber]
+    ) throws(SystemError) {
+        for name in try names(in: directory) {
+            let path = directory.appending(name)
+            do throws(SystemError) {
+                try look(at: path, below + [name], inside: parents)
+            } catch {
+                failed(error)
+            }
+        }
+    }
+
+    private func look(
+        at path: FilePath,
+        _ below: [[UInt8]],
+        inside parents: [FileNumber]
+    ) throws(SystemError) {
+        let seen = try FileKind.of(path, isFollowing: isFollowing)
+        switch seen.kind {
+        case .regular: found(path, below, seen.size)
+        case .directory where parents.contains(seen.number):
+            leftOut(path, "a link to a directory that it is in")
+        case .directory: try walk(path, below, inside: parents + [seen.number])
+        case .link: leftOut(path, "a symbolic link; --follow follows it")
+        case .special(let what): leftOut(path, what)
+        }
+    }
+
+    /// The names in a directory, sorted by their bytes.
+    private func names(in directory: FilePath) throws(SystemError) -> [[UInt8]] {
+        guard let stream = directory.withPointer({ opendir($0) }) else {
+            throw SystemError("opendir", on: directory.shown)
+        }
+        defer { closedir(stream) }
+        var names: [[UInt8]] = []
+        while true {
+            errno = 0
+            guard let entry = readdir(stream) else {
+                guard errno == 0 else { throw SystemError("readdir", on: directory.shown) }
+                return names.sorted { $0.lexicographicallyPrecedes($1) }
+            }
+            let name = withUnsafeBytes(of: &entry.pointee.d_name) { Array($0.prefix { $0 != 0 }) }
+            if name != Array(".".utf8), name != Array("..".utf8) { names.append(name) }
+        }
+    }
+}

@@ -1,0 +1,143 @@
+// Which files a command line names, and the URL of each.
+//
+// The invariants: no two files have one URL unless a person asked for it, and a file that is not sent is told.
+
+import Glibc
+import SpoolgatePosix
+import SpoolgateTextFormats
+
+/// What a command line names.
+struct UploadSources {
+    /// What a person asked for.
+    struct Request: Sendable {
+        /// The files and directories, as they were given.
+        var paths: [FilePath]
+        /// A list of files; nil: none.
+        var list: FilePath?
+        /// Whether a zero byte ends each name of the list.
+        var isNull = false
+        /// Where to.
+        var url: TargetURL
+        /// Whether symbolic links in directories are followed.
+        var isFollowing = false
+        /// Whether each file goes to the URL as it is.
+        var isExact = false
+
+        /// Whether it is for one file or stream, as far as that shows without a look at the disk.
+        var isForOne: Bool { list == nil && paths.count == 1 }
+        /// Whether it is for standard input.
+        var isForStandardInput: Bool { isForOne && paths[0].bytes == [UInt8(ascii: "-")] }
+        /// The URL of the only file.
+        var urlOfOne: String {
+            guard url.isDirectory, !isExact, !isForStandardInput, let name = paths.first?.name
+            else { return url.text }
+            return url.url(of: [name])
+        }
+    }
+
+    /// What is sent, in order.
+    private(set) var files: [UploadSource] = []
+    /// What is left out, a sentence each.
+    private(set) var leftOut: [String] = []
+    /// Why a path that was named, or a directory, cannot be sent: a sentence each.
+    private(set) var failures: [String] = []
+
+    private var seen: Set<FilePath> = []
+    private var taken: [ExactText: String] = [:]
+    private var collision: String?
+    private let request: Request
+
+    /// The one file or stream that is named; nil: a directory is, or more than one.
+    ///
+    /// - Throws: `Ending` if it cannot be read.
+    static func one(_ request: Request) throws(Ending) -> UploadSource? {
+        guard request.isForOne else { return nil }
+        guard !request.isForStandardInput else {
+            return UploadSource(standardInputTo: request.url.text)
+        }
+        let path = request.paths[0]
+        do throws(SystemError) {
+            let seen = try FileKind.of(path, isFollowing: true)
+            if seen.kind == .directory { return nil }
+            guard path.withPointer({ access($0, R_OK) }) == 0 else {
+                throw SystemError("open", on: path.shown)
+            }
+            let isStream = seen.kind != .regular
+            let url = request.urlOfOne
+            return UploadSource(path, to: url, size: seen.size, isStream: isStream)
+        } catch {
+            let error = SystemError(call: "open", subject: path.shown, errno: error.errno)
+            throw Ending(.usage, "\(error); name a file that can be read")
+        }
+    }
+
+    /// Everything that is named.
+    ///
+    /// - Throws: `Ending` if the list cannot be read, or two files have one URL.
+    init(_ request: Request) throws(Ending) {
+        self.request = request
+        for path in request.paths { add(argument: path) }
+        if let list = request.list {
+            for path in try FileList.read(list, isNull: request.isNull) { add(listed: path) }
+        }
+        if let collision { throw Ending(.usage, collision) }
+    }
+
+    private mutating func add(argument path: FilePath) {
+        guard let seen = look(at: path) else { return }
+        switch seen.kind {
+        case .directory: walk(path)
+        case .special(let what):
+            failures.append("\(path.shown) is \(what): only files and directories go together")
+        case .regular, .link: add(path, path.name.map { [$0] }, seen.size)
+        }
+    }
+
+    private mutating func add(listed path: FilePath) {
+        guard let seen = look(at: path) else { return }
+        switch seen.kind {
+        case .directory: leftOut.append("\(path.shown): a directory; the list names files")
+        case .special(let what): leftOut.append("\(path.shown): \(what)")
+        case .regular, .link:
+            let isBelow = !path.isAbsolute && !path.segments.contains(Array("..".utf8))
+            add(path, isBelow ? path.segments : path.name.map { [$0] }, seen.size)
+        }
+    }
+
+    private mutating func look(at path: FilePath) -> FileKind.Seen? {
+        do throws(SystemError) { return try FileKind.of(path, isFollowing: true) } catch {
+            failures.append("\(error); name a file that is there")
+            return nil
+        }
+    }
+
+    private mutating func walk(_ directory: FilePath) {
+        var found: [(FilePath, [[UInt8]], Int64)] = []
+        var (leftOut, failures): ([String], [String]) = ([], [])
+        TreeWalk(isFollowing: request.isFollowing) {
+            found.append(($0, $1, $2))
+        } leftOut: {
+            leftOut.append("\($0.shown): \($1)")
+        } failed: {
+            failures.append("\($0); it is not sent")
+        }.walk(directory)
+        for (path, below, size) in found { add(path, below, size) }
+        self.leftOut += leftOut
+        self.failures += failures
+    }
+
+    private mutating func add(_ path: FilePath, _ below: [[UInt8]]?, _ size: Int64) {
+        guard let below, !below.isEmpty else {
+            failures.append("\(path.shown) has no name for its URL; name the file itself")
+            return
+        }
+        guard seen.insert(path.absolute).inserted else { return }
+        let url = request.isExact ? request.url.text : request.url.url(of: below)
+        if !request.isExact, let other = taken.updateValue(path.shown, forKey: ExactText(url)) {
+            collision =
+                collision
+                ?? "\(other) and \(path.shown) would both go to \(url); send them by two commands"
+        }
+        files.append(UploadSource(path, to: url, size: size))
+    }
+}
