@@ -28,7 +28,9 @@ final class UploadCommandWorld {
         ["XDG_STATE_HOME": file("state"), "no_proxy": "*", "TERM": "xterm"]
     }
 
-    func file(_ name: String) -> String { sandbox.directory.appending(path: name).path() }
+    func file(_ name: String) -> String {
+        sandbox.directory.appending(path: name).path(percentEncoded: false)
+    }
 
     func url(_ name: String) -> String { "http://127.0.0.1:\(proxy.port)/files/\(name)" }
 

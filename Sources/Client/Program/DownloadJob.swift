@@ -27,7 +27,7 @@ struct DownloadJob {
         do throws(SystemError) { try file?.save() } catch {
             throw Ending(error, "without its state a download is not begun")
         }
-        if let reason = interruption.wait(until: moment, toBegin: "the download", report) {
+        if let reason = interruption.wait(until: moment, toBegin: "the download", report.wait) {
             report.end(status: nil, code: Ending.Code.later.rawValue, reason: reason)
             throw Ending(.later, reason)
         }

@@ -100,6 +100,32 @@ struct FilePath: Hashable, Sendable {
         }
     }
 
+    /// The one path of a file that several lead to: no links, `.` or `..` in it; of what is not there, as far as its directory
+    /// is.
+    var canonical: FilePath {
+        if let whole = resolved { return whole }
+        guard let name else { return absolute }
+        let end = bytes.lastIndex(of: Self.slash).map { $0 + 1 } ?? 0
+        let directory = FilePath(bytes: end == 0 ? [UInt8(ascii: ".")] : Array(bytes[..<end]))
+        return directory.resolved?.appending(name) ?? absolute
+    }
+
+    private var resolved: FilePath? {
+        withPointer { path in
+            guard let found = realpath(path, nil) else { return nil }
+            defer { free(found) }
+            let count = strlen(found)
+            return found.withMemoryRebound(to: UInt8.self, capacity: count) {
+                FilePath(bytes: UnsafeBufferPointer(start: $0, count: count))
+            }
+        }
+    }
+
+    /// An absolute path without empty parts and `.`; `..` stays, since a link may be before it.
+    var normal: FilePath {
+        FilePath(bytes: segments.reduce(into: []) { $0 += [Self.slash] + $1 })
+    }
+
     /// Calls `body` with the path as C wants it.
     func withPointer<R>(_ body: (UnsafePointer<CChar>) -> R) -> R {
         (bytes.map { CChar(bitPattern: $0) } + [0]).withUnsafeBufferPointer { buffer in

@@ -49,21 +49,21 @@ final class Interruption: Sendable {
         if isAsked { action() }
     }
 
-    /// Waits until a moment of the wall clock, whoever sets it, and has `report` tell so.
+    /// Waits until a moment of the wall clock, whoever sets it, and tells so.
     ///
     /// - Parameters:
     ///   - moment: when `what` may begin; nil: at once.
     ///   - what: the upload, or the download.
-    ///   - report: where it is told.
+    ///   - told: told for how long it waits, and why.
     /// - Returns: why it does not begin, where somebody asked to end before; nil: it may.
     func wait(
         until moment: WallTime?,
         toBegin what: String,
-        _ report: ProgressReport
+        _ told: (Duration, String) -> Void
     ) -> String? {
         guard let moment, moment > .now else { return nil }
         let seconds = moment.seconds - WallTime.now.seconds
-        report.wait(.seconds(seconds), "it is not to begin before \(moment)")
+        told(.seconds(seconds), "it is not to begin before \(moment)")
         while !isAsked {
             let left = moment.seconds - WallTime.now.seconds
             guard left > 0 else { return nil }

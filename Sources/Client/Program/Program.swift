@@ -33,9 +33,10 @@ struct Ending: Error {
     }
 
     var code: Code
-    var sentence: String
+    /// Nil: everything is told already.
+    var sentence: String?
 
-    init(_ code: Code, _ sentence: String) { (self.code, self.sentence) = (code, sentence) }
+    init(_ code: Code, _ sentence: String?) { (self.code, self.sentence) = (code, sentence) }
 
     /// Of a call that failed, with what to do.
     init(_ error: SystemError, _ mend: String) { self.init(.refused, "\(error); \(mend)") }
@@ -54,7 +55,7 @@ extension ParsableCommand {
             try command.run()
             return 0
         } catch let ending as Ending {
-            tell(ending.sentence)
+            if let sentence = ending.sentence { tell(sentence) }
             return ending.code.rawValue
         } catch {
             let code = exitCode(for: error)

@@ -24,17 +24,20 @@ final class ProgressReport: Sendable {
     }
 
     private let form: Form
+    /// The file of an upload; nil: that of a download.
+    private let file: String?
     private let state: Monitor<State>
     private static let interval = Duration.milliseconds(250)
 
-    /// Begins a report on what is called `name`.
-    init(_ name: String, _ form: ProgressForm) {
+    /// Begins a report on what is called `name`; `file` goes with each line of JSON.
+    init(_ name: String, _ form: ProgressForm, file: String? = nil) {
+        self.file = file
         let state = Monitor(State(line: TransferLine(name)))
         self.state = state
         switch form {
         case .json: self.form = .json
         case .auto where Terminal.errors.isThere:
-            let drawer = TerminalLine()
+            let drawer = TerminalLines()
             let isStarted: Void? = try? SpoolgatePosix.Thread.start(name: "progress") {
                 Self.draw(state, by: drawer)
             }
@@ -114,10 +117,12 @@ final class ProgressReport: Sendable {
 
     private func tell(_ event: String, _ members: [(name: String, value: JSON)]) {
         guard form == .json else { return }
-        TerminalLine.write(JSON.versioned([("event", .string(event))] + members).text + "\n")
+        let named: [(name: String, value: JSON)] = file.map { [("file", .string($0))] } ?? []
+        let line = JSON.versioned([("event", .string(event))] + named + members)
+        TerminalLines.write(line.text + "\n")
     }
 
-    private static func draw(_ state: Monitor<State>, by drawer: TerminalLine) {
+    private static func draw(_ state: Monitor<State>, by drawer: TerminalLines) {
         while true {
             let (sentences, line, isEnded) = state.updateQuietly { state in
                 defer { state.sentences = [] }
@@ -125,58 +130,12 @@ final class ProgressReport: Sendable {
             }
             for sentence in sentences { drawer.say(sentence.forTerminal) }
             guard !isEnded else { break }
-            drawer.draw { line.text(columns: $0, at: .after(.zero)) }
+            drawer.draw { size in [line.text(columns: size.columns, at: .after(.zero))] }
             let _: Bool? = state.wait(until: .after(interval), isQuiet: true) {
                 $0.isEnded || !$0.sentences.isEmpty ? true : nil
             }
         }
         drawer.clear()
         state.update { $0.isTakenAway = true }
-    }
-}
-
-/// One line at the bottom of the terminal that standard error leads to.
-///
-/// Used by one thread.
-private final class TerminalLine: @unchecked Sendable {
-    /// Columns that it takes; 0: there is none.
-    private var drawn = 0
-
-    /// Puts a line in the place of the one before.
-    func draw(_ text: (_ columns: Int) -> String) {
-        // In the background the terminal is somebody else's.
-        guard Terminal.errors.isInFront else { return }
-        let columns = self.columns
-        let text = text(columns)
-        Self.write("\(beginning(columns))\(text)\u{1b}[J")
-        drawn = text.terminalColumns
-    }
-
-    /// Takes it away.
-    func clear() {
-        guard drawn > 0 else { return }
-        Self.write("\(beginning(columns))\u{1b}[J")
-        drawn = 0
-    }
-
-    /// Writes a line that stays.
-    func say(_ sentence: String) {
-        clear()
-        Self.write(sentence + "\n")
-    }
-
-    static func write(_ text: String) {
-        let bytes = Array(text.utf8)
-        // It is only for looking at.
-        _ = Glibc.write(STDERR_FILENO, bytes, bytes.count)
-    }
-
-    /// Asked for each time, so that a terminal may change its size at any time.
-    private var columns: Int { Terminal.errors.size?.columns ?? 80 }
-
-    /// To where the line begins; a narrower terminal has broken it into some.
-    private func beginning(_ columns: Int) -> String {
-        let above = drawn > 0 ? (drawn - 1) / columns : 0
-        return (above > 0 ? "\u{1b}[\(above)A" : "") + "\r"
     }
 }

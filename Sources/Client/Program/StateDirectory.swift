@@ -7,17 +7,22 @@ import Glibc
 import SpoolgatePosix
 import SpoolgateTextFormats
 
-/// The directory `spoolgate-upload` below `XDG_STATE_HOME`, or `~/.local/state`.
+/// The directory `spoolgate-upload` below `XDG_STATE_HOME`, systemd's `STATE_DIRECTORY`, or `~/.local/state`.
 struct StateDirectory {
     private let directory: Directory
 
     /// Opens the directory, and makes it where it is missing.
     init(environment: (String) -> String? = Listener.processEnvironment) throws(Ending) {
-        let told = environment("XDG_STATE_HOME").flatMap { $0.isAbsolutePath ? $0 : nil }
-        guard let home = told ?? environment("HOME").map({ $0 + "/.local/state" }) else {
+        // systemd separates several by colons.
+        let ofService = environment("STATE_DIRECTORY")?.split(separator: ":").first.map(String.init)
+        let told = [environment("XDG_STATE_HOME"), ofService].compactMap { $0 }
+            .first { $0.isAbsolutePath }
+        guard let home = told ?? HomeDirectory.path(environment).map({ $0 + "/.local/state" })
+        else {
             throw Ending(
                 .usage,
-                "neither XDG_STATE_HOME nor HOME is set: there is no place for what is needed to resume"
+                "there is no place for what is needed to resume: this user has no home directory; set "
+                    + "XDG_STATE_HOME"
             )
         }
         let path = home + "/spoolgate-upload"
@@ -39,7 +44,8 @@ struct StateDirectory {
     func all() throws(Ending) -> [(state: TransferState, isInUse: Bool)] {
         do throws(SystemError) {
             var states: [(TransferState, Bool)] = []
-            for name in try directory.names() where !name.hasSuffix(StateFile.unfinished) {
+            for name in try directory.names()
+            where !name.hasSuffix(StateFile.unfinished) && !name.hasSuffix(JournalCommand.ending) {
                 guard let file = try directory.open(name) else { continue }
                 let path = directory.path(of: name)
                 let bytes = try file.bytes(at: 0, count: StateFile.limit, subject: path)
@@ -51,6 +57,35 @@ struct StateDirectory {
             return states.sorted { $0.0.begun < $1.0.begun }
         } catch {
             throw Ending(error, "look at the directory")
+        }
+    }
+
+    /// The journals that there are, and whether somebody is at work on each.
+    func journals() throws(Ending) -> [(content: JournalContent, isInUse: Bool)] {
+        do throws(SystemError) {
+            var journals: [(JournalContent, Bool)] = []
+            for name in try directory.names() where name.hasSuffix(JournalCommand.ending) {
+                guard let file = try directory.open(name) else { continue }
+                let path = directory.path(of: name)
+                let size = Int(try file.status(subject: path).size)
+                let content = JournalContent(try file.bytes(at: 0, count: size, subject: path))
+                guard content.command != nil else { continue }
+                journals.append((content, try file.isLockedElsewhere(subject: path)))
+            }
+            return journals.sorted { $0.0.begun < $1.0.begun }
+        } catch {
+            throw Ending(error, "look at the directory")
+        }
+    }
+
+    /// The journal of a command, locked; a new one if there is none.
+    ///
+    /// - Returns: nil if another process has it.
+    func take(_ command: JournalCommand) throws(Ending) -> UploadJournal? {
+        do throws(SystemError) {
+            return try UploadJournal.take(command, in: directory)
+        } catch {
+            throw Ending(error, "look at the file and its directory")
         }
     }
 

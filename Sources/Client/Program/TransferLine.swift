@@ -14,7 +14,8 @@ struct TransferLine {
         var sent: Int64
     }
 
-    private let name: String
+    /// What is transferred.
+    private var name: String
     private var progress: Transfer.Progress?
     private var samples: [Sample] = []
     private var waiting: (until: Deadline, reason: String)?
@@ -26,6 +27,9 @@ struct TransferLine {
 
     /// Begins with nothing known; `name` is what is transferred.
     init(_ name: String) { self.name = name.forTerminal }
+
+    /// Takes another name.
+    mutating func rename(_ name: String) { self.name = name.forTerminal }
 
     /// Takes how far it is at an instant of the monotonic clock.
     mutating func note(_ progress: Transfer.Progress, at now: Deadline) {
@@ -61,8 +65,9 @@ struct TransferLine {
         if let waiting {
             let seconds = (waiting.until.remaining.wholeMilliseconds + 999) / 1_000
             let percent = share.map { " \($0)%" } ?? ""
-            return "\(name)\(percent) waits \(Self.time(seconds)): \(waiting.reason)"
-                .cut(toColumns: room)
+            let begin = "\(name)\(percent) waits \(Self.time(seconds)): "
+            let left = room - begin.terminalColumns
+            return (begin + Self.cause(waiting.reason, columns: left)).cut(toColumns: room)
         }
         guard let progress else { return "\(name) begins".cut(toColumns: room) }
         let rate = rate(at: now)
@@ -96,6 +101,20 @@ struct TransferLine {
             return (before + [bar(width)] + words.dropFirst(place)).joined(separator: "  ")
         }
         return "".cut(toColumns: room)
+    }
+
+    /// As much of a reason as there is room for: without its URLs if they are too long, and its end, which has the cause,
+    /// before its beginning.
+    private static func cause(_ reason: String, columns: Int) -> String {
+        guard reason.terminalColumns > columns else { return reason }
+        let words = reason.split(separator: " ").map { word in
+            word.contains("://") ? "\u{2026}" + (word.hasSuffix(":") ? ":" : "") : String(word)
+        }
+        let short = words.joined(separator: " ")
+        guard short.terminalColumns > columns, let colon = short.firstRange(of: ": ") else {
+            return short
+        }
+        return String(short[colon.upperBound...])
     }
 
     /// Whole percent that were received; nil where the whole is not known.

@@ -7,8 +7,10 @@ import SpoolgateTextFormats
 enum TransferListing {
     /// Prints a line for each, the oldest first; if there is none, says so on standard error.
     static func tell(_ kind: TransferState.Kind) throws(Ending) {
-        let transfers = try StateDirectory().all().filter { $0.state.kind == kind }
-        if transfers.isEmpty {
+        let states = try StateDirectory()
+        let transfers = try states.all().filter { $0.state.kind == kind }
+        let journals = kind == .upload ? try states.journals() : []
+        if transfers.isEmpty, journals.isEmpty {
             let noun = kind == .upload ? "uploads" : "downloads"
             // If it cannot be written, there is no reader.
             try? StandardError().write(line: "There are no interrupted \(noun).", .notice)
@@ -26,6 +28,17 @@ enum TransferListing {
             print(
                 "\(state.begun)  \(received)\(total)  \(what)  "
                     + words.joined(separator: " ").forTerminal
+            )
+        }
+        for (content, isInUse) in journals {
+            let entries = content.entries.values
+            let unknown = entries.count { $0.unknownOutcome != nil }
+            let what = isInUse ? "under way" : unknown > 0 ? "outcome unknown" : "can be resumed"
+            let words = (content.command?.arguments ?? []) + [content.command?.url ?? ""]
+            print(
+                "\(content.begun)  \(entries.count { $0.done != nil }) taken, "
+                    + "\(entries.count { $0.token != nil }) begun  \(what)  "
+                    + words.map { FilePath(text: $0).shown }.joined(separator: " ")
             )
         }
     }

@@ -18,6 +18,21 @@ enum ProgressForm: String, CaseIterable, ExpressibleByArgument {
     case none
 }
 
+/// The version of HTTP that is asked for; of two flags the last one counts, as for curl(1).
+enum HTTPVersion: EnumerableFlag {
+    case http1, http2
+
+    static func name(for value: HTTPVersion) -> NameSpecification {
+        value == .http1 ? .customLong("http1.1") : .customLong("http2")
+    }
+
+    static func help(for value: HTTPVersion) -> ArgumentHelp? {
+        value == .http1
+            ? "Speak HTTP/1.1."
+            : "Speak HTTP/2 if the server offers it; slower for large files far away."
+    }
+}
+
 /// Options of both commands.
 struct TransferOptions: ParsableArguments {
     @Option(
@@ -31,49 +46,62 @@ struct TransferOptions: ParsableArguments {
         help: ArgumentHelp(
             "Fields in a file, one a line, for what no list of processes shall show.",
             valueName: "file"
-        )
+        ),
+        completion: .file()
     )
     var headerFile: [String] = []
 
     @Flag(help: "Take user and password of the host from ~/.netrc.")
     var netrc = false
 
-    @Option(help: ArgumentHelp("Take them from this file.", valueName: "file"))
+    @Option(help: ArgumentHelp("Take them from this file.", valueName: "file"), completion: .file())
     var netrcFile: String?
 
     @Option(
-        help: ArgumentHelp("Trust the authorities in this PEM file instead.", valueName: "file")
+        help: ArgumentHelp("Trust the authorities in this PEM file instead.", valueName: "file"),
+        completion: .file()
     )
     var cacert: String?
 
-    @Option(help: ArgumentHelp("PEM file of a client certificate.", valueName: "file"))
+    @Option(
+        help: ArgumentHelp("PEM file of a client certificate.", valueName: "file"),
+        completion: .file()
+    )
     var cert: String?
 
     @Option(
-        help: ArgumentHelp("PEM file of its key, if it is not in there too.", valueName: "file")
+        help: ArgumentHelp("PEM file of its key, if it is not in there too.", valueName: "file"),
+        completion: .file()
     )
     var key: String?
 
-    @Flag(name: .customLong("http1.1"), help: "Speak HTTP/1.1 also where HTTP/2 is offered.")
-    var onlyHTTP1 = false
+    @Flag(exclusivity: .chooseLast)
+    var http = HTTPVersion.http1
 
     @Option(
-        help: ArgumentHelp("For how long to try again without progress.", valueName: "time"),
+        help: ArgumentHelp(
+            "For how long to try again without progress: a number and ms, s, m, h or d. (default: 1h)",
+            valueName: "time"
+        ),
         transform: reading("is no time; write it as 1h.") { DurationText.read($0) }
     )
     var retryFor: Duration = .seconds(3600)
 
     @Option(
-        help: ArgumentHelp("Most bytes a second.", valueName: "size"),
-        transform: reading("is no size; write it as 1MiB.") { text in
-            ByteSize.read(text).flatMap { $0 > 0 ? $0 : nil }
+        help: ArgumentHelp(
+            "Most bytes a second of the whole command: a number alone, or with K, M or G (KiB, MiB, GiB). "
+                + "(default: no limit)",
+            valueName: "size"
+        ),
+        transform: reading("is no size; write it as 500K or 5M.") { text in
+            ByteSize.readShort(text).flatMap { $0 > 0 ? $0 : nil }
         }
     )
     var limitRate: Int64 = 0
 
     @Option(
         help: ArgumentHelp(
-            "Begin at 22:00, at 2026-11-23T22:00 or in 2h; until then wait.",
+            "Begin at 22:00, at 2026-11-23T22:00 or in 2h; until then wait. (default: at once)",
             valueName: "time"
         ),
         transform: reading(
@@ -82,7 +110,12 @@ struct TransferOptions: ParsableArguments {
     )
     var notBefore: WallTime?
 
-    @Option(help: ArgumentHelp("Progress: auto, json or none.", valueName: "form"))
+    @Option(
+        help: ArgumentHelp(
+            "Progress on standard error; auto: on a terminal only.",
+            valueName: "form"
+        )
+    )
     var progress: ProgressForm = .auto
 
     @Flag(help: "List what can be resumed, and send nothing.")
@@ -128,7 +161,7 @@ struct TransferOptions: ParsableArguments {
     /// How the server is reached.
     func connection() throws -> Transfer.Connection {
         var connection = Transfer.Connection()
-        connection.version = onlyHTTP1 ? .http1 : .http2
+        connection.version = http == .http1 ? .http1 : .http2
         connection.retryFor = retryFor
         connection.rateLimit = limitRate
         connection.certificateAuthority = cacert
@@ -137,8 +170,11 @@ struct TransferOptions: ParsableArguments {
         if let netrcFile {
             connection.credentials = .netrc(path: netrcFile)
         } else if netrc {
-            guard let home = Listener.processEnvironment("HOME") else {
-                throw Ending(.usage, "--netrc: HOME is not set; name the file by --netrc-file")
+            guard let home = HomeDirectory.path(Listener.processEnvironment) else {
+                throw Ending(
+                    .usage,
+                    "--netrc: this user has no home directory; name the file by --netrc-file"
+                )
             }
             connection.credentials = .netrc(path: home + "/.netrc")
         }

@@ -6,7 +6,7 @@ import Glibc
 import SpoolgatePosix
 
 /// What kind of file a path names.
-enum FileKind: Equatable {
+enum TreeFileKind: Equatable {
     case regular, directory, link
     /// A device, a socket or a named pipe.
     case special(String)
@@ -21,7 +21,7 @@ enum FileKind: Equatable {
         var status = stat()
         let result = path.withPointer { isFollowing ? stat($0, &status) : lstat($0, &status) }
         guard result == 0 else { throw SystemError(isFollowing ? "stat" : "lstat", on: path.shown) }
-        let kind: FileKind =
+        let kind: TreeFileKind =
             switch status.st_mode & S_IFMT {
             case S_IFREG: .regular
             case S_IFDIR: .directory
@@ -37,7 +37,7 @@ enum FileKind: Equatable {
     /// What a look at a path shows.
     struct Seen {
         /// What kind of file it is.
-        var kind: FileKind
+        var kind: TreeFileKind
         /// Which file it is.
         var number: FileNumber
         /// Bytes of its content, if it is a regular file.
@@ -65,7 +65,7 @@ struct TreeWalk {
     /// Walks through `directory`, in the order of the names' bytes.
     func walk(_ directory: FilePath) {
         do throws(SystemError) {
-            let number = try FileKind.of(directory, isFollowing: true).number
+            let number = try TreeFileKind.of(directory, isFollowing: true).number
             try walk(directory, [], inside: [number])
         } catch {
             failed(error)
@@ -92,7 +92,7 @@ struct TreeWalk {
         _ below: [[UInt8]],
         inside parents: [FileNumber]
     ) throws(SystemError) {
-        let seen = try FileKind.of(path, isFollowing: isFollowing)
+        let seen = try TreeFileKind.of(path, isFollowing: isFollowing)
         switch seen.kind {
         case .regular: found(path, below, seen.size)
         case .directory where parents.contains(seen.number):

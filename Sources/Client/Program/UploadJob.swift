@@ -5,7 +5,6 @@
 import Glibc
 import HTTPTypes
 import ResumableUpload
-import SpoolgateCrypto
 import SpoolgatePosix
 import SpoolgateTextFormats
 import SpoolgateUploadProtocol
@@ -17,6 +16,7 @@ struct UploadJob {
     let source: UploadSource
     let file: StateFile
     var options: Upload.Options
+    let changed: ChangedFile
     let report: ProgressReport
     let interruption: Interruption
 
@@ -31,7 +31,7 @@ struct UploadJob {
         file.state.notBefore = file.state.notBefore ?? notBefore
         try save()
         let moment = file.state.notBefore
-        if let reason = interruption.wait(until: moment, toBegin: "the upload", report) {
+        if let reason = interruption.wait(until: moment, toBegin: "the upload", report.wait) {
             throw ended(.later, reason)
         }
         if source.isStream, !isSameStream { try giveUpStream() }
@@ -61,28 +61,17 @@ struct UploadJob {
     }
 
     private func digest() throws -> String {
-        let path = source.shown
-        guard !source.isStream, let file = source.path else {
-            throw ended(.usage, "--digest: \(path) is no file that can be read twice")
+        guard !source.isStream, let path = source.path else {
+            throw ended(.usage, "--digest: \(source.shown) is no file that can be read twice")
         }
         do throws(SystemError) {
-            let number = file.withPointer { open($0, O_RDONLY | O_CLOEXEC) }
-            guard number >= 0 else { throw SystemError("open", on: path) }
-            let opened = Descriptor(owning: number)
-            let running = RunningDigest(.sha256)
-            var position: Int64 = 0
-            while !interruption.isAsked {
-                let bytes = try opened.bytes(at: position, count: 1 << 20, subject: path)
-                if bytes.isEmpty {
-                    return "sha-256=:\(Base64.encode(running.finish())):"
-                }
-                running.update(bytes.span.bytes)
-                position += Int64(bytes.count)
+            if let value = try FileDigest.value(of: path, isStopped: { interruption.isAsked }) {
+                return value
             }
         } catch {
             throw ended(.refused, "\(error); look at the file and its disk")
         }
-        throw ended(.later, "stopped while \(path) was digested")
+        throw ended(.later, "stopped while \(source.shown) was digested")
     }
 
     // MARK: The upload
@@ -93,7 +82,7 @@ struct UploadJob {
         let begun = file.state.received
         let handler = StateKeeper(file).handler(report) { (token: Upload.Token) in token.text }
         let upload: Upload
-        if let token = file.state.token.flatMap({ Upload.Token($0) }) {
+        if let token = try tokenToGoOnWith() {
             let what = "goes on with what was begun at \(file.state.begun)"
             report.say("\(UploadCommand.name): \(what)")
             upload = .resume(from: token, body: source.body, options: options, onEvent: handler)
@@ -103,6 +92,21 @@ struct UploadJob {
         interruption.onAsked { upload.requestPause() }
         do throws(TransferError) {
             taken(try upload.perform(unless: { interruption.isAsked }), watch, begun)
+        } catch {
+            throw failed(error)
+        }
+    }
+
+    /// What was kept, unless the file changed and is to be begun anew.
+    private func tokenToGoOnWith() throws -> Upload.Token? {
+        let kept = file.state.token.flatMap { Upload.Token($0) }
+        do throws(TransferError) {
+            let token = try changed.token(kept, for: source, options)
+            guard kept != nil, token == nil else { return token }
+            report.beginAnew("\(source.shown) changed: the old upload is cancelled")
+            (file.state.token, file.state.received, file.state.total) = (nil, 0, nil)
+            try? file.save()
+            return nil
         } catch {
             throw failed(error)
         }
@@ -131,9 +135,17 @@ struct UploadJob {
     }
 
     private func failed(_ error: TransferError) -> Ending {
-        var sentence = error.reason
-        if error.kind == .paused { sentence += "; the same command again goes on" }
-        if error.kind == .changed { sentence += ", after --cancel" }
+        let isAnonymous: Bool
+        if case .none = options.connection.credentials {
+            isAnonymous = !options.fields.contains(.authorization)
+        } else {
+            isAnonymous = false
+        }
+        let sentence = FailureText.sentence(
+            error,
+            isAnonymous: isAnonymous,
+            isPlain: options.creation == .plain || source.size < options.plainBelow
+        )
         if error.kind == .unknownOutcome { file.state.unknownOutcome = error.reason }
         file.state.token = error.token?.text
         if let answer = error.answer { AnswerOutput.write(answer) }
@@ -159,7 +171,8 @@ struct UploadJob {
                 // Whoever says so twice shall not be kept from beginning anew for ever.
                 if error.kind == .refused {
                     file.remove()
-                    throw Ending(.refused, "\(error.reason), and is forgotten here")
+                    let sentence = "\(error.reason), and is forgotten here"
+                    throw Ending(.refused, FailureText.naming(source, sentence))
                 }
                 throw failed(error)
             }
@@ -191,6 +204,6 @@ struct UploadJob {
             file.remove()
         }
         report.end(status: status, code: code.rawValue, reason: sentence)
-        return Ending(code, sentence)
+        return Ending(code, FailureText.naming(source, sentence))
     }
 }

@@ -22,7 +22,8 @@ struct UploadSource: Sendable {
     /// A file, by its path as it was given.
     init(_ path: FilePath, to url: String, size: Int64 = 0, isStream: Bool = false) {
         self.size = size
-        self.path = path.absolute
+        // All paths of a file are one upload; a path of an open one, such as /dev/fd/3, leads nowhere by another name.
+        self.path = isStream ? path.absolute : path.canonical
         name = path.name.map { FilePath(bytes: $0).shown } ?? path.shown
         shown = path.shown
         self.url = url

@@ -27,6 +27,18 @@ struct UploadSources {
         var isForOne: Bool { list == nil && paths.count == 1 }
         /// Whether it is for standard input.
         var isForStandardInput: Bool { isForOne && paths[0].bytes == [UInt8(ascii: "-")] }
+        /// What the journal of this command is found by.
+        func command(_ method: String) -> JournalCommand {
+            var arguments = paths.map(\.absolute.normal.text)
+            if let list {
+                let isStandard = list.bytes == [UInt8(ascii: "-")]
+                let place = FilePath(text: ".").absolute.normal.text
+                arguments += ["--files-from", isStandard ? "-" : list.absolute.normal.text, place]
+            }
+            if isFollowing { arguments.append("--follow") }
+            if isExact { arguments.append("--no-name") }
+            return JournalCommand(url: url.text, method: method, arguments: arguments)
+        }
         /// The URL of the only file.
         var urlOfOne: String {
             guard url.isDirectory, !isExact, !isForStandardInput, let name = paths.first?.name
@@ -57,7 +69,7 @@ struct UploadSources {
         }
         let path = request.paths[0]
         do throws(SystemError) {
-            let seen = try FileKind.of(path, isFollowing: true)
+            let seen = try TreeFileKind.of(path, isFollowing: true)
             if seen.kind == .directory { return nil }
             guard path.withPointer({ access($0, R_OK) }) == 0 else {
                 throw SystemError("open", on: path.shown)
@@ -104,8 +116,8 @@ struct UploadSources {
         }
     }
 
-    private mutating func look(at path: FilePath) -> FileKind.Seen? {
-        do throws(SystemError) { return try FileKind.of(path, isFollowing: true) } catch {
+    private mutating func look(at path: FilePath) -> TreeFileKind.Seen? {
+        do throws(SystemError) { return try TreeFileKind.of(path, isFollowing: true) } catch {
             failures.append("\(error); name a file that is there")
             return nil
         }

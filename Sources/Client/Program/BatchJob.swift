@@ -1,0 +1,304 @@
+// One run of a command for several files: some at a time, each by an upload of one session.
+//
+// The invariants: one file's failure stops no other file; a file that the journal knows as taken is not sent; and before
+// the last byte of an upload leaves, its token survives a power cut.
+
+import Glibc
+import HTTPTypes
+import ResumableUpload
+import SpoolgatePosix
+import SpoolgateTextFormats
+import SpoolgateUploadProtocol
+
+/// How a command for several files sends them.
+struct BatchOptions: Sendable {
+    /// How each file is uploaded; the rate is that of all together.
+    var upload: Upload.Options
+    /// Files that are sent at a time, at least 1.
+    var jobs: Int
+    /// Whether each file is digested before.
+    var withDigest: Bool
+    /// What becomes of a file that changed.
+    var changed: ChangedFile
+}
+
+/// How many files ended how.
+struct BatchCount: Equatable, Sendable {
+    /// Taken by this run, and their bytes.
+    var taken = 0
+    var bytes: Int64 = 0
+    /// Taken by a run before.
+    var skipped = 0
+    /// Refused, or not there.
+    var refused = 0
+    /// To come in another run.
+    var later = 0
+
+    /// One sentence for a person, after so many seconds.
+    func summary(seconds: Int64) -> String {
+        func files(_ count: Int) -> String { count == 1 ? "1 file" : "\(count) files" }
+        let seconds = max(1, seconds)
+        var parts: [String] = []
+        if taken > 0 || skipped + refused + later == 0 {
+            parts.append(
+                "\(files(taken)), \(ByteSize.rounded(bytes)), taken in \(TransferLine.time(seconds)), "
+                    + "\(ByteSize.rounded(bytes / seconds))/s"
+            )
+        }
+        if skipped > 0 { parts.append("\(files(skipped)) taken before") }
+        if refused > 0 { parts.append("\(files(refused)) refused") }
+        if later > 0 {
+            parts.append("\(files(later)) to come: the same command again goes on")
+        }
+        return parts.joined(separator: "; ")
+    }
+}
+
+/// One run for several files.
+///
+/// Each job is a thread; signals come on another one.
+final class BatchJob: Sendable {
+    private enum Outcome {
+        case taken(Transfer.Answer)
+        case skipped
+        case failed(Ending.Code, String, status: Int?)
+        /// This side was asked to end.
+        case stopped
+    }
+
+    private struct State {
+        var next = 0
+        var running: [Int: Upload] = [:]
+        var count = BatchCount()
+        /// Files in a row that the server did not take in time.
+        var unlucky = 0
+        /// Until when the command goes on without progress.
+        var patience: Deadline
+        var working: Int
+        var fault: SystemError?
+    }
+
+    /// After so many files in a row that end without progress the others wait for the next run.
+    private static let mostUnlucky = 16
+
+    private let files: [UploadSource]
+    private let options: BatchOptions
+    private let journal: UploadJournal
+    private let report: BatchReport
+    private let interruption: Interruption
+    private let session: TransferSession
+    private let threads: Int
+    private let retryFor: Duration
+    private let state: Monitor<State>
+
+    init(
+        _ files: [UploadSource],
+        _ options: BatchOptions,
+        journal: UploadJournal,
+        report: BatchReport,
+        interruption: Interruption
+    ) {
+        self.files = files
+        self.journal = journal
+        self.report = report
+        self.interruption = interruption
+        threads = max(1, min(options.jobs, files.count))
+        retryFor = options.upload.connection.retryFor
+        var options = options
+        if options.upload.connection.rateLimit > 0 {
+            let share = options.upload.connection.rateLimit / Int64(threads)
+            options.upload.connection.rateLimit = max(1, share)
+        }
+        self.options = options
+        session = TransferSession(maximumTransfers: threads)
+        state = Monitor(State(patience: .after(retryFor), working: threads))
+    }
+
+    /// Sends what remains.
+    ///
+    /// - Returns: how many files ended how.
+    /// - Throws: `SystemError` of the journal, without which nothing is sent.
+    func perform() throws(SystemError) -> BatchCount {
+        interruption.onAsked { [self] in pauseAll() }
+        for slot in 1..<threads {
+            do throws(SystemError) {
+                try SpoolgatePosix.Thread.start(name: "job", stackSize: 512 * 1024) { [self] in
+                    work(slot)
+                }
+            } catch {
+                // Fewer at a time.
+                state.update { $0.working -= 1 }
+            }
+        }
+        work(0)
+        let _: Void? = state.wait(until: .never) { $0.working == 0 ? () : nil }
+        let (counted, fault) = state.updateQuietly { ($0.count, $0.fault) }
+        if let fault { throw fault }
+        var count = counted
+        count.later = files.count - count.taken - count.skipped - count.refused
+        return count
+    }
+
+    private var isStopped: Bool {
+        interruption.isAsked || state.updateQuietly { $0.fault != nil }
+    }
+
+    private func pauseAll() {
+        for upload in state.updateQuietly(\.running).values { upload.requestPause() }
+    }
+
+    // MARK: One job
+
+    private func work(_ slot: Int) {
+        while !isStopped, let source = next() {
+            report.begin(slot, source)
+            settle(send(source, slot), source, slot)
+        }
+        state.update { $0.working -= 1 }
+    }
+
+    private func next() -> UploadSource? {
+        state.updateQuietly { state in
+            let isLost = state.unlucky >= Self.mostUnlucky && state.patience.hasPassed
+            guard state.next < files.count, !isLost else { return nil }
+            defer { state.next += 1 }
+            return files[state.next]
+        }
+    }
+
+    private func settle(_ outcome: Outcome, _ source: UploadSource, _ slot: Int) {
+        state.updateQuietly { state in
+            switch outcome {
+            case .taken:
+                state.count.taken += 1
+                state.count.bytes += source.size
+            case .skipped: state.count.skipped += 1
+            case .failed(.later, _, _):
+                state.unlucky += 1
+                return
+            case .failed: state.count.refused += 1
+            case .stopped: return
+            }
+            state.unlucky = 0
+            state.patience = .after(retryFor)
+        }
+        switch outcome {
+        case .taken(let answer):
+            report.end(slot, source, status: answer.status.code, code: 0, place: answer.place)
+        case .skipped: report.end(slot, source, status: nil, code: 0, wasTaken: true)
+        case .failed(let code, let sentence, let status):
+            report.end(slot, source, status: status, code: code.rawValue, reason: sentence)
+        case .stopped:
+            let reason = "stopped; the same command again goes on"
+            report.end(slot, source, status: nil, code: Ending.Code.later.rawValue, reason: reason)
+        }
+    }
+
+    // MARK: One file
+
+    private func send(_ source: UploadSource, _ slot: Int) -> Outcome {
+        let key = JournalKey(path: source.key, url: source.url)
+        let entry = journal.entry(of: key)
+        let present = source.fingerprint
+        if let done = entry.done, done == present { return .skipped }
+        if let reason = entry.unknownOutcome {
+            let sentence = "\(reason); --cancel forgets it, and the next run begins anew"
+            return .failed(.refused, sentence, status: nil)
+        }
+        do {
+            var upload = options.upload
+            upload.connection.retryFor = state.updateQuietly(\.patience).remaining
+            let kept = entry.token.flatMap { Upload.Token($0) }
+            let token = try options.changed.token(kept, for: source, upload)
+            if kept != nil, token == nil { note(.anew(key)) }
+            if options.withDigest, token == nil, let path = source.path {
+                guard let digest = try FileDigest.value(of: path, isStopped: { isStopped }) else {
+                    return .stopped
+                }
+                upload.fields[.reprDigest] = digest
+            }
+            // What was sent is what the library opened.
+            let sent = Monitor(token?.fingerprint ?? present ?? "")
+            let handler: @Sendable (Upload.Event) -> Void = { [self] event in
+                take(event, key, slot, sent)
+            }
+            let transfer =
+                token.map {
+                    session.resumeUpload(
+                        from: $0,
+                        body: source.body,
+                        options: upload,
+                        onEvent: handler
+                    )
+                }
+                ?? session.upload(source.body, to: source.url, options: upload, onEvent: handler)
+            state.updateQuietly { $0.running[slot] = transfer }
+            defer { state.updateQuietly { $0.running[slot] = nil } }
+            let answer = try transfer.perform(unless: { isStopped })
+            note(.done(key, sent.updateQuietly { $0 }))
+            return .taken(answer)
+        } catch let error as TransferError {
+            return failed(error, key, entry)
+        } catch {
+            return .failed(.refused, "\(error); look at the file and its disk", status: nil)
+        }
+    }
+
+    private func failed(
+        _ error: TransferError,
+        _ key: JournalKey,
+        _ entry: JournalContent.Entry
+    ) -> Outcome {
+        if error.kind == .unknownOutcome {
+            note(.unknown(key, error.reason), isDurable: true)
+        } else if error.token == nil, journal.entry(of: key).token != nil {
+            note(.anew(key))
+        }
+        if error.kind == .paused { return .stopped }
+        let isAnonymous: Bool
+        if case .none = options.upload.connection.credentials {
+            isAnonymous = !options.upload.fields.contains(.authorization)
+        } else {
+            isAnonymous = false
+        }
+        let sentence = FailureText.sentence(
+            error,
+            isAnonymous: isAnonymous,
+            isPlain: options.upload.plainBelow > 0
+        )
+        // A command line that is right for other files is none that is wrong.
+        let code: Ending.Code = error.code == .usage ? .refused : error.code
+        return .failed(code, sentence, status: error.answer?.status.code)
+    }
+
+    private func take(
+        _ event: Upload.Event,
+        _ key: JournalKey,
+        _ slot: Int,
+        _ sent: Monitor<String>
+    ) {
+        switch event {
+        case .resumable(let token):
+            if let told = token.fingerprint { sent.updateQuietly { $0 = told } }
+            note(.token(key, token.text), isDurable: token.mayBeComplete)
+        case .progress(let progress):
+            if report.note(slot, progress) {
+                state.updateQuietly { $0.patience = .after(retryFor) }
+            }
+        case .waiting(let duration, let reason): report.wait(slot, duration, reason)
+        case .begunAnew(let reason):
+            note(.anew(key))
+            report.beginAnew(slot, reason)
+        }
+    }
+
+    /// Adds a line to the journal; without it nothing goes on.
+    private func note(_ line: JournalLine, isDurable: Bool = false) {
+        do throws(SystemError) {
+            if isDurable { try journal.addDurably(line) } else { try journal.add(line) }
+        } catch {
+            state.updateQuietly { $0.fault = $0.fault ?? error }
+            pauseAll()
+        }
+    }
+}

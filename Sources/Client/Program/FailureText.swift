@@ -1,0 +1,44 @@
+// Why an upload was not taken, in the command's words.
+//
+// Pure. The invariant: each sentence names the file and where it goes, so that one line of a log says all.
+
+import HTTPTypes
+import ResumableUpload
+
+/// Sentences of failures.
+enum FailureText {
+    /// The library's reason with what a person can do by this command.
+    ///
+    /// - Parameters:
+    ///   - error: why the upload ended.
+    ///   - isAnonymous: whether it had neither a field Authorization nor a file of passwords.
+    ///   - isPlain: whether it may have been sent by one ordinary request because the file is small.
+    /// - Returns: one sentence.
+    static func sentence(
+        _ error: TransferError,
+        isAnonymous: Bool,
+        isPlain: Bool
+    ) -> String {
+        let remedy: String? =
+            switch (error.kind, error.answer?.status.code) {
+            case (.paused, _): "; the same command again goes on"
+            case (.changed, _): ", after --cancel or with --changed anew"
+            case (.unknownOutcome, _): "; --cancel forgets it, and the next run begins anew"
+            case (.unsupported, _): " (--creation plain)"
+            case (.otherOrigin, _): " (--other-origin)"
+            case (.refused, 401) where isAnonymous:
+                "; --netrc takes user and password from ~/.netrc, and -H gives a field Authorization"
+            case (.refused, 401): "; look at the user and the password"
+            case (.refused, 412) where isPlain:
+                "; if the server takes resumable uploads alone, --creation careful makes this one"
+            default: nil
+            }
+        return error.reason + (remedy ?? "")
+    }
+
+    /// A sentence that names the file, and the URL if it does not already.
+    static func naming(_ source: UploadSource, _ sentence: String) -> String {
+        let isNamed = sentence.contains(source.url)
+        return "\(source.shown)\(isNamed ? "" : " to \(source.url)"): \(sentence)"
+    }
+}
