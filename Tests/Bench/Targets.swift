@@ -51,7 +51,9 @@ private struct Target {
 
 /// Prints every target with its figure.
 func printTargets(_ results: [SectionResult], _ options: Options) {
-    let targets = targets(results, options.promise) + (options.hasLane ? lane(results, options.spoolReceive) : [])
+    let targets =
+        targets(results, options.promise)
+        + (options.hasLane ? lane(results, options.spoolReceive) : [])
     if options.json {
         for target in targets {
             let figure: Any = target.figure ?? NSNull()

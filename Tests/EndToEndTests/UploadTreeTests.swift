@@ -81,7 +81,9 @@ struct UploadTreeTests {
     @Test("links are left out or followed, and a loop of them ends")
     func links() throws {
         let place = try Place()
-        _ = try place.run("mkdir -p d/sub && echo 1 >d/a && ln -s ../a d/sub/l && ln -s .. d/sub/up")
+        _ = try place.run(
+            "mkdir -p d/sub && echo 1 >d/a && ln -s ../a d/sub/l && ln -s .. d/sub/up"
+        )
         _ = try place.run("ln -s nowhere d/broken && ln -s d/a link")
         let without = try place.run("$program -X PUT d $url")
         #expect(without.status == 0)

@@ -164,7 +164,9 @@ final class BatchReport: Sendable {
 
     /// Tells a sentence, above the bars if there are any.
     ///
-    /// - Parameter isFault: whether it is told where no person looks on, too.
+    /// - Parameters:
+    ///   - sentence: the sentence.
+    ///   - isFault: whether it is told where no person looks on, too.
     func say(_ sentence: String, isFault: Bool = true) {
         switch form {
         case .lines:

@@ -116,7 +116,10 @@ struct UploadCommand: ParsableCommand {
 
     @Option(
         name: [.short, .long],
-        help: ArgumentHelp("Files that are sent at a time, 1 to 32. (default: 4)", valueName: "number"),
+        help: ArgumentHelp(
+            "Files that are sent at a time, 1 to 32. (default: 4)",
+            valueName: "number"
+        ),
         transform: reading("is no number from 1 to 32.") { text in
             Int(digits: text).flatMap { (1...32).contains($0) ? $0 : nil }
         }
@@ -247,7 +250,10 @@ struct UploadCommand: ParsableCommand {
     ) throws {
         var upload = try libraryOptions()
         guard !upload.fields.contains(.idempotencyKey) else {
-            throw Ending(.usage, "an Idempotency-Key is for one upload: send each file by a command")
+            throw Ending(
+                .usage,
+                "an Idempotency-Key is for one upload: send each file by a command"
+            )
         }
         // A POST that is not resumable might be taken twice after a kill -9.
         if creation == nil, !method.isIdempotent { upload.plainBelow = 0 }

@@ -82,7 +82,8 @@ final class Cancellation: TransferRun {
                 let length = token.length ?? read.length
                 return read.isComplete == false && length.map { offset ?? $0 < $0 } ?? false
             case .later:
-                let reason = "the offset retrieval by HEAD \(url.text) was answered with \(read.status)"
+                let reason =
+                    "the offset retrieval by HEAD \(url.text) was answered with \(read.status)"
                 try wait(reason, answer, read.retryAfter)
             default: return false
             }

@@ -114,6 +114,8 @@ final class TransferHandle<Token: Sendable & Equatable>: Sendable {
     /// Runs on the calling thread, which it blocks.
     ///
     /// - Parameter isStopped: asked once when the run has begun, after which a wish counts: true ends it as a pause.
+    /// - Returns: the final response.
+    /// - Throws: why there is none.
     func perform(unless isStopped: () -> Bool = { false }) throws(TransferError) -> Transfer.Answer
     {
         guard control.begin() else { throw alreadyRunning }

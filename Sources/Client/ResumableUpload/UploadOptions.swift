@@ -27,7 +27,9 @@ extension Upload {
         public var creation = Creation.careful
         /// The interop version that is named, 3 to 10; nil: none, as the RFC will have it, and no 104 is sent.
         public var interopVersion: Int? = 10
-        /// A body known to be smaller is sent by one ordinary request; bytes. 0: none is, also no empty one.
+        /// A body known to be smaller is sent by one ordinary request; bytes.
+        ///
+        /// 0: none is, also no empty one.
         public var plainBelow: Int64 = 1 << 20
         /// Most bytes of content in one request, at least 64 KiB; nil: as many as the server takes.
         ///

@@ -189,7 +189,7 @@ final class PieceChannel: Sendable {
         }
     }
 
-    /// What was written and not taken; waits for it. Nil at the end.
+    /// What was written and not taken, which it waits for; nil at the end.
     private func next() async throws -> [UInt8]? {
         await withCheckedContinuation { reader in
             let isThere = state.updateQuietly { state in
