@@ -185,6 +185,7 @@ attack:
 	@$(IDENTIFY) $(GATEWAY) $(CLIENT)
 	Tests/Attack/attack.py
 	Tests/Attack/attack.py --descriptors 1024
+	Tests/Attack/attack.py --slow 600
 	Tests/Attack/fairness.py
 
 # The nginx module, for the nginx that is installed.

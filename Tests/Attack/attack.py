@@ -2,12 +2,15 @@
 """One client against all others: requests that hold as many of the gateway's threads as they can get,
 through the shipped nginx files, while another client asks for the offset of its upload.
 
-usage: attack.py [--seconds 8] [--times 4] [--turns 5] [--no-nginx-limits] [--descriptors N] [program]
+usage: attack.py [--seconds 8] [--times 4] [--turns 5] [--no-nginx-limits] [--descriptors N] [--slow SECONDS] [program]
 
 Three attacks, each over HTTP/2 from one address, with all streams a connection may have, renewed each
 second: creations that send no content; empty appends to an upload of one's own that is being delivered;
 creations that wait for an authorizer which never answers. A fourth part, with --descriptors, opens slow
-uploads from one address each until the process has no descriptor left, and asks for an offset.
+uploads from one address each until the process has no descriptor left, and asks for an offset. A fifth, with
+--slow, has 1,000 slow uploads from 50 addresses, where the gateway has 512 threads: each sends 30 bytes a second, and one a
+second goes on whose connection was closed. Another client asks for an offset and uploads meanwhile, and no offset that was
+told may be taken back.
 
 It fails where the other client waits longer than a second or is broken off, through nginx or at the
 gateway itself; where memory grows by more than a few MiB with a turn after the second; or where descriptors
@@ -69,7 +72,7 @@ class Silent:
 class Stage:
     """The gateway and an nginx with the shipped files, in a directory of their own."""
 
-    def __init__(self, program, nginx_limits, descriptors):
+    def __init__(self, program, nginx_limits, descriptors, threads=4096):
         self.directory = pathlib.Path(tempfile.mkdtemp(prefix="spoolgate-attack-"))
         self.directory.chmod(0o755)
         self.port, self.tls_port = free_ports(2)
@@ -81,6 +84,7 @@ listen: unix:{socket_path}
 socket-mode: "0666"
 spool: {{directory: {self.directory}/spool, reserve: 16MiB}}
 timeouts: {{stall: 120s}}
+threads: {{maximum: {threads}}}
 routes:
   default: {{upstream: "directory:{self.directory}/delivered"}}
   slow: {{upstream: "http://127.0.0.1:{self.upstream.port}"}}
@@ -379,6 +383,109 @@ def run_slow_uploads(stage, count):
     return good
 
 
+class Trickle:
+    """One upload that comes at 30 bytes a second, over as many connections as it takes."""
+
+    def __init__(self, stage, number):
+        self.stage, self.source = stage, f"127.0.1.{number % 50 + 1}"
+        self.target = stage.create("files", self.source)
+        self.told, self.socket, self.connections = 0, None, 0
+
+    def ask(self):
+        """Takes the offset that the gateway has; false where it is less than it had told."""
+        status, fields = self.stage.ask("HEAD", self.target, source=self.source)
+        offset = int(fields["Upload-Offset"]) if status == 204 else -1
+        kept = offset >= self.told
+        self.told = max(self.told, offset)
+        return kept
+
+    def go_on(self):
+        self.socket = socket.create_connection(("127.0.0.1", self.stage.port), 10, (self.source, 0))
+        self.socket.sendall((
+            f"PATCH {self.target} HTTP/1.1\r\nHost: localhost\r\nUpload-Complete: ?0\r\n"
+            f"Upload-Offset: {self.told}\r\nContent-Type: application/partial-upload\r\n"
+            "Content-Length: 1000000\r\n\r\n").encode())
+        self.socket.setblocking(False)
+        self.connections += 1
+
+    def send(self):
+        """Sends some bytes; false where the connection is closed."""
+        try:
+            self.socket.send(b"x" * 30)
+            return self.socket.recv(4096) not in (b"",)
+        except BlockingIOError:
+            return True
+        except OSError:
+            return False
+
+    def close(self):
+        if self.socket:
+            self.socket.close()
+        self.socket = None
+
+
+def upload(stage, size, seen):
+    """Another client's upload; notes how long it took, and its status."""
+    begin = time.monotonic()
+    try:
+        connection = http.client.HTTPConnection("127.0.0.1", stage.port, timeout=60, source_address=("127.0.0.3", 0))
+        connection.request("POST", "/files/other.bin", b"y" * size,
+                           {"Host": "localhost", "Upload-Complete": "?1"})
+        status = connection.getresponse().status
+        connection.close()
+    except (OSError, http.client.HTTPException) as error:
+        status = repr(error)
+    seen.append((time.monotonic() - begin, status))
+
+
+def run_trickle(stage, seconds, count=1000):
+    """A thousand slow uploads of fifty clients, and others beside them."""
+    victim = stage.create("files", "127.0.0.2")
+    slow = [Trickle(stage, number) for number in range(count)]
+    for each in slow:
+        each.go_on()
+    asker = subprocess.Popen(
+        [sys.executable, ROOT / "Tests/Attack/asker.py", str(stage.port), stage.socket_path, victim],
+        stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+    waiting, uploads, lost, closed, most = [], [], 0, 0, 0
+    begin = time.monotonic()
+    second = 0
+    while time.monotonic() - begin < seconds:
+        second += 1
+        for each in slow:
+            if each.socket and not each.send():
+                each.close()
+                waiting.append(each)
+                closed += 1
+        if waiting:
+            each = waiting.pop(0)
+            try:
+                lost += not each.ask()
+                each.go_on()
+            except (OSError, http.client.HTTPException):
+                waiting.append(each)
+        if second % 5 == 0:
+            threading.Thread(target=upload, args=(stage, 4 << 20, uploads), daemon=True).start()
+        most = max(most, stage.footprint()["threads"])
+        time.sleep(max(0, begin + second - time.monotonic()))
+    seen = json.loads(asker.communicate()[0])
+    open_now = sum(each.socket is not None for each in slow)
+    for each in slow:
+        each.close()
+    stage.wait_for(lambda: stage.footprint()["threads"] <= 80, 60)
+    stage.wait_for(lambda: len(uploads) >= second // 5, 60)
+    for each in slow:
+        lost += not each.ask()
+    failed = [status for _, status in uploads if status != 201]
+    waits = sorted(wait for wait, _ in uploads)
+    print(f"{count} slow uploads for {seconds} s: {open_now} held at the end, {closed} closed, at most {most} threads; "
+          f"{lost} offsets taken back, {sum(each.told for each in slow)} bytes kept")
+    print(f"  uploads of another client: {len(uploads)}, {len(failed)} failed {failed[:3]}, "
+          f"median {waits[len(waits) // 2]:.3f} s, longest {waits[-1]:.3f} s")
+    good = all([tell(way, answers) for way, answers in seen.items()])
+    return good and not lost and not failed
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("program", nargs="?", default=ROOT / ".build/release/spoolgate")
@@ -387,16 +494,20 @@ def main():
     parser.add_argument("--turns", type=int, default=5)
     parser.add_argument("--no-nginx-limits", action="store_true")
     parser.add_argument("--descriptors", type=int, default=0)
+    parser.add_argument("--slow", type=int, default=0)
     arguments = parser.parse_args()
-    stage = Stage(arguments.program, not arguments.no_nginx_limits, arguments.descriptors)
+    threads = 512 if arguments.slow else 4096
+    stage = Stage(arguments.program, not arguments.no_nginx_limits, arguments.descriptors, threads)
     try:
         if arguments.descriptors:
             good = run_slow_uploads(stage, 450)
+        elif arguments.slow:
+            good = run_trickle(stage, arguments.slow)
         else:
             good = run_attacks(stage, arguments)
         log = (stage.directory / "spoolgate.log").read_text()
         for line in log.splitlines():
-            if re.search(r"turned away|lowered|level=error", line):
+            if re.search(r"turned away|let go|lowered|level=error", line):
                 print(" ", line[:220])
         for what, count in stage.nginx_lacks().items():
             print(f"  nginx ran out of {what} {count} times")

@@ -51,6 +51,7 @@ package final class Admission: Sendable {
     private struct State {
         var bounds: RequestBounds
         var clients: [ClientName: Count] = [:]
+        var active = 0
         var waiting = 0
 
         mutating func change<R>(_ client: ClientName, _ change: (inout Count) -> R) -> R {
@@ -92,7 +93,7 @@ package final class Admission: Sendable {
     package func admit(_ client: ClientName, isShort: Bool, at place: ThreadPlace) -> Answer {
         state.update { state in
             let bounds = state.bounds
-            return state.change(client) { count in
+            let answer = state.change(client) { count -> Answer in
                 if place == .regular, count.active < bounds.ofClient {
                     count.active += 1
                     return .admitted(AdmissionTicket(client: client, isHurried: false))
@@ -103,12 +104,15 @@ package final class Admission: Sendable {
                 count.inReserve += 1
                 return .admitted(AdmissionTicket(client: client, isHurried: true))
             }
+            if case .admitted = answer { state.active += 1 }
+            return answer
         }
     }
 
     /// A request that was admitted is over.
     package func leave(_ ticket: AdmissionTicket) {
         state.update { state in
+            state.active -= 1
             state.change(ticket.client) { count in
                 if ticket.isHurried { count.inReserve -= 1 } else { count.active -= 1 }
             }
@@ -138,10 +142,13 @@ package final class Admission: Sendable {
         }
     }
 
+    /// Requests at work now.
+    package var active: Int { state.updateQuietly(\.active) }
+
     /// Requests at work and waiting now.
     package var load: (active: Int, waiting: Int) {
         state.update { state in
-            (state.clients.values.reduce(0) { $0 + $1.active + $1.inReserve }, state.waiting)
+            (state.active, state.waiting)
         }
     }
 }

@@ -11,6 +11,8 @@ package enum ContentError: Error, Sendable, Equatable {
     case truncated
     /// No byte came for the stall limit.
     case stalled
+    /// Fewer bytes came for a minute than the route wants.
+    case tooSlow
     /// A newer request, or the end of the daemon, asked this one to let go.
     case released
 }

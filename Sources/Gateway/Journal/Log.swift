@@ -302,6 +302,11 @@ package struct Log: Sendable {
         }
     }
 
+    /// Threads ran short, and slow requests were asked to let go, the last one this client's.
+    package func slowLetGo(client: String, count: Int) {
+        write(.warning, "slow requests let go") { ["client": client, "count": count] }
+    }
+
     /// The spool failed under a request.
     package func spoolFailed(_ error: SpoolError, upload: UploadID?) {
         write(.error, "spool failed") { ["upload": upload, "reason": error.sentence] }

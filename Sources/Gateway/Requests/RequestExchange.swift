@@ -31,6 +31,11 @@ final class RequestExchange: Exchange {
     private(set) var isLaneTaken = false
     /// Bytes that the web server has written by itself.
     private var laneCount: Int64 = 0
+    private let client: ClientName
+    private let slow: SlowContent
+    /// Its content while it is under way; nil: none is.
+    private var content: SlowContent.Entry?
+    private var minimum: MinimumRate?
 
     /// Bytes of content that the web server sends here at once.
     private static let mostOfSmall: Int64 = 256 << 10
@@ -40,9 +45,12 @@ final class RequestExchange: Exchange {
         _ head: RequestHead,
         _ context: ExchangeContext,
         on route: Route,
-        _ metrics: Metrics
+        _ metrics: Metrics,
+        _ slow: SlowContent
     ) {
         self.exchange = exchange
+        self.slow = slow
+        client = ClientName(owner: context.owner, address: context.remoteAddress)
         self.route = route
         self.metrics = metrics
         method = RouteMetrics.MethodName(head.method)
@@ -66,7 +74,10 @@ final class RequestExchange: Exchange {
     }
 
     /// Counts the request, which is over.
-    func end() { route.counts.add(method, status: status) }
+    func end() {
+        endContent()
+        route.counts.add(method, status: status)
+    }
 
     var head: Result<RequestHead, Refusal> { exchange.head }
     var context: ExchangeContext { exchange.context }
@@ -74,11 +85,33 @@ final class RequestExchange: Exchange {
     var isPeerGone: Bool { exchange.isPeerGone }
 
     func receive(into buffer: ContentBuffer) throws(ContentError) -> Bool {
-        askForContent()
+        beginContent()
         let before = buffer.count
-        // Also of what comes together with its early end.
-        defer { route.counts.received.add(buffer.count - before) }
-        return try exchange.receive(into: buffer)
+        do throws(ContentError) {
+            let hasMore = try exchange.receive(into: buffer)
+            note(buffer.count - before)
+            if !hasMore { endContent() }
+            if hasMore { try checkRate() }
+            return hasMore
+        } catch {
+            // What comes together with its early end counts, too.
+            if error != .tooSlow { note(buffer.count - before) }
+            endContent()
+            throw error
+        }
+    }
+
+    private func note(_ count: Int) {
+        route.counts.received.add(count)
+        content?.received.add(count)
+    }
+
+    /// Throws where the content has stayed below the route's rate for a minute.
+    func checkRate() throws(ContentError) {
+        guard let content, minimum?.isMissed(received: Int64(content.received.count)) == true else {
+            return
+        }
+        throw .tooSlow
     }
 
     func setAlarm(_ alarm: Alarm?) { exchange.setAlarm(alarm) }
@@ -86,7 +119,7 @@ final class RequestExchange: Exchange {
     /// The lane, if the web server offers it and there may be much content; waits for its beginning.
     func offeredLane() throws(ContentError) -> (any ContentLane)? {
         guard isLarge, let lane = exchange.lane else { return nil }
-        askForContent()
+        beginContent()
         return try lane.isOffered() ? lane : nil
     }
 
@@ -108,9 +141,22 @@ final class RequestExchange: Exchange {
     func noteWritten(_ count: Int64) {
         guard count > laneCount else { return }
         let written = Int(count - laneCount)
+        content?.received.add(written)
         route.counts.received.add(written)
         route.counts.receivedByLane.add(written)
         laneCount = count
+    }
+
+    private func beginContent() {
+        askForContent()
+        guard content == nil else { return }
+        content = slow.begin(client, exchange.interrupt)
+        minimum = MinimumRate(route.settings.minimumRate)
+    }
+
+    private func endContent() {
+        if let content { slow.end(content) }
+        content = nil
     }
 
     private func askForContent() {
@@ -127,6 +173,7 @@ final class RequestExchange: Exchange {
 
     func send(head: ResponseHead, contentLength: Int64?) throws(ClientGone) {
         status = head.status.code
+        endContent()
         guard route.settings.crossOrigin.isOn else {
             return try exchange.send(head: head, contentLength: contentLength)
         }

@@ -84,10 +84,15 @@ extension UploadOperation {
             exchange.noteLaneTaken()
             while true {
                 let received: LaneReport?
-                do throws(ContentError) { received = try lane.receiveReport() } catch {
+                do throws(ContentError) {
+                    received = try lane.receiveReport()
+                    if let received { exchange.noteWritten(received.count) }
+                    try exchange.checkRate()
+                } catch {
                     // It tells now and then only what it has written.
                     if error == .stalled, upload.content.hasGrown {
                         try upload.content.noteAdded(.max)
+                        exchange.noteWritten(offset - start)
                         continue
                     }
                     return try end(lane, .interrupted(error))
@@ -96,7 +101,6 @@ extension UploadOperation {
                     try afterEach(0)
                     continue
                 }
-                exchange.noteWritten(report.count)
                 let before = offset
                 if case .ended(let count, let errno) = report {
                     noteIfUnusable(count, errno: errno)

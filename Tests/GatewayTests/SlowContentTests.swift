@@ -1,0 +1,103 @@
+// Who lets go when threads run short, and what a minute's rate is.
+
+import Foundation
+import HTTPTypes
+import SpoolgatePosix
+import SpoolgateTestSupport
+import SpoolgateUploadProtocol
+import Testing
+
+@testable import SpoolgateRequests
+@testable import SpoolgateSettings
+
+@Suite("Slow content")
+struct SlowContentTests {
+    /// A clock that a test sets, and content of many clients under it.
+    private final class World: Sendable {
+        let seconds = Monitor(0.0)
+        let asked = Monitor<[String]>([])
+        let slow: SlowContent
+
+        init() {
+            let seconds = seconds
+            slow = SlowContent { .after(.seconds(seconds.update { $0 })) }
+        }
+
+        func begin(_ client: String, _ name: String) -> SlowContent.Entry {
+            slow.begin(ClientName(owner: client, address: nil)) { [asked] in
+                asked.update { $0.append(name) }
+            }
+        }
+
+        /// Lets time pass, in which each brings so many bytes a second.
+        func pass(_ seconds: Double, _ rates: [(SlowContent.Entry, Int)]) {
+            self.seconds.update { $0 += seconds }
+            for (entry, rate) in rates { entry.received.add(Int(Double(rate) * seconds)) }
+        }
+    }
+
+    @Test("the slowest of the client that has most lets go first, each once")
+    func order() {
+        let world = World()
+        let alone = world.begin("alone", "alone")
+        let many = (0..<3).map { world.begin("many", "many \($0)") }
+        world.pass(20, [(alone, 1), (many[0], 300), (many[1], 100), (many[2], 200)])
+        for _ in 0..<5 { _ = world.slow.letGo() }
+        // With one left each, the slowest of all.
+        #expect(world.asked.update { $0 } == ["many 1", "many 2", "alone", "many 0"])
+        #expect(world.slow.letGo() == nil)
+    }
+
+    @Test("who is fast, or has just come, is left alone")
+    func leftAlone() {
+        let world = World()
+        let fast = world.begin("a", "fast")
+        world.pass(20, [(fast, 1 << 20)])
+        _ = world.begin("a", "new")
+        #expect(world.slow.letGo() == nil)
+        // What it once brought counts no more.
+        world.pass(20, [(fast, 0)])
+        #expect(world.slow.letGo() != nil)
+        #expect(world.slow.letGo() != nil)
+        #expect(Set(world.asked.update { $0 }) == ["fast", "new"])
+    }
+
+    @Test("what is over is asked for nothing")
+    func over() {
+        let world = World()
+        let entry = world.begin("a", "one")
+        world.pass(20, [])
+        world.slow.end(entry)
+        #expect(world.slow.letGo() == nil)
+        #expect(world.asked.update { $0 }.isEmpty)
+    }
+
+    @Test("a rate is missed where a whole minute brought less, and 0 never is")
+    func minimum() {
+        var rate = MinimumRate(100)
+        func isMissed(_ received: Int64, at seconds: Int) -> Bool {
+            rate.isMissed(received: received, now: .after(.seconds(seconds)))
+        }
+        #expect(!isMissed(0, at: 59))
+        // Some more than 100 a second: the seconds are a little longer here.
+        #expect(!isMissed(6_100, at: 60))
+        #expect(!isMissed(6_100, at: 119))
+        #expect(isMissed(12_000, at: 121))
+        var any = MinimumRate(0)
+        #expect(!any.isMissed(received: 0, now: .after(.seconds(1_000))))
+    }
+
+    @Test("an upload that is asked to let go keeps what came, and goes on")
+    func goesOn() throws {
+        let origin = try LoopbackOrigin(status: "201 Created")
+        let test = try GatewayUnderTest(origin.target)
+        let whole = test.serve(.creation([], complete: false))
+        let location = try #require(whole[.location])
+        let letGo = ScriptedExchange.Step.fails(.released)
+        let cut = test.serve(.append(location, at: 0, ["abc", letGo], complete: false))
+        #expect(cut.isAborted)
+        let rest = test.serve(.append(location, at: 3, ["def"], complete: true))
+        #expect(rest.status == 201)
+        #expect(origin.requests.first?.content == Array("abcdef".utf8))
+    }
+}
