@@ -56,6 +56,29 @@ struct BucketTests {
 
     // MARK: What is there afterwards
 
+    @Test("a key of the environment puts objects into a bucket that the host's name tells")
+    func environment() throws {
+        let bucket = try SharedStore.bucket("named")
+        let port = try #require(bucket.url.firstMatch(of: /:([0-9]+)\//)?.1)
+        let sandbox = try Sandbox(
+            upstream: "s3:http://localhost:\(port)/named/in",
+            routeSettings: [
+                "s3: {credentials: environment, style: virtual-host, part-size: 5MiB}", Self.quick,
+            ],
+            launcher: [
+                "/usr/bin/env", "AWS_ACCESS_KEY_ID=\(ObjectGateway.keyID)",
+                "AWS_SECRET_ACCESS_KEY=\(ObjectGateway.secret)",
+            ]
+        )
+        for size in [10, 6 << 20] {
+            let content = Data((0..<size).map { UInt8(truncatingIfNeeded: $0 * 13) })
+            let resource = try sandbox.create("/files/a.bin", [])
+            #expect(try sandbox.append(resource, content).status == 201)
+            let id = String(resource.split(separator: "/").last ?? "")
+            #expect(try bucket.content("in/\(id)-a.bin") == content)
+        }
+    }
+
     @Test("uploads are there as they came, of every length and under every name")
     func stored() throws {
         let bucket = try SharedStore.bucket("stored")

@@ -154,6 +154,7 @@ final class ObjectGateway: @unchecked Sendable {
         public addrv = \(monitor)/0
         [client]
         rgw frontends = beast endpoint=127.0.0.1:\(port)
+        rgw dns name = localhost
         rgw thread pool size = 16
         rgw run sync thread = false
         rgw enable gc threads = false

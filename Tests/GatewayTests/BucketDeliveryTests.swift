@@ -28,7 +28,7 @@ import Testing
             try Data("id\nsecret\n".utf8).write(to: URL(filePath: key))
             try FileManager.default.setAttributes([.posixPermissions: 0o600], ofItemAtPath: key)
             test = try GatewayUnderTest(try UpstreamTarget("s3:\(origin.base)/drop")) { _, route in
-                route.upstream.bucket.credentialsFile = key
+                route.upstream.bucket.credentials = .file(key)
             }
         }
     }

@@ -24,7 +24,7 @@ import Testing
                 route.upstream.targets = [
                     .bucket(BucketAddress(endpoint: origin.base, name: "bucket"))
                 ]
-                route.upstream.bucket.credentialsFile = "/nonexistent"
+                route.upstream.bucket.credentials = .file("/nonexistent")
             case .multipart: route.form = .multipart
             case .path:
                 route.form = .path

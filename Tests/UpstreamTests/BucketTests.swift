@@ -50,7 +50,7 @@ struct BucketUnderTest {
         directory = try ScratchDirectory()
         settings = UpstreamSettings(targets: [try UpstreamTarget("s3:\(origin.base)/drop\(prefix)")]
         )
-        settings.bucket.credentialsFile = directory.file("key")
+        settings.bucket.credentials = .file(directory.file("key"))
         try Bucket.writeKey(to: keyFile)
     }
 
@@ -247,7 +247,7 @@ struct BucketTests {
             targets: [try UpstreamTarget("s3:\(server.base)/drop")],
             certificateAuthority: authority.certificate
         )
-        settings.bucket.credentialsFile = directory.file("key")
+        settings.bucket.credentials = .file(directory.file("key"))
         let served = server.answerOnce(
             contentLength: 100_000,
             "HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n"
@@ -262,6 +262,22 @@ struct BucketTests {
         #expect(Upstream(settings).attempt(request, sink: RecordingSink()) == .answered)
         #expect(isPattern(try #require(served.content)))
         #expect(served.head?.contains("x-amz-content-sha256: UNSIGNED-PAYLOAD\r\n") == true)
+    }
+
+    @Test("in virtual-host style the bucket's name stands before the host's, and not in the path")
+    func virtualHost() throws {
+        var test = try BucketUnderTest(prefix: "/incoming") { _ in .done }
+        let port = try #require(test.origin.base.split(separator: ":").last)
+        test.settings.targets = [try UpstreamTarget("s3:http://localhost:\(port)/drop/incoming")]
+        test.settings.bucket.style = .virtualHost
+        #expect(test.put(.bytes(Array("hello\n".utf8))) == .answered)
+        let request = try #require(test.origin.requests.first)
+        #expect(request.target == "/incoming/\(test.key)")
+        #expect(request.values("Host") == ["drop.localhost:\(port)"])
+        #expect(request.values("Authorization").first?.contains("SignedHeaders=") == true)
+        guard case .bucket(let address) = test.settings.targets[0] else { return }
+        #expect(address.fault(test.settings) == nil)
+        #expect(test.origin.requests.last?.target == "/?list-type=2&max-keys=1")
     }
 
     @Test("what is no upload is answered 405, and no store hears of it")

@@ -164,7 +164,7 @@ struct NeighbourTests {
             stallTimeout: .seconds(2),
             responseTimeout: .seconds(1)
         )
-        settings.bucket.credentialsFile = key
+        settings.bucket.credentials = .file(key)
         let upstream = Upstream(settings)
         #expect(try upstream.attempt("PUT", content: pattern(100)) == .answered)
         for trouble in BadNeighbour.Trouble.failures {

@@ -151,13 +151,30 @@ struct AccessKeyTests {
         #expect(fault?.reason.contains("SECR") == false)
     }
 
+    @Test("the variables of the AWS tools are a key, and empty ones are not there")
+    func environment() throws {
+        var variables = ["AWS_ACCESS_KEY_ID": "ID", "AWS_SECRET_ACCESS_KEY": "SECRET"]
+        let key = try AccessKey { variables[$0] }
+        #expect(key.id == "ID" && key.secret == "SECRET" && key.token == nil)
+        variables["AWS_SESSION_TOKEN"] = ""
+        #expect(try AccessKey { variables[$0] }.token == nil)
+        variables["AWS_SESSION_TOKEN"] = "TOKEN"
+        #expect(try AccessKey { variables[$0] }.token == "TOKEN")
+        variables["AWS_SECRET_ACCESS_KEY"] = "SECR ET"
+        let spaced = #expect(throws: AccessKeyFault.self) { try AccessKey { variables[$0] } }
+        #expect(spaced?.reason.contains("SECR") == false)
+        variables["AWS_SECRET_ACCESS_KEY"] = ""
+        let fault = #expect(throws: AccessKeyFault.self) { try AccessKey { variables[$0] } }
+        #expect(fault?.reason.hasPrefix("AWS_SECRET_ACCESS_KEY is not set; ") == true)
+    }
+
     @Test("a file that others can read is none, and neither is one that is not there")
     func file() throws {
         let directory = try ScratchDirectory()
         let path = directory.file("key")
         var settings = BucketSettings()
         #expect(settings.accessKeyFault?.reason == "s3.credentials is not set")
-        settings.credentialsFile = path
+        settings.credentials = .file(path)
         #expect(settings.accessKeyFault?.reason.contains("No such file") == true)
         try Bucket.writeKey(to: path)
         #expect(settings.accessKeyFault == nil)

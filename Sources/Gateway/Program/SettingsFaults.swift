@@ -55,7 +55,7 @@ struct SettingsFaults {
     private mutating func require(_ route: RouteSettings, _ key: String) {
         for target in route.upstream.targets { require(target, "\(key).upstream") }
         if route.upstream.isBucket,
-            requireFile(route.upstream.bucket.credentialsFile, "\(key).s3.credentials"),
+            requireFile(route.upstream.bucket.credentials?.file, "\(key).s3.credentials"),
             let fault = route.upstream.bucket.accessKeyFault
         {
             sentences.append("\(key).s3.credentials: \(fault.reason)")

@@ -25,7 +25,7 @@ package enum UpstreamTarget: Sendable, Equatable {
     }
 }
 
-/// Where a bucket is, in path style.
+/// Where a bucket is.
 package struct BucketAddress: Sendable, Equatable {
     /// `http://host[:port]` or `https://host[:port]`.
     package var endpoint: String
@@ -44,8 +44,10 @@ package struct BucketSettings: Sendable, Equatable {
 
     /// The region that requests are signed for.
     package var region = "us-east-1"
-    /// The file of the access key; nil: there is none, and nothing can be put.
-    package var credentialsFile: String?
+    /// Where the access key is; nil: nowhere, and nothing can be put.
+    package var credentials: BucketCredentials?
+    /// How requests name the bucket.
+    package var style = BucketStyle.path
     /// The largest upload that is one PUT, and the size of the parts of larger ones.
     package var partSize: Int64 = 1 << 30
     /// How long it is waited before a part, its beginning or its completion is sent again; no setting.
@@ -55,6 +57,25 @@ package struct BucketSettings: Sendable, Equatable {
 
     /// The product's defaults.
     package init() {}
+}
+
+/// Where the access key of a bucket is.
+package enum BucketCredentials: Sendable, Equatable {
+    /// In a file of two or three lines, or one of the AWS tools.
+    case file(String)
+    /// In `AWS_ACCESS_KEY_ID`, `AWS_SECRET_ACCESS_KEY` and, of a key for a limited time, `AWS_SESSION_TOKEN`.
+    case environment
+
+    /// The file; nil: there is none.
+    package var file: String? { if case .file(let path) = self { path } else { nil } }
+}
+
+/// How requests name their bucket (Amazon S3, virtual hosting of general purpose buckets).
+package enum BucketStyle: String, Sendable, CaseIterable {
+    /// As the first segment of the path.
+    case path
+    /// As the first label of the host's name.
+    case virtualHost = "virtual-host"
 }
 
 /// Why a text is no upstream target.

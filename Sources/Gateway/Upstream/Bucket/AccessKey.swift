@@ -1,4 +1,4 @@
-// The key that requests to a bucket are signed with, read from a file of two forms.
+// The key that requests to a bucket are signed with, read from the environment or a file of two forms.
 //
 //   AKIAIOSFODNN7EXAMPLE          [default]
 //   wJalrXUtnFEMI/...             aws_access_key_id = AKIAIOSFODNN7EXAMPLE
@@ -47,6 +47,28 @@ struct AccessKey: CustomStringConvertible {
             try self.init(text: String(decoding: bytes, as: UTF8.self))
         } catch {
             throw AccessKeyFault(reason: "\(file) \(error.reason)")
+        }
+    }
+
+    /// Takes the variables that the tools of AWS take.
+    init(environment: (String) -> String?) throws(AccessKeyFault) {
+        func value(_ name: String) -> String? {
+            environment(name).flatMap { $0.isEmpty ? nil : $0 }
+        }
+        let names = ["AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN"]
+        let values = names.map(value)
+        for (name, value) in zip(names, values).prefix(2) where value == nil {
+            throw AccessKeyFault(
+                reason:
+                    "\(name) is not set; set it for the service, or name a file in s3.credentials"
+            )
+        }
+        do throws(AccessKeyFault) {
+            try self.init(text: values.compactMap { $0 }.joined(separator: "\n"))
+        } catch {
+            throw AccessKeyFault(
+                reason: "\(names[0]) and the variables beside it: what they hold \(error.reason)"
+            )
         }
     }
 
@@ -102,7 +124,7 @@ struct AccessKey: CustomStringConvertible {
 }
 
 extension BucketSettings {
-    /// Why the file of the access key has none; nil where it has one.
+    /// Why there is no access key where it should be; nil where there is one.
     package var accessKeyFault: AccessKeyFault? {
         do throws(AccessKeyFault) {
             _ = try accessKey
@@ -112,13 +134,14 @@ extension BucketSettings {
         }
     }
 
-    /// The access key, as its file has it at this moment.
+    /// The access key, as its file or the environment has it at this moment.
     var accessKey: AccessKey {
         get throws(AccessKeyFault) {
-            guard let credentialsFile else {
-                throw AccessKeyFault(reason: "s3.credentials is not set")
+            switch credentials {
+            case .file(let path)?: return try AccessKey(file: path)
+            case .environment?: return try AccessKey(environment: Listener.processEnvironment)
+            case nil: throw AccessKeyFault(reason: "s3.credentials is not set")
             }
-            return try AccessKey(file: credentialsFile)
         }
     }
 }

@@ -23,7 +23,7 @@ final class Bucket: Sendable {
     init(_ address: BucketAddress, _ settings: UpstreamSettings) {
         self.address = address
         self.settings = settings.bucket
-        location = UpstreamLocation(base: address.endpoint)
+        location = UpstreamLocation(base: address.origin(settings.bucket.style))
         // It is the only one: no other is reached in its place.
         targets = HTTPTargets([location], settings) { _ in }
     }
@@ -107,6 +107,19 @@ final class Bucket: Sendable {
 }
 
 extension BucketAddress {
+    /// What is connected to: `https://host[:port]`, with the bucket's name before the host in virtual-host style.
+    func origin(_ style: BucketStyle) -> String {
+        guard style == .virtualHost, let start = endpoint.firstRange(of: "://")?.upperBound else {
+            return endpoint
+        }
+        return "\(endpoint[..<start])\(name).\(endpoint[start...])"
+    }
+
+    /// The path of the bucket itself.
+    func root(_ style: BucketStyle) -> String {
+        style == .virtualHost ? "/" : "/\(PercentText.encode(name))"
+    }
+
     /// Why no upload can be put there, as far as the store's answer to a signed request for a list tells; nil:
     /// nothing is against it.
     ///
@@ -122,7 +135,7 @@ extension BucketAddress {
         let answer = BucketAnswer {}
         let outcome = Bucket(self, settings).send(
             .get,
-            "/\(PercentText.encode(name))?list-type=2&max-keys=1",
+            "\(root(settings.bucket.style))?list-type=2&max-keys=1",
             [:],
             .none,
             signedAs: .none,

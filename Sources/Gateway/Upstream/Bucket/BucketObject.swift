@@ -14,7 +14,7 @@ struct BucketObject {
     let id: UploadID
     /// The client's file name as the key has it.
     let name: String
-    /// The path of the object in path style, every segment percent-encoded.
+    /// The path of the object, every segment percent-encoded; the bucket's name is in it in path style.
     let path: String
     /// Bytes of content.
     let length: Int64
@@ -56,8 +56,10 @@ struct BucketObject {
             : told.stored(
                 atMost: min(ClientFileName.mostStored, Self.mostOfKey - start.utf8.count)
             )
-        path = ([address.name] + "\(start)\(name)".split(separator: "/").map { String($0) })
-            .map { "/" + PercentText.encode($0) }.joined()
+        path =
+            (settings.style == .path ? address.root(.path) : "")
+            + "\(start)\(name)".split(separator: "/").map { "/" + PercentText.encode(String($0)) }
+            .joined()
         length = request.content.length
         var fields = HTTPFields()
         for name in Self.describing {
