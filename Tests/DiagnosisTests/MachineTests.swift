@@ -92,6 +92,32 @@ import Testing
         #expect(dump.locations(of: "/", host: "up.example", port: 80).isEmpty)
     }
 
+    @Test(
+        "content that nginx gathers before it chooses the location is named",
+        arguments: [
+            ("", nil), ("client_body_early_read 0;", nil), ("client_body_early_read \"\" 0;", nil),
+            ("client_body_early_read 1;", "fail"), ("client_body_early_read $json;", "warn"),
+            ("client_body_early_read $json 1;", "fail"),
+        ] as [(String, String?)]
+    )
+    func earlyRead(directive: String, level: String?) throws {
+        let dump = NginxDump(
+            """
+            # configuration file /n:
+            http { server {
+            \(directive)
+            listen 80; location /files/ { fastcgi_pass unix:/g.sock; } } }
+            """
+        )
+        let place = try #require(dump.locations(of: "/files/", host: "a", port: 80).first)
+        let found = place.faults.first { $0.text.contains("client_body_early_read") }
+        #expect(found?.level.rawValue == level)
+        guard let found else { return }
+        #expect(found.mends == ["client_body_early_read 0;"])
+        #expect(found.text.contains("/n:3"))
+        #expect(place.place(of: found.mends[0]) == "(in place of \(directive) at /n:3)")
+    }
+
     @Test("what breaks uploads is named with its place, and the mend with what it replaces")
     func faults() throws {
         let place = try #require(

@@ -9,6 +9,7 @@ enum Mend {
     /// The same, where a mend stands that it has.
     static let hasIt = location + "  (has it)"
     static let buffering = "fastcgi_request_buffering off;"
+    static let lateBody = "client_body_early_read 0;"
     static let proxy = "proxy_request_buffering off;  (where another nginx stands in front)"
     static let size = "client_max_body_size 0;"
     static let window = "client_body_buffer_size 1m;"

@@ -73,12 +73,31 @@ extension NginxPlace {
                 ?? "nginx's own '\(rule.name) \(rule.standard);' is in force at \(location.place)"
             found.append(Finding(rule.level, "nginx", place, mends: [rule.mend]))
         }
+        if let early = earlyRead { found.append(early) }
         if value(of: "fastcgi_param", "REQUEST_METHOD") == nil {
             found.append(
                 .failure("nginx", "no parameters are passed at \(location.place)", [Mend.location])
             )
         }
         return found
+    }
+
+    /// That nginx gathers content before it chooses a location, and so before any other directive counts (nginx master of
+    /// August 2026); nil: it does not.
+    ///
+    /// Each argument is a condition, and one that is neither empty nor 0 has the content gathered.
+    private var earlyRead: Finding? {
+        guard let directive = value(of: "client_body_early_read") else { return nil }
+        let conditions = directive.arguments.filter { !["", "0"].contains($0) }
+        guard !conditions.isEmpty else { return nil }
+        let isAlways = conditions.contains { !$0.contains("$") }
+        return Finding(
+            isAlways ? .failure : .warning,
+            "nginx",
+            "'\(directive.text)' at \(directive.place) has nginx gather content before it chooses the location"
+                + (isAlways ? "" : "; look whether an upload can meet it"),
+            mends: [Mend.lateBody]
+        )
     }
 
     /// The place of a mend's directive, now or in future; nil: the mend is no directive of this location.
