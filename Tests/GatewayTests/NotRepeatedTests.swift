@@ -2,6 +2,7 @@
 // store; and creations without content, whose clients take a 104 for the answer.
 
 import HTTPTypes
+import Logging
 @testable import SpoolgateDelivery
 import SpoolgateTestSupport
 import SpoolgateUploadProtocol
@@ -58,5 +59,21 @@ import Testing
         #expect(served[.uploadDraftInteropVersion] == "11")
         test.reload { $0.interopAliases = [:] }
         #expect(create().interims.isEmpty)
+    }
+
+    @Test("a version that is not known is named in the log once, with the line that has it served")
+    func unknownVersion() throws {
+        let test = try GatewayUnderTest { settings, _ in settings.interopAliases = [13: 10] }
+        for version in [11, 11, 12, 13, 10, 999_999] {
+            _ = test.serve(.creation(["x"], complete: false, version: version))
+        }
+        _ = test.serve(.creation(["x"], complete: false, version: nil))
+        let line = "interop version unknown"
+        #expect(test.log.values(of: "version", in: line) == ["11", "12"])
+        #expect(
+            test.log.values(of: "setting", in: line)
+                == ["interop-alias: {11: 10}", "interop-alias: {12: 10}"]
+        )
+        #expect(test.log.level(of: line) == .warning)
     }
 }

@@ -310,4 +310,81 @@ import Testing
         #expect(asked.requests.count == 1)
         #expect(origin.requests.isEmpty)
     }
+
+    // MARK: Incremental (RFC 10036)
+
+    @Test(
+        "who asks that it is forwarded as it comes hears that it is not, before any content is read",
+        arguments: ["?1", "?1;a=b"]
+    )
+    func incrementalRefused(value: String) throws {
+        let origin = try LoopbackOrigin(status: "201 Created")
+        let test = try GatewayUnderTest(origin.target)
+        let never = ScriptedExchange.Step.happens { Issue.record("content was read") }
+        let record = test.serve(
+            ScriptedExchange(.post, "/f", [.incremental: value], [never, "x"], length: .unknown)
+        )
+        #expect(record.status == 501)
+        #expect(record.fields[.proxyStatus] == "spoolgate; error=incremental_refused")
+        #expect(record.text.contains(#""code":"incremental-refused""#))
+        #expect(origin.requests.isEmpty)
+    }
+
+    @Test(
+        "what asks for nothing, or is no Boolean, is received whole",
+        arguments: ["?0", "1", "true", "?1, ?1"]
+    )
+    func notIncremental(value: String) throws {
+        let origin = try LoopbackOrigin(status: "201 Created")
+        let test = try GatewayUnderTest(origin.target)
+        #expect(
+            test.serve(ScriptedExchange(.post, "/f", [.incremental: value], ["x"])).status == 201
+        )
+        #expect(origin.requests.map(\.contentLength) == [1])
+    }
+
+    @Test("with `incremental: pass` it is streamed, with the field, and others are received whole")
+    func incrementalPasses() throws {
+        let seen = Mutex("")
+        let origin = try LoopbackOrigin { connection in
+            guard let head = try connection.receiveHead() else { return }
+            #expect(head.values("Incremental") == ["?1"])
+            var text = ""
+            while !text.contains("last") {
+                let part = connection.receive()
+                guard !part.isEmpty else { return }
+                text += String(decoding: part, as: UTF8.self)
+                seen.withLock { [text] in $0 = text }
+            }
+            try connection.answer("200 OK", content: "heard")
+        }
+        let test = try GatewayUnderTest(origin.target) { _, route in route.incremental = .pass }
+        let wait = ScriptedExchange.Step.happens {
+            try? eventually("the upstream has it") { seen.withLock { $0.contains("first") } }
+        }
+        let streamed = test.serve(
+            ScriptedExchange(
+                .post,
+                "/live",
+                [.incremental: "?1"],
+                ["first", wait, "last"],
+                length: .unknown
+            )
+        )
+        #expect(streamed.text == "heard")
+        let other = try LoopbackOrigin(status: "201 Created")
+        let whole = try GatewayUnderTest(other.target) { _, route in route.incremental = .pass }
+        let record = whole.serve(ScriptedExchange(.post, "/f", [:], ["a", "b"], length: .unknown))
+        #expect(record.status == 201)
+        #expect(other.requests.map { $0.contentLength } == [2])
+    }
+
+    @Test("an upload of the protocol is not meant: the gateway is its recipient")
+    func incrementalUpload() throws {
+        let origin = try LoopbackOrigin(status: "201 Created")
+        let test = try GatewayUnderTest(origin.target)
+        #expect(test.serve(.creation(["small"], fields: [.incremental: "?1"])).status == 201)
+        let request = try #require(origin.requests.first)
+        #expect(request.values("Incremental").isEmpty)
+    }
 }

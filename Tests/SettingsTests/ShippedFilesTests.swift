@@ -230,4 +230,21 @@ import Testing
         }
         #expect(documented == (try Self.writtenLines()))
     }
+
+    // MARK: Versions
+
+    @Test(
+        "each page that names the interop versions names those that are spoken",
+        arguments: [
+            "docs/CLIENT.md", "docs/OPERATIONS.md", "deploy/man/spoolgate-upload.1",
+            "deploy/man/spoolgate.8", "deploy/man/spoolgate.yaml.5",
+        ]
+    )
+    func versions(page: String) throws {
+        let first = Dialect.versions.lowerBound
+        let named = try Self.text(page).matches(of: /\b([0-9]+) to ([0-9]+)\b/)
+            .filter { $0.1 == "\(first)" }.map(\.2)
+        #expect(!named.isEmpty)
+        #expect(named.allSatisfy { $0 == "\(Dialect.versions.upperBound)" }, "\(named)")
+    }
 }

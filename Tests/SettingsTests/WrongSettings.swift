@@ -294,7 +294,7 @@ extension SettingsTests {
         Wrong(
             "routes: {a: {upstream: \"s3:http://b/drop\", s3: {region: r}}}\n",
             "1:24: routes.a.upstream: 's3:http://b/drop': it needs s3.credentials, the file of its "
-                + "access key"
+                + "access key or environment"
         ),
         Wrong(
             "routes: {a: {upstream: 's3:http://b/d/', s3: {credentials: /k}}}\n",
@@ -410,6 +410,15 @@ extension SettingsTests {
             "routes: {a: {ordinary: pass, upstream: 'directory:/d'}}\n",
             "1:24: routes.a.ordinary: 'pass': what passes as it comes cannot have a directory: "
                 + "upstream, which needs the whole; leave that out, or use ordinary: spool"
+        ),
+        Wrong(
+            "routes: {a: {incremental: pass, inspect: {command: /scan}}}\n",
+            "1:27: routes.a.incremental: 'pass': what passes as it comes cannot have inspect.command, "
+                + "which needs the whole; leave that out, or use incremental: refuse"
+        ),
+        Wrong(
+            "routes: {a: {incremental: yes}}\n",
+            "1:27: routes.a.incremental: 'yes': it is none of refuse, pass"
         ),
         Wrong(
             "routes: {a: {digest: md5}}\n",

@@ -171,7 +171,9 @@ public final class Upload: Sendable {
         else {
             throw TransferError(
                 .invalid,
-                "the interop version \(options.interopVersion ?? 0) is not spoken; give one of 3 to 10"
+                "the interop version \(options.interopVersion ?? 0) is not spoken; give one of "
+                    + "\(Upload.Options.interopVersions.lowerBound) to "
+                    + "\(Upload.Options.interopVersions.upperBound)"
             )
         }
         let content: any UploadContent

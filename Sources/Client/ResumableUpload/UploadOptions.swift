@@ -3,6 +3,7 @@
 // Values only. The invariant: the defaults are right for a large file over a bad network.
 
 public import HTTPTypes
+import SpoolgateUploadProtocol
 
 extension Upload {
     /// What is asked of an upload besides its body and its URL.
@@ -25,8 +26,12 @@ extension Upload {
         public var fields = HTTPFields()
         /// How the upload begins.
         public var creation = Creation.careful
-        /// The interop version that is named, 3 to 10; nil: none, as the RFC will have it, and no 104 is sent.
-        public var interopVersion: Int? = 10
+        /// The interop versions of the draft that are spoken.
+        public static let interopVersions = Dialect.versions
+
+        /// The interop version that is named, one of `interopVersions`; nil: none, as the RFC will have it, and no 104 is
+        /// sent.
+        public var interopVersion: Int? = interopVersions.upperBound
         /// A body known to be smaller is sent by one ordinary request; bytes.
         ///
         /// 0: none is, also no empty one.

@@ -33,7 +33,7 @@ extension Upload {
             url: String,
             target: String,
             length: Int64? = nil,
-            interopVersion: Int? = 10,
+            interopVersion: Int? = Upload.Options.interopVersions.upperBound,
             fingerprint: String? = nil,
             mayBeComplete: Bool = false
         ) {

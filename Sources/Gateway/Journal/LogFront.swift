@@ -58,6 +58,16 @@ extension Log {
         }
     }
 
+    /// Clients name a version of the upload protocol that this release does not know.
+    package func unknownVersion(_ version: Int, servedAs newest: Int, count: Int) {
+        write(.warning, "interop version unknown") {
+            [
+                "version": version, "count": count,
+                "setting": "interop-alias: {\(version): \(newest)}",
+            ]
+        }
+    }
+
     // MARK: Faults
 
     /// The web server passes too few parameters, and every such request fails.

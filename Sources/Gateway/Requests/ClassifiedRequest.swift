@@ -13,6 +13,8 @@ struct ClassifiedRequest {
     let dialect: Dialect
     /// Whether nothing in it tells a protocol: then it speaks that of the upload it is on.
     let isUnmarked: Bool
+    /// The interop version that it names and that is served as the newest one, without a 104; nil: there is none.
+    let unknownVersion: Int?
     /// What correlates its log lines; nil where nothing does.
     let correlation: String?
 
@@ -38,6 +40,13 @@ struct ClassifiedRequest {
                 of: head.fields,
                 aliases: configuration.settings.interopAliases,
                 hasRFCClients: route.settings.hasRFCClients
+            )
+        unknownVersion =
+            family == .tus
+            ? nil
+            : Dialect.unknownVersion(
+                in: head.fields,
+                aliases: configuration.settings.interopAliases
             )
         correlation = configuration.settings.correlationField.map { head.fields.correlate(by: $0) }
         let limits = route.settings.limits

@@ -29,6 +29,8 @@ package final class Gateway: Sendable {
     let admission: Admission
     /// What requests are turned away for, told now and then.
     let turnedAway = Monitor(RareLines<String>())
+    /// Whose content is under way.
+    let slow = SlowContent()
     /// How many requests the front serves at a time.
     private let threads: ThreadBudget
 
@@ -75,6 +77,7 @@ package final class Gateway: Sendable {
     package func serve(_ exchange: any Exchange, at place: ThreadPlace = .regular) {
         guard let (request, asked) = request(of: exchange) else { return }
         defer { request.exchange.end() }
+        if !asked.isShort { relieve(at: place) }
         switch admission.admit(request.client, isShort: asked.isShort, at: place) {
         case .admitted(let ticket):
             defer { admission.leave(ticket) }
@@ -95,13 +98,14 @@ package final class Gateway: Sendable {
         guard var head = head(of: received, context),
             let route = route(of: head, context, configuration, received)
         else { return nil }
-        let exchange = RequestExchange(received, head, context, on: route, metrics)
+        let exchange = RequestExchange(received, head, context, on: route, metrics, slow)
         guard !exchange.answersPreflight(head) else {
             exchange.end()
             return nil
         }
         let asked = ClassifiedRequest(&head, on: route, configuration)
         noteFaults(context, route: route.name, isUpload: asked.request.isUpload)
+        if let version = asked.unknownVersion { noteUnknownVersion(version) }
         let request = Request(
             head,
             of: exchange,
@@ -112,6 +116,25 @@ package final class Gateway: Sendable {
             asked
         )
         return (request, asked.request)
+    }
+
+    /// Has a slow request let go where threads run short, so that there is one for whoever comes next.
+    private func relieve(at place: ThreadPlace) {
+        let most = threads.maximum
+        guard place != .regular || admission.active >= most - max(1, most / 8),
+            let client = slow.letGo(),
+            let count = turnedAway.update({ $0.note("slow content") })
+        else { return }
+        log.slowLetGo(client: "\(client)", count: count)
+    }
+
+    /// Says which line of the settings would have such clients resume.
+    private func noteUnknownVersion(_ version: Int) {
+        let count = turnedAway.update {
+            $0.note("interop version \(version)", next: .after(.seconds(3600)))
+        }
+        guard let count else { return }
+        log.unknownVersion(version, servedAs: Dialect.versions.upperBound, count: count)
     }
 
     /// The head of a request that is one; nil where it was answered.

@@ -33,8 +33,12 @@ package struct RouteSettings: Sendable, Equatable {
     package var reply = Reply.upstream
     /// What a promise to a client survives.
     package var promise = UploadPromise.powerCut
+    /// Bytes a second that content has to bring: below it for a minute, its connection is closed; 0: any.
+    package var minimumRate: Int64 = 0
     /// How ordinary uploads reach the upstream.
     package var ordinary = OrdinaryUploads.spool
+    /// What becomes of ordinary uploads that ask to be forwarded as they come (RFC 10036).
+    package var incremental = IncrementalUploads.refuse
     /// Who speaks tus with its clients.
     package var tus = TusSpeaker.on
     /// What a client of tus hears of the upstream's answer.
@@ -98,6 +102,14 @@ package enum OrdinaryUploads: String, Sendable, CaseIterable {
     /// Received whole, then sent with their length.
     case spool
     /// Streamed as they come.
+    case pass
+}
+
+/// What becomes of ordinary uploads with `Incremental: ?1` where others are received whole (RFC 10036 §3).
+package enum IncrementalUploads: String, Sendable, CaseIterable {
+    /// 501, since what is received whole is not forwarded as it comes.
+    case refuse
+    /// Streamed as they come, as `OrdinaryUploads.pass` does with all.
     case pass
 }
 

@@ -25,6 +25,7 @@ extension RouteSettings {
                 .size(0...sizes.upperBound),
                 atMost: .init("limits.max-size") { $0.limits.maxSize }
             ),
+            Key("limits.min-rate", \.minimumRate, .size(0...1 << 30)),
             Key("limits.max-append-size", \.limits.maxAppendSize, .size(sizes)),
             // Above either of them, no append but the last could be right.
             Key(
@@ -42,12 +43,14 @@ extension RouteSettings {
             Key("tls.certificate", \.upstream.clientCertificate, .path()),
             Key("tls.key", \.upstream.clientKey, .path()),
             Key("s3.region", \.upstream.bucket.region, .region()),
-            Key("s3.credentials", \.upstream.bucket.credentialsFile, .path()),
+            Key("s3.credentials", \.upstream.bucket.credentials, .credentials()),
+            Key("s3.style", \.upstream.bucket.style, .choice()),
             Key("s3.part-size", \.upstream.bucket.partSize, .size(BucketSettings.partSizes)),
             Key("s3.fields", \.upstream.bucket.fields, .objectFields()),
             Key("reply", \.reply, .word()),
             Key("promise", \.promise, .choice()),
             Key("ordinary", \.ordinary, .choice()),
+            Key("incremental", \.incremental, .choice()),
             Key("spool-receive", \.spoolReceive, .word()),
             Key("tus", \.tus, .word()),
             Key("tus-answer", \.tusAnswer, .word()),
@@ -109,8 +112,10 @@ extension RouteSettings {
             return ("form", "\(store) upstream takes uploads as they are; use form: body")
         }
         if upstream.isBucket {
-            if upstream.bucket.credentialsFile == nil {
-                return ("upstream", "it needs s3.credentials, the file of its access key")
+            if upstream.bucket.credentials == nil {
+                return (
+                    "upstream", "it needs s3.credentials, the file of its access key or environment"
+                )
             }
             if limits.maxSize > BucketSettings.largestObject {
                 let most = ByteSize.text(BucketSettings.largestObject)
@@ -131,6 +136,13 @@ extension RouteSettings {
                 "ordinary",
                 "what passes as it comes cannot have \(need), which needs the whole; "
                     + "leave that out, or use ordinary: spool"
+            )
+        }
+        if incremental == .pass, let need = needOfWhole {
+            return (
+                "incremental",
+                "what passes as it comes cannot have \(need), which needs the whole; "
+                    + "leave that out, or use incremental: refuse"
             )
         }
         if tus == .pass, let need = needOfWhole {

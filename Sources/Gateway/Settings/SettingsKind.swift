@@ -342,6 +342,18 @@ extension SettingsKind {
         }
     }
 
+    /// Where the access key of a bucket is.
+    static func credentials() -> Self where Value == BucketCredentials {
+        Self(
+            "environment, or an absolute path without control characters",
+            text: { $0.file ?? environment }
+        ) { text in
+            text == environment ? .environment : text.isAbsolutePath ? .file(text) : nil
+        }
+    }
+
+    private static var environment: String { "environment" }
+
     /// The region of a store, as it stands in signatures.
     static func region() -> Self where Value == String {
         text("a region, such as eu-central-1: up to 63 lower-case letters, digits and hyphens") {

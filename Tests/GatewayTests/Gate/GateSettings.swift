@@ -38,7 +38,7 @@ struct GateSetting: Sendable {
                 route.upstream.targets = [
                     .bucket(BucketAddress(endpoint: places.upstream, name: "b"))
                 ]
-                route.upstream.bucket.credentialsFile = places.credentials
+                route.upstream.bucket.credentials = .file(places.credentials)
             },
         ],
         row("anonymous", \.anonymous, .allow, .refuse),
@@ -47,6 +47,7 @@ struct GateSetting: Sendable {
         row("limits.min-size", \.limits.minSize, 0, 1 << 20),
         row("limits.max-append-size", \.limits.maxAppendSize, 2_000),
         row("limits.min-append-size", \.limits.minAppendSize, 10),
+        row("limits.min-rate", \.minimumRate, 1),
         row("limits.max-age", \.limits.maxAge, 3_600),
         row("timeouts.connect", \.upstream.connectTimeout, .seconds(3)),
         row("timeouts.stall", \.upstream.stallTimeout, .seconds(30)),
@@ -55,12 +56,14 @@ struct GateSetting: Sendable {
         row("tls.certificate", \.upstream.clientCertificate, "/c"),
         row("tls.key", \.upstream.clientKey, "/k"),
         row("s3.region", \.upstream.bucket.region, "eu-1"),
-        [GateSetting("s3.credentials") { $0.upstream.bucket.credentialsFile = $1.credentials }],
+        [GateSetting("s3.credentials") { $0.upstream.bucket.credentials = .file($1.credentials) }],
+        row("s3.style", \.upstream.bucket.style, .virtualHost),
         row("s3.part-size", \.upstream.bucket.partSize, 5 << 20),
         row("s3.fields", \.upstream.bucket.fields, [.init(name: .made("x-amz-acl"), value: "p")]),
         row("reply", \.reply, .upstream, .accepted),
         row("promise", \.promise, .powerCut, .process),
         row("ordinary", \.ordinary, .spool, .pass),
+        row("incremental", \.incremental, .refuse, .pass),
         row("spool-receive", \.spoolReceive, .off),
         row("tus", \.tus, .on, .off, .pass),
         row("tus-answer", \.tusAnswer, .upstream),

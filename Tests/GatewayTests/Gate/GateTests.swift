@@ -72,9 +72,13 @@ struct GateTests {
             alone.upstream.targets = [.http(base: "http://127.0.0.1:1")]
             setting.change(&alone, world.places)
             guard alone.contradiction == nil, alone.needsWhole else { continue }
-            for key in ["tus", "ordinary"] {
+            for key in ["tus", "ordinary", "incremental"] {
                 var route = alone
-                if key == "tus" { route.tus = .pass } else { route.ordinary = .pass }
+                switch key {
+                case "tus": route.tus = .pass
+                case "ordinary": route.ordinary = .pass
+                default: route.incremental = .pass
+                }
                 #expect(route.contradiction?.key == key, "\(setting.key)")
             }
         }

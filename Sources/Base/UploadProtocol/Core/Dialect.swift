@@ -114,6 +114,20 @@ package struct Dialect: Sendable, Equatable {
         }
     }
 
+    /// The version that a request names and that is neither known nor an alias: it is served as `newest`.
+    ///
+    /// - Parameters:
+    ///   - fields: the request's fields.
+    ///   - aliases: as in `init`.
+    /// - Returns: the version; nil: it names none, one that is served, or one that will not come soon, so that nobody makes
+    ///   up any number of them.
+    package static func unknownVersion(in fields: HTTPFields, aliases: [Int: Int]) -> Int? {
+        guard let named = StructuredField.integer(.uploadDraftInteropVersion, in: fields),
+            named >= 1, named <= Int64(versions.upperBound + 10), known(named) == nil, aliases[Int(named)] == nil
+        else { return nil }
+        return Int(named)
+    }
+
     /// The interop versions that are known.
     package static let versions = 3...10
 

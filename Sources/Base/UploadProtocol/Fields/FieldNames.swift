@@ -18,6 +18,8 @@ extension HTTPField.Name {
     package static let uploadLength = made("Upload-Length")
     /// `Upload-Limit`, a Dictionary of Integers (draft-12 §4.1.4).
     package static let uploadLimit = made("Upload-Limit")
+    /// `Incremental`, a Boolean (RFC 10036 §3).
+    package static let incremental = made("Incremental")
     /// `Link` (RFC 8288 §3).
     package static let link = made("Link")
     /// `Accept-Patch` (RFC 5789 §3.1).

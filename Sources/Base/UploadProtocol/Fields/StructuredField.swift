@@ -42,6 +42,12 @@ package enum StructuredField {
         return value.flatMap(integer(_:))
     }
 
+    /// The Boolean in the field `name`; nil if it is absent, repeated or no Boolean Item.
+    package static func boolean(_ name: HTTPField.Name, in fields: HTTPFields) -> Bool? {
+        let values = fields.filter { $0.name == name }
+        return values.count == 1 ? boolean(values[0].value) : nil
+    }
+
     /// The Integers of a Dictionary in the field `name`; empty where it is absent, no Dictionary, or has a
     /// member of another type (draft-12 §4.1.4).
     package static func integers(_ name: HTTPField.Name, in fields: HTTPFields) -> [String: Int64] {

@@ -316,6 +316,21 @@ extension Refusal {
     }
 }
 
+// MARK: Forwarding as it comes
+
+extension Refusal {
+    /// 501: an ordinary upload asks to be forwarded as it comes, where uploads are received whole (RFC 10036 §3, §5.1).
+    package static let incrementalRefused = Refusal(
+        status: .notImplemented,
+        code: "incremental-refused",
+        title: "not forwarded as it comes",
+        detail:
+            "This server receives uploads whole before it sends them on. Leave the field Incremental out.",
+        fields: [.proxyStatus: "spoolgate; error=incremental_refused"],
+        isOrdinary: true
+    )
+}
+
 // MARK: The request as the front received it
 
 extension Refusal {

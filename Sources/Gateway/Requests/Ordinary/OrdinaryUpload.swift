@@ -17,8 +17,15 @@ extension Request {
     /// route replies.
     func takeOrdinaryUpload(isMarked: Bool) {
         // What is marked as an upload is whole in one small message and has digests to be verified.
-        if route.settings.ordinary == .pass, !isMarked {
-            return passThrough(atMost: route.settings.limits.maxSize, isUpload: true) { $0 }
+        if !isMarked {
+            let isIncremental = StructuredField.boolean(.incremental, in: head.fields) == true
+            if route.settings.ordinary == .pass
+                || isIncremental && route.settings.incremental == .pass
+            {
+                return passThrough(atMost: route.settings.limits.maxSize, isUpload: true) { $0 }
+            }
+            // Received whole in silence, it could wait for an answer to its first bytes for ever.
+            if isIncremental { return refuse(.incrementalRefused) }
         }
         let plan: DigestPlan
         do throws(Refusal) {
