@@ -325,7 +325,7 @@ import Testing
             ScriptedExchange(.post, "/f", [.incremental: value], [never, "x"], length: .unknown)
         )
         #expect(record.status == 501)
-        #expect(record.fields[.proxyStatus] == "spoolgate; error=incremental_refused")
+        #expect(record[.proxyStatus] == "spoolgate; error=incremental_refused")
         #expect(record.text.contains(#""code":"incremental-refused""#))
         #expect(origin.requests.isEmpty)
     }
