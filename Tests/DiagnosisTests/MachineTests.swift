@@ -114,8 +114,8 @@ import Testing
         #expect(found?.level.rawValue == level)
         guard let found else { return }
         #expect(found.mends == ["client_body_early_read 0;"])
-        #expect(found.text.contains("/n:3"))
-        #expect(place.place(of: found.mends[0]) == "(in place of \(directive) at /n:3)")
+        #expect(found.text.contains("/n:2"))
+        #expect(place.place(of: found.mends[0]) == "(in place of \(directive) at /n:2)")
     }
 
     @Test("what breaks uploads is named with its place, and the mend with what it replaces")

@@ -64,6 +64,7 @@ struct OpenAppendTests {
         #expect(open.values("Transfer-Encoding") == ["chunked"])
         #expect(open.values("Content-Length").isEmpty)
         #expect(open.values("Upload-Complete") == ["?0"])
+        #expect(open.values("Incremental") == ["?1"] && last.values("Incremental").isEmpty)
         #expect(open.values("Upload-Offset") == ["0"])
         #expect(open.values("Upload-Length").isEmpty)
         #expect(open.values("Content-Type") == ["application/partial-upload"])

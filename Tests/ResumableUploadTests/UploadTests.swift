@@ -98,6 +98,21 @@ struct UploadTests {
         }
     }
 
+    @Test("what waits for a 104 meanwhile asks to be forwarded as it comes (RFC 10036)")
+    func incremental() async throws {
+        for creation in [Upload.Options.Creation.careful, .optimistic, .plain] {
+            let origin = try UploadOrigin()
+            let (result, _) = await upload(
+                .bytes(pattern(300_000)),
+                to: origin.base + "/f",
+                quickOptions(creation)
+            )
+            _ = try result.get()
+            let told = origin.requests.map { $0.values("Incremental") }
+            #expect(told == (creation == .optimistic ? [["?1"]] : told.map { _ in [] }))
+        }
+    }
+
     @Test("a small body is one ordinary request without any mark")
     func small() async throws {
         let origin = try UploadOrigin()

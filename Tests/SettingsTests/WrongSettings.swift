@@ -60,7 +60,7 @@ extension SettingsTests {
         Wrong(
             "routes:\n  a:\n    limits: {max: 1B}\n",
             "3:14: routes.a.limits.max: no such setting; known here: max-size, min-size, "
-                + "max-append-size, min-append-size, max-age"
+                + "min-rate, max-append-size, min-append-size, max-age"
         ),
         Wrong(
             "routes: {a: {queue: {backoff: 1s}}}\n",

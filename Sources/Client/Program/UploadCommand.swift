@@ -95,18 +95,24 @@ struct UploadCommand: ParsableCommand {
 
     @Option(
         help: ArgumentHelp(
-            "The interop version of the draft that is named, 3 to 10, or none. (default: 10)",
+            "The interop version of the draft that is named, \(Self.versions), or none. "
+                + "(default: \(Upload.Options.interopVersions.upperBound))",
             valueName: "version"
         ),
         transform: { text in
             if text == "none" { return Interop.none }
-            guard let version = Int(digits: text), (3...10).contains(version) else {
-                throw ValidationError("'\(text)' is no version; write 3 to 10, or none.")
+            guard let version = Int(digits: text),
+                Upload.Options.interopVersions.contains(version)
+            else {
+                throw ValidationError("'\(text)' is no version; write \(Self.versions), or none.")
             }
             return .version(version)
         }
     )
-    var interop: Interop = .version(10)
+    var interop: Interop = .version(Upload.Options.interopVersions.upperBound)
+
+    private static let versions =
+        "\(Upload.Options.interopVersions.lowerBound) to \(Upload.Options.interopVersions.upperBound)"
 
     @Flag(help: "Digest the file before (SHA-256), so that the server can verify it.")
     var digest = false

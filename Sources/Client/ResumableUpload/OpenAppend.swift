@@ -92,10 +92,12 @@ extension UploadRun {
     ) throws(TransferError) -> (isDone: Bool, answer: Transfer.Answer?) {
         guard let append = try beginOpenly(at: offset) else { return (false, nil) }
         let purpose = "the append at \(offset) by PATCH \(resource.text)"
+        var fields = appendFields(Portion(count: 0, isLast: false), at: offset)
+        fields.askForIncrementalForwarding()
         let result = exchange.send(
             .patch,
             resource,
-            appendFields(Portion(count: 0, isLast: false), at: offset),
+            fields,
             content: ClientContent(length: nil) { [self] buffer, transfer in
                 // The server may answer early. Then the request ends in good order.
                 guard transfer.head == nil else { return .bytes(0) }

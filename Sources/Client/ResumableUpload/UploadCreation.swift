@@ -71,7 +71,9 @@ extension UploadRun {
     private func createOptimistically(_ portion: Portion) throws(TransferError) -> Transfer.Answer?
     {
         let purpose = "\(options.method.rawValue) \(target.text)"
-        let result = send(portion, from: 0, by: options.method, to: target, creationFields(portion))
+        var fields = creationFields(portion)
+        fields.askForIncrementalForwarding()
+        let result = send(portion, from: 0, by: options.method, to: target, fields)
         if resource == nil { try checkRepeatable(result, portion, purpose) }
         // Cut, it could never go on there.
         if resource == nil, result.head == nil, let foreign { throw isForeign(foreign) }

@@ -48,6 +48,11 @@ struct WireVersion: Equatable {
     }
 }
 
+extension HTTPFields {
+    /// Asks whoever forwards the request to do so as it comes (RFC 10036): what is told by 104 meanwhile is waited for.
+    mutating func askForIncrementalForwarding() { self[.incremental] = "?1" }
+}
+
 /// What the fields of one response say of an upload.
 struct UploadAnswer {
     /// The status.

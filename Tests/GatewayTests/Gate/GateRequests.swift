@@ -109,6 +109,7 @@ struct GateRequest: Sendable, CustomStringConvertible {
         ["Tus-Resumable": "1.0.0", "Upload-Checksum": "sha1 AAAA", "Upload-Length": "LENGTH"],
         ["Upload-Metadata": "filename d29ybGQ=", "Upload-Expires": "0", "Upload-Limit": "x"],
         ["Expect": "100-continue"], ["Transfer-Encoding": "chunked"], ["Content-Length": "0"],
+        ["Incremental": "?1"], ["Incremental": "?1", "Upload-Complete": "?1"],
         ["Upgrade": "websocket", "Connection": "upgrade"], ["Content-Range": "bytes 0-1/2"],
         ["Idempotency-Key": "1"], ["Prefer": "respond-async"], ["Spoolgate-Owner": "forged"],
         ["Destination": "https://a.test/x"], ["Via": "1.1 spoolgate-other"],
