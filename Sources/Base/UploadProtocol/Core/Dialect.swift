@@ -119,8 +119,8 @@ package struct Dialect: Sendable, Equatable {
     /// - Parameters:
     ///   - fields: the request's fields.
     ///   - aliases: as in `init`.
-    /// - Returns: the version; nil: it names none, one that is served, or one that will not come soon, so that nobody makes
-    ///   up any number of them.
+    /// - Returns: the version; nil: it names none, one that is served, or one that is far away, so that nobody makes up any
+    ///   number of them.
     package static func unknownVersion(in fields: HTTPFields, aliases: [Int: Int]) -> Int? {
         guard let named = StructuredField.integer(.uploadDraftInteropVersion, in: fields),
             named >= 1, named <= Int64(versions.upperBound + 10), known(named) == nil, aliases[Int(named)] == nil
