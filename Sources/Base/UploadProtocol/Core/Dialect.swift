@@ -123,7 +123,8 @@ package struct Dialect: Sendable, Equatable {
     ///   number of them.
     package static func unknownVersion(in fields: HTTPFields, aliases: [Int: Int]) -> Int? {
         guard let named = StructuredField.integer(.uploadDraftInteropVersion, in: fields),
-            named >= 1, named <= Int64(versions.upperBound + 10), known(named) == nil, aliases[Int(named)] == nil
+            (1...Int64(versions.upperBound + 10)).contains(named), known(named) == nil,
+            aliases[Int(named)] == nil
         else { return nil }
         return Int(named)
     }
