@@ -231,19 +231,26 @@ import Testing
         }
     }
 
+    /// Takes content until its last bytes are there, and notes what has come.
+    private static func listen(to connection: OriginConnection, _ seen: borrowing Mutex<String>)
+        throws
+    {
+        var text = ""
+        while !text.contains("last") {
+            let part = connection.receive()
+            guard !part.isEmpty else { return }
+            text += String(decoding: part, as: UTF8.self)
+            seen.withLock { [text] in $0 = text }
+        }
+        try connection.answer("200 OK", content: "heard")
+    }
+
     @Test("with `pass` the upstream has the first bytes before the client has sent the last")
     func passes() throws {
         let seen = Mutex("")
         let origin = try LoopbackOrigin { connection in
             guard try connection.receiveHead() != nil else { return }
-            var text = ""
-            while !text.contains("last") {
-                let part = connection.receive()
-                guard !part.isEmpty else { return }
-                text += String(decoding: part, as: UTF8.self)
-                seen.withLock { [text] in $0 = text }
-            }
-            try connection.answer("200 OK", content: "heard")
+            try Self.listen(to: connection, seen)
         }
         let test = try passing(origin.base)
         let wait = ScriptedExchange.Step.happens {
@@ -349,14 +356,7 @@ import Testing
         let origin = try LoopbackOrigin { connection in
             guard let head = try connection.receiveHead() else { return }
             #expect(head.values("Incremental") == ["?1"])
-            var text = ""
-            while !text.contains("last") {
-                let part = connection.receive()
-                guard !part.isEmpty else { return }
-                text += String(decoding: part, as: UTF8.self)
-                seen.withLock { [text] in $0 = text }
-            }
-            try connection.answer("200 OK", content: "heard")
+            try Self.listen(to: connection, seen)
         }
         let test = try GatewayUnderTest(origin.target) { _, route in route.incremental = .pass }
         let wait = ScriptedExchange.Step.happens {
