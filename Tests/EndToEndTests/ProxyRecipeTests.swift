@@ -223,10 +223,7 @@ struct ProxyRecipeTests {
         report.expect("104-http2", "fail", ["apt remove libnginx-mod-http-interim"])
     }
 
-    @Test(
-        "a limit for each request lets a large file through a proxy with a smaller one, and the command needs none: it "
-            + "learns from the proxy's 413"
-    )
+    @Test("a large file passes a proxy with a smaller limit: by the recipe's limit, or by its 413")
     func cloudflare() throws {
         let limits = try RecipeBlock.route("cloudflare")
         let smaller: KeyValuePairs = ["client_max_body_size 0;": "client_max_body_size 100000000;"]
