@@ -170,9 +170,9 @@ struct ClientTests {
         let first = 6 << 20
         let isReported = Gate()
         let sent = Monitor(0)
-        let stream = AsyncStream<[UInt8]> {
+        let stream = AsyncThrowingStream<[UInt8], any Error> {
             let start = sent.update { $0 }
-            if start >= first { isReported.pass() }
+            if start >= first { try await isReported.passed() }
             let piece = Array(file.bytes[start..<min(start + 65_536, file.bytes.count)])
             sent.update { $0 += piece.count }
             return piece.isEmpty ? nil : piece

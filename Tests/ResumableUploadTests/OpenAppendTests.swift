@@ -14,9 +14,9 @@ struct OpenAppendTests {
     private func stream(_ bytes: [UInt8], stopsAfter head: Int, _ gate: Gate) -> Upload.Body {
         let given = Monitor(0)
         return .stream(
-            AsyncStream<[UInt8]> {
+            AsyncThrowingStream<[UInt8], any Error> {
                 let start = given.update { $0 }
-                if start >= head { gate.pass() }
+                if start >= head { try await gate.passed() }
                 let piece = Array(bytes[start..<min(start + 8192, bytes.count)])
                 given.update { $0 += piece.count }
                 return piece.isEmpty ? nil : piece
@@ -48,6 +48,24 @@ struct OpenAppendTests {
             let error = error as? TransferError ?? TransferError(.invalid, "\(error)")
             return (.failure(error), events.update { $0 })
         }
+    }
+
+    @Test("a stream whose end comes after the server has everything ends with the whole progress")
+    func progressAtLateEnd() async throws {
+        let origin = try UploadOrigin(reporting: .max)
+        let bytes = pattern(64 << 10)
+        let gate = Gate()
+        let events = Monitor<[Upload.Event]>([])
+        let body = stream(bytes, stopsAfter: bytes.count, gate)
+        let upload = Upload(body, to: origin.base + "/f", options: quickOptions()) { event in
+            events.update { $0.append(event) }
+            if case .progress(let progress) = event, progress.received == bytes.count { gate.open() }
+        }
+        _ = try await upload.run()
+        #expect(origin.taken == [bytes])
+        let count = Int64(bytes.count)
+        let whole = Transfer.Progress(received: count, sent: count, total: count)
+        #expect(events.update { $0.last } == .progress(whole))
     }
 
     @Test(

@@ -18,6 +18,11 @@ package final class Gate: Sendable {
     package func pass() -> Bool {
         isOpen.wait(until: .after(.seconds(300))) { $0 ? true : nil } ?? false
     }
+
+    /// As `pass`, for a task: it leaves its thread to others meanwhile, who may have to open it.
+    package func passed() async throws {
+        try await comesTrue("a gate is open") { isOpen.update { $0 } }
+    }
 }
 
 /// What a wait that did not end in time says.

@@ -19,7 +19,9 @@ final class UploadRun: TransferRun {
     let options: Upload.Options
     let control: TransferControl
     let exchange: ServerExchange
-    let tell: (Upload.Event) -> Void
+    private let onEvent: (Upload.Event) -> Void
+    /// The event that was told last.
+    private(set) var lastEvent: Upload.Event?
 
     var name: String { "the upload to \(target.text)" }
     var connection: Transfer.Connection { options.connection }
@@ -69,7 +71,7 @@ final class UploadRun: TransferRun {
         self.version = version
         self.options = options
         self.control = control
-        self.tell = tell
+        onEvent = tell
         self.appendLimit = appendLimit
         if let most = options.maximumAppend { appendLimit.begin(at: most) }
         maxAppend = appendLimit.bytes
@@ -105,7 +107,7 @@ final class UploadRun: TransferRun {
                 answer.place = answer.location(from: target)?.text
             }
             // A bar that is drawn from events is full at the end.
-            if let length = content.length ?? token?.length { progressed(to: length) }
+            if let length = content.length ?? token?.length { tellWhole(length) }
             return answer
         }
         token = nil
@@ -253,6 +255,11 @@ final class UploadRun: TransferRun {
         throws(TransferError)
     {
         try wait("\(purpose) was answered with \(sentence(answer))", answer, read.retryAfter)
+    }
+
+    func tell(_ event: Upload.Event) {
+        lastEvent = event
+        onEvent(event)
     }
 
     func tellWaiting(_ pause: Duration, reason: String) { tell(.waiting(pause, reason: reason)) }

@@ -200,6 +200,14 @@ extension UploadRun {
         if nextProgress.hasPassed { tellProgress(sent: offset) }
     }
 
+    /// Tells that the server has all `length` bytes, as the last event: the end of a stream may be known, and a token
+    /// told, only after its last byte was acknowledged.
+    func tellWhole(_ length: Int64) {
+        progressed(to: length)
+        let whole = Transfer.Progress(received: length, sent: length, total: length)
+        if lastEvent != .progress(whole) { tell(.progress(whole)) }
+    }
+
     private func tellProgress(sent: Int64) {
         nextProgress = .after(.milliseconds(100))
         tell(
