@@ -12,10 +12,6 @@ import SpoolgateTextFormats
 ///
 /// Any thread; a slot is one job, from 0 on.
 final class BatchReport: Sendable {
-    private enum Form {
-        case lines, json, none
-    }
-
     private struct Slot {
         var file: String
         var line: TransferLine
@@ -35,28 +31,15 @@ final class BatchReport: Sendable {
         var isTakenAway = false
     }
 
-    private let form: Form
-    private let count: Int
-    private let size: Int64
+    private let form: ReportForm
     private let state: Monitor<State>
     private static let interval = Duration.milliseconds(250)
 
     /// Begins a report on files of so many bytes in all.
     init(_ form: ProgressForm, count: Int, size: Int64) {
-        self.count = count
-        self.size = size
         let state = Monitor(State())
         self.state = state
-        switch form {
-        case .json: self.form = .json
-        case .auto where Terminal.errors.isThere:
-            let drawer = TerminalLines()
-            let isStarted: Void? = try? SpoolgatePosix.Thread.start(name: "progress") {
-                Self.draw(state, by: drawer, count, size)
-            }
-            self.form = isStarted == nil ? .none : .lines
-        default: self.form = .none
-        }
+        self.form = ReportForm(form) { Self.draw(state, by: $0, count, size) }
     }
 
     // MARK: One file
@@ -83,16 +66,7 @@ final class BatchReport: Sendable {
             state.slots[slot] = own
             return (isMore, isDue)
         }
-        if isDue {
-            tell(
-                "progress",
-                slot,
-                [
-                    ("received", .integer(progress.received)), ("sent", .integer(progress.sent)),
-                    ("total", progress.total.map { .integer($0) } ?? .null),
-                ]
-            )
-        }
+        if isDue { tell("progress", slot, progress.members) }
         return isMore
     }
 

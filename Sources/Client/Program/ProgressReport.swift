@@ -10,10 +10,6 @@ import SpoolgateTextFormats
 
 /// The report of one transfer.
 final class ProgressReport: Sendable {
-    private enum Form {
-        case line, json, none
-    }
-
     private struct State {
         var line: TransferLine
         /// Told above the line, once.
@@ -23,7 +19,7 @@ final class ProgressReport: Sendable {
         var nextJSON = Deadline.after(.zero)
     }
 
-    private let form: Form
+    private let form: ReportForm
     /// The file of an upload; nil: that of a download.
     private let file: String?
     private let state: Monitor<State>
@@ -34,23 +30,14 @@ final class ProgressReport: Sendable {
         self.file = file
         let state = Monitor(State(line: TransferLine(name)))
         self.state = state
-        switch form {
-        case .json: self.form = .json
-        case .auto where Terminal.errors.isThere:
-            let drawer = TerminalLines()
-            let isStarted: Void? = try? SpoolgatePosix.Thread.start(name: "progress") {
-                Self.draw(state, by: drawer)
-            }
-            self.form = isStarted == nil ? .none : .line
-        default: self.form = .none
-        }
+        self.form = ReportForm(form) { Self.draw(state, by: $0) }
     }
 
     /// Whether standard error has JSON alone.
     var isJSON: Bool { form == .json }
 
     /// Whether a person looks on.
-    var isForPerson: Bool { form == .line }
+    var isForPerson: Bool { form == .lines }
 
     /// Takes how far it is.
     func note(_ progress: Transfer.Progress) {
@@ -61,14 +48,7 @@ final class ProgressReport: Sendable {
             if isDue { state.nextJSON = .after(.seconds(1)) }
             return isDue
         }
-        guard isDue else { return }
-        tell(
-            "progress",
-            [
-                ("received", .integer(progress.received)), ("sent", .integer(progress.sent)),
-                ("total", progress.total.map { .integer($0) } ?? .null),
-            ]
-        )
+        if isDue { tell("progress", progress.members) }
     }
 
     /// Takes that it waits, for how long and why.
@@ -90,7 +70,7 @@ final class ProgressReport: Sendable {
 
     /// Tells a person a sentence, above the line.
     func say(_ sentence: String) {
-        if form == .line { state.update { $0.sentences.append(sentence) } }
+        if form == .lines { state.update { $0.sentences.append(sentence) } }
     }
 
     /// Takes the line away.
@@ -101,7 +81,7 @@ final class ProgressReport: Sendable {
     ///   - reason: why it is that.
     ///   - place: the URL that the answer names as the next one; nil: none.
     func end(status: Int?, code: Int32, reason: String?, place: String? = nil) {
-        if form == .line {
+        if form == .lines {
             state.update { $0.isEnded = true }
             _ = state.wait(until: .after(.seconds(2))) { $0.isTakenAway ? true : nil }
         }
