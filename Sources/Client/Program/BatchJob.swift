@@ -255,15 +255,9 @@ final class BatchJob: Sendable {
             note(.anew(key))
         }
         if error.kind == .paused { return .stopped }
-        let isAnonymous: Bool
-        if case .none = options.upload.connection.credentials {
-            isAnonymous = !options.upload.fields.contains(.authorization)
-        } else {
-            isAnonymous = false
-        }
         let sentence = FailureText.sentence(
             error,
-            isAnonymous: isAnonymous,
+            of: options.upload,
             isPlain: options.upload.plainBelow > 0
         )
         // A command line that is right for other files is none that is wrong.

@@ -11,12 +11,12 @@ enum FailureText {
     ///
     /// - Parameters:
     ///   - error: why the upload ended.
-    ///   - isAnonymous: whether it had neither a field Authorization nor a file of passwords.
+    ///   - options: how it was sent.
     ///   - isPlain: whether it may have been sent by one ordinary request because the file is small.
     /// - Returns: one sentence.
     static func sentence(
         _ error: TransferError,
-        isAnonymous: Bool,
+        of options: Upload.Options,
         isPlain: Bool
     ) -> String {
         let remedy: String? =
@@ -26,7 +26,7 @@ enum FailureText {
             case (.unknownOutcome, _): "; --cancel forgets it, and the next run begins anew"
             case (.unsupported, _): " (--creation plain)"
             case (.otherOrigin, _): " (--other-origin)"
-            case (.refused, 401) where isAnonymous:
+            case (.refused, 401) where options.isAnonymous:
                 "; --netrc takes user and password from ~/.netrc, and -H gives a field Authorization"
             case (.refused, 401): "; look at the user and the password"
             case (.refused, 412) where isPlain:
@@ -40,5 +40,12 @@ enum FailureText {
     static func naming(_ source: UploadSource, _ sentence: String) -> String {
         let isNamed = sentence.contains(source.url)
         return "\(source.shown)\(isNamed ? "" : " to \(source.url)"): \(sentence)"
+    }
+}
+
+extension Upload.Options {
+    /// Whether they have neither a field Authorization nor a file of passwords.
+    fileprivate var isAnonymous: Bool {
+        if case .none = connection.credentials { !fields.contains(.authorization) } else { false }
     }
 }

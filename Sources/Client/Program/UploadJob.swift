@@ -115,7 +115,6 @@ struct UploadJob {
     private func taken(_ answer: Transfer.Answer, _ watch: Stopwatch, _ begun: Int64) {
         file.remove()
         let size = file.state.total ?? file.state.received
-        if size > 0 { report.note(Transfer.Progress(received: size, sent: size, total: size)) }
         report.end(status: answer.status.code, code: 0, reason: nil, place: answer.place)
         AnswerOutput.write(answer)
         if let place = answer.place, !report.isJSON {
@@ -135,15 +134,9 @@ struct UploadJob {
     }
 
     private func failed(_ error: TransferError) -> Ending {
-        let isAnonymous: Bool
-        if case .none = options.connection.credentials {
-            isAnonymous = !options.fields.contains(.authorization)
-        } else {
-            isAnonymous = false
-        }
         let sentence = FailureText.sentence(
             error,
-            isAnonymous: isAnonymous,
+            of: options,
             isPlain: options.creation == .plain || source.size < options.plainBelow
         )
         if error.kind == .unknownOutcome { file.state.unknownOutcome = error.reason }
