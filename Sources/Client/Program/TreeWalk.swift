@@ -30,8 +30,7 @@ enum TreeFileKind: Equatable {
             case S_IFSOCK: .special("a socket")
             default: .special("a device")
             }
-        let number = FileNumber(device: UInt64(status.st_dev), file: UInt64(status.st_ino))
-        return Seen(kind: kind, number: number, size: Int64(status.st_size))
+        return Seen(kind: kind, identity: FileIdentity(status), size: Int64(status.st_size))
     }
 
     /// What a look at a path shows.
@@ -39,16 +38,10 @@ enum TreeFileKind: Equatable {
         /// What kind of file it is.
         var kind: TreeFileKind
         /// Which file it is.
-        var number: FileNumber
+        var identity: FileIdentity
         /// Bytes of its content, if it is a regular file.
         var size: Int64
     }
-}
-
-/// What tells one file from another on this machine.
-struct FileNumber: Hashable {
-    var device: UInt64
-    var file: UInt64
 }
 
 /// A walk through one directory and those below it.
@@ -65,8 +58,8 @@ struct TreeWalk {
     /// Walks through `directory`, in the order of the names' bytes.
     func walk(_ directory: FilePath) {
         do throws(SystemError) {
-            let number = try TreeFileKind.of(directory, isFollowing: true).number
-            try walk(directory, [], inside: [number])
+            let identity = try TreeFileKind.of(directory, isFollowing: true).identity
+            try walk(directory, [], inside: [identity])
         } catch {
             failed(error)
         }
@@ -75,7 +68,7 @@ struct TreeWalk {
     private func walk(
         _ directory: FilePath,
         _ below: [[UInt8]],
-        inside parents: [FileNumber]
+        inside parents: [FileIdentity]
     ) throws(SystemError) {
         for name in try names(in: directory) {
             let path = directory.appending(name)
@@ -90,14 +83,14 @@ struct TreeWalk {
     private func look(
         at path: FilePath,
         _ below: [[UInt8]],
-        inside parents: [FileNumber]
+        inside parents: [FileIdentity]
     ) throws(SystemError) {
         let seen = try TreeFileKind.of(path, isFollowing: isFollowing)
         switch seen.kind {
         case .regular: found(path, below, seen.size)
-        case .directory where parents.contains(seen.number):
+        case .directory where parents.contains(seen.identity):
             leftOut(path, "a link to a directory that it is in")
-        case .directory: try walk(path, below, inside: parents + [seen.number])
+        case .directory: try walk(path, below, inside: parents + [seen.identity])
         case .link: leftOut(path, "a symbolic link; --follow follows it")
         case .special(let what): leftOut(path, what)
         }

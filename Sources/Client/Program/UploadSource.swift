@@ -23,7 +23,7 @@ struct UploadSource: Sendable {
     init(_ path: FilePath, to url: String, size: Int64 = 0, isStream: Bool = false) {
         self.size = size
         // All paths of a file are one upload; a path of an open one, such as /dev/fd/3, leads nowhere by another name.
-        self.path = isStream ? path.absolute : path.canonical
+        self.path = isStream ? path.absolute : path.canonical(followsLast: true)
         name = path.name.map { FilePath(bytes: $0).shown } ?? path.shown
         shown = path.shown
         self.url = url
@@ -44,10 +44,5 @@ struct UploadSource: Sendable {
     var body: Upload.Body { path.map { .file(bytes: $0.bytes) } ?? .descriptor(STDIN_FILENO) }
 
     /// What the file is recognised by now, as in the library's tokens; nil: it cannot be looked at.
-    var fingerprint: String? {
-        var status = stat()
-        guard let path, path.withPointer({ stat($0, &status) }) == 0 else { return nil }
-        let time = "\(status.st_mtim.tv_sec).\(status.st_mtim.tv_nsec)"
-        return "\(Int64(status.st_size))-\(time)-\(UInt64(status.st_ino))"
-    }
+    var fingerprint: String? { path.flatMap { Upload.fingerprint(ofFile: $0.bytes) } }
 }

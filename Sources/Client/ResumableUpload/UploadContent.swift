@@ -64,9 +64,7 @@ extension Upload.Body {
             return StreamContent(feed, length: length, window: window)
         case .file(let bytes):
             let path = String(decoding: bytes, as: UTF8.self)
-            let number = (bytes.map { CChar(bitPattern: $0) } + [0]).withUnsafeBufferPointer {
-                $0.baseAddress.map { open($0, O_RDONLY | O_CLOEXEC) } ?? -1
-            }
+            let number = bytes.withPath { open($0, O_RDONLY | O_CLOEXEC) }
             guard number >= 0 else {
                 throw ContentFault(
                     kind: .unreadable,
@@ -74,11 +72,32 @@ extension Upload.Body {
                 )
             }
             let descriptor = Descriptor(owning: number)
-            guard let state = FileState(of: number), state.isRegular else {
+            var status = stat()
+            guard fstat(number, &status) == 0, status.st_mode & S_IFMT == S_IFREG else {
                 let feed = StreamFeed.descriptor(descriptor.release(), isOwned: true)
                 return StreamContent(feed, length: nil, window: window)
             }
-            return FileContent(descriptor, path: path, state: state)
+            return FileContent(descriptor, path: path, state: FileState(status))
+        }
+    }
+}
+
+extension Upload {
+    /// What a file is recognised by now, as in a token.
+    ///
+    /// - Parameter path: bytes without a zero.
+    /// - Returns: its size, time of change and number; nil: it cannot be looked at.
+    package static func fingerprint(ofFile path: [UInt8]) -> String? {
+        var status = stat()
+        return path.withPath { stat($0, &status) } == 0 ? FileState(status).text : nil
+    }
+}
+
+extension [UInt8] {
+    /// Calls `body` with the bytes as C wants a path; -1 if it cannot be made one.
+    fileprivate func withPath(_ body: (UnsafePointer<CChar>) -> Int32) -> Int32 {
+        (map { CChar(bitPattern: $0) } + [0]).withUnsafeBufferPointer {
+            $0.baseAddress.map(body) ?? -1
         }
     }
 }
@@ -86,16 +105,12 @@ extension Upload.Body {
 /// What a file is recognised by.
 private struct FileState: Equatable {
     let size: Int64
-    let isRegular: Bool
     private let seconds: Int
     private let nanoseconds: Int
     private let node: UInt64
 
-    init?(of number: Int32) {
-        var status = stat()
-        guard fstat(number, &status) == 0 else { return nil }
+    init(_ status: stat) {
         size = Int64(status.st_size)
-        isRegular = status.st_mode & S_IFMT == S_IFREG
         (seconds, nanoseconds) = (status.st_mtim.tv_sec, status.st_mtim.tv_nsec)
         node = UInt64(status.st_ino)
     }
@@ -150,7 +165,10 @@ private final class FileContent: UploadContent {
     }
 
     func check() throws(ContentFault) {
-        guard FileState(of: descriptor.number) == state else { throw changed }
+        var status = stat()
+        guard fstat(descriptor.number, &status) == 0, FileState(status) == state else {
+            throw changed
+        }
     }
 
     func close() {}

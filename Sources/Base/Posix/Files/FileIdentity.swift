@@ -1,9 +1,9 @@
 // Which file a path leads to, whatever the path is called.
 
-import Glibc
+package import Glibc
 
 /// The device and the number of a file.
-package struct FileIdentity: Equatable, Sendable {
+package struct FileIdentity: Hashable, Sendable {
     private let device: UInt64
     private let node: UInt64
 
@@ -18,6 +18,11 @@ package struct FileIdentity: Equatable, Sendable {
     private init?(_ look: (inout stat) -> Int32) {
         var status = stat()
         guard look(&status) == 0 else { return nil }
+        self.init(status)
+    }
+
+    /// What a look at a file showed.
+    package init(_ status: stat) {
         device = UInt64(status.st_dev)
         node = UInt64(status.st_ino)
     }
