@@ -28,7 +28,7 @@ struct DownloadTarget: Equatable {
         }
         let kind = FileKind(of: file)
         guard file.utf8.last == UInt8(ascii: "/") || kind == .directory else {
-            path = WorkingDirectory.canonical(file, followsLast: false)
+            path = FilePath(text: file).canonical(followsLast: false).text
             name = file.split(separator: "/").last.map(String.init) ?? file
             isDirect = false
             return
@@ -40,7 +40,7 @@ struct DownloadTarget: Equatable {
             )
         }
         name = try Self.lastSegment(of: url)
-        let directory = WorkingDirectory.canonical(file, followsLast: true)
+        let directory = FilePath(text: file).canonical(followsLast: true).text
         path = directory.hasSuffix("/") ? directory + name : "\(directory)/\(name)"
         isDirect = Download.writesDirectly(to: path)
         guard FileKind(of: path) != .directory else {

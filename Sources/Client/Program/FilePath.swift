@@ -102,10 +102,14 @@ struct FilePath: Hashable, Sendable {
 
     /// The one path of a file that several lead to: no links, `.` or `..` in it; of what is not there, as far as its directory
     /// is.
-    var canonical: FilePath {
-        if let whole = resolved { return whole }
-        guard let name else { return absolute }
+    ///
+    /// - Parameter followsLast: whether a link as the last name is followed, too, to what is there.
+    /// - Returns: the path; `absolute` if its directory is not there.
+    func canonical(followsLast: Bool) -> FilePath {
+        if followsLast, let whole = resolved { return whole }
         let end = bytes.lastIndex(of: Self.slash).map { $0 + 1 } ?? 0
+        // Such a last part says of itself nothing of the file.
+        guard let name, bytes[end...].elementsEqual(name) else { return resolved ?? absolute }
         let directory = FilePath(bytes: end == 0 ? [UInt8(ascii: ".")] : Array(bytes[..<end]))
         return directory.resolved?.appending(name) ?? absolute
     }
