@@ -41,13 +41,7 @@ struct ClassifiedRequest {
                 aliases: configuration.settings.interopAliases,
                 hasRFCClients: route.settings.hasRFCClients
             )
-        unknownVersion =
-            family == .tus
-            ? nil
-            : Dialect.unknownVersion(
-                in: head.fields,
-                aliases: configuration.settings.interopAliases
-            )
+        unknownVersion = dialect.unknownVersion(in: head.fields)
         correlation = configuration.settings.correlationField.map { head.fields.correlate(by: $0) }
         let limits = route.settings.limits
         request =

@@ -114,17 +114,15 @@ package struct Dialect: Sendable, Equatable {
         }
     }
 
-    /// The version that a request names and that is neither known nor an alias: it is served as `newest`.
+    /// The version that a request of this dialect names and that is not served: it is taken for `newest`.
     ///
-    /// - Parameters:
-    ///   - fields: the request's fields.
-    ///   - aliases: as in `init`.
+    /// - Parameter fields: the request's fields.
     /// - Returns: the version; nil: it names none, one that is served, or one that is far away, so that nobody makes up any
     ///   number of them.
-    package static func unknownVersion(in fields: HTTPFields, aliases: [Int: Int]) -> Int? {
-        guard let named = StructuredField.integer(.uploadDraftInteropVersion, in: fields),
-            (1...Int64(versions.upperBound + 10)).contains(named), known(named) == nil,
-            aliases[Int(named)] == nil
+    package func unknownVersion(in fields: HTTPFields) -> Int? {
+        guard family == .ietf, interopVersion == nil,
+            let named = StructuredField.integer(.uploadDraftInteropVersion, in: fields),
+            (1...Int64(Self.versions.upperBound + 10)).contains(named)
         else { return nil }
         return Int(named)
     }
