@@ -23,7 +23,7 @@ final class Request: Answering {
     /// What the web server says of it.
     let context: ExchangeContext
     /// Whose request it is.
-    let client: ClientName
+    var client: ClientName { exchange.client }
     /// As it came, with the fields that the authorizer has set.
     private(set) var head: RequestHead
     /// Its route, with the size that the authorizer allows.
@@ -56,7 +56,6 @@ final class Request: Answering {
         self.gateway = gateway
         self.exchange = exchange
         self.context = context
-        client = ClientName(owner: context.owner, address: context.remoteAddress)
         self.head = head
         self.route = route
         journal = gateway.deliveries.journal.correlated(asked.correlation)

@@ -31,7 +31,8 @@ final class RequestExchange: Exchange {
     private(set) var isLaneTaken = false
     /// Bytes that the web server has written by itself.
     private var laneCount: Int64 = 0
-    private let client: ClientName
+    /// Whose request it is.
+    let client: ClientName
     private let slow: SlowContent
     /// Its content while it is under way; nil: none is.
     private var content: SlowContent.Entry?
@@ -86,24 +87,22 @@ final class RequestExchange: Exchange {
 
     func receive(into buffer: ContentBuffer) throws(ContentError) -> Bool {
         beginContent()
-        let before = buffer.count
-        do throws(ContentError) {
-            let hasMore = try exchange.receive(into: buffer)
-            note(buffer.count - before)
-            if !hasMore { endContent() }
-            if hasMore { try checkRate() }
-            return hasMore
-        } catch {
-            // What comes together with its early end counts, too.
-            if error != .tooSlow { note(buffer.count - before) }
+        guard try receiveCounted(into: buffer) else {
             endContent()
-            throw error
+            return false
         }
+        try checkRate()
+        return true
     }
 
-    private func note(_ count: Int) {
-        route.counts.received.add(count)
-        content?.received.add(count)
+    private func receiveCounted(into buffer: ContentBuffer) throws(ContentError) -> Bool {
+        let before = buffer.count
+        // Also of what comes together with its early end.
+        defer {
+            route.counts.received.add(buffer.count - before)
+            content?.received.add(buffer.count - before)
+        }
+        return try exchange.receive(into: buffer)
     }
 
     /// Throws where the content has stayed below the route's rate for a minute.

@@ -64,7 +64,7 @@ struct AccessKey: CustomStringConvertible {
             )
         }
         do throws(AccessKeyFault) {
-            try self.init(text: values.compactMap { $0 }.joined(separator: "\n"))
+            try self.init(values.compactMap { $0.map { Substring($0) } })
         } catch {
             throw AccessKeyFault(
                 reason: "\(names[0]) and the variables beside it: what they hold \(error.reason)"
@@ -87,6 +87,11 @@ struct AccessKey: CustomStringConvertible {
                     + "tools, with a section [default]"
             )
         }
+        try self.init(values)
+    }
+
+    /// Takes identity, secret and perhaps a token.
+    private init(_ values: [Substring]) throws(AccessKeyFault) {
         guard values.allSatisfy({ $0.utf8.allSatisfy { (0x21...0x7e).contains($0) } }),
             !values[0].contains("/"), !values[0].contains(",")
         else {
