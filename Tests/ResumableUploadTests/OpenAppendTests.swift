@@ -59,7 +59,9 @@ struct OpenAppendTests {
         let body = stream(bytes, stopsAfter: bytes.count, gate)
         let upload = Upload(body, to: origin.base + "/f", options: quickOptions()) { event in
             events.update { $0.append(event) }
-            if case .progress(let progress) = event, progress.received == bytes.count { gate.open() }
+            if case .progress(let progress) = event, progress.received == bytes.count {
+                gate.open()
+            }
         }
         _ = try await upload.run()
         #expect(origin.taken == [bytes])
