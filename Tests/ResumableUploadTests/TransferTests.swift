@@ -150,26 +150,36 @@ struct TransferTests {
         var options = quickOptions()
         options.plainBelow = 1 << 20
         let session = TransferSession(maximumTransfers: 1, uploadOptions: options)
-        let runs = (0..<40).map { number in
-            let upload = session.upload(.bytes([UInt8(number)]), to: origin.base + "/\(number)")
-            return (upload, Task { try await upload.run() })
+        let uploads = (0..<40).map { number in
+            session.upload(.bytes([UInt8(number)]), to: origin.base + "/\(number)")
         }
-        try await comesTrue("one is under way") { origin.origin.connectionCount == 1 }
-        // One that waits for its turn ends at once.
-        _ = await runs[20].0.pause()
-        let error = await #expect(throws: TransferError.self) { try await runs[20].1.value }
+        let start = { number in Task { try await uploads[number].run() } }
+        var runs = [start(0)]
+        try await comesTrue("the first is under way") { origin.origin.connectionCount == 1 }
+        runs += (1..<40).map(start)
+        // One that waits for its turn ends at once. A wish counts from a run's begin on, so that it is said until then.
+        let pauses = Task {
+            while !Task.isCancelled {
+                _ = await uploads[20].pause()
+                try await Task.sleep(for: .milliseconds(10))
+            }
+        }
+        let error = await #expect(throws: TransferError.self) { try await runs[20].value }
+        pauses.cancel()
         #expect(error?.kind == .paused)
-        runs[30].1.cancel()
-        await #expect(throws: CancellationError.self) { try await runs[30].1.value }
+        // A wish that was said while it ended is for no run.
+        _ = await pauses.result
+        runs[30].cancel()
+        await #expect(throws: CancellationError.self) { try await runs[30].value }
         gate.open()
         for (number, run) in runs.enumerated() where number != 20 && number != 30 {
-            #expect(try await run.1.value.status == .created)
+            #expect(try await run.value.status == .created)
         }
         let expected = (0..<40).filter { $0 != 20 && $0 != 30 }.map { [UInt8($0)] }
         #expect(Set(origin.taken) == Set(expected))
         #expect(origin.origin.connectionCount == 1)
         // Those that were paused are sent later.
-        #expect(try await runs[20].0.run().status == .created)
+        #expect(try await uploads[20].run().status == .created)
     }
 
     @Test("a session has as many at a time as it says, also of those that block a thread")
