@@ -28,6 +28,45 @@ struct UploadCommandTests {
         #expect(world.states().isEmpty)
     }
 
+    @Test("a server that speaks only tus is named as that", arguments: [1_000, 2 << 20])
+    func tusAlone(size: Int) throws {
+        let world = try UploadCommandWorld()
+        let origin = try LoopbackOrigin { connection in
+            while var request = try connection.receiveHead() {
+                try connection.receiveContent(of: &request)
+                try connection.answer("412 Precondition Failed", fields: ["Tus-Version: 1.0.0"])
+            }
+        }
+        let file = try world.sandbox.randomFile(size)
+        let refused = try world.run(file.url.path(), origin.base + "/files")
+        #expect(refused.status == 1)
+        #expect(refused.errors.contains("412 Precondition Failed; this server speaks tus"))
+        #expect(!refused.errors.contains("--creation"), "\(refused.errors)")
+        #expect(world.states().isEmpty)
+    }
+
+    @Test("no append has more than --max-append")
+    func maximumAppend() throws {
+        let world = try UploadCommandWorld()
+        let file = try world.sandbox.randomFile(1 << 20)
+        let most = 192 << 10
+        let sent = try world.run(
+            "--creation",
+            "careful",
+            "--max-append",
+            "192K",
+            file.url.path(),
+            world.url("pieces.bin")
+        )
+        #expect(sent.status == 0, "\(sent.errors)")
+        #expect(try world.delivered("pieces.bin") == [file.bytes])
+        let ends = world.sandbox.log.split(separator: "\n")
+            .filter { $0.contains("content received") }
+            .compactMap { $0.firstMatch(of: /offset"?[=:] ?(\d+)/).flatMap { Int($0.1) } }
+        #expect(ends.last == 1 << 20)
+        for (start, end) in zip([0] + ends, ends) { #expect(end - start <= most, "\(ends)") }
+    }
+
     @Test("its state is its owner's alone, and holds no credentials")
     func state() throws {
         let world = try UploadCommandWorld()
@@ -194,6 +233,26 @@ struct UploadCommandTests {
         #expect(try world.run("--cancel", path, world.url("changed.bin")).status == 1)
         #expect(try world.run(path, world.url("changed.bin")).status == 0)
         #expect(try world.delivered("changed.bin") == [other])
+    }
+
+    @Test("a file that changed is sent anew if that is asked for, and the old upload is cancelled")
+    func changedAnew() throws {
+        let world = try UploadCommandWorld()
+        let file = try world.sandbox.randomFile(Self.size)
+        let path = file.url.path()
+        #expect(try world.beginAndStop(path, "anew.bin", signal: SIGINT) == 75)
+        let other = Data(file.bytes.reversed())
+        try other.write(to: file.url)
+        let refused = try world.run("--changed", "refuse", path, world.url("anew.bin"))
+        #expect(refused.status == 1 && refused.errors.contains("--changed anew"))
+        let anew = try world.run("--changed", "anew", path, world.url("anew.bin"))
+        #expect(anew.status == 0, "\(anew.errors)")
+        #expect(try world.delivered("anew.bin") == [other])
+        #expect(world.states().isEmpty)
+        try eventually("only the new one is left") {
+            let lines = try world.sandbox.spoolgate("list", "--json").output.split(separator: "\n")
+            return lines.count == 1 && lines[0].contains(#""state":"delivered""#)
+        }
     }
 
     @Test("a stream of some hundred megabytes takes no more memory than its beginning")

@@ -29,6 +29,8 @@ enum FailureText {
             case (.refused, 401) where options.isAnonymous:
                 "; --netrc takes user and password from ~/.netrc, and -H gives a field Authorization"
             case (.refused, 401): "; look at the user and the password"
+            case (.refused, _) where error.answer?.namesTus == true:
+                "; this server speaks tus, and this command the IETF's resumable uploads only"
             case (.refused, 412) where isPlain:
                 "; if the server takes resumable uploads alone, --creation careful makes this one"
             default: nil
@@ -47,5 +49,14 @@ extension Upload.Options {
     /// Whether they have neither a field Authorization nor a file of passwords.
     fileprivate var isAnonymous: Bool {
         if case .none = connection.credentials { !fields.contains(.authorization) } else { false }
+    }
+}
+
+extension Transfer.Answer {
+    /// Whether the server says which versions of tus it speaks (tus 1.0, Tus-Resumable and Tus-Version).
+    fileprivate var namesTus: Bool {
+        ["Tus-Resumable", "Tus-Version"].contains { name in
+            HTTPField.Name(name).map(fields.contains) ?? false
+        }
     }
 }
