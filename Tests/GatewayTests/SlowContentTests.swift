@@ -64,6 +64,27 @@ struct SlowContentTests {
         #expect(Set(world.asked.update { $0 }) == ["fast", "new"])
     }
 
+    @Test(
+        "of many that begin at once the client that has most lets go after a second, and nobody else"
+    )
+    func burst() {
+        let world = World()
+        let old = world.begin("old", "old")
+        world.pass(20, [(old, 100)])
+        for number in 0..<3 { _ = world.begin("many", "many \(number)") }
+        world.pass(0.9, [(old, 100)])
+        // Nobody else has been there for a second.
+        #expect(
+            world.slow.letGo()?.description
+                == ClientName(owner: ExactText("old"), address: nil).description
+        )
+        world.pass(0.1, [])
+        _ = world.begin("alone", "alone")
+        world.pass(1, [])
+        for _ in 0..<2 { _ = world.slow.letGo() }
+        #expect(world.asked.update { $0.dropFirst().allSatisfy { $0.hasPrefix("many") } })
+    }
+
     @Test("what is over is asked for nothing")
     func over() {
         let world = World()

@@ -2,7 +2,8 @@
 //
 // draft-12 §13 (security considerations): slow uploads hold what a server has. A client of the protocol loses nothing by
 // that, since what it has sent is kept and it goes on there. Invariant: whoever brings 256 KiB a second, or has been there
-// for less than ten seconds, is left alone.
+// for less than a second, is left alone. A thousand that begin at once take every thread in that second: those who come
+// must not wait for a longer one.
 
 import SpoolgateExchange
 import SpoolgatePosix
@@ -31,21 +32,29 @@ final class SlowContent: Sendable {
         /// When it was looked at last, and how many bytes there were.
         var at: Deadline
         var count = 0
-        /// Bytes a second between the last two looks; nil: it was not looked at for long enough.
+        /// Bytes a second between the last two looks, or since it began; nil: it has only just begun.
         var rate: Double?
         /// Whether it was asked to let go.
         var isAsked = false
+        /// Whether it was there for a whole span.
+        private var isMeasured = false
+
+        init(entry: Entry, at: Deadline) { (self.entry, self.at) = (entry, at) }
 
         mutating func renew(_ now: Deadline) {
             let seconds = Double(now.nanoseconds &- at.nanoseconds) / 1e9
-            guard seconds >= SlowContent.least else { return }
+            guard seconds >= (isMeasured ? SlowContent.span : SlowContent.least) else { return }
             let received = entry.received.count
-            (rate, at, count) = (Double(received - count) / seconds, now, received)
+            rate = Double(received - count) / seconds
+            guard seconds >= SlowContent.span else { return }
+            (at, count, isMeasured) = (now, received, true)
         }
     }
 
     /// Seconds between two looks at one.
-    private static let least = 10.0
+    private static let span = 10.0
+    /// Seconds until one is looked at.
+    private static let least = 1.0
     /// Bytes a second that nobody is asked to let go with.
     private static let fast = Double(256 << 10)
 
