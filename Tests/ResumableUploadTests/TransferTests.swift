@@ -161,7 +161,7 @@ struct TransferTests {
         let pauses = Task {
             while !Task.isCancelled {
                 _ = await uploads[20].pause()
-                try await Task.sleep(for: .milliseconds(10))
+                await Task.yield()
             }
         }
         let error = await #expect(throws: TransferError.self) { try await runs[20].value }
