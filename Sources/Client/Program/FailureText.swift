@@ -51,12 +51,3 @@ extension Upload.Options {
         if case .none = connection.credentials { !fields.contains(.authorization) } else { false }
     }
 }
-
-extension Transfer.Answer {
-    /// Whether the server says which versions of tus it speaks (tus 1.0, Tus-Resumable and Tus-Version).
-    fileprivate var namesTus: Bool {
-        ["Tus-Resumable", "Tus-Version"].contains { name in
-            HTTPField.Name(name).map(fields.contains) ?? false
-        }
-    }
-}

@@ -77,3 +77,8 @@ enum ProblemDocument {
         return nil
     }
 }
+
+extension Transfer.Answer {
+    /// Whether the server says that it speaks tus (tus 1.0, Tus-Resumable and Tus-Version).
+    package var namesTus: Bool { fields.contains(.tusResumable) || fields.contains(.tusVersion) }
+}
