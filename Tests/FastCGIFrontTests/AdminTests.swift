@@ -58,10 +58,7 @@ extension FrontTests {
         )
         func accepting() throws {
             let gate = Gate()
-            let server = try TestServer({
-                $0.maximum = 3
-                $0.turningAway = 1
-            }) { exchange in
+            let server = try TestServer({ $0.maximum = 4 }) { exchange in
                 gate.pass()
                 TestServer.reply(exchange, 200, "served")
             }

@@ -24,8 +24,6 @@ final class TestServer: Sendable {
         var settings = FastCGIServer.Settings()
         settings.minimumSpare = 1
         settings.maximum = 32
-        settings.reserve = 0
-        settings.turningAway = 2
         settings.lingerIdle = .milliseconds(50)
         change(&settings)
         let log = EventLog()
@@ -33,8 +31,8 @@ final class TestServer: Sendable {
             settings: settings,
             listener: .open(.unix(path: path, mode: 0o600, group: nil)),
             report: { log.add($0) },
-            answer: { exchange, place in
-                if place == .none { return TestServer.reply(exchange, Refusal.busy.response) }
+            answer: { exchange, isLast in
+                if isLast { return TestServer.reply(exchange, Refusal.busy.response) }
                 do { try answer(exchange) } catch { Issue.record(error) }
             }
         )

@@ -33,13 +33,13 @@ import Testing
     func ofClient() {
         let admission = admission()
         let visits = (0..<8).compactMap { _ in
-            ticket(admission.admit(alice, isShort: false, at: .regular))
+            ticket(admission.admit(alice, isShort: false))
         }
         #expect(visits.count == 8)
-        #expect(ticket(admission.admit(alice, isShort: false, at: .regular)) == nil)
-        #expect(ticket(admission.admit(bob, isShort: false, at: .regular)) != nil)
+        #expect(ticket(admission.admit(alice, isShort: false)) == nil)
+        #expect(ticket(admission.admit(bob, isShort: false)) != nil)
         admission.leave(visits[0])
-        #expect(ticket(admission.admit(alice, isShort: false, at: .regular)) != nil)
+        #expect(ticket(admission.admit(alice, isShort: false)) != nil)
     }
 
     @Test("0 is no bound, and one client waits in a quarter of the threads all the same")
@@ -48,11 +48,9 @@ import Testing
             $0.clients.maximumConcurrent = 0
             $0.maximumWaitingThreads = 0
         }
-        let clients =
-            [alice, bob] + (0..<3).map { ClientName(owner: ExactText("\($0)"), address: nil) }
-        for client in clients {
-            for number in 0..<500 {
-                let answer = admission.admit(client, isShort: false, at: .regular)
+        for client in [alice, bob, ClientName(owner: "carol", address: nil)] {
+            for number in 0...100 {
+                let answer = admission.admit(client, isShort: false)
                 let refusal = admission.startWaiting(try #require(ticket(answer)))
                 #expect(refusal == (number < 100 ? nil : .clientWaits))
             }
@@ -60,33 +58,80 @@ import Testing
     }
 
     @Test(
-        "where a client or the front is full, short requests of each client have a quarter of the reserve"
+        "where a client or the gateway is full, short requests of each client have a quarter of the reserve"
     )
     func reserve() throws {
         let admission = admission()
-        for _ in 0..<8 { _ = admission.admit(alice, isShort: false, at: .regular) }
-        #expect(ticket(admission.admit(bob, isShort: false, at: .reserve)) == nil)
         for client in [alice, bob] {
-            let first = try #require(ticket(admission.admit(client, isShort: true, at: .reserve)))
+            for _ in 0..<8 { #expect(ticket(admission.admit(client, isShort: false)) != nil) }
+        }
+        let carol = ClientName(owner: "carol", address: nil)
+        #expect(ticket(admission.admit(carol, isShort: false)) == nil)
+        var hurried: [AdmissionTicket] = []
+        for client in [alice, bob, carol] {
+            let first = try #require(ticket(admission.admit(client, isShort: true)))
             #expect(first.isHurried)
             #expect(admission.startWaiting(first) != nil)
-            #expect(ticket(admission.admit(client, isShort: true, at: .reserve)) != nil)
-            #expect(ticket(admission.admit(client, isShort: true, at: .reserve)) == nil)
+            hurried.append(try #require(ticket(admission.admit(client, isShort: true))))
+            #expect(ticket(admission.admit(client, isShort: true)) == nil)
             admission.leave(first)
-            #expect(ticket(admission.admit(client, isShort: true, at: .reserve)) != nil)
-            #expect(ticket(admission.admit(client, isShort: true, at: .none)) == nil)
+            hurried.append(try #require(ticket(admission.admit(client, isShort: true))))
+        }
+        // The reserve itself is finite.
+        for name in ["dave", "erin"] {
+            let client = ClientName(owner: ExactText(name), address: nil)
+            let isAdmitted = ticket(admission.admit(client, isShort: true)) != nil
+            #expect(isAdmitted == (name == "dave"))
+            guard isAdmitted else { continue }
+            #expect(ticket(admission.admit(client, isShort: true)) != nil)
         }
         // Its own bound does not keep a client from asking.
         let other = self.admission()
-        for _ in 0..<8 { _ = other.admit(alice, isShort: false, at: .regular) }
-        #expect(ticket(other.admit(alice, isShort: true, at: .regular))?.isHurried == true)
+        for _ in 0..<8 { _ = other.admit(alice, isShort: false) }
+        #expect(ticket(other.admit(alice, isShort: true))?.isHurried == true)
+    }
+
+    @Test("on the last thread only what is short is served, and it must hurry")
+    func last() {
+        let admission = admission()
+        #expect(ticket(admission.admit(alice, isShort: false, isLast: true)) == nil)
+        #expect(ticket(admission.admit(alice, isShort: true, isLast: true))?.isHurried == true)
+    }
+
+    @Test("where somebody was asked to let go, few wait for that, and the others are told at once")
+    func atDoor() throws {
+        let admission = admission(threads: 2)
+        let first = try #require(ticket(admission.admit(alice, isShort: false)))
+        let second = try #require(ticket(admission.admit(bob, isShort: false)))
+        let carol = ClientName(owner: "carol", address: nil)
+        let told = Monitor<[Bool]>([])
+        let most = ThreadBudget.turningAway / 2
+        for _ in 0..<most + 3 {
+            try Thread.start(name: "comer") {
+                let answer = admission.admit(carol, isShort: false, patience: .seconds(300))
+                let isAdmitted = if case .admitted = answer { true } else { false }
+                told.update { $0.append(isAdmitted) }
+            }
+        }
+        func wait(for count: Int) -> [Bool]? {
+            told.wait(until: .after(.seconds(60))) { $0.count == count ? $0 : nil }
+        }
+        #expect(wait(for: 3) == [false, false, false])
+        admission.leave(first)
+        #expect(wait(for: 4)?.last == true)
+        // Whoever waits has its client's bound all the same.
+        admission.leave(second)
+        #expect(wait(for: 3 + most)?.dropFirst(4) == [false, false, false])
+        let late = admission.admit(alice, isShort: false, patience: .milliseconds(1))
+        #expect(ticket(late) != nil)
+        #expect(ticket(admission.admit(bob, isShort: false, patience: .milliseconds(1))) == nil)
     }
 
     @Test("those that wait are fewer, of one client and of all; nothing stays counted")
     func waiting() throws {
         let admission = admission { $0.maximumWaitingThreads = 6 }
         func visits(_ client: ClientName) -> [AdmissionTicket] {
-            (0..<8).compactMap { _ in ticket(admission.admit(client, isShort: false, at: .regular))
+            (0..<8).compactMap { _ in ticket(admission.admit(client, isShort: false))
             }
         }
         let (mine, others) = (visits(alice), visits(bob))

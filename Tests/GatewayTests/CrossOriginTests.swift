@@ -52,19 +52,19 @@ struct CrossOriginTests {
             "/files", "*", "/files/upload-resource/seen0000000000000000000000",
             "/files/upload-resource/seen0000000000000000000000/status", "/files/upload-resource/x",
         ],
-        [ThreadPlace.regular, .none]
+        [false, true]
     )
-    func preflights(target: String, place: ThreadPlace) throws {
+    func preflights(target: String, isLast: Bool) throws {
         let origin = try outspoken()
         let test = try gateway(origin)
         let asked = preflight(target, from: app)
-        test.gateway.serve(asked, at: place)
+        test.gateway.serve(asked, isLast: isLast)
         #expect(asked.record.status == 200)
         #expect(asked.record.contentLength == 0)
         #expect(asked.record[.accessControlAllowOrigin] == app)
         #expect(asked.record[.accessControlAllowHeaders]?.contains("x-evil") == false)
         let stranger = preflight(target, from: evil)
-        test.gateway.serve(stranger, at: place)
+        test.gateway.serve(stranger, isLast: isLast)
         #expect(stranger.record.status == 200)
         #expect(stranger.record.head?.fields.map(\.name) == [.vary])
         #expect(origin.requests.isEmpty)
@@ -158,7 +158,7 @@ struct CrossOriginTests {
             route.anonymous = .refuse
         }
         let busy = ScriptedExchange.creation(fields: [.origin: app])
-        test.gateway.serve(busy, at: .none)
+        test.gateway.serve(busy, isLast: true)
         #expect(busy.record.status == 503)
         #expect(busy.record[.accessControlAllowOrigin] == app)
         #expect(busy.record[.accessControlAllowCredentials] == "true")

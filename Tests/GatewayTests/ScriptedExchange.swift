@@ -109,6 +109,9 @@ final class ScriptedExchange: Exchange, ContentLane, Sendable {
     /// The web server gives the request up.
     func abandon() { monitor.update { $0.isPeerGone = true } }
 
+    /// Whether it was asked to let go.
+    var isInterrupted: Bool { monitor.update { $0.isReleased } }
+
     /// The front offers to write the content by itself.
     func offer(_ lane: ScriptedLane) -> Self {
         monitor.update { $0.lane = lane }

@@ -23,31 +23,50 @@ import Testing
         "without a thread, creations and ordinary requests are told, and uploads that exist are not"
     )
     func noThread() throws {
-        let test = try GatewayUnderTest()
+        let slow = try SlowUpstream()
+        let test = try GatewayUnderTest(slow.target) { settings, _ in
+            settings.maximumThreads = 1
+        }
         let location = test.createPartial("hello")
-        for place in [ThreadPlace.none, .reserve] {
+        let (running, _) = try test.startDelivery(to: slow)
+        for isLast in [true, false] {
             let creation = ScriptedExchange.creation(["x"])
             let plain = ScriptedExchange(.post, "/p", [:], ["x"])
             let append = ScriptedExchange.append(location, at: 5, ["x"])
-            for exchange in [creation, plain, append] { test.gateway.serve(exchange, at: place) }
+            for exchange in [creation, plain, append] {
+                test.gateway.serve(exchange, isLast: isLast)
+            }
             #expect(creation.record.events == [.head(503)])
             #expect(creation.record[.retryAfter] != nil)
             #expect(creation.record[.uploadComplete] == "?0")
             #expect(plain.record.events == [.head(503)])
             #expect(plain.record[.uploadComplete] == nil)
             #expect(append.record.events == [.abort])
+            // In the reserve it is served.
+            let reserved = ScriptedExchange.retrieval(location)
+            test.gateway.serve(reserved, isLast: isLast)
+            #expect(reserved.record.offset == 5)
         }
-        let retrieval = ScriptedExchange.retrieval(location)
-        test.gateway.serve(retrieval, at: .none)
-        #expect(retrieval.record.events == [.abort])
-        // In the reserve it is served.
-        let reserved = ScriptedExchange.retrieval(location)
-        test.gateway.serve(reserved, at: .reserve)
-        #expect(reserved.record.offset == 5)
         #expect(test.log.values(of: "bound", in: "requests turned away") == ["threads.maximum"])
-        let cancellation = ScriptedExchange.cancellation(location)
-        test.gateway.serve(cancellation, at: .reserve)
-        #expect(cancellation.record.status == 204)
+        #expect(test.serve(.cancellation(location)).status == 204)
+        slow.gate.open()
+        #expect(try running.finish().status == 201)
+    }
+
+    @Test("nobody is turned away for whom slow content lets go")
+    func roomIsMade() throws {
+        let test = try GatewayUnderTest { settings, _ in settings.maximumThreads = 1 }
+        let stuck = ScriptedExchange.creation([.stuck], length: .unknown, context: context("bob"))
+        let running = try test.start(stuck)
+        #expect(stuck.waitUntilStuck())
+        // Until it has been there for a second, it is left alone.
+        try eventually("a creation is served") {
+            let status = test.serve(.creation(["x"], context: context("alice"))).status
+            #expect(status == 201 || !stuck.isInterrupted)
+            return status == 201
+        }
+        #expect(stuck.isInterrupted)
+        _ = try running.finish()
     }
 
     @Test("a client at its bound gets 429 for what is new, and its offsets; others are served")
@@ -186,7 +205,7 @@ import Testing
         let origin = try LoopbackOrigin(socketPath: socket)
         defer { unlink(socket) }
         let hurried = ScriptedExchange.retrieval(location, version: 5)
-        test.gateway.serve(hurried, at: .reserve)
+        test.gateway.serve(hurried, isLast: true)
         #expect(hurried.record.events == [.abort])
         #expect(origin.requests.isEmpty)
         #expect(test.serve(.retrieval(location, version: 5)).status == 204)

@@ -7,18 +7,12 @@
 import SpoolgatePosix
 package import SpoolgateUploadProtocol
 
-/// Where the front has room for a request.
-package enum ThreadPlace: Sendable, Equatable {
-    /// Among `threads.maximum`.
-    case regular
-    /// Only among those kept for short requests.
-    case reserve
-    /// Nowhere: it has to be turned away at once.
-    case none
-}
-
 /// Most requests at a time.
 package struct RequestBounds: Sendable, Equatable {
+    /// At work: `threads.maximum`, or what there are descriptors for.
+    package let total: Int
+    /// Short ones beyond those.
+    package let reserve: Int
     /// At work, of one client.
     package let ofClient: Int
     /// Of those, such as wait.
@@ -27,9 +21,20 @@ package struct RequestBounds: Sendable, Equatable {
     package let waiting: Int
     /// Short ones of one client where there is no room else.
     package let reserveOfClient: Int
+    /// Those for whom others are asked to let go, until they have.
+    package let atDoor: Int
 
     /// Bounds in numbers.
-    package init(ofClient: Int, waitingOfClient: Int, waiting: Int, reserveOfClient: Int) {
+    package init(
+        total: Int,
+        reserve: Int,
+        ofClient: Int,
+        waitingOfClient: Int,
+        waiting: Int,
+        reserveOfClient: Int,
+        atDoor: Int
+    ) {
+        (self.total, self.reserve, self.atDoor) = (total, reserve, atDoor)
         self.ofClient = ofClient
         self.waitingOfClient = waitingOfClient
         self.waiting = waiting
@@ -52,7 +57,30 @@ package final class Admission: Sendable {
         var bounds: RequestBounds
         var clients: [ClientName: Count] = [:]
         var active = 0
+        var inReserve = 0
         var waiting = 0
+        var atDoor = 0
+
+        mutating func admit(_ client: ClientName, isShort: Bool, isLast: Bool) -> Answer {
+            let (bounds, hasRoom) = (bounds, !isLast && active - inReserve < bounds.total)
+            let hasReserve = isShort && inReserve < bounds.reserve
+            let answer = change(client) { count -> Answer in
+                if hasRoom, count.active < bounds.ofClient {
+                    count.active += 1
+                    return .admitted(AdmissionTicket(client: client, isHurried: false))
+                }
+                guard hasReserve, count.inReserve < bounds.reserveOfClient else {
+                    return hasRoom ? .clientIsBusy : .noThread
+                }
+                count.inReserve += 1
+                return .admitted(AdmissionTicket(client: client, isHurried: true))
+            }
+            if case .admitted(let ticket) = answer {
+                active += 1
+                if ticket.isHurried { inReserve += 1 }
+            }
+            return answer
+        }
 
         mutating func change<R>(_ client: ClientName, _ change: (inout Count) -> R) -> R {
             func changed(_ count: inout Count) -> (R, isNone: Bool) {
@@ -88,31 +116,38 @@ package final class Admission: Sendable {
     ///   - client: whose it is.
     ///   - isShort: whether it ends within moments, unless it waits: such a one is admitted where others
     ///     are not, and must hurry then.
-    ///   - place: where the front has room.
+    ///   - isLast: whether it must hurry in any case, because no other thread accepts.
+    ///   - patience: how long to wait where there is no thread, since somebody was asked to let go.
     /// - Returns: the ticket, or why not.
-    package func admit(_ client: ClientName, isShort: Bool, at place: ThreadPlace) -> Answer {
-        state.update { state in
-            let bounds = state.bounds
-            let answer = state.change(client) { count -> Answer in
-                if place == .regular, count.active < bounds.ofClient {
-                    count.active += 1
-                    return .admitted(AdmissionTicket(client: client, isHurried: false))
-                }
-                guard isShort, place != .none, count.inReserve < bounds.reserveOfClient else {
-                    return place == .regular ? .clientIsBusy : .noThread
-                }
-                count.inReserve += 1
-                return .admitted(AdmissionTicket(client: client, isHurried: true))
-            }
-            if case .admitted = answer { state.active += 1 }
+    package func admit(
+        _ client: ClientName,
+        isShort: Bool,
+        isLast: Bool = false,
+        patience: Duration = .zero
+    ) -> Answer {
+        let (answer, waits) = state.updateQuietly { state -> (Answer, Bool) in
+            let answer = state.admit(client, isShort: isShort, isLast: isLast)
+            guard case .noThread = answer, !isLast, patience > .zero,
+                state.atDoor < state.bounds.atDoor
+            else { return (answer, false) }
+            state.atDoor += 1
+            return (answer, true)
+        }
+        guard waits else { return answer }
+        defer { state.updateQuietly { $0.atDoor -= 1 } }
+        let later = state.wait(until: .after(patience), isQuiet: true) { state -> Answer? in
+            let answer = state.admit(client, isShort: isShort, isLast: isLast)
+            if case .noThread = answer { return nil }
             return answer
         }
+        return later ?? answer
     }
 
     /// A request that was admitted is over.
     package func leave(_ ticket: AdmissionTicket) {
         state.update { state in
             state.active -= 1
+            if ticket.isHurried { state.inReserve -= 1 }
             state.change(ticket.client) { count in
                 if ticket.isHurried { count.inReserve -= 1 } else { count.active -= 1 }
             }

@@ -8,8 +8,10 @@ package struct ThreadBudget: Sendable, Equatable {
     package let maximum: Int
     /// Short requests beyond those.
     package let reserve: Int
-    /// Threads beyond both, which only turn requests away.
+    /// Threads beyond both, for requests that are turned away or wait for somebody to let go.
     package static let turningAway = 8
+    /// Threads in all.
+    package var threads: Int { maximum + reserve + Self.turningAway }
     /// Connections that a web server keeps for its next request, at most.
     package static let keptConnections = 128
 

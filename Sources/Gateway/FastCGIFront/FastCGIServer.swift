@@ -28,14 +28,10 @@ package final class FastCGIServer: Sendable {
         /// Threads that wait for connections from the start, at least 1; after a busy time up to
         /// four times as many stay.
         package var minimumSpare = 16
-        /// Requests served at a time.
+        /// Threads at most, each with one request; connections beyond that wait to be accepted.
         ///
-        /// Each costs a thread (about 50 KiB) and its descriptors.
+        /// Each costs about 50 KiB, and the descriptors of its request.
         package var maximum = 2000
-        /// Requests beyond `maximum` of a kind that ends soon.
-        package var reserve = 64
-        /// Threads beyond both that turn requests away, at least 1.
-        package var turningAway = ThreadBudget.turningAway
         /// Connections that are kept for a web server's next request, at most; beyond that the oldest are let
         /// go.
         ///
@@ -71,7 +67,7 @@ package final class FastCGIServer: Sendable {
     private let ready: EventPoll
     private let watched = Monitor(Watched())
     private let report: @Sendable (FrontEvent) -> Void
-    private let answer: @Sendable (any Exchange, ThreadPlace) -> Void
+    private let answer: @Sendable (any Exchange, Bool) -> Void
 
     /// What the watching thread looks after.
     private struct Watched {
@@ -90,15 +86,15 @@ package final class FastCGIServer: Sendable {
     ///   - settings: sizes and limits.
     ///   - listener: where connections come from.
     ///   - report: told what an operator may want to read, from any thread; must not block long.
-    ///   - answer: answers one request, on a thread of its own; everything must be done on return. Where
-    ///     there is no regular place for it, that must be soon.
+    ///   - answer: answers one request, on a thread of its own; everything must be done on return. It is
+    ///     also told whether no other thread accepts: then it must return soon.
     /// - Throws: `SystemError` when libfcgi cannot be initialised, or the system has no room to wait for
     ///   connections.
     package init(
         settings: Settings,
         listener: consuming Listener,
         report: @escaping @Sendable (FrontEvent) -> Void,
-        answer: @escaping @Sendable (any Exchange, ThreadPlace) -> Void
+        answer: @escaping @Sendable (_ exchange: any Exchange, _ isLast: Bool) -> Void
     ) throws(SystemError) {
         try FastCGIRequest.prepare()
         listener.setNoDelay()
@@ -113,9 +109,7 @@ package final class FastCGIServer: Sendable {
         pool = Monitor(
             ThreadPool(
                 minimumSpare: settings.minimumSpare,
-                maximum: settings.maximum,
-                reserve: settings.reserve,
-                turningAway: settings.turningAway
+                maximum: settings.maximum
             )
         )
     }
@@ -217,13 +211,14 @@ extension FastCGIServer {
         let request = FastCGIRequest()
         while let connection = nextConnection() {
             let deadline = Deadline.after(settings.parametersTimeout)
-            let (startsSuccessor, place, ended) = pool.update {
+            let (startsSuccessor, ended) = pool.update {
                 $0.take(connection, parametersBy: deadline)
             }
             // The last one has to be back soon: nobody else accepts.
             let isLast = startsSuccessor && !startSuccessor()
-            let current = isLast ? ThreadPlace.none : place
-            if serve(connection, request, at: current, since: ended) == .kept { keep(connection) }
+            if serve(connection, request, isLast: isLast, since: ended) == .kept {
+                keep(connection)
+            }
             connection.close()
             guard pool.update({ $0.giveBack(connection) }) else { return }
         }
@@ -350,7 +345,7 @@ extension FastCGIServer {
     private func serve(
         _ connection: Connection,
         _ request: borrowing FastCGIRequest,
-        at place: ThreadPlace,
+        isLast: Bool,
         since ended: UInt64
     ) -> FastCGIExchange.End? {
         connection.setReceiveTimeout(settings.parametersTimeout)
@@ -359,8 +354,7 @@ extension FastCGIServer {
             report(.noRequest)
             return nil
         }
-        answer(exchange, place)
-        pool.update { $0.answered(connection) }
+        answer(exchange, isLast)
         let end = exchange.end(
             mayBeKept: kept.update { !$0.isOver },
             lingerIdle: settings.lingerIdle,

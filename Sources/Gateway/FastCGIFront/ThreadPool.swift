@@ -1,10 +1,9 @@
-// Who accepts, who serves, who turns away: the arithmetic of the elastic pool.
+// Who accepts and who serves: the arithmetic of the elastic pool.
 //
 // Pure state, guarded by its owner; it starts no thread and touches no socket but to let it go.
 // Invariant: while the pool is not draining, at least one thread waits for a connection, is being
-// started to do so, or is turning one away and will wait next.
+// started to do so, or every thread there may be has a connection.
 
-import SpoolgateExchange
 import SpoolgatePosix
 
 /// The pool's state.
@@ -16,12 +15,8 @@ struct ThreadPool {
     /// The distance to `minimumSpare` keeps a load that comes and goes from starting a thread for
     /// every other request.
     var maximumSpare: Int { 4 * minimumSpare }
-    /// Requests served at a time.
+    /// Threads there are at most.
     let maximum: Int
-    /// Requests beyond those, of a kind that ends soon.
-    let reserve: Int
-    /// Threads beyond both, for requests that are turned away.
-    let turningAway: Int
 
     /// Threads there are, those being started included.
     private(set) var threads = 0
@@ -38,27 +33,14 @@ struct ThreadPool {
         var connection: Connection
         /// By when the parameters must be here; nil: they are.
         var parametersDeadline: Deadline?
-        /// Whether its request is answered, and only its end is waited for.
-        var isAnswered = false
-
-        /// Says so; whether that is news.
-        mutating func answer() -> Bool {
-            defer { isAnswered = true }
-            return !isAnswered
-        }
     }
 
-    /// Connections whose requests are not answered yet.
-    private var unanswered = 0
-
-    init(minimumSpare: Int, maximum: Int, reserve: Int, turningAway: Int) {
+    init(minimumSpare: Int, maximum: Int) {
         self.minimumSpare = max(1, minimumSpare)
         self.maximum = max(1, maximum)
-        self.reserve = max(0, reserve)
-        self.turningAway = max(1, turningAway)
     }
 
-    /// Connections being served or turned away.
+    /// Connections being served.
     var active: Int { connections.count }
 
     /// Counts a thread that is about to be started.
@@ -76,25 +58,20 @@ struct ThreadPool {
 
     /// An idle thread has accepted a connection.
     ///
-    /// - Returns: whether it has to start a successor first (already counted by `threadStarts`),
-    ///   where there is room for the connection's request, and how many have `ended`.
+    /// - Returns: whether it has to start a successor first (already counted by `threadStarts`), and how
+    ///   many have `ended`.
     mutating func take(
         _ connection: Connection,
         parametersBy deadline: Deadline
-    ) -> (startsSuccessor: Bool, place: ThreadPlace, ended: UInt64) {
+    ) -> (startsSuccessor: Bool, ended: UInt64) {
         idle -= 1
         connections[ObjectIdentifier(connection)] = Entry(
             connection: connection,
             parametersDeadline: deadline
         )
-        unanswered += 1
-        let startsSuccessor =
-            idle == 0 && threads < maximum + reserve + turningAway && !isDraining
+        let startsSuccessor = idle == 0 && threads < maximum && !isDraining
         if startsSuccessor { threadStarts() }
-        let place: ThreadPlace =
-            unanswered <= maximum
-            ? .regular : unanswered <= maximum + reserve ? .reserve : .none
-        return (startsSuccessor, place, ended)
+        return (startsSuccessor, ended)
     }
 
     /// The connection's parameters are here.
@@ -102,19 +79,10 @@ struct ThreadPool {
         connections[ObjectIdentifier(connection)]?.parametersDeadline = nil
     }
 
-    /// The connection's request is answered: it takes nobody's place from now on.
-    ///
-    /// Its thread is kept until the web server has closed; were it counted, those that are turned away
-    /// would fill the house.
-    mutating func answered(_ connection: Connection) {
-        if connections[ObjectIdentifier(connection)]?.answer() == true { unanswered -= 1 }
-    }
-
     /// A thread is done with its connection, which is closed.
     /// - Returns: whether the thread stays and waits for the next one; if not it ends.
     mutating func giveBack(_ connection: Connection) -> Bool {
-        let entry = connections.removeValue(forKey: ObjectIdentifier(connection))
-        if entry?.isAnswered == false { unanswered -= 1 }
+        connections[ObjectIdentifier(connection)] = nil
         ended += 1
         guard !isDraining, idle < maximumSpare else {
             threads -= 1

@@ -15,13 +15,16 @@ extension RequestBounds {
     /// The settings' bounds; those not set follow from the threads there are.
     init(_ settings: Settings, _ threads: ThreadBudget) {
         self.init(
+            total: threads.maximum,
+            reserve: threads.reserve,
             ofClient: Self.bound(
                 settings.clients.maximumConcurrent,
                 otherwise: threads.maximum / 2
             ),
             waitingOfClient: max(1, threads.maximum / 4),
             waiting: Self.bound(settings.maximumWaitingThreads, otherwise: threads.maximum / 2),
-            reserveOfClient: max(1, threads.reserve / 4)
+            reserveOfClient: max(1, threads.reserve / 4),
+            atDoor: ThreadBudget.turningAway / 2
         )
     }
 

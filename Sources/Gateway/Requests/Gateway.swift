@@ -73,12 +73,17 @@ package final class Gateway: Sendable {
     ///
     /// - Parameters:
     ///   - exchange: the request.
-    ///   - place: where the front has room for it.
-    package func serve(_ exchange: any Exchange, at place: ThreadPlace = .regular) {
+    ///   - isLast: whether no other thread accepts: then only what ends soon is done.
+    package func serve(_ exchange: any Exchange, isLast: Bool = false) {
         guard let (request, asked) = request(of: exchange) else { return }
         defer { request.exchange.end() }
-        if !asked.isShort { relieve(at: place) }
-        switch admission.admit(request.client, isShort: asked.isShort, at: place) {
+        let answer = admission.admit(
+            request.client,
+            isShort: asked.isShort,
+            isLast: isLast,
+            patience: !asked.isShort && relieve() ? .seconds(1) : .zero
+        )
+        switch answer {
         case .admitted(let ticket):
             defer { admission.leave(ticket) }
             request.ticket = ticket
@@ -118,14 +123,20 @@ package final class Gateway: Sendable {
         return (request, asked.request)
     }
 
-    /// Has a slow request let go where threads run short, so that there is one for whoever comes next.
-    private func relieve(at place: ThreadPlace) {
+    /// Has slow requests let go where threads run short: one for the request that comes, and one so that
+    /// there is room again.
+    ///
+    /// - Returns: whether there was one.
+    private func relieve() -> Bool {
         let most = threads.maximum
-        guard place != .regular || admission.active >= most - max(1, most / 8),
-            let client = slow.letGo(),
-            let count = turnedAway.update({ $0.note("slow content") })
-        else { return }
-        log.slowLetGo(client: "\(client)", count: count)
+        guard admission.active >= most - max(1, most / 8), let client = slow.letGo() else {
+            return false
+        }
+        _ = slow.letGo()
+        if let count = turnedAway.update({ $0.note("slow content") }) {
+            log.slowLetGo(client: "\(client)", count: count)
+        }
+        return true
     }
 
     /// Says which line of the settings would have such clients resume.

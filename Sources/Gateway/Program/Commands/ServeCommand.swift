@@ -243,15 +243,14 @@ struct Serve: SpoolgateCommand {
         _ log: Log
     ) throws(CommandFailure) -> FastCGIServer {
         var front = FastCGIServer.Settings()
-        front.maximum = threads.maximum
-        front.reserve = threads.reserve
+        front.maximum = threads.threads
         front.stallTimeout = settings.stallTimeout
         do throws(SystemError) {
             let server = try FastCGIServer(
                 settings: front,
                 listener: try Listener.open(settings.listen),
                 report: { Self.note($0, log) },
-                answer: { exchange, place in gateway.serve(exchange, at: place) }
+                answer: { exchange, isLast in gateway.serve(exchange, isLast: isLast) }
             )
             try server.start()
             return server
@@ -280,8 +279,7 @@ struct Serve: SpoolgateCommand {
     ) -> FastCGIServer? {
         var front = FastCGIServer.Settings()
         front.name = "admin"
-        // Two that wait; whoever finds both taken comes again.
-        (front.minimumSpare, front.maximum, front.reserve, front.turningAway) = (2, 2, 0, 1)
+        (front.minimumSpare, front.maximum) = (2, 3)
         front.maximumKept = 4
         front.stallTimeout = .seconds(10)
         do throws(SystemError) {
