@@ -34,7 +34,7 @@ class Request:
 class Application:
     """Serves from its making to `stop`."""
 
-    def __init__(self, moments=None):
+    def __init__(self, moments=None, address="127.0.0.1"):
         self.requests = []
         self._lock = threading.Lock()
         self._released = threading.Event()
@@ -51,7 +51,7 @@ class Application:
             def handle_error(self, *_):
                 """A connection that a gateway's death broke is nothing to tell."""
 
-        self._server = Server(("127.0.0.1", 0), Handler)
+        self._server = Server((address, 0), Handler)
         self.port = self._server.server_port
         threading.Thread(target=self._server.serve_forever, daemon=True).start()
 

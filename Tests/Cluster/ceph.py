@@ -31,7 +31,7 @@ ms mon client mode = crc
 ms bind msgr1 = false
 ms bind port min = 26800
 ms bind port max = 27300
-public addr = 127.0.0.1
+public addr = {address}
 mon allow pool size one = true
 mon initial members = a
 mon data avail crit = 1
@@ -81,8 +81,11 @@ def missing():
 class Ceph:
     """Running from `start` to `stop`; mounts are made in `directory`."""
 
-    def __init__(self, directory):
+    def __init__(self, directory, address="127.0.0.1"):
         self.directory = directory
+        self._address = address
+        # Where clients find it.
+        self.monitor = None
         self._settings = os.path.join(directory, "ceph.conf")
         self._daemons = []
         self._mounts = []
@@ -91,12 +94,13 @@ class Ceph:
         cluster, port = str(uuid.uuid4()), free_ports(1)[0]
         for name in ("mon", "mgr", "osd", "mds", "run", "log"):
             os.makedirs(os.path.join(self.directory, name))
-        monitor = f"v2:127.0.0.1:{port}"
+        monitor = self.monitor = f"v2:{self._address}:{port}"
         with open(self._settings, "w") as file:
             file.write(
                 SETTINGS.format(
                     cluster=cluster,
                     monitor=monitor,
+                    address=self._address,
                     directory=self.directory,
                     uncached="false" if os.environ.get("CLUSTER_PAGE_CACHE") else "true",
                 )

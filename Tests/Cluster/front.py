@@ -46,7 +46,7 @@ class Front:
         self.port = free_ports(1)[0]
         self.has_module = os.path.exists(MODULE)
         self._folder = os.path.join(directory, "nginx")
-        self._sockets = {gateway.name: gateway.socket for gateway in gateways}
+        self._addresses = {gateway.name: gateway.address for gateway in gateways}
         self._is_shared = is_shared
         self._connections = connections
         self._workers = workers
@@ -100,14 +100,14 @@ class Front:
         if not self._is_shared:
             return FORCED.format(otherwise="$spoolgate_node")
         servers = "\n".join(
-            f"    server unix:{path} max_fails=0;"
-            for path in self._sockets.values()
+            f"    server {address} max_fails=0;"
+            for address in self._addresses.values()
         )
         return BY_UPLOAD.format(servers=servers) + FORCED.format(otherwise="cluster_by_upload")
 
     def _with_further_nodes(self, text):
         """The shipped text with what it says of the third node for those beyond it too."""
-        further = [name for name in self._sockets if name not in ("n1", "n2", "n3")]
+        further = [name for name in self._addresses if name not in ("n1", "n2", "n3")]
         for part in (
             r"    server \S+ max_fails.*# run: n3\n",
             r"upstream spoolgate_n3 \{\n(?:.+\n)*?\}\n",
@@ -143,6 +143,6 @@ class Front:
             return line.replace("#", "", 1)
         if re.fullmatch(r"n\d", mark):
             # One of the three is never there.
-            path = self._sockets.get(mark, os.path.join(self._folder, "nobody.sock"))
-            return re.sub(r"10\.0\.0\.\d:9000", "unix:" + path, line)
+            nobody = "unix:" + os.path.join(self._folder, "nobody.sock")
+            return re.sub(r"10\.0\.0\.\d:9000", self._addresses.get(mark, nobody), line)
         return line

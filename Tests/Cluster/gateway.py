@@ -8,7 +8,7 @@ import socket
 import struct
 import subprocess
 
-from processes import NeverHappened, Process, Unavailable, must
+from processes import NeverHappened, Process, Unavailable, must, run
 
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 
@@ -55,20 +55,25 @@ def program():
 
 def admin_page(path, target):
     """What a daemon says on its admin socket, by FastCGI as nginx would ask."""
-    pairs = ((b"REQUEST_METHOD", b"GET"), (b"REQUEST_URI", target.encode()))
-    parameters = b"".join(struct.pack("BB", len(n), len(v)) + n + v for n, v in pairs)
-    request = ((1, b"\0\1" + bytes(6)), (4, parameters), (4, b""), (5, b""))
     with socket.socket(socket.AF_UNIX) as one:
         one.settimeout(20)
         one.connect(path)
         # At once: the daemon answers, and may close, before it has read the empty end of the content.
-        one.sendall(
-            b"".join(
-                struct.pack(">BBHHBB", 1, kind, 1, len(content), 0, 0) + content
-                for kind, content in request
-            )
-        )
-        rest = b"".join(iter(lambda: one.recv(1 << 16), b""))
+        one.sendall(admin_question(target))
+        return admin_answer(b"".join(iter(lambda: one.recv(1 << 16), b"")))
+
+
+def admin_question(target):
+    pairs = ((b"REQUEST_METHOD", b"GET"), (b"REQUEST_URI", target.encode()))
+    parameters = b"".join(struct.pack("BB", len(n), len(v)) + n + v for n, v in pairs)
+    request = ((1, b"\0\1" + bytes(6)), (4, parameters), (4, b""), (5, b""))
+    return b"".join(
+        struct.pack(">BBHHBB", 1, kind, 1, len(content), 0, 0) + content
+        for kind, content in request
+    )
+
+
+def admin_answer(rest):
     page = b""
     while rest:
         _, kind, _, length, padding, _ = struct.unpack(">BBHHBB", rest[:8])
@@ -84,6 +89,8 @@ class Gateway:
         self.name = name
         self.directory = os.path.join(directory, name)
         self.socket = os.path.join(self.directory, "spoolgate.sock")
+        # Where nginx finds it.
+        self.address = "unix:" + self.socket
         self.spool = spool
         self._settings = os.path.join(self.directory, "spoolgate.yaml")
         self._boot = os.path.join(self.directory, "boot_id")
@@ -192,6 +199,14 @@ class Gateway:
         if must_succeed and done.returncode:
             raise RuntimeError(f"{self.name}: {words}: {done.returncode}: {done.stderr[-500:]}")
         return done.stdout
+
+    def digests(self):
+        """The digests of all files of uploads, as this node sees them."""
+        folders = [f"{self.spool}/uploads", f"{self.spool}/queue"]
+        lines = run(
+            ["find", *folders, "-type", "f", "-exec", "sha256sum", "{}", "+"], timeout=120
+        )
+        return {line[66:].removeprefix(self.spool): line[:64] for line in lines.splitlines()}
 
     def uploads(self):
         """What `list` says, by identity."""

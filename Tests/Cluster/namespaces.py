@@ -22,15 +22,22 @@ def missing():
     return None
 
 
-def play(script, name, directory, limit=None):
+def play(script, name, directory, limit=None, has_network=False):
     """Runs a script in namespaces, with IN_NAMESPACE and a directory of its own as arguments; its exit status.
 
     `name` begins the directory's name, which lies in `directory`. After `limit` seconds the script is ended, which is
-    a failure.
+    a failure. If `has_network`, the script has a network namespace of its own, too.
     """
     scratch = _make_scratch(directory, name)
     inside = subprocess.Popen(
-        [*_NAMESPACES, sys.executable, os.path.abspath(script), IN_NAMESPACE, scratch]
+        [
+            *_NAMESPACES,
+            *(["--net"] if has_network else []),
+            sys.executable,
+            os.path.abspath(script),
+            IN_NAMESPACE,
+            scratch,
+        ]
     )
     for number in (signal.SIGTERM, signal.SIGHUP):
         # unshare ignores these signals while it waits.

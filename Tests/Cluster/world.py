@@ -40,6 +40,7 @@ class World:
         except BaseException:
             self.__exit__()
             raise
+        self.seconds = round(time.monotonic() - self._began, 1)
         return self
 
     def _start(self):
@@ -62,7 +63,6 @@ class World:
             self.gateways[name].start()
         self.front = Front(self.directory, self.gateways.values(), self.is_shared)
         self.front.start()
-        self.seconds = round(time.monotonic() - self._began, 1)
 
     def __exit__(self, *_):
         if self.front:

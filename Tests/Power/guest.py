@@ -125,8 +125,8 @@ def module_bytes(path):
         return file.read()
 
 
-def in_order(directory):
-    """The modules as (name, bytes), each after those that it depends on."""
+def in_order(directory, names=MODULES):
+    """These modules as (name, bytes), each after those that it depends on."""
     files = {}
     for path in glob.glob(f"{directory}/kernel/**/*.ko*", recursive=True):
         files[os.path.basename(path).split(".ko")[0].replace("-", "_")] = path
@@ -142,7 +142,7 @@ def in_order(directory):
             add(other.replace("-", "_"))
         order[name] = content
 
-    for name in MODULES:
+    for name in names:
         add(name)
     return list(order.items())
 
@@ -292,8 +292,8 @@ def put_nginx(root):
 # The accelerator.
 
 
-def accelerator(out):
-    """`kvm` if the guest's kernel runs with it here, else `tcg`, which emulates every instruction."""
+def accelerator(out, initramfs="guest.cpio", word="POW "):
+    """`kvm` if the guest's kernel, whose init says `word`, runs with it here, else `tcg`, which emulates every instruction."""
     if not os.access("/dev/kvm", os.R_OK | os.W_OK):
         return "tcg"
     console = f"{out}/console-of-kvm"
@@ -306,7 +306,7 @@ def accelerator(out):
                 "-cpu",
                 "host",
                 "-m",
-                "512",
+                "1024",
                 "-nodefaults",
                 "-no-reboot",
                 "-display",
@@ -314,7 +314,7 @@ def accelerator(out):
                 "-kernel",
                 f"{out}/vmlinuz",
                 "-initrd",
-                f"{out}/guest.cpio",
+                f"{out}/{initramfs}",
                 "-append",
                 "console=ttyS0 quiet panic=-1",
                 "-serial",
@@ -328,7 +328,7 @@ def accelerator(out):
         deadline = time.monotonic() + 10
         while time.monotonic() < deadline and process.poll() is None:
             with open(console, errors="replace") as said:
-                if "POW " in said.read():
+                if word in said.read():
                     return "kvm"
             time.sleep(0.1)
         return "tcg"

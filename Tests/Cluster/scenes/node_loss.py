@@ -9,7 +9,7 @@ import time
 from client import ANSWERED, UNKNOWN, Task
 from gateway import FENCED
 from oracle import Death, deliveries, ends, judge
-from processes import must, run, wait
+from processes import must, wait
 from scenes.boots import waiting_upload
 from scenes.dead_node import heard, is_resolved, sending
 from wire import Cut, Exchange, ask
@@ -65,7 +65,7 @@ def play(world, transcript, draw):
     runs = two.queue_runs()
     # One of them is under way.
     must(30, "two queue runs", lambda: two.queue_runs() >= runs + 3)
-    before = content_of(world)
+    before = two.digests()
 
     answers, ended = [], threading.Event()
     asking = threading.Thread(target=ask_on, args=(world, clients, answers, ended), daemon=True)
@@ -87,7 +87,7 @@ def play(world, transcript, draw):
         f" {len(told)} were answered at all",
         "\n".join(str(answer) for answer in told),
     )
-    after = content_of(world)
+    after = two.digests()
     changed = sorted(set(before.items()) ^ set(after.items()))
     transcript.check(
         not changed,
@@ -168,23 +168,3 @@ def final(exchange):
         return exchange.final()
     except Cut:
         return None
-
-
-def content_of(world):
-    """The digests of all files of uploads, as n2 sees them."""
-    folder = world.gateways["n2"].spool
-    lines = run(
-        [
-            "find",
-            f"{folder}/uploads",
-            f"{folder}/queue",
-            "-type",
-            "f",
-            "-exec",
-            "sha256sum",
-            "{}",
-            "+",
-        ],
-        timeout=120,
-    )
-    return {line[66:].removeprefix(folder): line[:64] for line in lines.splitlines()}

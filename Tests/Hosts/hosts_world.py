@@ -1,0 +1,80 @@
+"""Two hosts with the nodes n1 and n2, nginx and the application beside them, and what the spool is on."""
+
+import os
+
+import ceph
+import network
+import node
+from application import Application
+from front import Front
+from host import Host
+from node import Node
+from storage import HostMount
+from world import NODES, World
+
+# How far the clock of n2 is ahead, in minutes.
+AHEAD = 7
+DISK = 256 << 20
+
+
+class HostsWorld(World):
+    """As the World of Tests/Cluster, with two guests for hosts.
+
+    `kind` is what the spool is on: "own" disks, or one CephFS by the hosts' "kernel" or by "fuse".
+    """
+
+    def __init__(self, scratch, kind, image, accelerator):
+        super().__init__(scratch, kind != "own")
+        self.directory = os.path.join(scratch, kind)
+        self.kind = kind
+        self.hosts = {}
+        self._image = image
+        self._accelerator = accelerator
+
+    def _start(self):
+        self.application = Application(self.moments, f"{network.SERVICE}.1")
+        if self.is_shared:
+            self.ceph = ceph.Ceph(os.path.join(self.directory, "ceph"), f"{network.STORAGE}.1")
+            os.mkdir(self.ceph.directory)
+            self.ceph.start()
+        for number, name in enumerate(NODES):
+            host = Host(
+                name,
+                11 + number,
+                self._image,
+                os.path.join(self.directory, "hosts"),
+                self._accelerator,
+                minutes=AHEAD * number,
+                disk=None if self.is_shared else DISK,
+            )
+            self.hosts[name] = host
+            host.start()
+            if self.is_shared:
+                self.mounts[name] = HostMount(self.ceph, host, self.kind == "kernel")
+                self.mounts[name].start()
+            else:
+                host.run("mkfs.ext4 -q /dev/vda && mount -t ext4 /dev/vda /spool")
+            self.gateways[name] = Node(
+                host, "/spool/spool", node.upstream(self.application), self.is_shared
+            )
+            self.gateways[name].start()
+        self.front = Front(self.directory, self.gateways.values(), self.is_shared)
+        self.front.start()
+
+    def power_on(self, name):
+        """Boots a host whose power was cut, mounts, and starts its node; how long the boot took."""
+        seconds = self.hosts[name].start()
+        if self.is_shared:
+            self.mounts[name].start()
+        else:
+            self.hosts[name].run("mount -t ext4 /dev/vda /spool")
+        self.gateways[name].start()
+        return seconds
+
+    def __exit__(self, *arguments):
+        # What runs on a host goes with its power.
+        for host in self.hosts.values():
+            host.cut_power()
+        self.gateways.clear()
+        self.mounts.clear()
+        super().__exit__(*arguments)

@@ -1,0 +1,33 @@
+"""Two networks of the hosts, in this process's network namespace: one for requests, one for the storage.
+
+Each host has a tap device on each of them. A device that is down loses every packet, as a cable does that is pulled.
+"""
+
+from processes import run
+
+SERVICE, STORAGE = "10.77.0", "10.78.0"
+
+
+def start():
+    run(["ip", "link", "set", "lo", "up"])
+    for name, network in (("service", SERVICE), ("storage", STORAGE)):
+        run(["ip", "link", "add", name, "type", "bridge"])
+        run(["ip", "address", "add", f"{network}.1/24", "dev", name])
+        run(["ip", "link", "set", name, "up"])
+
+
+def plug(host):
+    """Makes a host's devices; their names."""
+    devices = [f"{host}-{bridge}" for bridge in ("service", "storage")]
+    for device in devices:
+        run(["ip", "tuntap", "add", device, "mode", "tap"])
+        run(["ip", "link", "set", device, "master", device.rpartition("-")[2], "up"])
+    return devices
+
+
+def cut(host, network="storage"):
+    run(["ip", "link", "set", f"{host}-{network}", "down"])
+
+
+def mend(host, network="storage"):
+    run(["ip", "link", "set", f"{host}-{network}", "up"])

@@ -1,0 +1,138 @@
+"""A node: the gateway on a host of its own, and the file system that its spool is on."""
+
+import base64
+import re
+import socket
+
+import gateway
+from gateway import SETTINGS
+from host import Unreachable
+from network import SERVICE
+from processes import NeverHappened, must
+
+PORT, ADMIN = 9000, "/run/admin.sock"
+
+
+class Node:
+    """As Tests/Cluster's Gateway: runs from `start` on; whatever ends it, `start` may be called again."""
+
+    def __init__(self, host, spool, upstream, is_shared, name=None, program="spoolgate"):
+        self.name = name or host.name
+        self.host = host
+        self.spool = spool
+        self.address = f"{host.address}:{PORT}"
+        self.program = program
+        self.starts = 0
+        self._settings = SETTINGS.format(
+            name=self.name,
+            directory="/run",
+            spool=spool,
+            shared="true" if is_shared else "false",
+            upstream=upstream,
+            threads=500,
+            queue_run=gateway.QUEUE_RUN,
+        ).replace(
+            "listen: unix:/run/spoolgate.sock",
+            f"listen: tcp:{self.address}\nadmin-listen: unix:{ADMIN}",
+        )
+
+    # Its life.
+
+    def launch(self):
+        self.host.write("/etc/spoolgate.yaml", self._settings)
+        self.host.run(
+            "rm -f /run/status; cd /; ulimit -n 32768\n"
+            f"setsid sh -c '{self.program} serve --config /etc/spoolgate.yaml >/dev/ttyS1 2>&1 & echo $! >/run/pid;"
+            " wait $!; echo $? >/run/ended; mv /run/ended /run/status' >/dev/null 2>&1 &\n"
+        )
+        self.starts += 1
+
+    def start(self):
+        self.launch()
+        try:
+            must(30, f"{self.name} serves", self._serves)
+        except NeverHappened as never:
+            raise NeverHappened(f"{never}: {self.log()[-500:]}") from None
+
+    def kill(self):
+        """As a crash does."""
+        self._signal("KILL")
+
+    def crash(self):
+        self.kill()
+        self.start()
+
+    def restart(self):
+        """As an operator does."""
+        self._signal("TERM")
+        status = self.wait(40)
+        self.start()
+        return status
+
+    def _signal(self, name):
+        if self.host.is_on:
+            self.host.run(
+                f"[ -f /run/pid ] && kill -{name} $(cat /run/pid)", must_succeed=False, seconds=30
+            )
+            if name == "KILL":
+                self.wait(20)
+
+    def status(self):
+        """Its exit status, of a signal as a shell has it; None while it runs, and if its host does not answer."""
+        if not self.host.is_on:
+            return "off"
+        try:
+            said = self.host.run("cat /run/status 2>/dev/null", must_succeed=False, seconds=20)
+        except Unreachable:
+            return None
+        return int(said) if said.strip() else None
+
+    def wait(self, seconds):
+        """Its exit status; None if it does not end in time."""
+        try:
+            must(seconds, "it ends", lambda: self.status() is not None)
+        except NeverHappened:
+            return None
+        return self.status()
+
+    def _serves(self):
+        status = self.status()
+        if status is not None:
+            raise RuntimeError(f"{self.name} ended with {status}: {self.log()[-500:]}")
+        try:
+            socket.create_connection((self.host.address, PORT), timeout=2).close()
+            return True
+        except OSError:
+            return False
+
+    # What it says.
+
+    def log(self):
+        return self.host.log()
+
+    complaints = gateway.Gateway.complaints
+
+    def queue_runs(self):
+        question = "".join(f"\\{byte:03o}" for byte in gateway.admin_question("/metrics"))
+        answer = self.host.run(f"printf '{question}' | local {ADMIN} | base64")
+        page = gateway.admin_answer(base64.b64decode(answer))
+        return int(re.search(r"^spoolgate_queue_runs_total (\d+)", page, re.M)[1])
+
+    # Commands.
+
+    def command(self, *words, must_succeed=True):
+        line = f"{self.program} {' '.join(words)} --config /etc/spoolgate.yaml"
+        return self.host.run(line, must_succeed=must_succeed)
+
+    uploads = gateway.Gateway.uploads
+
+    def digests(self):
+        """The digests of all files of uploads, as this node sees them."""
+        lines = self.host.run(
+            f"find {self.spool}/uploads {self.spool}/queue -type f -exec sha256sum {{}} +"
+        )
+        return {line[66:].removeprefix(self.spool): line[:64] for line in lines.splitlines()}
+
+
+def upstream(application):
+    return f"http://{SERVICE}.1:{application.port}"

@@ -1,0 +1,124 @@
+"""Two hosts with one replicated disk: the active one serves, the passive one has a copy (DRBD, protocol C)."""
+
+import os
+import time
+
+import network
+import node
+from application import Application
+from front import Front
+from host import Host
+from node import Node
+from processes import must
+from world import NODES, World
+
+DISK = 256 << 20
+
+# What OPERATIONS.md has for a pair.
+RESOURCE = """resource spool {{
+    device    /dev/drbd0;
+    disk      /dev/vda;
+    meta-disk internal;
+    net {{ protocol C; timeout 20; connect-int 1; ping-int 2; ping-timeout 10; }}
+    disk {{ resync-rate 100M; c-plan-ahead 0; }}
+    on n1 {{ address {n1}:7789; }}
+    on n2 {{ address {n2}:7789; }}
+}}
+global {{ usage-count no; }}
+"""
+
+
+class PairWorld(World):
+    """Both hosts are the node n1, one at a time."""
+
+    def __init__(self, scratch, image, accelerator):
+        super().__init__(scratch, False)
+        self.directory = os.path.join(scratch, "pair")
+        self.hosts = {}
+        self.active = "n1"
+        self._image = image
+        self._accelerator = accelerator
+
+    def _start(self):
+        self.application = Application(self.moments, f"{network.SERVICE}.1")
+        for number, name in enumerate(NODES):
+            where = os.path.join(self.directory, "hosts")
+            self.hosts[name] = Host(
+                name, 11 + number, self._image, where, self._accelerator, disk=DISK
+            )
+            self.hosts[name].start()
+            self._join(name, is_new=True)
+        first = self.hosts["n1"]
+        must(30, "the disks are connected", lambda: "Connected" in self._state("cs", "n1"))
+        # Both are empty: nothing has to be copied.
+        first.run("drbdadm new-current-uuid --clear-bitmap spool/0")
+        must(30, "the disks are alike", self._is_alike)
+        first.run("drbdadm primary spool && mkfs.ext4 -q /dev/drbd0")
+        first.run("mount -t ext4 /dev/drbd0 /spool")
+        for name, host in self.hosts.items():
+            self.gateways[name] = Node(
+                host, "/spool/spool", node.upstream(self.application), False, name="n1"
+            )
+        self.gateways["n1"].start()
+        self.front = Front(self.directory, [Address(name, self.gateways[name]) for name in NODES], True)
+        self.front.start()
+
+    def _join(self, name, is_new=False):
+        addresses = {one: f"{network.STORAGE}.{11 + number}" for number, one in enumerate(NODES)}
+        host = self.hosts[name]
+        host.write("/etc/drbd.conf", RESOURCE.format(**addresses))
+        if is_new:
+            host.run("yes yes | drbdadm create-md --force spool")
+        host.run("drbdadm up spool")
+
+    def _state(self, what, name):
+        return self.hosts[name].run(f"drbdadm {what} spool", must_succeed=False)
+
+    def _is_alike(self):
+        return "UpToDate/UpToDate" in self._state("dstate", "n1")
+
+    @property
+    def passive(self):
+        return self.other(self.active)
+
+    def cut_power(self):
+        """Ends the active host; when."""
+        self.hosts[self.active].cut_power()
+        return time.monotonic()
+
+    def fail_over(self):
+        """What an operator does on the passive host once the active one is off; seconds until it serves."""
+        began = time.monotonic()
+        host = self.hosts[self.passive]
+        # Until the connection's timeout it still takes the other one for the primary.
+        must(
+            30,
+            "the disk can be made primary",
+            lambda: "Primary" in host.run("drbdadm primary spool; drbdadm role spool", must_succeed=False).split("/")[0],
+        )
+        host.run("mount -t ext4 /dev/drbd0 /spool")
+        self.gateways[self.passive].start()
+        self.active = self.passive
+        return time.monotonic() - began
+
+    def rejoin(self):
+        """Boots the host that was cut; seconds until both disks are alike again."""
+        self.hosts[self.passive].start()
+        began = time.monotonic()
+        self._join(self.passive)
+        must(120, "the disks are alike", lambda: "UpToDate/UpToDate" in self._state("dstate", self.active))
+        return time.monotonic() - began
+
+    def __exit__(self, *arguments):
+        for host in self.hosts.values():
+            host.cut_power()
+        self.gateways.clear()
+        super().__exit__(*arguments)
+
+
+class Address:
+    """A node as nginx knows it: both hosts are behind one name of an upstream."""
+
+    def __init__(self, name, gateway):
+        self.name = name
+        self.address = gateway.address

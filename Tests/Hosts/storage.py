@@ -1,0 +1,70 @@
+"""One CephFS that every host mounts, by its kernel or by ceph-fuse: what Tests/Cluster's `Mount` is to a node there."""
+
+import network
+from processes import must
+
+# The same as Tests/Cluster/ceph.py has for its own mounts.
+FUSE_SETTINGS = """[global]
+mon host = {monitor}/0
+auth client required = none
+auth cluster required = none
+auth service required = none
+ms mon client mode = crc
+fuse default permissions = true
+fuse disable pagecache = true
+client mount timeout = 20
+"""
+
+
+class HostMount:
+    path = "/spool"
+
+    def __init__(self, ceph, host, is_kernel):
+        self._ceph = ceph
+        self._host = host
+        self._is_kernel = is_kernel
+
+    def start(self):
+        """Mounts it, with a session of its own."""
+        name = self._host.name
+        if self._is_kernel:
+            monitor = self._ceph.monitor.removeprefix("v2:")
+            self._host.run(
+                f"mount -t ceph {monitor}:/ {self.path} -o name={name},ms_mode=crc,mount_timeout=30"
+            )
+            return self._host.wait_until_mounted(self.path, "ceph")
+        self._host.write("/etc/ceph/ceph.conf", FUSE_SETTINGS.format(monitor=self._ceph.monitor))
+        self._host.run(
+            f"setsid ceph-fuse -f -n client.{name} {self.path} >/run/fuse.log 2>&1 </dev/null &\n"
+        )
+        self._host.wait_until_mounted(self.path, "fuse.ceph-fuse")
+
+    def stop(self):
+        """Unmounts it, whatever still has files of it open."""
+        if not self._host.is_on:
+            return
+        if not self._is_kernel:
+            self._host.run("killall -9 ceph-fuse", must_succeed=False)
+        self._host.run(f"umount -f -l {self.path}", must_succeed=False)
+        must(20, "it is unmounted", lambda: not self._host.is_mounted(self.path))
+
+    def freeze(self):
+        """Pulls the cable to the storage."""
+        network.cut(self._host.name)
+
+    def thaw(self):
+        network.mend(self._host.name)
+
+    def session(self):
+        """The number by which the metadata server knows it."""
+        found = self.sessions()
+        if len(found) != 1:
+            raise RuntimeError(f"{len(found)} sessions of {self._host.name}")
+        return found[0]
+
+    def sessions(self):
+        return [
+            one["id"]
+            for one in self._ceph.sessions()
+            if one["client_metadata"].get("entity_id") == self._host.name
+        ]
