@@ -50,7 +50,7 @@ def build(out, programs):
         needed |= set(libraries(path))
     for library in needed:
         root.put(os.path.realpath(library), library, 0o755)
-    run(tool("gcc"), "-O2", "-static", "-o", f"{root.path}/bin/local", f"{HERE}/guest/local.c")
+    run(tool("gcc"), "-O2", "-static", "-o", f"{root.path}/bin/relay", f"{HERE}/guest/relay.c")
     release = glob.glob(f"{unpacked}/lib/modules/*")[0]
     for number, (name, content) in enumerate(guest.in_order(release, MODULES)):
         root.write(f"/modules/{number:02}-{name}.ko", content)

@@ -114,7 +114,7 @@ class Node:
 
     def queue_runs(self):
         question = "".join(f"\\{byte:03o}" for byte in gateway.admin_question("/metrics"))
-        answer = self.host.run(f"printf '{question}' | local {ADMIN} | base64")
+        answer = self.host.run(f"printf '{question}' | relay {ADMIN} | base64")
         page = gateway.admin_answer(base64.b64decode(answer))
         return int(re.search(r"^spoolgate_queue_runs_total (\d+)", page, re.M)[1])
 

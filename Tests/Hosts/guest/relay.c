@@ -1,4 +1,4 @@
-/* Sends its standard input to a local socket, and what that says to its standard output: local PATH. */
+/* Sends its standard input to a local socket, and what that says to its standard output: relay PATH. */
 
 #include <string.h>
 #include <sys/socket.h>
