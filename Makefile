@@ -42,7 +42,7 @@ GATEWAY = .build/release/spoolgate
 CLIENT = .build/release/spoolgate-upload
 
 .PHONY: build run test test-quick lint format check sweep crash-test fuzz sanitize bench budget \
-    attack client-test module module-test deb dist drill cluster-test stall-test container-test power-test \
+    attack client-test module module-test deb dist drill cluster-test hosts-test stall-test container-test power-test \
     upgrade-test release clean FORCE
 
 build:
@@ -243,6 +243,18 @@ cluster-test:
 	    mkdir -p .build; \
 	    $(MAKE) --no-print-directory module >.build/nginx-module.log 2>&1 || :; \
 	    exec python3 Tests/Cluster/cluster.py; \
+	fi
+
+# Two hosts with kernels of their own, on one CephFS or with one replicated disk (Tests/Hosts/README.md). It wants root;
+# kinds, scenes and rounds are in its environment.
+hosts-test:
+	@[ "$$(id -u)" -ne 0 ] || deploy/install-dependencies.sh hosts || :
+	@if python3 Tests/Hosts/hosts.py --check; then \
+	    [ -n "$$SPOOLGATE" ] || [ -x .build/release/spoolgate ] || [ -x .build/debug/spoolgate ] || \
+	        $(MAKE) --no-print-directory build || exit 1; \
+	    mkdir -p .build; \
+	    $(MAKE) --no-print-directory module >.build/nginx-module.log 2>&1 || :; \
+	    exec python3 Tests/Hosts/hosts.py; \
 	fi
 
 # A disk that stalls under uploads, and another location of the same nginx worker (Tests/Stall/README.md). It wants root;

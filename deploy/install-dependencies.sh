@@ -3,10 +3,10 @@
 # it needs no root, no network and says nothing. It begins with bash, git and Swift; make, sudo and
 # a compiler need not be there.
 #
-# usage: install-dependencies.sh build | run | test | deb | drill | cluster | stall | power | container
+# usage: install-dependencies.sh build | run | test | deb | drill | cluster | hosts | stall | power | container
 #        (run, test and deb include build, test includes run; drill is for a machine in a container,
-#        cluster for several nodes with a Ceph of their own, stall for a disk that stalls, power for a guest in
-#        QEMU whose power is cut, container for images that podman builds and runs)
+#        cluster for several nodes with a Ceph of their own, hosts for the same on guests in QEMU, stall for a disk
+#        that stalls, power for a guest in QEMU whose power is cut, container for images that podman builds and runs)
 
 set -euo pipefail
 PATH=$PATH:/usr/sbin:/sbin
@@ -26,6 +26,8 @@ drill='systemd-container:systemd-nspawn debootstrap:debootstrap util-linux:nsent
        python3:python3 make:make'
 cluster='ceph-mon:ceph-mon ceph-mgr:ceph-mgr ceph-osd:ceph-osd ceph-mds:ceph-mds ceph-fuse:ceph-fuse
          ceph-common:ceph nginx:nginx util-linux:unshare python3:python3'
+hosts='qemu-system-x86:qemu-system-x86_64 busybox-static cpio:cpio gcc:gcc libc6-dev binutils:strip
+       e2fsprogs:mkfs.ext4 iproute2:ip'
 stall='fuse-overlayfs:fuse-overlayfs e2fsprogs:mkfs.ext4 mount:losetup nginx:nginx nginx-dev gcc:gcc libc6-dev make:make
        util-linux:unshare util-linux:setpriv python3:python3'
 power='qemu-system-x86:qemu-system-x86_64 busybox-static cpio:cpio nginx:nginx gcc:gcc libc6-dev
@@ -54,11 +56,12 @@ case ${1:-} in
     deb) wanted="$build $deb" ;;
     drill) wanted=$drill ;;
     cluster) wanted=$cluster ;;
+    hosts) wanted="$cluster $hosts" ;;
     stall) wanted=$stall ;;
     power) wanted=$power optional='python3-h2 zstd' ;;
     container) wanted=$container optional='runc python3-yaml podman-compose python3-venv' ;;
     *)
-        echo "usage: $0 build | run | test | deb | drill | cluster | stall | power | container" >&2
+        echo "usage: $0 build | run | test | deb | drill | cluster | hosts | stall | power | container" >&2
         exit 64
         ;;
 esac

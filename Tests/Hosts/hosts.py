@@ -3,7 +3,7 @@
 
 Environment: HOSTS_KINDS, out of `own kernel fuse pair` (default: all); HOSTS_SCENES, words out of those that a run prints
 (default: all); HOSTS_ROUNDS, power cuts of each kind (default 4); HOSTS_PREVIOUS, another build of the program, for the
-rolling upgrade (default: the same); CLUSTER_UPLOADS, CLUSTER_ROUNDS, CLUSTER_SEED, CLUSTER_SCRATCH and SPOOLGATE as
+rolling upgrade (default: the same); CLUSTER_UPLOADS, CLUSTER_ROUNDS, CLUSTER_SEED, CLUSTER_SCRATCH, CLUSTER_KEEP and SPOOLGATE as
 for `make cluster-test`. Exit status: 0 all assertions hold, or nothing could be done here; 1 not. With --check it only
 says what stands in the way: then 1, else 0.
 """
@@ -30,6 +30,7 @@ import image
 import namespaces
 import network
 import network_cuts
+import polling
 import power_cuts
 import upgrade
 from hosts_world import HostsWorld
@@ -50,6 +51,7 @@ SHARED = {
     "loss": ("a node is lost, shut out, and wakes", node_loss.play),
     "upgrade": ("a rolling upgrade", upgrade.play),
     "network": ("a host loses its storage", network_cuts.play),
+    "polling": ("what looking for each other costs", polling.play),
     "kills": ("kill -9 at every moment", kills.play),
     "power": ("power cuts of one host", lambda *words: power_cuts.play(*words, rounds())),
 }
@@ -146,6 +148,16 @@ def play(kind, seed, accelerator, transcript):
                     lines = node.log().splitlines()
                     transcript.say(f"  the last of {len(lines)} lines that {node.host.name} said:")
                     transcript.output("\n".join(lines[-8:]))
+                    keep(node, kind, name)
+
+
+def keep(node, kind, scene):
+    """Copies what a node said to where it is to be kept, if that is asked for."""
+    directory = os.environ.get("CLUSTER_KEEP")
+    if directory:
+        os.makedirs(directory, exist_ok=True)
+        with open(os.path.join(directory, f"{kind}-{scene}-{node.host.name}.log"), "w") as file:
+            file.write(node.log())
 
 
 if __name__ == "__main__":

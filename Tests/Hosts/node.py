@@ -110,7 +110,9 @@ class Node:
     def log(self):
         return self.host.log()
 
-    complaints = gateway.Gateway.complaints
+    def complaints(self, since=0, allowed=()):
+        # One host's clock is ahead of the others', and its daemon says so.
+        return gateway.Gateway.complaints(self, since, (*allowed, r" lead=4\d\d "))
 
     def queue_runs(self):
         question = "".join(f"\\{byte:03o}" for byte in gateway.admin_question("/metrics"))

@@ -21,7 +21,7 @@ def play(world, transcript, draw, rounds):
     for number in range(rounds):
         moment = ALL[number % len(ALL)]
         is_aided = number % UNAIDED != UNAIDED - 1
-        clients = [client_of(world, draw, number, index) for index in range(CLIENTS)]
+        clients = [client_of(world, draw, f"-power{number}", index) for index in range(CLIENTS)]
         world.moments.look_out(moment, draw.randrange(1, 8))
         came = []
 

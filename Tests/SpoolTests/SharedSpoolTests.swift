@@ -130,6 +130,48 @@ struct SharedSpoolTests {
         #expect(throws: SpoolError.self) { try its.sync() }
     }
 
+    /// Runs `body` on a thread for which the rights of files count, also if the tests run as root.
+    private func withoutPrivileges(_ body: @escaping @Sendable () -> Void) throws {
+        let isOver = Monitor(false)
+        // Glibc's module does not declare it.
+        typealias SetUser = @convention(c) (uid_t) -> Int32
+        let symbol = try #require(dlsym(nil, "setfsuid"))
+        let setUser = unsafeBitCast(symbol, to: SetUser.self)
+        try SpoolgatePosix.Thread.start(name: "user", stackSize: 1 << 20) {
+            _ = setUser(65_534)
+            body()
+            isOver.update { $0 = true }
+        }
+        #expect(isOver.wait(until: .after(.seconds(300))) { $0 ? true : nil } == true)
+    }
+
+    @Test("a host that may open nothing any more is shut out, one that may not open an upload is not")
+    func denied() throws {
+        let one = try Daemon("n1", in: directory)
+        let upload = try one.spool.create(.sample(), requestRelease: {})
+        try upload.append("content")
+        upload.unlock()
+        let (spool, id) = (one.spool, upload.id)
+        // Everybody may pass; the upload's record and content are root's, or nobody's.
+        for path in try #require(FileManager.default.subpaths(atPath: directory.path)) {
+            let place = "\(directory.path)/\(path)"
+            let isDirectory = try URL(fileURLWithPath: place).resourceValues(
+                forKeys: [.isDirectoryKey]
+            ).isDirectory
+            chmod(place, isDirectory == true ? 0o755 : path == "format" ? 0o644 : 0)
+        }
+        chmod(directory.path, 0o755)
+        try withoutPrivileges {
+            #expect(throws: SpoolError.self) { try spool.lock(id) }
+            _ = spool.isWoken()
+        }
+        #expect(!one.wasFenced)
+        chmod(directory.path, 0)
+        try withoutPrivileges { _ = spool.isWoken() }
+        #expect(one.wasFenced)
+        chmod(directory.path, 0o755)
+    }
+
     @Test("who was taken for dead tells nothing any more: no offset, not that an upload is gone")
     func takenForDead() throws {
         let one = try Daemon("n1", in: directory)

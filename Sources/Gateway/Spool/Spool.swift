@@ -393,7 +393,7 @@ package final class Spool: Sendable {
 
     /// What a failed call means here.
     func failure(_ error: SystemError) -> SpoolError {
-        if isShared, error.mayBeFenced { fence.note(error) }
+        if isShared, error.mayBeFenced || error.isDenial && isClosedToUs { fence.note(error) }
         if error.isExhausted { return .exhausted(error) }
         guard error.isFull else { return .disk(error) }
         // Only for the message: if even this fails, nothing is known of the room.

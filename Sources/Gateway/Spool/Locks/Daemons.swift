@@ -182,8 +182,12 @@ extension Spool {
     }
 
     /// Whether the daemons were to look at the queue since this was asked last.
+    ///
+    /// Asked several times a second, it is also what first notices that this host is shut out of a shared spool.
     package func isWoken() -> Bool {
-        let seen = (try? layout.root.status(of: Self.wakeFile))?.file
+        let seen = try? onDisk { () throws(SystemError) in
+            try layout.root.status(of: Self.wakeFile)?.file
+        }
         guard let seen, seen != daemons.membership.update({ $0.woken?.number }) else {
             return false
         }

@@ -49,6 +49,19 @@ extension Spool {
     /// spool; it should end the process at once.
     package func onFenced(_ action: @escaping @Sendable (SystemError) -> Void) { fence.set(action) }
 
+    /// Whether even the file `format` may not be opened, which every daemon of the spool has read.
+    ///
+    /// The kernel's client of CephFS answers every call with EACCES if its session ended while it had no
+    /// network. One upload whose permissions somebody changed is no sign.
+    var isClosedToUs: Bool {
+        do throws(SystemError) {
+            _ = try OpenFile.open("format", in: layout.root, forWriting: false)
+            return false
+        } catch {
+            return error.isDenial
+        }
+    }
+
     /// Looks whether the spool is still there for this process, where it is shared.
     ///
     /// Call it before anything is believed, or told, that no change of the disk has just proved: that an upload

@@ -10,17 +10,19 @@ import SpoolgateUploadProtocol
 extension Spool {
     /// Requests the release of the uploads that requests in other processes wait for.
     ///
-    /// To be called several times a second; three system calls while nobody waits. An upload that is
-    /// being delivered is waited for instead.
+    /// To be called several times a second: no system call while this process receives no upload, else three while
+    /// no request waits. An upload that is being delivered is waited for instead.
     ///
     /// - Throws: `.disk` when the file `format` cannot be looked at.
     package func requestReleaseForOthers() throws(SpoolError) {
+        let receiving = locks.receiving()
+        guard !receiving.isEmpty else { return }
         let isAnyRequested = try onDisk { () throws(SystemError) in
             guard let format = try openFormat() else { return false }
             return try format.descriptor.isMarkedElsewhere(subject: format.subject)
         }
         guard isAnyRequested else { return }
-        for id in locks.receiving() where (try? isReleaseRequested(id)) == true {
+        for id in receiving where (try? isReleaseRequested(id)) == true {
             locks.requestRelease(of: id)
         }
     }

@@ -1,0 +1,67 @@
+"""One spool: what it costs the metadata server that each node looks for requests of the others, and how soon it sees one."""
+
+import time
+
+from client import Task
+from wire import ask
+
+SECONDS = 20
+LOCKS = 20
+
+
+def play(world, transcript, draw):
+    idle = rate(world)
+    clients = [receiving(world, draw, number) for number in range(8)]
+    busy = rate(world)
+    for _, exchange in clients:
+        exchange.close()
+    waits, told = [], 0
+    for number in range(LOCKS):
+        client, exchange = receiving(world, draw, f"-wanted{number}")
+        began = time.monotonic()
+        head = ask(world.front.port, "HEAD", client.current.location, {"X-Node": "n2"})
+        waits.append(time.monotonic() - began)
+        told += head.status == 204
+        exchange.close()
+    waits.sort()
+    transcript.say(
+        f"  requests to the metadata server a second: {idle:.1f} while both nodes have nothing to do, {busy:.1f}"
+        f" while n1 receives 8 uploads of which nothing comes"
+    )
+    transcript.say(
+        f"  an offset asked of n2 while n1 receives the upload: median {waits[LOCKS // 2]:.3f} s, longest"
+        f" {waits[-1]:.3f} s of {LOCKS}"
+    )
+    transcript.check(told == LOCKS, f"n2 told {told} of {LOCKS} offsets of uploads that n1 received")
+
+
+def rate(world):
+    """Requests of clients a second."""
+    before, began = count(world), time.monotonic()
+    time.sleep(SECONDS)
+    return (count(world) - before) / (time.monotonic() - began)
+
+
+def count(world):
+    counters = world.ceph.command("tell", "mds.a", "perf", "dump")
+    return counters["mds_server"]["handle_client_request"]
+
+
+def receiving(world, draw, number):
+    """An upload that n1 receives, of which nothing more comes."""
+    task = Task(f"{draw.random()}")
+    task.number, task.breaks, task.pieces, task.is_careful = f"poll{number}", [], 0, True
+    task.content = draw.randbytes(100_000)
+    client = world.client(task, lambda request: "n1")
+    client.create()
+    fields = {
+        "Upload-Offset": 0,
+        "Upload-Complete": "?1",
+        "Content-Type": "application/partial-upload",
+        "Content-Length": len(task.content),
+    }
+    exchange = client.open("PATCH", client.current.location, fields)
+    exchange.send(task.content[:50_000])
+    client.current.sent = 50_000
+    exchange.listen(0.5)
+    return client, exchange
