@@ -29,8 +29,15 @@ def missing():
 
 
 def build(out, programs):
-    """Makes `vmlinuz` and `hosts.cpio` in `out`; `programs` are paths of the gateway by their names in the image."""
+    """Makes `vmlinuz` and `hosts.cpio` in `out`, unless they are those; `programs` are paths of the gateway by their names
+    in the image.
+    """
     os.makedirs(out, exist_ok=True)
+    parts = [*programs.values(), *glob.glob(f"{HERE}/guest/*"), os.path.abspath(__file__), guest.__file__]
+    stamp = " ".join(map(guest.digest, sorted(parts)))
+    if _read(f"{out}/stamp") == stamp and os.path.exists(f"{out}/hosts.cpio"):
+        return
+    _write(f"{out}/stamp", "")
     unpacked = guest.kernel(out)
     shutil.copy(glob.glob(f"{unpacked}/boot/vmlinuz-*")[0], f"{out}/vmlinuz")
     root = Root(f"{out}/root")
@@ -61,6 +68,20 @@ def build(out, programs):
     root.write("/etc/hosts", "127.0.0.1 localhost\n")
     root.write("/etc/nsswitch.conf", "hosts: files\n")
     root.pack(f"{out}/hosts.cpio")
+    _write(f"{out}/stamp", stamp)
+
+
+def _read(path):
+    try:
+        with open(path) as file:
+            return file.read()
+    except OSError:
+        return None
+
+
+def _write(path, text):
+    with open(path, "w") as file:
+        file.write(text)
 
 
 def replication(out):

@@ -57,7 +57,7 @@ class PairWorld(World):
         first.run("mount -t ext4 /dev/drbd0 /spool")
         for name, host in self.hosts.items():
             self.gateways[name] = Node(
-                host, "/spool/spool", node.upstream(self.application), False, name="n1"
+                host, "/spool", node.upstream(self.application), False, name="n1"
             )
         self.gateways["n1"].start()
         self.front = Front(self.directory, [Address(name, self.gateways[name]) for name in NODES], True)
