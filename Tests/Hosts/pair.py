@@ -15,7 +15,8 @@ from world import NODES, World
 DISK = 256 << 20
 
 # What OPERATIONS.md has for a pair.
-RESOURCE = """resource spool {{
+RESOURCE = """global {{ usage-count no; }}
+resource spool {{
     device    /dev/drbd0;
     disk      /dev/vda;
     meta-disk internal;
@@ -24,7 +25,6 @@ RESOURCE = """resource spool {{
     on n1 {{ address {n1}:7789; }}
     on n2 {{ address {n2}:7789; }}
 }}
-global {{ usage-count no; }}
 """
 
 
@@ -49,7 +49,7 @@ class PairWorld(World):
             self.hosts[name].start()
             self._join(name, is_new=True)
         first = self.hosts["n1"]
-        must(30, "the disks are connected", lambda: "Connected" in self._state("cs", "n1"))
+        must(30, "the disks are connected", lambda: "cs:Connected" in self._state("n1"))
         # Both are empty: nothing has to be copied.
         first.run("drbdadm new-current-uuid --clear-bitmap spool/0")
         must(30, "the disks are alike", self._is_alike)
@@ -71,11 +71,12 @@ class PairWorld(World):
             host.run("yes yes | drbdadm create-md --force spool")
         host.run("drbdadm up spool")
 
-    def _state(self, what, name):
-        return self.hosts[name].run(f"drbdadm {what} spool", must_succeed=False)
+    def _state(self, name):
+        """The connection, the roles and the disks, as the kernel has them: cs:Connected ro:... ds:..."""
+        return self.hosts[name].run("grep ' 0:' /proc/drbd", must_succeed=False)
 
     def _is_alike(self):
-        return "UpToDate/UpToDate" in self._state("dstate", "n1")
+        return "ds:UpToDate/UpToDate" in self._state(self.active)
 
     @property
     def passive(self):
@@ -94,19 +95,23 @@ class PairWorld(World):
         must(
             30,
             "the disk can be made primary",
-            lambda: "Primary" in host.run("drbdadm primary spool; drbdadm role spool", must_succeed=False).split("/")[0],
+            lambda: self._is_primary(host),
         )
         host.run("mount -t ext4 /dev/drbd0 /spool")
         self.gateways[self.passive].start()
         self.active = self.passive
         return time.monotonic() - began
 
+    def _is_primary(self, host):
+        host.run("drbdadm primary spool", must_succeed=False)
+        return "ro:Primary" in self._state(host.name)
+
     def rejoin(self):
         """Boots the host that was cut; seconds until both disks are alike again."""
         self.hosts[self.passive].start()
         began = time.monotonic()
         self._join(self.passive)
-        must(120, "the disks are alike", lambda: "UpToDate/UpToDate" in self._state("dstate", self.active))
+        must(120, "the disks are alike", self._is_alike)
         return time.monotonic() - began
 
     def __exit__(self, *arguments):
