@@ -24,6 +24,8 @@ class World:
     def __init__(self, scratch, is_shared):
         self.directory = os.path.join(scratch, "shared" if is_shared else "own")
         self.is_shared = is_shared
+        # How many times longer than on a machine of its own a node may take for what has a limit.
+        self.slowness = 1
         self.moments = Moments()
         self.application = None
         self.ceph = None

@@ -57,7 +57,8 @@ SHARED = {
 }
 SCENES = {
     "own": {"spools": ("a node dies with uploads open", own_spools.play)},
-    "kernel": SHARED,
+    # Not `kills`: where the daemon is killed while it asks for a lock, this client leaves the lock with the server.
+    "kernel": {name: scene for name, scene in SHARED.items() if name != "kills"},
     "fuse": SHARED,
     "pair": {"power": ("power cuts of the active host", lambda *words: fail_overs.play(*words, rounds()))},
 }

@@ -27,6 +27,7 @@ class HostsWorld(World):
         super().__init__(scratch, kind != "own")
         self.directory = os.path.join(scratch, kind)
         self.kind = kind
+        self.slowness = 10 if accelerator == "tcg" else 1
         self.hosts = {}
         self._image = image
         self._accelerator = accelerator

@@ -145,7 +145,7 @@ struct SharedSpoolTests {
         #expect(isOver.wait(until: .after(.seconds(300))) { $0 ? true : nil } == true)
     }
 
-    @Test("a host that may open nothing any more is shut out, one that may not open an upload is not")
+    @Test("a host that may not open the spool is shut out; one denied upload is no sign")
     func denied() throws {
         let one = try Daemon("n1", in: directory)
         let upload = try one.spool.create(.sample(), requestRelease: {})

@@ -28,7 +28,7 @@ def play(world, transcript, draw):
     runs = two.queue_runs()
     death = Death("n1", time.monotonic())
     application.release()
-    resolved = wait(30, lambda: is_resolved(two, clients))
+    resolved = wait(30 * world.slowness, lambda: is_resolved(two, clients))
     seconds = time.monotonic() - death.time
     # One of them was under way.
     runs = two.queue_runs() - runs
@@ -37,7 +37,7 @@ def play(world, transcript, draw):
         for client, state in zip(clients, states(two, clients))
     )
     transcript.check(
-        resolved and runs <= 3,
+        resolved and runs <= 3 * world.slowness,
         f"n1 died with {len(clients)} being sent: n2 has put all right after {seconds:.1f} s and"
         f" {runs} of its queue runs",
         found,

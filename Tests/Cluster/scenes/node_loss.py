@@ -56,7 +56,7 @@ def play(world, transcript, draw):
         client.head_again = client.note(client.head().offset())
     application.release()
     both = [client for client, _ in sent]
-    resolved = wait(30, lambda: is_resolved(two, both))
+    resolved = wait(30 * world.slowness, lambda: is_resolved(two, both))
     transcript.check(
         resolved,
         f"what it was sending is resolved on n2 {time.monotonic() - death.time:.1f} s after the stop",
@@ -64,7 +64,7 @@ def play(world, transcript, draw):
     # A look through the queue finds what is left of n1; after that the spool is still.
     runs = two.queue_runs()
     # One of them is under way.
-    must(30, "two queue runs", lambda: two.queue_runs() >= runs + 3)
+    must(30 * world.slowness, "two queue runs", lambda: two.queue_runs() >= runs + 3)
     before = two.digests()
 
     answers, ended = [], threading.Event()

@@ -1,0 +1,83 @@
+// How the repository is written: the words that mark stilted English become fewer, and never more.
+
+import Testing
+
+@Suite("Plain English")
+struct PlainEnglishTests {
+    /// What a kind of text may have per 1,000 words; lower a figure once the text is below it.
+    struct Bound: CustomTestStringConvertible {
+        var kind: String
+        var most: [Prose.Mark: Double]
+        /// The least number of "if": a condition is no place.
+        var leastIf: Double
+
+        var testDescription: String { kind }
+
+        init(
+            _ kind: String,
+            what: Double,
+            where: Double,
+            whoever: Double,
+            ofWhich: Double,
+            fronted: Double,
+            leastIf: Double = 0
+        ) {
+            self.kind = kind
+            self.leastIf = leastIf
+            most = [
+                .what: what, .where: `where`, .whoever: whoever, .ofWhich: ofWhich,
+                .fronted: fronted,
+            ]
+        }
+    }
+
+    /// How far a rate may be above its bound: a sentence more or less is no trend.
+    private static let tolerance = 0.2
+
+    static let bounds: [Bound] = [
+        Bound(
+            "comments in Sources",
+            what: 16.4,
+            where: 7.4,
+            whoever: 4.1,
+            ofWhich: 4,
+            fronted: 8.4,
+            leastIf: 3.3
+        ),
+        Bound("messages in Sources", what: 6.7, where: 1.6, whoever: 2, ofWhich: 2.1, fronted: 0.8),
+        Bound("comments in Tests", what: 18.4, where: 4.5, whoever: 3.3, ofWhich: 5, fronted: 8.8),
+        Bound("messages in Tests", what: 9.3, where: 2.8, whoever: 3.5, ofWhich: 2.1, fronted: 0.2),
+        Bound("pages", what: 8.6, where: 2.8, whoever: 2.3, ofWhich: 2.4, fronted: 2),
+        Bound(
+            "manual pages",
+            what: 7.9,
+            where: 5.4,
+            whoever: 2.7,
+            ofWhich: 3.1,
+            fronted: 2.9,
+            leastIf: 4.2
+        ),
+    ]
+
+    @Test("marks of stilted English become no more frequent", arguments: bounds)
+    func rates(bound: Bound) throws {
+        let prose = try #require(Prose.kinds[bound.kind])
+        #expect(prose.words >= 5_000)
+        for (mark, most) in bound.most {
+            let rate = prose.rate(of: mark)
+            #expect(rate <= most + Self.tolerance, "\(mark.rawValue): \(rate) per 1,000 words")
+        }
+        #expect(prose.rate(of: .if) >= bound.leastIf - Self.tolerance)
+    }
+
+    @Test("each kind of text with at least 5,000 words has its bounds")
+    func complete() {
+        for (kind, prose) in Prose.kinds where prose.words >= 5_000 {
+            let rates = Prose.Mark.allCases.map { "\($0.rawValue) \(prose.rate(of: $0))" }
+            #expect(
+                Self.bounds.contains { $0.kind == kind },
+                "\(kind), \(prose.words) words: \(rates)"
+            )
+        }
+    }
+}
