@@ -1,33 +1,33 @@
-// Whom the bounds of one client are held against.
+// The name under which the requests and uploads of one client are counted against its limits.
 //
-// Pure. Invariant: nobody becomes another client by choosing among the addresses of his own network.
+// Pure. Invariant: a client cannot get a second name by switching between the addresses of its own network.
 
 package import SpoolgateTextFormats
 
-/// The name one client is counted under.
+/// The name under which one client is counted.
 package struct ClientName: Hashable, Sendable, CustomStringConvertible {
-    /// An owner as it is, or an address or network.
+    /// The owner's name, an address, or a network.
     private let name: ExactText
     private let isOwner: Bool
 
-    /// The same as text.
+    /// The owner's name, the address or the network.
     package var description: String { name.text }
 
     /// Names a client.
     ///
     /// - Parameters:
-    ///   - owner: who it is, as the web server says; nil: not known, and its address stands for it.
-    ///   - address: its address as text; nil: not known, and it is counted with all of that kind.
+    ///   - owner: the owner that the web server names; nil: unknown, and the address is used instead.
+    ///   - address: the client's address as text; nil: unknown, and all clients without an address share one name.
     package init(owner: ExactText?, address: String?) {
         isOwner = owner != nil
         name = owner ?? ExactText(address.map(Self.network) ?? "-")
     }
 
-    /// An IPv4 address as it is; of an IPv6 address the network of 64 bits that one site has at least.
+    /// The address itself if it is IPv4; the /64 network if it is IPv6, because a site has at least one such network.
     private static func network(of address: String) -> String {
         guard address.utf8.contains(UInt8(ascii: ":")) else { return address }
         let parts = address.split(separator: ":")
-        // IPv4 as a socket for both shows it: ::ffff:192.0.2.1.
+        // An IPv4 address on a dual-stack socket: ::ffff:192.0.2.1.
         if let last = parts.last, last.contains(".") { return String(last) }
         var groups = parts
         if let gap = address.firstRange(of: "::") {

@@ -1,43 +1,44 @@
-// What pages of other origins may do with a route: the CORS protocol (Fetch §3.3), where a gateway has a say.
+// The CORS rules of a route: what pages of other origins may do (Fetch §3.3).
 //
-// Pure. Invariant: no byte of a request stands in an answer, but that of an origin the operator named.
+// Pure. Invariant: a response never contains bytes of a request, except an origin that the operator has named.
 
 package import HTTPTypes
 import SpoolgateTextFormats
 
-/// Which origins' pages may use a route, and what they may send and read (CORS, Fetch §3.3).
+/// The origins whose pages may use a route, and the fields they may send and read (CORS, Fetch §3.3).
 package struct CrossOrigin: Sendable, Equatable {
-    /// The origins as browsers name them (`isOrigin`), or `*` alone for all; empty: nothing is said of
-    /// any, and the upstream's own word passes.
+    /// The origins as browsers name them (`isOrigin`), or only `*` for all.
+    ///
+    /// If empty, the gateway adds no CORS fields and relays those of the upstream.
     package var origins: [String] = []
-    /// Whether browsers may send cookies and the like of their own accord; never with `*`.
+    /// Whether browsers may send credentials such as cookies; never true with `*`.
     package var allowsCredentials = false
-    /// How long a browser may keep a preflight's answer; whole seconds, 0 for not at all.
+    /// How long a browser may cache the response to a preflight request; whole seconds, 0 to disable caching.
     package var maxAge = Duration.seconds(7_200)
-    /// Further fields that a page may send.
+    /// Additional fields that a page may send.
     package var requestFields: [HTTPField.Name] = []
-    /// Further fields of answers that a page may read.
+    /// Additional response fields that a page may read.
     package var exposedFields: [HTTPField.Name] = []
 
-    /// What stands for all origins.
+    /// The entry of `origins` that allows all origins.
     package static let anyOrigin = "*"
 
-    /// Makes rules that name no origin.
+    /// Creates rules that name no origin.
     package init() {}
 
-    /// Whether any origin is named.
+    /// Whether at least one origin is named.
     package var isOn: Bool { !origins.isEmpty }
 
-    /// Whether a request asks what another one may do, as browsers do before it (Fetch §3.3.2).
+    /// Whether a request is a preflight request, which browsers send before the actual one (Fetch §3.3.2).
     package static func isPreflight(_ head: RequestHead) -> Bool {
         head.method == .options && head.fields.contains(.origin)
             && head.fields.contains(.accessControlRequestMethod)
     }
 
-    /// The answer to a preflight request.
+    /// Builds the response to a preflight request.
     ///
     /// - Parameter origin: the request's `Origin`.
-    /// - Returns: 200 without content; for an origin that is not allowed it allows nothing.
+    /// - Returns: 200 without content. For an origin that is not allowed, the response permits nothing.
     package func preflightAnswer(to origin: String) -> Response {
         var fields: HTTPFields = [
             .vary: "Origin, Access-Control-Request-Method, Access-Control-Request-Headers"
@@ -53,14 +54,14 @@ package struct CrossOrigin: Sendable, Equatable {
         return Response(ResponseHead(status: .ok, fields: fields))
     }
 
-    /// Puts what a page may do with a final response into its fields, in place of what others said of it.
+    /// Replaces the CORS fields of a final response with those of these rules.
     ///
     /// - Parameters:
-    ///   - fields: the response's.
-    ///   - origin: the request's `Origin`; nil: it has none. A cache must not give that answer to a page
-    ///     either (Fetch §3.3.6).
+    ///   - fields: the response's fields.
+    ///   - origin: the request's `Origin`; nil if it has none. `Vary: Origin` is added even then, so that a cache does
+    ///     not serve that response to a page (Fetch §3.3.6).
     package func mark(_ fields: inout HTTPFields, for origin: String?) {
-        // Mostly there is none: then nothing is copied.
+        // Most responses have no CORS fields, so checking first avoids a copy.
         if fields.contains(where: Self.isOfCORS) { fields.removeAll(where: Self.isOfCORS) }
         fields.append(.vary, "Origin")
         guard let origin, appendOrigin(origin, to: &fields) else { return }
@@ -70,7 +71,7 @@ package struct CrossOrigin: Sendable, Equatable {
         )
     }
 
-    /// Says that an origin is allowed; false, with nothing said, where it is not.
+    /// Appends the fields that allow an origin; returns false and appends nothing if it is not allowed.
     private func appendOrigin(_ origin: String, to fields: inout HTTPFields) -> Bool {
         let allowed = origins == [Self.anyOrigin] ? Self.anyOrigin : origin
         guard origins.contains(where: { $0.hasSameBytes(as: allowed) }) else { return false }
@@ -91,8 +92,9 @@ package struct CrossOrigin: Sendable, Equatable {
 
     private static let methods = "POST, PUT, PATCH, HEAD, GET, DELETE, OPTIONS"
 
-    /// What clients of the upload protocols send beside what every page may: `Authorization` and those
-    /// of the content, then those of the IETF's, then those of tus 1.0.
+    /// The fields that clients of the upload protocols send in addition to those that every page may send.
+    ///
+    /// First `Authorization` and the content's fields, then the IETF protocol's, then those of tus 1.0.
     private static let alwaysRequestFields = [
         "Authorization, Content-Type, Content-Disposition, Upload-Offset, Upload-Length",
         "X-HTTP-Method-Override, X-Request-ID, X-Requested-With, Idempotency-Key, Prefer",
@@ -101,7 +103,7 @@ package struct CrossOrigin: Sendable, Equatable {
         "Tus-Resumable, Upload-Metadata, Upload-Defer-Length, Upload-Concat, Upload-Checksum",
     ].joined(separator: ", ")
 
-    /// What clients of the upload protocols read.
+    /// The response fields that clients of the upload protocols read.
     private static let alwaysExposedFields = [
         "Location, Content-Location, Link, Retry-After, Proxy-Status, Repr-Digest, Upload-Offset",
         "Upload-Length, Upload-Complete, Upload-Incomplete, Upload-Limit",
@@ -112,8 +114,9 @@ package struct CrossOrigin: Sendable, Equatable {
 }
 
 extension CrossOrigin {
-    /// Whether a text is an origin as browsers send it (RFC 6454 §6.2), so that it can equal one: in lower
-    /// case, a scheme, a host, and a port that is not the scheme's own.
+    /// Whether a text is an origin exactly as browsers send it (RFC 6454 §6.2), so that a byte comparison can match.
+    ///
+    /// It consists of a scheme, a host and, unless it is the scheme's default, a port, all in lower case.
     package static func isOrigin(_ text: String) -> Bool {
         guard let mark = text.firstRange(of: "://"),
             !text.utf8.contains(where: { (0x41...0x5a).contains($0) })

@@ -1,27 +1,28 @@
-// Whose request it is: one function tells the protocols apart.
+// Detects which protocol a request uses, in one function.
 //
-// Rules, first match wins. On an upload resource: a mark of the draft, then one of tus, then whoever created the
-// upload. Elsewhere: a valid completeness field, even beside `Tus-Resumable`; then `Tus-Resumable`. A lone
-// `Upload-Length` or `Upload-Offset` means nothing.
+// Rules; the first match wins. On an upload resource: a mark of the draft, then a mark of tus, then the protocol that
+// created the upload. On other resources: a valid completeness field, even together with `Tus-Resumable`; then
+// `Tus-Resumable`. `Upload-Length` or `Upload-Offset` alone is not a mark.
 
 import HTTPTypes
 
-/// The protocols that clients speak.
+/// The upload protocols.
 package enum ProtocolFamily: Sendable, Equatable {
     /// "Resumable Uploads for HTTP", any interop version.
     case ietf
     /// tus 1.0.
     case tus
 
-    /// Tells whose request it is; nil where nothing marks it: on an upload resource it is of the family that
-    /// made the upload.
+    /// Detects the protocol of a request; nil if the request has no mark.
+    ///
+    /// A request without a mark on an upload resource uses the protocol that created the upload.
     ///
     /// - Parameters:
     ///   - head: the request's head.
-    ///   - isOnResource: whether its target is an upload resource; asked only where tus may be spoken.
+    ///   - isOnResource: whether its target is an upload resource; evaluated only if the request may be tus.
     package init?(of head: RequestHead, isOnResource: @autoclosure () -> Bool) {
         let marks = Marks(head.fields)
-        // RFC 9110 lets anybody ask by OPTIONS what there is, and tus has its version ignored there.
+        // OPTIONS asks for general capabilities (RFC 9110), and tus ignores the version in it.
         guard marks.hasTusVersion || marks.hasTusType, head.method != .options else {
             guard marks.isIETF else { return nil }
             self = .ietf
@@ -46,7 +47,7 @@ package enum ProtocolFamily: Sendable, Equatable {
 
         init(_ fields: HTTPFields) {
             for field in fields {
-                // The first letter alone tells most fields of a request apart from these.
+                // The first letter rules out most fields cheaply.
                 switch field.name.canonicalName.utf8.first {
                 case UInt8(ascii: "t"): if field.name == .tusResumable { hasTusVersion = true }
                 case UInt8(ascii: "u"):
@@ -69,19 +70,19 @@ package enum ProtocolFamily: Sendable, Equatable {
     }
 }
 
-/// How an upload came to be, as its creation's head says.
+/// The kind of an upload, as the head of its creation defines it.
 package struct UploadKind: Sendable, Equatable {
-    /// Who speaks of it.
+    /// The protocol that created it.
     package var family = ProtocolFamily.ietf
-    /// Whether it is only a part of another upload, and never delivered by itself (tus, "concatenation").
+    /// Whether it is only a part of another upload and never delivered by itself (tus, "concatenation").
     package var isPart = false
-    /// Whether it is made of parts.
+    /// Whether it is concatenated from parts.
     package var isFinal = false
 
-    /// Nothing but an upload of the draft.
+    /// Creates the kind of a plain upload of the draft.
     package init() {}
 
-    /// Reads it from the head of a creation.
+    /// Reads the kind from the head of a creation.
     package init(of creation: RequestHead) {
         guard ProtocolFamily(of: creation, isOnResource: false) == .tus else { return }
         family = .tus

@@ -1,34 +1,34 @@
-// The responses of the protocol, one function a row of the emission matrix.
+// The responses of the draft protocol, one function for each row of the emission matrix.
 //
-// Nothing is decided here but what the dialect decides. Invariant: every response to a creation,
-// an append or an offset retrieval tells completeness and, where there is an upload, its offset.
+// The only decisions made here are the dialect's. Invariant: every response to a creation, an append or an offset
+// retrieval contains the completeness and, if the upload exists, its offset.
 
 package import HTTPTypes
 import SpoolgateTextFormats
 
 /// Builds the responses of "Resumable Uploads for HTTP" for one dialect.
 package struct ResponseBuilder: ResponseWording {
-    /// The dialect of the request that is answered.
+    /// The dialect of the request.
     package var dialect: Dialect
     /// The limits of the upload's route.
     package var limits: UploadLimits
-    /// Whether the creation of the upload that is answered for said that more comes.
+    /// Whether the creation of the upload announced more content in later requests.
     private var isSegmented = false
 
-    /// Makes a builder for one request.
+    /// Creates a builder for one request.
     package init(dialect: Dialect, limits: UploadLimits) {
         self.dialect = dialect
         self.limits = limits
     }
 
-    /// The same for a request on an upload that `creation` made.
+    /// Returns a copy for a request on an upload that `creation` created.
     package func on(_ creation: RequestHead) -> ResponseBuilder {
         var builder = self
         builder.isSegmented = UploadRequest.isSegmented(creation, Dialect(of: creation.fields))
         return builder
     }
 
-    /// 104 for a new upload resource (draft-12 §4.2.2); only where `dialect.allowsInterim`.
+    /// Builds the 104 for a new upload resource (draft-12 §4.2.2); only if `dialect.allowsInterim`.
     package func interimCreated(location: String) -> ResponseHead {
         var fields = start(capacity: 3)
         fields.append(.location, location)
@@ -36,17 +36,18 @@ package struct ResponseBuilder: ResponseWording {
         return ResponseHead(status: .uploadResumptionSupported, fields: fields)
     }
 
-    /// 104 that tells progress; only where `dialect.allowsProgress`.
+    /// Builds a 104 that reports progress; only if `dialect.allowsProgress`.
     ///
-    /// `offset` must be durable; there is no `Location` (draft-12 §4.1.1, §4.4.2).
+    /// `offset` must be durable. There is no `Location` (draft-12 §4.1.1, §4.4.2).
     package func interimProgress(offset: Int64) -> ResponseHead {
         var fields = start(capacity: 2)
         fields.append(.uploadOffset, String(offset))
         return ResponseHead(status: .uploadResumptionSupported, fields: fields)
     }
 
-    /// Answer to a creation whose content ended but not the upload; links its status resource (RFC 8631
-    /// §4).
+    /// Builds the response to a creation whose content ended before the upload was complete.
+    ///
+    /// It links the upload's status resource (RFC 8631 §4).
     package func created(location: String, offset: Int64) -> Response {
         var fields = start(capacity: 6)
         fields.append(.location, location)
@@ -56,7 +57,7 @@ package struct ResponseBuilder: ResponseWording {
         return Response(ResponseHead(status: .created, fields: fields))
     }
 
-    /// Answer to an append whose content ended but not the upload.
+    /// Builds the response to an append whose content ended before the upload was complete.
     package func appended(offset: Int64) -> Response {
         var fields = start(capacity: 4)
         append(.incomplete, offset: offset, to: &fields)
@@ -64,12 +65,12 @@ package struct ResponseBuilder: ResponseWording {
         return Response(ResponseHead(status: dialect.partialAppendStatus, fields: fields))
     }
 
-    /// Answer to an offset retrieval, as `UploadState.decideRetrieval` decided.
+    /// Builds the response to an offset retrieval, as decided by `UploadState.decideRetrieval`.
     ///
     /// - Parameters:
     ///   - state: the upload; its offset must be durable.
-    ///   - completeness: what is told of it.
-    ///   - remainingAge: seconds the upload will still be kept.
+    ///   - completeness: the completeness to report.
+    ///   - remainingAge: the number of seconds until the upload expires.
     ///   - response: not used.
     /// - Returns: 204.
     package func offsetTold(
@@ -88,7 +89,9 @@ package struct ResponseBuilder: ResponseWording {
         return Response(ResponseHead(status: .noContent, fields: fields))
     }
 
-    /// 202 (RFC 9110 §15.3.3), complete; the content describes the status, as JSON.
+    /// Builds a 202 (RFC 9110 §15.3.3) whose JSON content describes the status.
+    ///
+    /// If `length` is given, the fields report the upload as complete.
     package func accepted(id: UploadID, resource: String, length: Int64?) -> Response {
         var fields: HTTPFields = [:]
         if let length {
@@ -103,22 +106,22 @@ package struct ResponseBuilder: ResponseWording {
         return Response(.accepted, fields, json: description)
     }
 
-    /// Answer to a cancellation.
+    /// Builds the response to a cancellation.
     package func cancelled() -> Response {
         var fields = start(capacity: 2)
         fields.append(.cacheControl, "no-store")
         return Response(ResponseHead(status: .noContent, fields: fields))
     }
 
-    /// The target resource's final response with the protocol's fields (draft-12 §4.1.2, ?1).
+    /// Builds the head of the target resource's final response, with the protocol's fields (draft-12 §4.1.2, ?1).
     ///
     /// - Parameters:
-    ///   - head: the upstream's head, already cleaned by `UpstreamFields.relayed`.
+    ///   - head: the upstream's head, already filtered by `UpstreamFields.relayed`.
     ///   - offset: the length of the whole representation.
-    ///   - location: the upload resource if the request is the creation, else nil; added for
-    ///     versions 3 to 6 where the upstream gave none.
-    /// - Returns: the upstream's status and fields, then the protocol's; 424 in place of a status after
-    ///   which this client would send everything again, with the real one in `Proxy-Status` (RFC 9209).
+    ///   - location: the upload resource if the request is the creation, otherwise nil. It is added for versions 3 to 6
+    ///     if the upstream sent no `Location`.
+    /// - Returns: the upstream's status and fields, followed by the protocol's. If the status would make this client
+    ///   upload everything again, it is replaced by 424, and `Proxy-Status` has the original (RFC 9209).
     package func final(_ head: ResponseHead, offset: Int64, location: String?) -> FinalHead {
         var fields = head.fields
         fields.reserveCapacity(fields.count + 4)
@@ -134,11 +137,11 @@ package struct ResponseBuilder: ResponseWording {
         return FinalHead(head: ResponseHead(status: .failedDependency, fields: fields))
     }
 
-    /// A refusal of any request of this route, as this dialect tells it.
+    /// Builds the response to a refused request of this route.
     ///
     /// - Parameters:
-    ///   - refusal: what is wrong.
-    ///   - offset: the upload's durable offset where there is an upload to speak of.
+    ///   - refusal: the refusal.
+    ///   - offset: the upload's durable offset; nil if the request concerns no upload.
     /// - Returns: the problem document; without the protocol's fields if `refusal.isOrdinary`.
     package func refused(_ refusal: Refusal, offset: Int64?) -> Response {
         var response = refusal.response
@@ -152,10 +155,10 @@ package struct ResponseBuilder: ResponseWording {
         return response
     }
 
-    /// The answer to OPTIONS on a target resource: the upstream's own with the limits added.
+    /// Builds the response to OPTIONS on a target resource from the upstream's response, and adds the limits.
     ///
-    /// 501 and 405 become 200 because this target can create uploads (draft-12 §4.1.4); then the
-    /// upstream's content is not to be relayed. Other errors stay as they are.
+    /// 501 and 405 become 200, because this target can create uploads (draft-12 §4.1.4); the upstream's content must
+    /// not be relayed then. Other errors are unchanged.
     package func options(_ upstream: ResponseHead) -> ResponseHead {
         var head = upstream
         switch upstream.status.code {
@@ -174,7 +177,7 @@ package struct ResponseBuilder: ResponseWording {
         return head
     }
 
-    /// The answer to OPTIONS on an upload resource.
+    /// Builds the response to OPTIONS on an upload resource.
     package func resourceOptions() -> Response {
         var fields = start(capacity: 5)
         fields.append(.allow, UploadResources.allowedMethods)
@@ -187,8 +190,7 @@ package struct ResponseBuilder: ResponseWording {
         return Response(ResponseHead(status: .noContent, fields: fields))
     }
 
-    /// Whether this client would take the status of a final response for a reason to send everything
-    /// again.
+    /// Whether the status of a final response would make this client upload everything again.
     private func mustNotRepeat(after status: HTTPResponse.Status) -> Bool {
         isSegmented && dialect.repeatsAfterError && status.asksToRepeat
     }
@@ -233,18 +235,18 @@ extension HTTPResponse.Status {
         reasonPhrase: "Failed Dependency"
     )
 
-    /// 104 (Upload Resumption Supported) (draft-12 §5).
+    /// 104 (Upload Resumption Supported; draft-12 §5).
     package static let uploadResumptionSupported = HTTPResponse.Status(
         code: 104,
         reasonPhrase: "Upload Resumption Supported"
     )
 
-    /// Whether tus clients, tus-js-client in either of its modes first, send everything again after it.
+    /// Whether tus clients, most notably tus-js-client in both of its modes, upload everything again after it.
     var asksToRepeat: Bool { [409, 423, 429].contains(code) || code >= 500 }
 }
 
 extension HTTPFields {
-    /// Tells the upstream's status where another one stands in its place (RFC 9209).
+    /// Adds the upstream's status in `Proxy-Status` if the response has a different one (RFC 9209).
     mutating func tellReceived(_ status: HTTPResponse.Status) {
         append(.proxyStatus, "spoolgate; received-status=\(status.code)")
     }

@@ -1,43 +1,43 @@
-// What a request's client is told, in the words of the protocol it speaks.
+// The responses to a request, in the protocol that it uses.
 //
-// What is told was decided before, by UploadRequest and UploadState. One adopter a family: ResponseBuilder has
-// the draft's words, TusResponseBuilder those of tus.
+// UploadRequest and UploadState have made the decision before. Each protocol has one conforming type: ResponseBuilder
+// for the draft, TusResponseBuilder for tus.
 
 package import HTTPTypes
 package import SpoolgateTextFormats
 
-/// Words the answers to one request.
+/// Builds the responses to one request.
 package protocol ResponseWording: Sendable {
-    /// The dialect of the request that is answered.
+    /// The dialect of the request.
     var dialect: Dialect { get }
-    /// The limits of the upload's route, or its own.
+    /// The limits of the upload's route, or the upload's own.
     var limits: UploadLimits { get set }
 
-    /// The same for a request on an upload that `creation` made.
+    /// Returns a copy for a request on an upload that `creation` created.
     func on(_ creation: RequestHead) -> Self
 
-    /// 104 for a new upload resource (draft-12 §4.2.2); only where `dialect.allowsInterim`.
+    /// Builds the 104 for a new upload resource (draft-12 §4.2.2); only if `dialect.allowsInterim`.
     func interimCreated(location: String) -> ResponseHead
 
-    /// 104 that tells progress; only where `dialect.allowsProgress`.
+    /// Builds a 104 that reports progress; only if `dialect.allowsProgress`.
     ///
-    /// `offset` must be durable; there is no `Location` (draft-12 §4.1.1, §4.4.2).
+    /// `offset` must be durable. There is no `Location` (draft-12 §4.1.1, §4.4.2).
     func interimProgress(offset: Int64) -> ResponseHead
 
-    /// Answer to a creation whose content ended but not the upload.
+    /// Builds the response to a creation whose content ended before the upload was complete.
     func created(location: String, offset: Int64) -> Response
 
-    /// Answer to an append whose content ended but not the upload.
+    /// Builds the response to an append whose content ended before the upload was complete.
     func appended(offset: Int64) -> Response
 
-    /// Answer to an offset retrieval, as `UploadState.decideRetrieval` decided.
+    /// Builds the response to an offset retrieval, as decided by `UploadState.decideRetrieval`.
     ///
     /// - Parameters:
     ///   - state: the upload; its offset must be durable.
-    ///   - completeness: what is told of it.
-    ///   - remainingAge: seconds the upload will still be kept.
-    ///   - response: the head of the stored final response, as far as it is known.
-    /// - Returns: 204, or what the protocol has for it.
+    ///   - completeness: the completeness to report.
+    ///   - remainingAge: the number of seconds until the upload expires.
+    ///   - response: the head of the stored final response, if it is known.
+    /// - Returns: 204, or the protocol's equivalent.
     func offsetTold(
         _ state: UploadState,
         _ completeness: Completeness,
@@ -45,52 +45,51 @@ package protocol ResponseWording: Sendable {
         response: ResponseHead?
     ) -> Response
 
-    /// Answer to a request whose upload is durable and will be delivered (RFC 9110 §15.3.3).
+    /// Builds the response for an upload that is durable and will be delivered later (RFC 9110 §15.3.3).
     ///
     /// - Parameters:
     ///   - id: the upload.
-    ///   - resource: the URI of its upload resource; that of its status resource is linked by the relation
-    ///     of RFC 8631 §4.
-    ///   - length: the length of the whole representation; nil for an ordinary upload, whose client asked
-    ///     for no field of the protocol.
-    /// - Returns: 202, or what the protocol has for it.
+    ///   - resource: the URI of its upload resource. The response links its status resource (RFC 8631 §4).
+    ///   - length: the length of the whole representation; nil for an ordinary upload, whose response has no fields of
+    ///     the protocol.
+    /// - Returns: 202, or the protocol's equivalent.
     func accepted(id: UploadID, resource: String, length: Int64?) -> Response
 
-    /// Answer to a cancellation.
+    /// Builds the response to a cancellation.
     func cancelled() -> Response
 
-    /// The head of the target resource's final response with the protocol's fields.
+    /// Builds the head of the target resource's final response, with the protocol's fields.
     ///
     /// - Parameters:
-    ///   - head: the upstream's head, already cleaned by `UpstreamFields.relayed`.
+    ///   - head: the upstream's head, already filtered by `UpstreamFields.relayed`.
     ///   - offset: the length of the whole representation.
-    ///   - location: the upload resource if the request is the creation, else nil.
-    /// - Returns: the head, and whether the upstream's content goes with it.
+    ///   - location: the upload resource if the request is the creation, otherwise nil.
+    /// - Returns: the head, and whether the upstream's content is sent with it.
     func final(_ head: ResponseHead, offset: Int64, location: String?) -> FinalHead
 
-    /// A refusal of any request of this route; `offset` is the upload's durable one where there is an upload
-    /// to speak of.
+    /// Builds the response to a refused request of this route.
+    ///
+    /// `offset` is the upload's durable offset; nil if the request concerns no upload.
     func refused(_ refusal: Refusal, offset: Int64?) -> Response
 }
 
-/// The head of a final response as its client hears it.
+/// The head of a final response as the client receives it.
 package struct FinalHead: Sendable, Equatable {
-    /// The head.
     package var head: ResponseHead
-    /// Whether the upstream's content goes with it.
+    /// Whether the upstream's content is sent with it.
     package var hasContent = true
 
-    /// One without the protocol's fields, for a client that did not ask for them.
+    /// Returns a final head without the protocol's fields, for a client that does not use the protocol.
     package static func ordinary(_ head: ResponseHead) -> FinalHead { FinalHead(head: head) }
 
-    /// The whole response, with that content where it goes along.
+    /// Returns the whole response, with `content` if `hasContent`.
     package func answer(with content: [UInt8]) -> Response {
         Response(head, content: hasContent ? content : [])
     }
 }
 
 extension Response {
-    /// A small JSON document; never stored by a cache.
+    /// Creates a response with a small JSON document that caches must not store.
     package init(
         _ status: HTTPResponse.Status,
         _ fields: HTTPFields = [:],

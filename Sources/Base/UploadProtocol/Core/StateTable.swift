@@ -1,23 +1,23 @@
-// The table of the protocol core: a line for each phase of an upload, a column for each kind of request on it.
+// The decision table of the protocol: a row for each phase of an upload, a column for each kind of request on it.
 //
-// Pure. The rules behind it are in UploadState.swift; ARCHITECTURE.md shows it, and a test makes the page from it.
+// Pure. The rules are in UploadState.swift. ARCHITECTURE.md shows the table; a test compares it with this code.
 
 extension UploadState {
-    /// The answers to the requests on an upload in one phase.
+    /// The decisions for requests on an upload in one phase.
     package struct Row {
-        /// An append at the offset after which more follows.
+        /// For an append at the offset, with more to follow.
         package let more: Answer
-        /// An append at the offset that completes the upload.
+        /// For an append at the offset that completes the upload.
         package let completing: Answer
-        /// An offset retrieval.
+        /// For an offset retrieval.
         package let retrieval: RetrievalDecision
-        /// The same of a client that takes offset == length for success.
+        /// For an offset retrieval of a client that treats offset == length as success.
         package let eagerRetrieval: RetrievalDecision
-        /// A cancellation.
+        /// For a cancellation.
         package let cancellation: CancellationDecision
     }
 
-    /// The line of the table for this state; `dialect` chooses words of refusals alone.
+    /// The table's row for this state; `dialect` affects refusals only.
     package func row(_ dialect: Dialect) -> Row {
         switch phase {
         case .receiving:
@@ -43,7 +43,7 @@ extension UploadState {
                 completing: .replay(otherwise: .uploadLost),
                 retrieval: .tell(.complete),
                 eagerRetrieval: isRefused ? .refuse(.upstreamRefusedGone) : .tell(.complete),
-                // A client of tus has heard 423 for an earlier one, and takes 204 for "it never arrived".
+                // A tus client has received 423 for an earlier cancellation, and would read 204 as "not delivered".
                 cancellation: dialect.knowsLocked && isTaken
                     ? .refuse(.alreadyDelivered) : .remove
             )
@@ -86,7 +86,7 @@ extension UploadState {
         )
     }
 
-    /// When the upload is over by itself.
+    /// The lifetime that applies in this phase.
     package var lifetime: Lifetime {
         switch phase {
         case .receiving: .sinceActivity
@@ -95,52 +95,54 @@ extension UploadState {
         }
     }
 
-    /// Answers to an append, once nothing of its content is left to receive.
+    /// Decisions on an append after its content is received.
     package enum Answer: Sendable, Equatable {
-        /// Tell the offset: more is to come.
+        /// Acknowledge the offset; more content follows.
         case goOn
-        /// The representation is whole, its length the offset: deliver it, or accept it for the queue.
+        /// The representation is complete, and the offset is its length: deliver it, or accept it for the queue.
         case deliver
-        /// Say 202 again.
+        /// Respond with 202 again.
         case accepted
-        /// Answer with the stored final response; with `otherwise` where there is none.
+        /// Respond with the stored final response, or with `otherwise` if it is missing.
         indirect case replay(otherwise: Refusal)
-        /// Refuse; bytes received stay.
+        /// Refuse; received bytes are kept.
         indirect case refuse(Refusal)
-        /// Break the connection: there is no answer yet, and one that only says "later" would be taken
-        /// for the answer. The client comes back.
+        /// Close the connection without a response.
+        ///
+        /// There is no final response yet, and the client would take one that only means "later" for it. The client
+        /// retries.
         case breakOff
     }
 
-    /// Answers to an offset retrieval; the offset must be durable in each.
+    /// Decisions on an offset retrieval; each requires a durable offset.
     package enum RetrievalDecision: Sendable, Equatable {
-        /// Tell the offset, and this completeness.
+        /// Report the offset and this completeness.
         case tell(Completeness)
-        /// Attempt the delivery, and decide again with `hasTried`.
+        /// Attempt the delivery, then decide again with `hasTried`.
         case deliverFirst
-        /// Refuse; the upload stays as it is.
+        /// Refuse; the upload is unchanged.
         indirect case refuse(Refusal)
-        /// Break the connection, as `Answer.breakOff`.
+        /// Close the connection, as in `Answer.breakOff`.
         case breakOff
     }
 
-    /// Answers to a cancellation.
+    /// Decisions on a cancellation.
     package enum CancellationDecision: Sendable, Equatable {
         /// Remove the upload.
         case remove
-        /// Refuse; the upload stays as it is.
+        /// Refuse; the upload is unchanged.
         indirect case refuse(Refusal)
-        /// Break the connection, as `Answer.breakOff`.
+        /// Close the connection, as in `Answer.breakOff`.
         case breakOff
     }
 
-    /// Limits of the life of an upload that a request finds; one that is over is gone for it (404).
+    /// How long requests can use an upload; an expired one returns 404.
     package enum Lifetime: Sendable, Equatable {
-        /// The route's `UploadLimits.maxAge`, since its last activity.
+        /// The route's `UploadLimits.maxAge`, counted from the last activity.
         case sinceActivity
         /// As long as the route keeps final responses.
         case sinceResponse
-        /// Nothing that a request decides.
+        /// No lifetime that requests enforce.
         case none
     }
 }

@@ -1,17 +1,17 @@
 // The protocol's fields of one request, read in one pass.
 //
-// Only what is valid is kept: a malformed or repeated field is absent (draft-12 §4.1.1 to §4.1.3).
-// What the fields mean together is decided in UploadRequest.
+// Only valid values are kept: a malformed or repeated field counts as missing (draft-12 §4.1.1 to §4.1.3).
+// UploadRequest decides what the fields mean in combination.
 
 import HTTPTypes
 
-/// The fields that creations and appends have, each nil if absent or to be ignored.
+/// The fields of creations and appends; each is nil if it is missing or must be ignored.
 struct UploadFields {
     private(set) var offset: Int64?
     private(set) var length: Int64?
     private(set) var completeness: Completeness?
     private(set) var hasPartialMediaType = false
-    /// Whether the content is a part of a representation by HTTP's own rules.
+    /// Whether `Content-Range` makes the content a part of a representation.
     private(set) var hasContentRange = false
 
     init(_ fields: HTTPFields, dialect: Dialect) {
@@ -21,7 +21,7 @@ struct UploadFields {
         var types = Only()
         let marker = dialect.completenessField
         for field in fields {
-            // The first letter alone tells most fields of a request apart from these.
+            // The first letter rules out most fields cheaply.
             switch field.name.canonicalName.utf8.first {
             case UInt8(ascii: "u"):
                 if field.name == .uploadOffset {
@@ -48,8 +48,7 @@ struct UploadFields {
             types.value.map { MediaType.of($0, is: UploadResources.partialMediaType) } ?? false
     }
 
-    /// Why a request other than a creation or append must not have these fields; nil if it may or
-    /// has none.
+    /// The refusal of a request, neither creation nor append, that has these fields; nil if it is allowed.
     func strayRefusal(_ dialect: Dialect) -> Refusal? {
         guard dialect.refusesStrayFields else { return nil }
         if offset != nil { return .strayField(.uploadOffset) }
@@ -58,7 +57,7 @@ struct UploadFields {
         return nil
     }
 
-    /// The value of a field that occurs once.
+    /// The value of a field that occurs exactly once.
     private struct Only {
         private(set) var value: String?
         private var occurred = false

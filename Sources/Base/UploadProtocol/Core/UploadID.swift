@@ -1,28 +1,27 @@
-// The name of one upload: 128 random bits, written as 26 characters.
+// The identifier of one upload: 128 random bits, written as 26 characters.
 //
-// Nothing else a client sends ever becomes part of a file name. Invariant: one identity has exactly
-// one spelling.
+// No other text from a client becomes part of a file name. Invariant: an identifier has exactly one spelling.
 
-/// The identity of one upload, unguessable and never used twice (draft-12 §4, §13).
+/// The identifier of one upload, unguessable and never reused (draft-12 §4, §13).
 package struct UploadID: Hashable, Sendable, CustomStringConvertible {
     private let high: UInt64
     private let low: UInt64
 
-    /// How many characters the written form has.
+    /// The number of characters in the written form.
     package static let characterCount = 26
 
-    /// Makes an identity from 128 random bits.
+    /// Creates an identifier from 128 random bits.
     package init(high: UInt64, low: UInt64) {
         self.high = high
         self.low = low
     }
 
-    /// Reads the 26-character form; nil for anything else, upper case and other spellings included.
+    /// Parses the 26-character form; nil for any other text, including upper case.
     package init?(_ text: some StringProtocol) {
         self.init(bytes: text.utf8)
     }
 
-    /// Reads the 26-character form from its bytes; nil for anything else.
+    /// Parses the bytes of the 26-character form; nil for anything else.
     package init?(bytes: some Collection<UInt8>) {
         var (high, low): (UInt64, UInt64) = (0, 0)
         var count = 0
@@ -35,7 +34,7 @@ package struct UploadID: Hashable, Sendable, CustomStringConvertible {
             }
             count += 1
             guard count <= UploadID.characterCount else { return nil }
-            // 25 characters bring five bits each, the last one three and two of padding.
+            // The first 25 characters carry five bits each; the last carries three, and two bits of padding.
             if count < UploadID.characterCount {
                 (high, low) = (high << 5 | low >> 59, low << 5 | UInt64(last))
             } else {
@@ -46,7 +45,7 @@ package struct UploadID: Hashable, Sendable, CustomStringConvertible {
         (self.high, self.low) = (high, low)
     }
 
-    /// 26 characters of `0-9a-v` (RFC 4648 §7, lower case, no padding).
+    /// The 26 characters, all from `0-9a-v` (RFC 4648 §7, lower case, no padding).
     package var description: String {
         String(unsafeUninitializedCapacity: Self.characterCount) { characters in
             write(to: characters)
@@ -56,7 +55,7 @@ package struct UploadID: Hashable, Sendable, CustomStringConvertible {
 
     /// Calls `body` with the 26 characters.
     ///
-    /// Not generic: for a result of any type it would cost three times as much.
+    /// Not generic: a generic result would make it three times as slow.
     package func withCharacters(_ body: (UnsafeBufferPointer<UInt8>) -> Void) {
         withUnsafeTemporaryAllocation(of: UInt8.self, capacity: Self.characterCount) { characters in
             write(to: characters)

@@ -1,28 +1,29 @@
-// The limits an upload is held to, and the Upload-Limit field that tells them.
+// The size and age limits of uploads, and the `Upload-Limit` field that announces them.
 //
-// Here alone a size is compared with `max-size`. Invariant: the field's value is a Dictionary of Integers that the
-// structured-field grammar can hold.
+// No other code compares a size with `max-size`. Invariant: the field's value is a Dictionary of Integers within the
+// range of structured fields.
 
 import SpoolgateTextFormats
 
 /// The limits of one route (draft-12 §4.1.4); sizes in bytes, ages in seconds.
 package struct UploadLimits: Sendable, Equatable {
-    /// Most bytes of a whole representation; > 0.
+    /// The maximum size of a whole representation; > 0.
     package var maxSize: Int64
-    /// Complete uploads of a known length below this are ordinary requests; 0 offers resumption to
-    /// all.
+    /// The minimum size for resumption; 0 allows it for all uploads.
+    ///
+    /// A complete upload of a known length below this is treated as an ordinary request.
     package var minSize: Int64
-    /// Most bytes of content in one creation or append; nil: no such limit.
+    /// The maximum content size of one creation or append; nil: unlimited.
     package var maxAppendSize: Int64?
-    /// Least bytes of content in one append that does not complete the upload; 0: no such limit.
+    /// The minimum content size of an append that does not complete the upload; 0: no minimum.
     package var minAppendSize: Int64
-    /// Seconds an upload is kept after its last activity; > 0.
+    /// The lifetime of an upload after its last activity, in seconds; > 0.
     package var maxAge: Int64
 
-    /// The largest size that can be told: fifteen digits (RFC 9651 §3.3.1).
+    /// The largest size that can be announced: fifteen digits (RFC 9651 §3.3.1).
     package static let mostSize: Int64 = 999_999_999_999_999
 
-    /// Makes limits from their parts.
+    /// Creates limits from their parts.
     package init(
         maxSize: Int64,
         minSize: Int64 = 0,
@@ -37,24 +38,23 @@ package struct UploadLimits: Sendable, Equatable {
         self.maxAge = maxAge
     }
 
-    /// Why an upload of `size` bytes is not taken: 413 (draft-12 §4.1.4).
+    /// Refuses an upload that is larger than the maximum: 413 (draft-12 §4.1.4).
     ///
-    /// - Parameter size: bytes of the whole, as far as they are known; nil: they are not.
-    /// - Returns: the refusal; nil if it is taken.
+    /// - Parameter size: the size of the whole in bytes, as far as it is known; nil: unknown.
+    /// - Returns: the refusal; nil if the size is allowed.
     package func refusal(ofSize size: Int64?) -> Refusal? {
         size ?? 0 > maxSize ? tooLarge : nil
     }
 
-    /// 413, for content that went on beyond `max-size`.
+    /// The refusal (413) of content beyond `max-size`.
     package var tooLarge: Refusal { .tooLarge(maxSize: maxSize) }
 
     /// The value of `Upload-Limit`.
     ///
     /// - Parameters:
     ///   - lifetimeKey: the dialect's key for the lifetime.
-    ///   - remainingAge: seconds the upload will still be kept, counted from this response; nil:
-    ///     `maxAge`.
-    /// - Returns: such as `max-size=1000, min-size=0, max-age=3600`.
+    ///   - remainingAge: the number of seconds, counted from this response, until the upload expires; nil: `maxAge`.
+    /// - Returns: for example, `max-size=1000, min-size=0, max-age=3600`.
     package func fieldValue(_ lifetimeKey: String, remainingAge: Int64? = nil) -> String {
         var text = ByteBuilder(room: 128)
         func put(_ key: StaticString, _ value: Int64) {

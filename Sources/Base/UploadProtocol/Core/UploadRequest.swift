@@ -1,18 +1,19 @@
-// What a request asks for: the one place where a head becomes an operation.
+// Classifies requests: the only place that turns a request's head into an operation.
 //
-// Pure: it knows no upload's state. UploadState decides what the operation does to an upload. What tus says by
-// other fields is read in Tus/TusRequest. Invariant: a field that the draft says to ignore never changes the
-// outcome.
+// Pure, and independent of any upload's state; UploadState decides what the operation does to an upload. Tus/TusRequest
+// reads the fields that only tus has. Invariant: a field that the draft says to ignore never changes the result.
 
 import HTTPTypes
 
-/// Whether more of the representation may come (draft-12 §4.1.2); not the same as offset == length.
+/// Whether more of the representation may follow (draft-12 §4.1.2).
+///
+/// Independent of whether the offset equals the length.
 package enum Completeness: Sendable, Equatable {
-    /// More may come.
+    /// More may follow.
     case incomplete
-    /// This message brings the last of it.
+    /// This message contains the end of the representation.
     case complete
-    /// The last of it is what reaches the length (tus).
+    /// The message that reaches the length contains the end (tus).
     case atLength
 }
 
@@ -20,7 +21,7 @@ package enum Completeness: Sendable, Equatable {
 package enum UploadRequest: Sendable, Equatable {
     /// A request that creates an upload resource (draft-12 §4.2).
     case creation(Creation)
-    /// A request that makes an upload of parts, their URLs as sent (tus, "concatenation").
+    /// A request that creates an upload from parts, given by their URLs as sent (tus, "concatenation").
     case concatenation([String])
     /// HEAD or GET on an upload resource (draft-12 §4.3).
     case offsetRetrieval(UploadID)
@@ -28,29 +29,29 @@ package enum UploadRequest: Sendable, Equatable {
     case append(UploadID, Append)
     /// DELETE on an upload resource (draft-12 §4.5).
     case cancellation(UploadID)
-    /// OPTIONS on a target resource or `*`: forwarded, its answer gains `Upload-Limit` (draft-12
-    /// §4.1.4).
+    /// OPTIONS on a target resource or `*`: forwarded, with `Upload-Limit` added to the response (draft-12 §4.1.4).
     case options
-    /// OPTIONS on an upload resource: answered here.
+    /// OPTIONS on an upload resource: the gateway itself responds.
     case resourceOptions(UploadID)
     /// HEAD or GET on an upload's status resource.
     case status(UploadID)
-    /// An append to, look at or cancellation of an upload that another node has.
+    /// An append, offset retrieval or cancellation for an upload on another node.
     case elsewhere
-    /// An ordinary upload (POST, PUT or PATCH), without resumption. `isMarked`: it speaks the protocol,
-    /// and is whole in one message too small to be resumed.
+    /// An ordinary upload (POST, PUT or PATCH), without resumption.
+    ///
+    /// `isMarked`: it uses the protocol, but is complete in one message and too small to be resumed.
     case ordinaryUpload(isMarked: Bool)
-    /// An upload that the upstream speaks tus about (setting `tus: pass`): streamed. `room`: most bytes of content that
-    /// the request may have, what the upload has before them taken off; `length`: bytes of the whole upload, where the
-    /// request tells them.
+    /// An upload to an upstream that handles tus itself (setting `tus: pass`); streamed.
+    ///
+    /// `room`: the maximum content size of the request, which is `max-size` less the request's offset. `length`: the
+    /// size of the whole upload in bytes, if the request contains it.
     case passedUpload(room: Int64, length: Int64?)
-    /// Everything else: streamed through both ways.
+    /// Any other request; streamed in both directions.
     case passThrough
-    /// A request that is wrong by itself, whatever the upload's state. `ResponseBuilder.refused`
-    /// answers it.
+    /// A request that is invalid regardless of the upload's state; `ResponseBuilder.refused` builds the response.
     indirect case refused(Refusal)
 
-    /// Whether it begins an upload, with a resource of its own or without.
+    /// Whether it starts an upload, with or without an upload resource.
     package var beginsUpload: Bool {
         switch self {
         case .creation, .concatenation, .ordinaryUpload, .passedUpload: true
@@ -60,38 +61,40 @@ package enum UploadRequest: Sendable, Equatable {
         }
     }
 
-    /// Whether it brings content of an upload.
+    /// Whether it carries content of an upload.
     package var isUpload: Bool { if case .append = self { true } else { beginsUpload } }
 
-    /// What a creation says of the upload.
+    /// The properties of a creation.
     package struct Creation: Sendable, Equatable {
         /// Whether this message's content is the whole representation.
         package var completeness: Completeness
-        /// The length of the representation where the message tells it (draft-12 §4.1.3).
+        /// The length of the representation; nil if the message does not contain it (draft-12 §4.1.3).
         package var length: Int64?
-        /// Whether content, of which nobody knows yet whether there is any, would be of the wrong type.
+        /// Whether content must be refused.
+        ///
+        /// Its media type is wrong, but the head does not show whether any content follows.
         package var mustBeEmpty = false
     }
 
-    /// What an append says of itself.
+    /// The properties of an append.
     package struct Append: Sendable, Equatable {
-        /// Where the content starts in the representation.
+        /// The position of the content in the representation.
         package var offset: Int64
         /// Whether this content ends the representation.
         package var completeness: Completeness
-        /// `Upload-Length`, where valid.
+        /// A valid `Upload-Length`, otherwise nil.
         package var length: Int64?
-        /// How long this message's content is.
+        /// The length of this message's content.
         package var contentLength: ContentLength
     }
 
-    /// Classifies a request (protocol order: upload resource, options, creation, ordinary).
+    /// Classifies a request (in the order upload resource, OPTIONS, creation, ordinary request).
     ///
     /// - Parameters:
     ///   - head: the request as received.
-    ///   - dialect: the dialect the request speaks.
-    ///   - resources: how upload resources are named on this route.
-    ///   - limits: the route's limits; refusals by size are made here, before any content is read.
+    ///   - dialect: the dialect of the request.
+    ///   - resources: the names of upload resources on this route.
+    ///   - limits: the route's limits; a request that exceeds a size limit is refused here, before its content is read.
     package init(
         _ head: RequestHead,
         dialect: Dialect,
@@ -121,7 +124,7 @@ package enum UploadRequest: Sendable, Equatable {
             break
         }
         let fields = UploadFields(head.fields, dialect: dialect)
-        // An append that found no upload resource must not become an upload of its own.
+        // An append to a path that is no upload resource must not become a new upload.
         let isAppend = fields.hasPartialMediaType && Self.isAppend(head)
         if let completeness = fields.completeness, !isAppend,
             Self.uploadMethods.contains(head.method)
@@ -134,10 +137,10 @@ package enum UploadRequest: Sendable, Equatable {
 
     fileprivate static let uploadMethods: [HTTPRequest.Method] = [.post, .put, .patch]
 
-    /// Classifies a request on no upload resource that no protocol claims: the one place that lets a request pass
-    /// through.
+    /// Classifies a request that is not on an upload resource and uses no upload protocol.
     ///
-    /// Invariant: what may be an upload to the upstream is an upload here, whatever its other fields say.
+    /// Only this function lets a request pass through. Invariant: a request that the upstream may treat as an upload is
+    /// an upload here, regardless of its other fields.
     ///
     /// `isPart`: whether it has `Content-Range`.
     init(unclaimed head: RequestHead, limits: UploadLimits, isPart: Bool = true) {
@@ -150,11 +153,11 @@ package enum UploadRequest: Sendable, Equatable {
         }
     }
 
-    /// Classifies a request of tus that the upstream answers (setting `tus: pass`).
+    /// Classifies a tus request that the upstream handles (setting `tus: pass`).
     ///
     /// - Parameters:
     ///   - head: the request as received.
-    ///   - limits: the route's limits, which hold for the whole upload as far as the request tells it.
+    ///   - limits: the route's limits, applied to the whole upload as far as the request describes it.
     package init(passed head: RequestHead, limits: UploadLimits) {
         guard head.mayBeUpload else {
             self.init(unclaimed: head, limits: limits)
@@ -176,7 +179,7 @@ package enum UploadRequest: Sendable, Equatable {
         )
     }
 
-    /// Whether a creation's head said that more comes than its own content.
+    /// Whether the head of a creation announced content in addition to its own.
     package static func isSegmented(_ head: RequestHead, _ dialect: Dialect) -> Bool {
         UploadFields(head.fields, dialect: dialect).completeness == .incomplete
     }
@@ -197,13 +200,14 @@ package enum UploadRequest: Sendable, Equatable {
         }
     }
 
-    /// Whether a request on an upload resource is an append: some clients sit behind something that lets no
-    /// PATCH through.
+    /// Whether a request on an upload resource is an append.
+    ///
+    /// Clients whose network blocks PATCH send POST with an override field.
     private static func isAppend(_ head: RequestHead) -> Bool {
         head.method == .patch || head.method == .post && head.overrides(with: .patch)
     }
 
-    /// Classifies a request, by the method that it means, on what another node has.
+    /// Classifies a request on a resource of another node by its effective method.
     init(elsewhere match: UploadResources.Match, _ method: HTTPRequest.Method) {
         guard case .resource = match, [.patch, .head, .get, .delete].contains(method) else {
             self = .refused(.otherNode)
@@ -258,7 +262,7 @@ package enum UploadRequest: Sendable, Equatable {
         var completeness = told
         var length = fields.length
         if fields.hasContentRange {
-            // What is a part of something else is no upload that could be resumed.
+            // A part of another representation cannot be a resumable upload.
             if completeness == .complete {
                 self.init(ordinary: head, isMarked: true, limits: limits, isPart: true)
             } else {
@@ -292,7 +296,7 @@ package enum UploadRequest: Sendable, Equatable {
         self = .creation(Creation(completeness: completeness, length: length))
     }
 
-    /// Why a creation with `count` bytes of content cannot be taken; nil if it can.
+    /// The refusal of a creation with `count` bytes of content; nil if it is allowed.
     private static func refusal(
         of count: Int64,
         _ completeness: Completeness,
@@ -309,15 +313,19 @@ package enum UploadRequest: Sendable, Equatable {
 }
 
 extension RequestHead {
-    /// Bytes of what an ordinary upload is or is a part of, if its head tells them.
+    /// The size in bytes of the representation; nil if the head does not contain it.
+    ///
+    /// With `Content-Range`, the content is only a part of the representation.
     package var representationLength: Int64? {
         let count = contentLength.count
         guard let range = fields.contentRange else { return count }
         return [count, range.length].compactMap { $0 }.max()
     }
 
-    /// Whether the upstream may take the request for an upload: its method is POST, PUT or PATCH in any case of letters,
-    /// or a field tells the upstream to treat it as one of these.
+    /// Whether the upstream may treat the request as an upload.
+    ///
+    /// That is the case if its method is POST, PUT or PATCH in any letter case, or if an override field names one of
+    /// these.
     package var mayBeUpload: Bool {
         let methods = UploadRequest.uploadMethods
         return methods.contains(method)
@@ -326,12 +334,12 @@ extension RequestHead {
             }
     }
 
-    /// Whether a field says that the request is to be treated as one with another method.
+    /// Whether an override field asks for the request to be treated as one with another method.
     ///
-    /// Applications read the first three names; an intermediary may have joined several values of one.
+    /// Applications read the first three names. An intermediary may have joined several values into one.
     func overrides(with method: HTTPRequest.Method) -> Bool {
         fields.contains { field in
-            // The first letter alone tells most fields of a request apart from these.
+            // The first letter rules out most fields cheaply.
             guard field.name.canonicalName.utf8.first == UInt8(ascii: "x") else { return false }
             switch field.name.canonicalName {
             case "x-http-method-override", "x-http-method", "x-method-override":
@@ -344,12 +352,12 @@ extension RequestHead {
 }
 
 extension UploadLimits {
-    /// Why the content of one creation or append has the wrong size (draft-12 §4.1.4).
+    /// The refusal of content whose size is outside the limits for one message (draft-12 §4.1.4).
     ///
     /// - Parameters:
-    ///   - count: bytes of content, as the message's head tells them.
-    ///   - completeness: what the message says of the upload.
-    ///   - isCreation: whether it is a creation; an empty one is never too small.
+    ///   - count: the content length in bytes from the message's head.
+    ///   - completeness: the completeness that the message states.
+    ///   - isCreation: whether it is a creation; an empty creation is never too small.
     /// - Returns: nil if the limits allow it.
     package func refusal(
         ofContent count: Int64,

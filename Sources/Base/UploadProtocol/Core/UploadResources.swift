@@ -1,25 +1,26 @@
-// How upload resources are named, and what a request's path names.
+// The paths of upload resources, and how a request's path is matched with them.
 //
-// Paths are compared byte by byte as sent: nothing is decoded, so that no second spelling of an
-// upload resource exists. Invariant: match(path(of: id)) is that id.
+// Paths are compared as sent, byte by byte and without decoding, so that an upload resource has only one spelling.
+// Invariant: match(path(of: id)) is that id.
 
 import SpoolgateTextFormats
 
-/// How the upload resources of a route are named: `<prefix><id>`, or without a prefix
-/// `<creation path>/upload-resource/<id>`; with a node `<node>/<id>` in place of `<id>`.
+/// The naming scheme of a route's upload resources: `<prefix><id>`, or `<creation path>/upload-resource/<id>`.
+///
+/// The second form applies if there is no prefix. If a node is set, `<node>/<id>` replaces `<id>`.
 package struct UploadResources: Sendable, Equatable {
-    /// A fixed path prefix that ends in `/`; nil puts a resource below its creation's own path.
+    /// A fixed path prefix that ends in `/`; nil puts a resource below the path of its creation.
     package var prefix: String?
-    /// The node whose uploads these are; nil: there is one node.
+    /// The name of this node; nil if there is only one.
     package var node: String?
 
-    /// Makes a naming rule; see `prefix` and `node`.
+    /// Creates a naming scheme; see `prefix` and `node`.
     package init(prefix: String? = nil, node: String? = nil) {
         self.prefix = prefix
         self.node = node
     }
 
-    /// Whether a text can name a node: 1 to 8 letters in lower case and digits, fewer than an identity has.
+    /// Whether a text is a valid node name: 1 to 8 lower-case letters and digits, so it is shorter than any identifier.
     package static func isNode(_ text: some Sequence<UInt8>) -> Bool {
         var count = 0
         for byte in text {
@@ -33,16 +34,17 @@ package struct UploadResources: Sendable, Equatable {
         return count > 0
     }
 
-    /// The methods of an upload resource, as `Allow` lists them.
+    /// The methods of an upload resource, as listed in `Allow`.
     package static let allowedMethods = "HEAD, GET, PATCH, DELETE, OPTIONS"
     /// The media type of an append's content (draft-12 §6).
     package static let partialMediaType = "application/partial-upload"
 
-    /// Bytes of the longest path of an upload resource: with a method and a version it is a request line that web
-    /// servers take (8 KiB).
+    /// The maximum length in bytes of an upload resource's path.
+    ///
+    /// A request line with that path, a method and a version fits the limit of web servers (8 KiB).
     package static let longestPath = 8_000
 
-    /// What a path names.
+    /// The resource that a path names.
     package enum Match: Equatable, Sendable {
         /// Not an upload resource.
         case none
@@ -50,19 +52,19 @@ package struct UploadResources: Sendable, Equatable {
         case resource(UploadID)
         /// An upload's status resource.
         case status(UploadID)
-        /// What another node has.
+        /// A resource of another node.
         indirect case elsewhere(Match)
-        /// A path of the upload resources' shape whose last segment is no identity: 404.
+        /// A path in the form of an upload resource whose last segment is not an identifier: 404.
         case malformed
     }
 
-    /// What `path` (no query) names on this route.
+    /// Matches `path`, which has no query, with the resources of this route.
     package func match(_ path: some StringProtocol) -> Match {
         path.utf8.withContiguousStorageIfAvailable { match($0) }
             ?? Array(path.utf8).withUnsafeBufferPointer { match($0) }
     }
 
-    /// What the path of a request's target names on this route.
+    /// Matches the path of a request target with the resources of this route.
     package func match(target: String) -> Match {
         var target = target
         return target.withUTF8 { bytes in
@@ -93,13 +95,13 @@ package struct UploadResources: Sendable, Equatable {
         return .malformed
     }
 
-    /// The path of the upload resource made by a creation at `creationPath` (no query).
+    /// The path of the upload resource for a creation at `creationPath`, which has no query.
     package func path(of id: UploadID, creationPath: some StringProtocol) -> String {
         var path = ByteBuilder(room: 128)
         if let prefix {
             path.put(text: prefix)
         } else {
-            // The marker brings the slash; a creation's path may end in one already.
+            // The marker begins with a slash, and the path of a creation may end in one.
             var text = String(creationPath)
             if text.utf8.last == UInt8(ascii: "/") { text.removeLast() }
             path.put(text: text)
@@ -113,12 +115,12 @@ package struct UploadResources: Sendable, Equatable {
         return path.text
     }
 
-    /// What follows an upload resource's path in its status resource's.
+    /// The suffix that turns an upload resource's path into that of its status resource.
     package static let statusSuffix = "/status"
 
     private static let marker: StaticString = "/upload-resource/"
 
-    /// Where the name of an upload starts in a path of the upload resources' shape.
+    /// The index in `path` at which the upload's name starts; nil if the path is not in the form of an upload resource.
     private func nameStart(_ path: UnsafeBufferPointer<UInt8>) -> Int? {
         if let prefix { return path.starts(with: prefix.utf8) ? prefix.utf8.count : nil }
         let marker = UploadResources.marker

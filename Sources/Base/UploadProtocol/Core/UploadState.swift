@@ -1,69 +1,70 @@
-// The protocol core: the state of one upload, and the answer to every request on it.
+// The protocol core: the state of one upload, and the decision on every request for it.
 //
-// Theory of operation. A state is all the protocol knows of an upload: its offset, its length once any
-// message told it, its phase, whether its client was told 202, and the status of its final response. A
-// request is classified first (UploadRequest), which needs no state; then the state decides, and the gateway
-// carries that out; then ResponseBuilder words the answer in the request's dialect. No other code compares
-// phases to choose an answer. Two tables hold the decisions: `row` (UploadTable.swift) has a line for each phase and a
-// column for each kind of request, `phase(after:in:)` has the steps that move an upload besides. The page
-// ARCHITECTURE.md shows both, and a test makes it from them. Refusals are behind a pointer in what is decided:
-// hardly any decision is one, and each would be as large. Pure: nothing is changed here, nothing stored.
+// Theory of operation. The state is all that the protocol knows about an upload: its offset, its length if a message
+// has stated it, its phase, whether its client received 202, and the status of its final response. UploadRequest
+// classifies a request without looking at the state; then the state decides; the gateway carries out the decision; and
+// ResponseBuilder builds the response in the request's dialect. No other code compares phases to choose a response. Two
+// tables contain the decisions: `row` (StateTable.swift) has a row for each phase and a column for each kind of
+// request, and `phase(after:in:)` has all other transitions. ARCHITECTURE.md shows the first and docs/STATES.md the
+// second; a test compares them with this code. Decisions store refusals indirectly, because few decisions are refusals
+// and a refusal is large. Pure: nothing is changed or stored here.
 //
 // The rules:
 //
-//  1. An append begins at the offset, or is refused and told it (draft-12 §4.4.2, §7.1); this comes before
-//     all the others. The offset never goes down once it was told (§4.1.1).
-//  2. Offset == length completes nothing; only a message that says "complete" does (§4.1.2, §4.1.3). Of tus,
-//     the message that reaches the length does, and a part of another upload is never complete.
-//  3. A length once told never changes, and no content goes past it (§4.1.3, §4.4.2). Content that does
-//     deactivates the upload, from version 7 on (`Dialect.deactivatesOnExcess`).
-//  4. Limits hold for what is to come; a length that was taken stays taken (§4.1.4).
-//  5. An upload that is whole takes no content. An empty append that says "complete" comes for the final
-//     response: it starts the delivery, or hears the stored response again (§4.4.2).
-//  6. While an attempt runs there is no answer to give, and one that only says "later" would be taken for
-//     it: the connection breaks, and the client comes back. No second attempt begins (RFC 9110 §9.2.2).
-//  7. To an upload whose client was told 202 (RFC 9110 §15.3.3) that answer is repeated, and nobody waits.
-//  8. "Complete" is told of an upload whose final response is stored (draft-12 §4.1.2), and in refusals
-//     where resuming would repeat what may have been taken.
-//  9. A client that takes offset == length for success (`Dialect.takesOffsetForSuccess`) hears that offset
-//     only of an upload that was taken: its retrieval is an attempt first; 423 or 410 stand for the rest.
-// 10. A cancellation removes the upload (§4.5); one that waits for a person is not the client's to remove.
+//  1. An append must start at the offset; otherwise it is refused, and the refusal contains the offset (draft-12
+//     §4.4.2, §7.1). This rule precedes all others. The offset never decreases after it was acknowledged (§4.1.1).
+//  2. Offset == length completes nothing; only a message that says "complete" does (§4.1.2, §4.1.3). In tus, the
+//     message that reaches the length completes the upload, and a part of another upload is never complete.
+//  3. A length never changes after a message has stated it, and no content may exceed it (§4.1.3, §4.4.2). Since
+//     version 7, content that does deactivates the upload (`Dialect.deactivatesOnExcess`).
+//  4. Limits apply to future content; an accepted length remains accepted (§4.1.4).
+//  5. A complete upload accepts no content. An empty append that says "complete" asks for the final response: it starts
+//     the delivery, or receives the stored response again (§4.4.2).
+//  6. During a delivery attempt there is no final response yet, and a client would take a response that only means
+//     "later" for it. The connection is closed instead, and the client retries. No second attempt starts (RFC 9110
+//     §9.2.2).
+//  7. If the client received 202 (RFC 9110 §15.3.3), the same response is sent again, and no request waits.
+//  8. Responses say "complete" if the final response is stored (draft-12 §4.1.2), and in refusals if resuming might
+//     deliver the upload twice.
+//  9. A client that treats offset == length as success (`Dialect.takesOffsetForSuccess`) receives that offset only if
+//     the upstream accepted the upload: its retrieval first attempts the delivery. In other cases it receives 423 or
+//     410.
+// 10. A cancellation removes the upload (§4.5), unless the upload is waiting for an operator.
 
-/// What the protocol needs to know of one upload.
+/// The properties of one upload that the protocol needs.
 package struct UploadState: Sendable, Equatable {
-    /// Bytes received so far; never goes down (draft-12 §4.1.1).
+    /// The number of bytes received; never decreases (draft-12 §4.1.1).
     package var offset: Int64
-    /// The length of the representation once any message told it.
+    /// The length of the representation; nil until a message states it.
     package var length: Int64?
-    /// How far the upload has come.
+    /// The upload's progress towards its delivery.
     package var phase: Phase
-    /// Whether its client was told 202, and the queue has it.
+    /// Whether its client received 202 and the upload is in the queue.
     package var isAccepted = false
-    /// The status of the stored final response, where that is known.
+    /// The status of the stored final response; nil if it is unknown.
     package var finalStatus: Int?
-    /// What its creation made it.
+    /// The kind that its creation gave it.
     package var kind: UploadKind
 
-    /// The phases a client can tell apart.
+    /// The phases that a client can distinguish.
     package enum Phase: String, Sendable, CaseIterable {
         /// Content may still be appended.
         case receiving
-        /// All content is here; the upstream has not been reached, and a completing append tries
-        /// again.
+        /// All content was received, but the upstream was not reached; a completing append starts another attempt.
         case deferred
-        /// A delivery attempt is under way, or about to be; its final response is not in.
+        /// A delivery attempt is running or about to start; the final response is not yet stored.
         case delivering
         /// The upstream's final response is stored.
         case delivered
-        /// The upstream was sent the upload and gave no answer; nothing will be repeated.
+        /// The upload was sent to the upstream without a response; it will not be sent again.
         case indeterminate
-        /// All content is here, and it could not be delivered; nobody tries again.
+        /// All content was received, but the delivery failed; there will be no further attempt.
         case failed
-        /// All content is here, and an operator keeps it from being delivered.
+        /// All content was received, and an operator holds the upload.
         case held
     }
 
-    /// Makes a state from its parts.
+    /// Creates a state from its parts.
     package init(
         offset: Int64,
         length: Int64? = nil,
@@ -80,10 +81,10 @@ package struct UploadState: Sendable, Equatable {
         self.kind = kind
     }
 
-    /// An upload that another request uses and does not let go of: to others as one under way.
+    /// The state reported for an upload whose lock another request does not release: like a running delivery.
     package static let inUse = UploadState(offset: 0, phase: .delivering)
 
-    /// The state in one word, for clients and operators; `isInUse`: some request uses the upload.
+    /// The state in one word, for clients and operators; `isInUse`: a request has locked the upload.
     package func word(isInUse: Bool) -> String {
         switch phase {
         case .receiving: isInUse ? "receiving" : "partial"
@@ -92,35 +93,34 @@ package struct UploadState: Sendable, Equatable {
         }
     }
 
-    /// Whether the stored final response refuses the upload.
+    /// Whether the stored final response is an error.
     var isRefused: Bool { (finalStatus ?? 0) >= 400 }
-    /// Whether the stored final response takes the upload.
+    /// Whether the stored final response shows that the upstream accepted the upload.
     var isTaken: Bool { !kind.isPart && (200..<400).contains(finalStatus ?? 0) }
-    /// Whether all of it was received and nobody needs to say so: its delivery is due.
+    /// Whether all content was received, so that the delivery is due without another message (tus).
     var isWholeByLength: Bool {
         kind.family == .tus && !kind.isPart && phase == .receiving && length == offset
     }
 
     // MARK: Decisions
 
-    /// How far content may go.
+    /// The offset that the content of a request must not exceed.
     package struct Ceiling: Sendable, Equatable {
-        /// The offset that content must not pass.
+        /// The maximum offset.
         package var offset: Int64
-        /// Whether it is the length of the representation, and not a limit of ours.
+        /// Whether the maximum is the length of the representation rather than a limit of the gateway.
         package var isLength: Bool
-        /// The length known from now on.
+        /// The length that is known from now on.
         package var length: Int64?
     }
 
-    /// What to do with an append before its content is read.
+    /// The decision on an append before its content is read.
     package enum AppendDecision: Sendable, Equatable {
-        /// Receive the content, then ask `decideAtEnd`, or `decideExcess` where it passes the ceiling.
+        /// Receive the content, then call `decideAtEnd`, or `decideExcess` if it exceeds the ceiling.
         ///
-        /// On an upload that is complete the ceiling is its offset: only content that turns out to be
-        /// empty is right there.
+        /// For a complete upload the ceiling is its offset: the only valid content is empty.
         case receive(Ceiling)
-        /// Nothing is to be received.
+        /// Respond without receiving content.
         case answer(Answer)
 
         /// Refuses before any content is read.
@@ -129,7 +129,7 @@ package struct UploadState: Sendable, Equatable {
         }
     }
 
-    /// How far the content may go of a creation that classification has let pass.
+    /// The ceiling for the content of a creation that classification has allowed.
     package static func decide(_ creation: UploadRequest.Creation, limits: UploadLimits) -> Ceiling
     {
         guard !creation.mustBeEmpty else {
@@ -138,18 +138,18 @@ package struct UploadState: Sendable, Equatable {
         return UploadState(offset: 0).ceiling(length: creation.length, limits: limits)
     }
 
-    /// Decides on an append (draft-12 §4.4.2); nothing is changed.
+    /// Decides on an append (draft-12 §4.4.2) without changing the state.
     package func decide(_ append: UploadRequest.Append, dialect: Dialect, limits: UploadLimits)
         -> AppendDecision
     {
-        // One of another protocol would never complete it as its creation meant it.
+        // An append of another protocol could not complete the upload as its creation intended.
         guard dialect.family == kind.family else { return .refuse(.otherFamily) }
         guard !kind.isFinal else { return .refuse(.finalNotAppended) }
         guard append.offset == offset else {
             return .refuse(.offsetMismatch(expected: offset, provided: append.offset))
         }
         guard phase != .receiving else { return decideReceiving(append, dialect, limits) }
-        // Its offset is its length.
+        // All content was received, so the offset is the length.
         if let told = append.length, told != offset {
             return .refuse(.lengthChanged(known: offset, told: told))
         }
@@ -160,14 +160,14 @@ package struct UploadState: Sendable, Equatable {
         switch answer {
         case .goOn, .deliver, .accepted, .replay:
             guard append.contentLength == .unknown else { return .answer(answer) }
-            // It must be seen to be empty first. Of one that was cut back the offset is below its length.
+            // The content must prove to be empty first. A repair may have left the offset below the length.
             return .receive(Ceiling(offset: offset, isLength: true, length: length))
         case .refuse, .breakOff:
             return .answer(answer)
         }
     }
 
-    /// Decides at the proper end of a message's content; `self.offset` counts that content.
+    /// Decides when a message's content has ended properly; `self.offset` includes that content.
     package func decideAtEnd(_ completeness: Completeness, dialect: Dialect) -> Answer {
         let answer = answer(to: completeness, dialect)
         guard answer == .deliver, let length, length != offset else { return answer }
@@ -178,14 +178,13 @@ package struct UploadState: Sendable, Equatable {
         )
     }
 
-    /// Decides on content that passed the ceiling.
+    /// Decides on content that exceeded the ceiling.
     ///
-    /// - Returns: the refusal, and whether the upload is to be removed; one that is whole already is
-    ///   unharmed by a request that has too much.
+    /// - Returns: the refusal, and whether to remove the upload; a complete upload is kept.
     package func decideExcess(_ ceiling: Ceiling, dialect: Dialect, limits: UploadLimits)
         -> (refusal: Refusal, deactivates: Bool)
     {
-        // Only a creation of tus that must be empty has such a ceiling.
+        // Only a tus creation that must be empty has this ceiling.
         if ceiling.offset == 0, !ceiling.isLength { return (.tusMediaType, true) }
         if ceiling.isLength {
             let deactivates = dialect.deactivatesOnExcess && phase == .receiving
@@ -201,10 +200,10 @@ package struct UploadState: Sendable, Equatable {
     /// Decides on an offset retrieval (draft-12 §4.3).
     ///
     /// - Parameters:
-    ///   - dialect: the retrieval's.
-    ///   - hasTried: whether this retrieval was an attempt already; nobody has heard the final response
-    ///     then, so "incomplete" is told, and a client that wants it comes with an empty append.
-    /// - Returns: not `deliverFirst` if `hasTried`.
+    ///   - dialect: the dialect of the retrieval.
+    ///   - hasTried: whether this retrieval has already attempted the delivery. No client has received the final
+    ///     response then, so the decision is "incomplete"; a client that wants it sends an empty append.
+    /// - Returns: the decision; never `deliverFirst` if `hasTried`.
     package func decideRetrieval(_ dialect: Dialect, hasTried: Bool = false) -> RetrievalDecision {
         let row = row(dialect)
         let decision = dialect.takesOffsetForSuccess ? row.eagerRetrieval : row.retrieval
@@ -252,8 +251,8 @@ package struct UploadState: Sendable, Equatable {
                 length = end
             }
         }
-        // A length that was taken once stays taken, also if the limits were lowered since
-        // (draft-12 §4.1.4: they should not tighten during an upload).
+        // An accepted length remains accepted even if the limits were lowered since (draft-12 §4.1.4: they should not
+        // tighten during an upload).
         if self.length == nil, let refusal = limits.refusal(ofSize: max(end, length ?? end)) {
             return .refuse(refusal)
         }
@@ -281,27 +280,27 @@ package struct UploadState: Sendable, Equatable {
 
     // MARK: Steps
 
-    /// Events in the life of an upload that no answer decides.
+    /// Events that change the phase of an upload, other than a request's content.
     package enum Step: String, Sendable, CaseIterable {
-        /// An attempt begins.
+        /// An attempt starts.
         case attempt
         /// The final response is stored: the upstream's, or that of a check before the attempt.
         case response = "final response"
-        /// It is accepted, could not be sent on, or was not taken and may be sent again.
+        /// The delivery is due later: after a 202, or because an attempt failed and a retry is safe.
         case postponed
-        /// It was sent on, no answer came, and repeating is not safe.
+        /// The upload was sent without a response, and a retry is not safe.
         case silence = "no answer"
-        /// The upstream refused it after 202, or its time in the queue is over.
+        /// The upstream refused it after 202, or its lifetime in the queue expired.
         case failure
         /// An operator holds it.
         case hold
-        /// An operator queues it again.
+        /// An operator requeues it.
         case requeue
-        /// Content that was never durable is lost.
+        /// Content that was never durable was lost.
         case loss
     }
 
-    /// The phase after a step; nil: that does not happen in this phase.
+    /// The phase after a step; nil if the step is impossible in this phase.
     package static func phase(after step: Step, in phase: Phase) -> Phase? {
         switch (phase, step) {
         case (.receiving, .attempt), (.deferred, .attempt): .delivering
