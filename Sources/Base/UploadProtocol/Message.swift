@@ -1,18 +1,18 @@
-// The messages the protocol core reads and writes, as values.
+// The messages that the protocol core reads and builds, as values.
 //
-// A front turns what it received into a RequestHead; the core answers with ResponseHeads and, for
-// answers of its own, small whole Responses. No content passes through here.
+// The FastCGI listener makes a RequestHead of each request. The core builds ResponseHeads and, for the gateway's own
+// responses, small complete Responses. Streamed content does not pass through here.
 
 package import HTTPTypes
 
-/// How much content a request message says it has.
+/// The content length that a request message states.
 package enum ContentLength: Sendable, Equatable {
-    /// The message's content is exactly this many bytes, zero included (RFC 9110 §8.6).
+    /// The message's content has exactly this many bytes; may be zero (RFC 9110 §8.6).
     case known(Int64)
-    /// The message does not say: chunked, HTTP/2 without a length, or no content at all.
+    /// The message does not state it: chunked, HTTP/2 without a length, or no content.
     case unknown
 
-    /// The number of bytes, where the message says it.
+    /// The number of bytes; nil if the message does not state it.
     package var count: Int64? {
         guard case .known(let count) = self else { return nil }
         return count
@@ -25,14 +25,13 @@ package struct RequestHead: Sendable, Equatable {
     package var method: HTTPRequest.Method
     /// The request target in origin-form (`/path?query`) or `*`, bytes as sent (RFC 9112 §3.2).
     package var target: String
-    /// Every field line in the order received, one entry a line, values without outer whitespace.
+    /// The field lines in the order received, values without outer whitespace.
     ///
-    /// `Content-Length` and `Transfer-Encoding` are absent: `contentLength` stands for both.
+    /// `Content-Length` and `Transfer-Encoding` are left out; see `contentLength`.
     package var fields: HTTPFields
-    /// How long the content is.
     package var contentLength: ContentLength
 
-    /// Makes a head from its parts.
+    /// Creates a head from its parts.
     package init(
         method: HTTPRequest.Method,
         target: String,
@@ -45,9 +44,9 @@ package struct RequestHead: Sendable, Equatable {
         self.contentLength = contentLength
     }
 
-    /// The target up to its query, bytes as sent.
+    /// The target without its query, bytes as sent.
     package var path: Substring {
-        // Bytes, not characters: a combining mark would hide the question mark.
+        // Compares bytes: a combining mark would hide the question mark.
         let path = target.utf8.withContiguousStorageIfAvailable { bytes in
             bytes.firstIndex(of: UInt8(ascii: "?")) ?? bytes.count
         }
@@ -56,28 +55,28 @@ package struct RequestHead: Sendable, Equatable {
     }
 }
 
-/// The head of one response, interim or final.
+/// The head of one interim or final response.
 package struct ResponseHead: Sendable, Equatable {
     /// The status (RFC 9110 §15).
     package var status: HTTPResponse.Status
-    /// The fields, in the order they are to be sent.
+    /// The fields, in the order in which they are sent.
     package var fields: HTTPFields
 
-    /// Makes a head from its parts.
+    /// Creates a head from its parts.
     package init(status: HTTPResponse.Status, fields: HTTPFields = [:]) {
         self.status = status
         self.fields = fields
     }
 }
 
-/// One whole answer of the gateway's own: a head and a small content.
+/// A complete response of the gateway itself: a head and a small content.
 package struct Response: Sendable, Equatable {
-    /// Status and fields; no `Content-Length`, the sender derives it from `content`.
+    /// The status and the fields; the sender derives `Content-Length` from `content`.
     package var head: ResponseHead
-    /// The content, a few hundred bytes at most.
+    /// The content, at most a few hundred bytes.
     package var content: [UInt8]
 
-    /// Makes a response from its parts.
+    /// Creates a response from its parts.
     package init(_ head: ResponseHead, content: [UInt8] = []) {
         self.head = head
         self.content = content
@@ -85,18 +84,18 @@ package struct Response: Sendable, Equatable {
 }
 
 extension HTTPRequest.Method {
-    /// Whether repeating the request has the same effect as one (RFC 9110 §9.2.2).
+    /// Whether repeating the request has the same effect as sending it once (RFC 9110 §9.2.2).
     package var isIdempotent: Bool {
         self == .get || self == .head || self == .options || self == .trace || self == .put
             || self == .delete
     }
 
-    /// Whether a request may be sent again if nobody knows whether it was carried out.
+    /// Whether a request may be sent again if it is unknown whether it was processed.
     ///
-    /// Not a conditional one that changes something: the first request may have made its condition false, so that the
-    /// second one fails and says that nothing was done (RFC 9110 §13.1.1, §13.1.2).
+    /// A conditional request that changes something may not: the first one may have made the condition false, so that
+    /// the second one fails and wrongly reports that nothing was done (RFC 9110 §13.1.1, §13.1.2).
     ///
-    /// - Parameter fields: the request's.
+    /// - Parameter fields: the request's fields.
     /// - Returns: whether a second request can do no harm.
     package func isRepeatable(with fields: HTTPFields) -> Bool {
         guard isIdempotent else { return false }
@@ -105,7 +104,7 @@ extension HTTPRequest.Method {
 }
 
 extension HTTPField.Name {
-    /// Whether a field makes a request that changes something conditional (RFC 9110 §13.1, RFC 4918 §10.4).
+    /// Whether the field makes a request that changes something conditional (RFC 9110 §13.1, RFC 4918 §10.4).
     fileprivate var isPrecondition: Bool {
         let name = canonicalName
         guard name.utf8.first == UInt8(ascii: "i") else { return false }

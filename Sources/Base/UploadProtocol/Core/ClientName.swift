@@ -1,6 +1,6 @@
-// The name under which the requests and uploads of one client are counted against its limits.
+// The name under which one client is counted against its limits.
 //
-// Pure. Invariant: a client cannot get a second name by switching between the addresses of its own network.
+// Pure. Invariant: a client cannot get another name by switching addresses within its own network.
 
 package import SpoolgateTextFormats
 
@@ -10,20 +10,20 @@ package struct ClientName: Hashable, Sendable, CustomStringConvertible {
     private let name: ExactText
     private let isOwner: Bool
 
-    /// The owner's name, the address or the network.
+    /// The name as text.
     package var description: String { name.text }
 
     /// Names a client.
     ///
     /// - Parameters:
-    ///   - owner: the owner that the web server names; nil: unknown, and the address is used instead.
-    ///   - address: the client's address as text; nil: unknown, and all clients without an address share one name.
+    ///   - owner: the owner that the web server names; nil: unknown, and the address is used.
+    ///   - address: the client's address as text; nil: unknown, and all such clients share one name.
     package init(owner: ExactText?, address: String?) {
         isOwner = owner != nil
         name = owner ?? ExactText(address.map(Self.network) ?? "-")
     }
 
-    /// The address itself if it is IPv4; the /64 network if it is IPv6, because a site has at least one such network.
+    /// The IPv4 address itself, or the /64 network of an IPv6 address, because each site has at least one.
     private static func network(of address: String) -> String {
         guard address.utf8.contains(UInt8(ascii: ":")) else { return address }
         let parts = address.split(separator: ":")

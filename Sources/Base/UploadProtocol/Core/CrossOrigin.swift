@@ -1,6 +1,6 @@
 // The CORS rules of a route: what pages of other origins may do (Fetch §3.3).
 //
-// Pure. Invariant: a response never contains bytes of a request, except an origin that the operator has named.
+// Pure. Invariant: a response contains no bytes of a request, except an origin that the operator has named.
 
 package import HTTPTypes
 import SpoolgateTextFormats
@@ -9,11 +9,11 @@ import SpoolgateTextFormats
 package struct CrossOrigin: Sendable, Equatable {
     /// The origins as browsers name them (`isOrigin`), or only `*` for all.
     ///
-    /// If empty, the gateway adds no CORS fields and relays those of the upstream.
+    /// If empty, the gateway adds no CORS fields and relays the upstream's.
     package var origins: [String] = []
     /// Whether browsers may send credentials such as cookies; never true with `*`.
     package var allowsCredentials = false
-    /// How long a browser may cache the response to a preflight request; whole seconds, 0 to disable caching.
+    /// How long a browser may cache the response to a preflight request; whole seconds, 0 for not at all.
     package var maxAge = Duration.seconds(7_200)
     /// Additional fields that a page may send.
     package var requestFields: [HTTPField.Name] = []
@@ -35,10 +35,10 @@ package struct CrossOrigin: Sendable, Equatable {
             && head.fields.contains(.accessControlRequestMethod)
     }
 
-    /// Builds the response to a preflight request.
+    /// The response to a preflight request.
     ///
     /// - Parameter origin: the request's `Origin`.
-    /// - Returns: 200 without content. For an origin that is not allowed, the response permits nothing.
+    /// - Returns: 200 without content; it permits nothing if the origin is not allowed.
     package func preflightAnswer(to origin: String) -> Response {
         var fields: HTTPFields = [
             .vary: "Origin, Access-Control-Request-Method, Access-Control-Request-Headers"
@@ -58,10 +58,10 @@ package struct CrossOrigin: Sendable, Equatable {
     ///
     /// - Parameters:
     ///   - fields: the response's fields.
-    ///   - origin: the request's `Origin`; nil if it has none. `Vary: Origin` is added even then, so that a cache does
-    ///     not serve that response to a page (Fetch §3.3.6).
+    ///   - origin: the request's `Origin`; nil if it has none. `Vary` is added even then: a cache must not serve that
+    ///     response to a page (Fetch §3.3.6).
     package func mark(_ fields: inout HTTPFields, for origin: String?) {
-        // Most responses have no CORS fields, so checking first avoids a copy.
+        // Avoids a copy: most responses have no CORS fields.
         if fields.contains(where: Self.isOfCORS) { fields.removeAll(where: Self.isOfCORS) }
         fields.append(.vary, "Origin")
         guard let origin, appendOrigin(origin, to: &fields) else { return }
@@ -71,7 +71,7 @@ package struct CrossOrigin: Sendable, Equatable {
         )
     }
 
-    /// Appends the fields that allow an origin; returns false and appends nothing if it is not allowed.
+    /// Appends the fields that allow an origin; if it is not allowed, returns false and appends nothing.
     private func appendOrigin(_ origin: String, to fields: inout HTTPFields) -> Bool {
         let allowed = origins == [Self.anyOrigin] ? Self.anyOrigin : origin
         guard origins.contains(where: { $0.hasSameBytes(as: allowed) }) else { return false }
@@ -92,9 +92,9 @@ package struct CrossOrigin: Sendable, Equatable {
 
     private static let methods = "POST, PUT, PATCH, HEAD, GET, DELETE, OPTIONS"
 
-    /// The fields that clients of the upload protocols send in addition to those that every page may send.
+    /// The fields that clients of the upload protocols send, in addition to those allowed for every page.
     ///
-    /// First `Authorization` and the content's fields, then the IETF protocol's, then those of tus 1.0.
+    /// First `Authorization` and the content's, then the IETF protocol's, then those of tus 1.0.
     private static let alwaysRequestFields = [
         "Authorization, Content-Type, Content-Disposition, Upload-Offset, Upload-Length",
         "X-HTTP-Method-Override, X-Request-ID, X-Requested-With, Idempotency-Key, Prefer",
@@ -114,9 +114,9 @@ package struct CrossOrigin: Sendable, Equatable {
 }
 
 extension CrossOrigin {
-    /// Whether a text is an origin exactly as browsers send it (RFC 6454 §6.2), so that a byte comparison can match.
+    /// Whether a text is an origin exactly as browsers send it (RFC 6454 §6.2), so that it can match byte for byte.
     ///
-    /// It consists of a scheme, a host and, unless it is the scheme's default, a port, all in lower case.
+    /// It has a scheme, a host and, unless it is the scheme's default, a port, all in lower case.
     package static func isOrigin(_ text: String) -> Bool {
         guard let mark = text.firstRange(of: "://"),
             !text.utf8.contains(where: { (0x41...0x5a).contains($0) })

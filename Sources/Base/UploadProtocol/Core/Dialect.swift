@@ -1,8 +1,8 @@
 // The table of differences between the interop versions of the draft, and between the draft and tus 1.0.
 //
-// No other code compares interop versions: each difference in behaviour is a column of this table, and each difference
-// in wording is in the response builders. Invariant: every request has a dialect. An unknown version gets the newest
-// semantics and no 104, unless an operator maps it to a known one.
+// No other code compares interop versions: differences in behaviour are columns of this table, differences in wording
+// are in the response builders. Invariant: every request has a dialect. An unknown version gets the newest semantics
+// and no 104, unless an operator maps it to a known one.
 
 package import HTTPTypes
 
@@ -10,7 +10,7 @@ package import HTTPTypes
 package struct Dialect: Sendable, Equatable {
     /// The protocol it belongs to.
     package let family: ProtocolFamily
-    /// The interop version to echo, as the request named it; nil if it named none or one that is not served.
+    /// The interop version to echo, as the request named it; nil if it named none that is served.
     package let interopVersion: Int?
     /// The version whose semantics apply.
     private let version: Int
@@ -20,13 +20,13 @@ package struct Dialect: Sendable, Equatable {
     package let allowsInterim: Bool
     private var isTus: Bool { family == .tus }
 
-    // The columns of the table. Each comment names the draft that introduced the change.
+    // The columns of the table; "since" names the draft that introduced the change.
 
     /// The completeness field: `Upload-Complete`, or its inverse `Upload-Incomplete`.
     package var completenessField: HTTPField.Name {
         version == 3 ? .uploadIncomplete : .uploadComplete
     }
-    /// The completeness of an append without a valid completeness field; nil if such an append is refused.
+    /// The completeness of an append without a valid completeness field; nil: it is refused.
     package var omittedCompleteness: Completeness? {
         version == 3 ? .complete : version <= 6 ? .incomplete : nil
     }
@@ -34,7 +34,7 @@ package struct Dialect: Sendable, Equatable {
     package var requiresPartialMediaType: Bool { version >= 6 }
     /// The key of `Upload-Limit` for the lifetime; nil if this dialect has no `Upload-Limit`.
     ///
-    /// `expires` in drafts 04 and 05, `newestLifetimeKey` since draft-06.
+    /// `expires` in drafts 04 and 05, then `newestLifetimeKey`.
     package var lifetimeKey: String? {
         version <= 5 ? nil : version == 6 ? "expires" : Self.newestLifetimeKey
     }
@@ -44,13 +44,13 @@ package struct Dialect: Sendable, Equatable {
     package var refusesStrayFields: Bool { version <= 6 }
     /// The status of a response to an append that leaves the upload incomplete.
     ///
-    /// 201 (Created), as drafts 01 to 05 require, or 204 (No Content).
+    /// 201 (Created) in drafts 01 to 05, which require it; then 204 (No Content).
     package var partialAppendStatus: HTTPResponse.Status { version <= 6 ? .created : .noContent }
     /// Whether the final response to a creation needs a `Location` (draft-01 to draft-05).
     package var locatesFinalResponse: Bool { isTus || version <= 6 }
     /// Whether an empty creation of length zero that says "incomplete" is the complete upload.
     ///
-    /// For an empty file, tus-js-client sends no request after the creation. It uses only versions 5 and 6.
+    /// For an empty file, tus-js-client sends nothing after it; it uses only versions 5 and 6.
     package var completesEmptyCreation: Bool { isTus || version == 5 || version == 6 }
     /// Whether the problem type `completed-upload` exists (draft-04 to draft-11).
     package var namesCompletedUpload: Bool { (6...8).contains(version) }
@@ -60,35 +60,35 @@ package struct Dialect: Sendable, Equatable {
     package var deactivatesOnExcess: Bool { !isTus && version >= 7 }
     /// The status of a refusal of content beyond a known length: 400 (draft-12 §4.4.2), or 413 (tus).
     package var excessStatus: HTTPResponse.Status { isTus ? .contentTooLarge : .badRequest }
-    /// Whether a creation must leave no upload unless its response reports success.
+    /// Whether a creation leaves no upload unless its response reports success.
     ///
-    /// Only that response names the upload, so after any other response the client starts a new one.
+    /// Only that response names the upload; otherwise the client starts a new one.
     package var forgetsFailedCreation: Bool { isTus }
-    /// Whether its clients retry after 423 (Locked), so that the connection need not be closed instead.
+    /// Whether its clients retry after 423 (Locked), so that the connection need not be closed.
     package var knowsLocked: Bool { isTus }
 
     /// Whether its clients treat an offset equal to the length as success and send no further request.
     ///
-    /// This holds for tus, and for tus-js-client, which uses the versions of `completesEmptyCreation`.
+    /// tus requires it; tus-js-client also does it in the versions of `completesEmptyCreation`.
     package var takesOffsetForSuccess: Bool { completesEmptyCreation }
 
-    /// Whether a creation with this content length receives the 104 that names the upload resource.
+    /// Whether the response to a creation with such content starts with the 104 that names the upload resource.
     ///
-    /// A creation without content gets its final response at once, with the same `Location`, and some HTTP libraries
-    /// mistake the 104 for that response (Python's http.client).
+    /// A creation without content gets its final response at once, with the same `Location`; some HTTP libraries
+    /// mistake the 104 for it (Python's http.client).
     package func allowsInterim(toCreationOf contentLength: ContentLength) -> Bool {
         allowsInterim && contentLength != .known(0)
     }
 
-    /// Whether its clients upload everything again after an error status that other clients accept as final.
+    /// Whether its clients upload everything again after an error status that others accept as final.
     ///
-    /// This concerns uploads whose creation said "incomplete". tus-js-client repeats them up to five times.
+    /// tus-js-client does, up to five times, if the upload's creation said "incomplete".
     package var repeatsAfterError: Bool { completesEmptyCreation }
 
     /// The key of `Upload-Limit` for the lifetime since draft-06.
     static let newestLifetimeKey = "max-age"
 
-    /// The completeness that a completeness field with the value `isSet` expresses.
+    /// The completeness that a completeness field with the value `isSet` states.
     func completeness(_ isSet: Bool) -> Completeness {
         isSet == (completenessField == .uploadComplete) ? .complete : .incomplete
     }
@@ -99,7 +99,7 @@ package struct Dialect: Sendable, Equatable {
     ///
     /// - Parameters:
     ///   - fields: the request's fields.
-    ///   - aliases: versions that are served as other, known versions, and echoed as the request named them.
+    ///   - aliases: versions that are served as other, known ones, and echoed as the request named them.
     ///   - hasRFCClients: whether a client that names no version implements the RFC.
     package init(of fields: HTTPFields, aliases: [Int: Int] = [:], hasRFCClients: Bool = false) {
         let version = StructuredField.integer(.uploadDraftInteropVersion, in: fields)
@@ -116,11 +116,11 @@ package struct Dialect: Sendable, Equatable {
         }
     }
 
-    /// The version that a request of this dialect names if it is not served and `newest` applies instead.
+    /// The version that a request of this dialect names although it is not served, so that `newest` applies.
     ///
     /// - Parameter fields: the request's fields.
-    /// - Returns: the version; nil if the request names none or a served one. A version far out of range is nil, too,
-    ///   so that clients cannot invent an unlimited number of them.
+    /// - Returns: the version; nil if there is none. A version far out of range is nil, too, so that clients cannot
+    ///   invent an unlimited number of them.
     package func unknownVersion(in fields: HTTPFields) -> Int? {
         guard family == .ietf, interopVersion == nil,
             let named = StructuredField.integer(.uploadDraftInteropVersion, in: fields),
@@ -132,12 +132,12 @@ package struct Dialect: Sendable, Equatable {
     /// The known interop versions.
     package static let versions = 3...10
 
-    /// The dialect of a request that names no version: the newest semantics and no 104.
+    /// The dialect of a request without a version: the newest semantics and no 104.
     package static let newest = Dialect(nil)
 
     /// The dialect of the future RFC: `newest`, with the 104 of draft-12 §4.
     ///
-    /// Appendix B, which makes the 104 depend on a version, ends with the last draft.
+    /// Appendix B, which restricts the 104, ends with the last draft.
     package static let rfc = Dialect(nil, isRFC: true)
 
     /// tus 1.0.0: an upload is complete when it reaches its length, and clients treat that offset as success.

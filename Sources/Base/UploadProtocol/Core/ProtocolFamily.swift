@@ -1,8 +1,8 @@
-// Detects which protocol a request uses, in one function.
+// Detects the protocol of a request, in one function.
 //
-// Rules; the first match wins. On an upload resource: a mark of the draft, then a mark of tus, then the protocol that
-// created the upload. On other resources: a valid completeness field, even together with `Tus-Resumable`; then
-// `Tus-Resumable`. `Upload-Length` or `Upload-Offset` alone is not a mark.
+// Rules; the first match wins. On an upload resource: a mark of the draft, then one of tus, then the protocol of the
+// upload's creation. Elsewhere: a valid completeness field, even together with `Tus-Resumable`; then `Tus-Resumable`.
+// `Upload-Length` or `Upload-Offset` alone is not a mark.
 
 import HTTPTypes
 
@@ -13,9 +13,9 @@ package enum ProtocolFamily: Sendable, Equatable {
     /// tus 1.0.
     case tus
 
-    /// Detects the protocol of a request; nil if the request has no mark.
+    /// Detects the protocol of a request; nil if nothing marks it.
     ///
-    /// A request without a mark on an upload resource uses the protocol that created the upload.
+    /// An unmarked request on an upload resource uses the protocol of the upload's creation.
     ///
     /// - Parameters:
     ///   - head: the request's head.

@@ -1,18 +1,16 @@
-// The responses of the draft protocol, one function for each row of the emission matrix.
+// The draft's responses, one function for each row of the emission matrix.
 //
 // The only decisions made here are the dialect's. Invariant: every response to a creation, an append or an offset
-// retrieval contains the completeness and, if the upload exists, its offset.
+// retrieval has the completeness and, if the upload exists, its offset.
 
 package import HTTPTypes
 import SpoolgateTextFormats
 
 /// Builds the responses of "Resumable Uploads for HTTP" for one dialect.
 package struct ResponseBuilder: ResponseWording {
-    /// The dialect of the request.
     package var dialect: Dialect
-    /// The limits of the upload's route.
     package var limits: UploadLimits
-    /// Whether the creation of the upload announced more content in later requests.
+    /// Whether the creation of the upload announced content in later requests.
     private var isSegmented = false
 
     /// Creates a builder for one request.
@@ -28,7 +26,7 @@ package struct ResponseBuilder: ResponseWording {
         return builder
     }
 
-    /// Builds the 104 for a new upload resource (draft-12 §4.2.2); only if `dialect.allowsInterim`.
+    /// Builds the 104 for a new upload resource (draft-12 §4.2.2); see `ResponseWording`.
     package func interimCreated(location: String) -> ResponseHead {
         var fields = start(capacity: 3)
         fields.append(.location, location)
@@ -36,18 +34,14 @@ package struct ResponseBuilder: ResponseWording {
         return ResponseHead(status: .uploadResumptionSupported, fields: fields)
     }
 
-    /// Builds a 104 that reports progress; only if `dialect.allowsProgress`.
-    ///
-    /// `offset` must be durable. There is no `Location` (draft-12 §4.1.1, §4.4.2).
+    /// Builds a 104 that reports progress; see `ResponseWording`.
     package func interimProgress(offset: Int64) -> ResponseHead {
         var fields = start(capacity: 2)
         fields.append(.uploadOffset, String(offset))
         return ResponseHead(status: .uploadResumptionSupported, fields: fields)
     }
 
-    /// Builds the response to a creation whose content ended before the upload was complete.
-    ///
-    /// It links the upload's status resource (RFC 8631 §4).
+    /// Builds a 201 that links the upload's status resource (RFC 8631 §4).
     package func created(location: String, offset: Int64) -> Response {
         var fields = start(capacity: 6)
         fields.append(.location, location)
@@ -65,14 +59,9 @@ package struct ResponseBuilder: ResponseWording {
         return Response(ResponseHead(status: dialect.partialAppendStatus, fields: fields))
     }
 
-    /// Builds the response to an offset retrieval, as decided by `UploadState.decideRetrieval`.
+    /// Builds a 204; see `ResponseWording`.
     ///
-    /// - Parameters:
-    ///   - state: the upload; its offset must be durable.
-    ///   - completeness: the completeness to report.
-    ///   - remainingAge: the number of seconds until the upload expires.
-    ///   - response: not used.
-    /// - Returns: 204.
+    /// `response` is not used.
     package func offsetTold(
         _ state: UploadState,
         _ completeness: Completeness,
@@ -113,15 +102,10 @@ package struct ResponseBuilder: ResponseWording {
         return Response(ResponseHead(status: .noContent, fields: fields))
     }
 
-    /// Builds the head of the target resource's final response, with the protocol's fields (draft-12 §4.1.2, ?1).
+    /// Builds the head of the target resource's final response (draft-12 §4.1.2, ?1); see `ResponseWording`.
     ///
-    /// - Parameters:
-    ///   - head: the upstream's head, already filtered by `UpstreamFields.relayed`.
-    ///   - offset: the length of the whole representation.
-    ///   - location: the upload resource if the request is the creation, otherwise nil. It is added for versions 3 to 6
-    ///     if the upstream sent no `Location`.
-    /// - Returns: the upstream's status and fields, followed by the protocol's. If the status would make this client
-    ///   upload everything again, it is replaced by 424, and `Proxy-Status` has the original (RFC 9209).
+    /// In versions 3 to 6, `location` is added if the upstream sent no `Location`. If the status would make this client
+    /// upload everything again, it is replaced by 424, and `Proxy-Status` has the original (RFC 9209).
     package func final(_ head: ResponseHead, offset: Int64, location: String?) -> FinalHead {
         var fields = head.fields
         fields.reserveCapacity(fields.count + 4)
@@ -137,12 +121,7 @@ package struct ResponseBuilder: ResponseWording {
         return FinalHead(head: ResponseHead(status: .failedDependency, fields: fields))
     }
 
-    /// Builds the response to a refused request of this route.
-    ///
-    /// - Parameters:
-    ///   - refusal: the refusal.
-    ///   - offset: the upload's durable offset; nil if the request concerns no upload.
-    /// - Returns: the problem document; without the protocol's fields if `refusal.isOrdinary`.
+    /// Builds the problem document; without the protocol's fields if `refusal.isOrdinary`.
     package func refused(_ refusal: Refusal, offset: Int64?) -> Response {
         var response = refusal.response
         guard !refusal.isOrdinary else { return response }
@@ -155,7 +134,7 @@ package struct ResponseBuilder: ResponseWording {
         return response
     }
 
-    /// Builds the response to OPTIONS on a target resource from the upstream's response, and adds the limits.
+    /// Adds the limits to the upstream's response to OPTIONS on a target resource.
     ///
     /// 501 and 405 become 200, because this target can create uploads (draft-12 §4.1.4); the upstream's content must
     /// not be relayed then. Other errors are unchanged.
@@ -246,7 +225,7 @@ extension HTTPResponse.Status {
 }
 
 extension HTTPFields {
-    /// Adds the upstream's status in `Proxy-Status` if the response has a different one (RFC 9209).
+    /// Adds the status of the upstream's response to `Proxy-Status` (RFC 9209).
     mutating func tellReceived(_ status: HTTPResponse.Status) {
         append(.proxyStatus, "spoolgate; received-status=\(status.code)")
     }

@@ -1,7 +1,7 @@
 // The responses to a request, in the protocol that it uses.
 //
-// UploadRequest and UploadState have made the decision before. Each protocol has one conforming type: ResponseBuilder
-// for the draft, TusResponseBuilder for tus.
+// The decisions are made before, by UploadRequest and UploadState. Each protocol has one conforming type:
+// ResponseBuilder for the draft, TusResponseBuilder for tus.
 
 package import HTTPTypes
 package import SpoolgateTextFormats
@@ -49,9 +49,9 @@ package protocol ResponseWording: Sendable {
     ///
     /// - Parameters:
     ///   - id: the upload.
-    ///   - resource: the URI of its upload resource. The response links its status resource (RFC 8631 §4).
-    ///   - length: the length of the whole representation; nil for an ordinary upload, whose response has no fields of
-    ///     the protocol.
+    ///   - resource: the URI of its upload resource; the response links its status resource (RFC 8631 §4).
+    ///   - length: the length of the whole representation; nil for an ordinary upload, whose response has none of the
+    ///     protocol's fields.
     /// - Returns: 202, or the protocol's equivalent.
     func accepted(id: UploadID, resource: String, length: Int64?) -> Response
 
@@ -79,10 +79,10 @@ package struct FinalHead: Sendable, Equatable {
     /// Whether the upstream's content is sent with it.
     package var hasContent = true
 
-    /// Returns a final head without the protocol's fields, for a client that does not use the protocol.
+    /// A head without the protocol's fields, for a client that does not use the protocol.
     package static func ordinary(_ head: ResponseHead) -> FinalHead { FinalHead(head: head) }
 
-    /// Returns the whole response, with `content` if `hasContent`.
+    /// The whole response, with `content` if `hasContent`.
     package func answer(with content: [UInt8]) -> Response {
         Response(head, content: hasContent ? content : [])
     }

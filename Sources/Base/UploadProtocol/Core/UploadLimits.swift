@@ -1,7 +1,7 @@
 // The size and age limits of uploads, and the `Upload-Limit` field that announces them.
 //
-// No other code compares a size with `max-size`. Invariant: the field's value is a Dictionary of Integers within the
-// range of structured fields.
+// No other code compares a size with `max-size`. Invariant: the field is a Dictionary of Integers within the range of
+// structured fields.
 
 import SpoolgateTextFormats
 
@@ -11,7 +11,7 @@ package struct UploadLimits: Sendable, Equatable {
     package var maxSize: Int64
     /// The minimum size for resumption; 0 allows it for all uploads.
     ///
-    /// A complete upload of a known length below this is treated as an ordinary request.
+    /// A smaller complete upload of known length is an ordinary request.
     package var minSize: Int64
     /// The maximum content size of one creation or append; nil: unlimited.
     package var maxAppendSize: Int64?
@@ -38,10 +38,10 @@ package struct UploadLimits: Sendable, Equatable {
         self.maxAge = maxAge
     }
 
-    /// Refuses an upload that is larger than the maximum: 413 (draft-12 §4.1.4).
+    /// The refusal of an upload that is too large: 413 (draft-12 §4.1.4).
     ///
-    /// - Parameter size: the size of the whole in bytes, as far as it is known; nil: unknown.
-    /// - Returns: the refusal; nil if the size is allowed.
+    /// - Parameter size: bytes of the whole, as far as it is known; nil: unknown.
+    /// - Returns: nil if the size is allowed.
     package func refusal(ofSize size: Int64?) -> Refusal? {
         size ?? 0 > maxSize ? tooLarge : nil
     }
@@ -53,7 +53,7 @@ package struct UploadLimits: Sendable, Equatable {
     ///
     /// - Parameters:
     ///   - lifetimeKey: the dialect's key for the lifetime.
-    ///   - remainingAge: the number of seconds, counted from this response, until the upload expires; nil: `maxAge`.
+    ///   - remainingAge: seconds from this response until the upload expires; nil: `maxAge`.
     /// - Returns: for example, `max-size=1000, min-size=0, max-age=3600`.
     package func fieldValue(_ lifetimeKey: String, remainingAge: Int64? = nil) -> String {
         var text = ByteBuilder(room: 128)

@@ -1,19 +1,17 @@
-// Classifies requests: the only place that turns a request's head into an operation.
+// Classifies requests: the only place that turns a head into an operation.
 //
-// Pure, and independent of any upload's state; UploadState decides what the operation does to an upload. Tus/TusRequest
-// reads the fields that only tus has. Invariant: a field that the draft says to ignore never changes the result.
+// Pure, and independent of any upload's state; UploadState decides what the operation does. Tus/TusRequest reads the
+// fields of tus. Invariant: a field that the draft says to ignore never changes the result.
 
 import HTTPTypes
 
-/// Whether more of the representation may follow (draft-12 §4.1.2).
-///
-/// Independent of whether the offset equals the length.
+/// Whether more of the representation may follow (draft-12 §4.1.2), regardless of offset and length.
 package enum Completeness: Sendable, Equatable {
     /// More may follow.
     case incomplete
-    /// This message contains the end of the representation.
+    /// This message has the end of the representation.
     case complete
-    /// The message that reaches the length contains the end (tus).
+    /// The message that reaches the length has the end (tus).
     case atLength
 }
 
@@ -21,7 +19,7 @@ package enum Completeness: Sendable, Equatable {
 package enum UploadRequest: Sendable, Equatable {
     /// A request that creates an upload resource (draft-12 §4.2).
     case creation(Creation)
-    /// A request that creates an upload from parts, given by their URLs as sent (tus, "concatenation").
+    /// A request that creates an upload from parts, with their URLs as sent (tus, "concatenation").
     case concatenation([String])
     /// HEAD or GET on an upload resource (draft-12 §4.3).
     case offsetRetrieval(UploadID)
@@ -31,7 +29,7 @@ package enum UploadRequest: Sendable, Equatable {
     case cancellation(UploadID)
     /// OPTIONS on a target resource or `*`: forwarded, with `Upload-Limit` added to the response (draft-12 §4.1.4).
     case options
-    /// OPTIONS on an upload resource: the gateway itself responds.
+    /// OPTIONS on an upload resource, which the gateway itself serves.
     case resourceOptions(UploadID)
     /// HEAD or GET on an upload's status resource.
     case status(UploadID)
@@ -43,12 +41,12 @@ package enum UploadRequest: Sendable, Equatable {
     case ordinaryUpload(isMarked: Bool)
     /// An upload to an upstream that handles tus itself (setting `tus: pass`); streamed.
     ///
-    /// `room`: the maximum content size of the request, which is `max-size` less the request's offset. `length`: the
-    /// size of the whole upload in bytes, if the request contains it.
+    /// `room`: the most bytes of content that the request may have, given its offset. `length`: the size of the whole
+    /// upload, if the request states it.
     case passedUpload(room: Int64, length: Int64?)
     /// Any other request; streamed in both directions.
     case passThrough
-    /// A request that is invalid regardless of the upload's state; `ResponseBuilder.refused` builds the response.
+    /// A request that is invalid regardless of the upload's state.
     indirect case refused(Refusal)
 
     /// Whether it starts an upload, with or without an upload resource.
@@ -70,9 +68,7 @@ package enum UploadRequest: Sendable, Equatable {
         package var completeness: Completeness
         /// The length of the representation; nil if the message does not contain it (draft-12 §4.1.3).
         package var length: Int64?
-        /// Whether content must be refused.
-        ///
-        /// Its media type is wrong, but the head does not show whether any content follows.
+        /// Whether content must be refused: it has the wrong media type, but there may be none.
         package var mustBeEmpty = false
     }
 
@@ -94,7 +90,7 @@ package enum UploadRequest: Sendable, Equatable {
     ///   - head: the request as received.
     ///   - dialect: the dialect of the request.
     ///   - resources: the names of upload resources on this route.
-    ///   - limits: the route's limits; a request that exceeds a size limit is refused here, before its content is read.
+    ///   - limits: the route's limits; sizes that the head states are checked here, before any content is read.
     package init(
         _ head: RequestHead,
         dialect: Dialect,
@@ -140,7 +136,7 @@ package enum UploadRequest: Sendable, Equatable {
     /// Classifies a request that is not on an upload resource and uses no upload protocol.
     ///
     /// Only this function lets a request pass through. Invariant: a request that the upstream may treat as an upload is
-    /// an upload here, regardless of its other fields.
+    /// an upload here, whatever its other fields.
     ///
     /// `isPart`: whether it has `Content-Range`.
     init(unclaimed head: RequestHead, limits: UploadLimits, isPart: Bool = true) {
@@ -157,7 +153,7 @@ package enum UploadRequest: Sendable, Equatable {
     ///
     /// - Parameters:
     ///   - head: the request as received.
-    ///   - limits: the route's limits, applied to the whole upload as far as the request describes it.
+    ///   - limits: the route's limits, applied to the whole upload as far as the request states it.
     package init(passed head: RequestHead, limits: UploadLimits) {
         guard head.mayBeUpload else {
             self.init(unclaimed: head, limits: limits)
@@ -200,14 +196,12 @@ package enum UploadRequest: Sendable, Equatable {
         }
     }
 
-    /// Whether a request on an upload resource is an append.
-    ///
-    /// Clients whose network blocks PATCH send POST with an override field.
+    /// Whether a request on an upload resource is an append: PATCH, or POST if the client's network blocks PATCH.
     private static func isAppend(_ head: RequestHead) -> Bool {
         head.method == .patch || head.method == .post && head.overrides(with: .patch)
     }
 
-    /// Classifies a request on a resource of another node by its effective method.
+    /// Classifies a request, by its effective method, on a resource of another node.
     init(elsewhere match: UploadResources.Match, _ method: HTTPRequest.Method) {
         guard case .resource = match, [.patch, .head, .get, .delete].contains(method) else {
             self = .refused(.otherNode)
@@ -313,9 +307,7 @@ package enum UploadRequest: Sendable, Equatable {
 }
 
 extension RequestHead {
-    /// The size in bytes of the representation; nil if the head does not contain it.
-    ///
-    /// With `Content-Range`, the content is only a part of the representation.
+    /// The size in bytes of the whole representation, even if the content is a part; nil if the head does not state it.
     package var representationLength: Int64? {
         let count = contentLength.count
         guard let range = fields.contentRange else { return count }
@@ -324,8 +316,7 @@ extension RequestHead {
 
     /// Whether the upstream may treat the request as an upload.
     ///
-    /// That is the case if its method is POST, PUT or PATCH in any letter case, or if an override field names one of
-    /// these.
+    /// Its method is POST, PUT or PATCH in any letter case, or an override field names one.
     package var mayBeUpload: Bool {
         let methods = UploadRequest.uploadMethods
         return methods.contains(method)
@@ -334,9 +325,9 @@ extension RequestHead {
             }
     }
 
-    /// Whether an override field asks for the request to be treated as one with another method.
+    /// Whether an override field asks to treat the request as one with another method.
     ///
-    /// Applications read the first three names. An intermediary may have joined several values into one.
+    /// Applications read the first of these names. An intermediary may have joined several values.
     func overrides(with method: HTTPRequest.Method) -> Bool {
         fields.contains { field in
             // The first letter rules out most fields cheaply.
@@ -352,12 +343,12 @@ extension RequestHead {
 }
 
 extension UploadLimits {
-    /// The refusal of content whose size is outside the limits for one message (draft-12 §4.1.4).
+    /// The refusal of content that is too large or too small for one message (draft-12 §4.1.4).
     ///
     /// - Parameters:
-    ///   - count: the content length in bytes from the message's head.
+    ///   - count: the content length in bytes, from the message's head.
     ///   - completeness: the completeness that the message states.
-    ///   - isCreation: whether it is a creation; an empty creation is never too small.
+    ///   - isCreation: whether it is a creation; an empty one is never too small.
     /// - Returns: nil if the limits allow it.
     package func refusal(
         ofContent count: Int64,

@@ -1,15 +1,16 @@
-// The paths of upload resources, and how a request's path is matched with them.
+// The paths of upload resources, and the matching of request paths.
 //
-// Paths are compared as sent, byte by byte and without decoding, so that an upload resource has only one spelling.
-// Invariant: match(path(of: id)) is that id.
+// Paths are compared as sent, byte by byte and undecoded, so that an upload resource has only one spelling. Invariant:
+// match(path(of: id)) is that id.
 
 import SpoolgateTextFormats
 
-/// The naming scheme of a route's upload resources: `<prefix><id>`, or `<creation path>/upload-resource/<id>`.
+/// The naming scheme of a route's upload resources.
 ///
-/// The second form applies if there is no prefix. If a node is set, `<node>/<id>` replaces `<id>`.
+/// `<prefix><id>`, or without a prefix `<creation path>/upload-resource/<id>`. With a node, `<node>/<id>` replaces
+/// `<id>`.
 package struct UploadResources: Sendable, Equatable {
-    /// A fixed path prefix that ends in `/`; nil puts a resource below the path of its creation.
+    /// A fixed path prefix that ends in `/`; nil puts a resource below its creation's path.
     package var prefix: String?
     /// The name of this node; nil if there is only one.
     package var node: String?
@@ -20,7 +21,7 @@ package struct UploadResources: Sendable, Equatable {
         self.node = node
     }
 
-    /// Whether a text is a valid node name: 1 to 8 lower-case letters and digits, so it is shorter than any identifier.
+    /// Whether a text is a node name: 1 to 8 lower-case letters and digits, shorter than any identifier.
     package static func isNode(_ text: some Sequence<UInt8>) -> Bool {
         var count = 0
         for byte in text {
@@ -39,9 +40,7 @@ package struct UploadResources: Sendable, Equatable {
     /// The media type of an append's content (draft-12 §6).
     package static let partialMediaType = "application/partial-upload"
 
-    /// The maximum length in bytes of an upload resource's path.
-    ///
-    /// A request line with that path, a method and a version fits the limit of web servers (8 KiB).
+    /// The maximum length of an upload resource's path in bytes: its request line fits the 8 KiB limit of web servers.
     package static let longestPath = 8_000
 
     /// The resource that a path names.
@@ -58,7 +57,7 @@ package struct UploadResources: Sendable, Equatable {
         case malformed
     }
 
-    /// Matches `path`, which has no query, with the resources of this route.
+    /// Matches `path` (no query) with the resources of this route.
     package func match(_ path: some StringProtocol) -> Match {
         path.utf8.withContiguousStorageIfAvailable { match($0) }
             ?? Array(path.utf8).withUnsafeBufferPointer { match($0) }
@@ -95,13 +94,13 @@ package struct UploadResources: Sendable, Equatable {
         return .malformed
     }
 
-    /// The path of the upload resource for a creation at `creationPath`, which has no query.
+    /// The path of the upload resource for a creation at `creationPath` (no query).
     package func path(of id: UploadID, creationPath: some StringProtocol) -> String {
         var path = ByteBuilder(room: 128)
         if let prefix {
             path.put(text: prefix)
         } else {
-            // The marker begins with a slash, and the path of a creation may end in one.
+            // The marker has the slash already.
             var text = String(creationPath)
             if text.utf8.last == UInt8(ascii: "/") { text.removeLast() }
             path.put(text: text)
@@ -115,12 +114,12 @@ package struct UploadResources: Sendable, Equatable {
         return path.text
     }
 
-    /// The suffix that turns an upload resource's path into that of its status resource.
+    /// The suffix that makes an upload resource's path that of its status resource.
     package static let statusSuffix = "/status"
 
     private static let marker: StaticString = "/upload-resource/"
 
-    /// The index in `path` at which the upload's name starts; nil if the path is not in the form of an upload resource.
+    /// The index of the upload's name in a path in the form of an upload resource; otherwise nil.
     private func nameStart(_ path: UnsafeBufferPointer<UInt8>) -> Int? {
         if let prefix { return path.starts(with: prefix.utf8) ? prefix.utf8.count : nil }
         let marker = UploadResources.marker

@@ -2,36 +2,34 @@
 //
 // Theory of operation. The state is all that the protocol knows about an upload: its offset, its length if a message
 // has stated it, its phase, whether its client received 202, and the status of its final response. UploadRequest
-// classifies a request without looking at the state; then the state decides; the gateway carries out the decision; and
-// ResponseBuilder builds the response in the request's dialect. No other code compares phases to choose a response. Two
-// tables contain the decisions: `row` (StateTable.swift) has a row for each phase and a column for each kind of
-// request, and `phase(after:in:)` has all other transitions. ARCHITECTURE.md shows the first and docs/STATES.md the
-// second; a test compares them with this code. Decisions store refusals indirectly, because few decisions are refusals
-// and a refusal is large. Pure: nothing is changed or stored here.
+// classifies a request without the state; then the state decides; the gateway carries out the decision; and
+// ResponseBuilder builds the response in the request's dialect. No other code compares phases to choose a response.
+// There are two tables: `row` (StateTable.swift) has a row for each phase and a column for each kind of request,
+// `phase(after:in:)` has the transitions with other causes. ARCHITECTURE.md shows the first and docs/STATES.md the
+// second; a test compares them. Decisions store refusals indirectly, because refusals are rare and large. Pure: nothing
+// is changed or stored here.
 //
 // The rules:
 //
-//  1. An append must start at the offset; otherwise it is refused, and the refusal contains the offset (draft-12
-//     §4.4.2, §7.1). This rule precedes all others. The offset never decreases after it was acknowledged (§4.1.1).
+//  1. An append must start at the offset; otherwise it is refused with the offset (draft-12 §4.4.2, §7.1). This rule
+//     precedes all others. The offset never decreases once acknowledged (§4.1.1).
 //  2. Offset == length completes nothing; only a message that says "complete" does (§4.1.2, §4.1.3). In tus, the
-//     message that reaches the length completes the upload, and a part of another upload is never complete.
-//  3. A length never changes after a message has stated it, and no content may exceed it (§4.1.3, §4.4.2). Since
-//     version 7, content that does deactivates the upload (`Dialect.deactivatesOnExcess`).
+//     message that reaches the length does, and a part of another upload is never complete.
+//  3. A length never changes once stated, and no content may exceed it (§4.1.3, §4.4.2). Since version 7, content that
+//     does deactivates the upload (`Dialect.deactivatesOnExcess`).
 //  4. Limits apply to future content; an accepted length remains accepted (§4.1.4).
 //  5. A complete upload accepts no content. An empty append that says "complete" asks for the final response: it starts
-//     the delivery, or receives the stored response again (§4.4.2).
-//  6. During a delivery attempt there is no final response yet, and a client would take a response that only means
-//     "later" for it. The connection is closed instead, and the client retries. No second attempt starts (RFC 9110
-//     §9.2.2).
-//  7. If the client received 202 (RFC 9110 §15.3.3), the same response is sent again, and no request waits.
-//  8. Responses say "complete" if the final response is stored (draft-12 §4.1.2), and in refusals if resuming might
+//     the delivery, or receives the stored response (§4.4.2).
+//  6. During an attempt there is no final response yet, and a client would take one that only means "later" for it. The
+//     connection is closed instead, and the client retries. No second attempt starts (RFC 9110 §9.2.2).
+//  7. If the client received 202 (RFC 9110 §15.3.3), that response is sent again, and no request waits.
+//  8. "Complete" is reported if the final response is stored (draft-12 §4.1.2), and in refusals if resuming might
 //     deliver the upload twice.
 //  9. A client that treats offset == length as success (`Dialect.takesOffsetForSuccess`) receives that offset only if
-//     the upstream accepted the upload: its retrieval first attempts the delivery. In other cases it receives 423 or
-//     410.
-// 10. A cancellation removes the upload (§4.5), unless the upload is waiting for an operator.
+//     the upstream accepted the upload: its retrieval is an attempt first. Otherwise it receives 423 or 410.
+// 10. A cancellation removes the upload (§4.5), unless it is waiting for an operator.
 
-/// The properties of one upload that the protocol needs.
+/// The properties of an upload that the protocol needs.
 package struct UploadState: Sendable, Equatable {
     /// The number of bytes received; never decreases (draft-12 §4.1.1).
     package var offset: Int64
@@ -56,7 +54,7 @@ package struct UploadState: Sendable, Equatable {
         case delivering
         /// The upstream's final response is stored.
         case delivered
-        /// The upload was sent to the upstream without a response; it will not be sent again.
+        /// The upload was sent to the upstream without a response; there will be no further attempt.
         case indeterminate
         /// All content was received, but the delivery failed; there will be no further attempt.
         case failed
@@ -97,7 +95,7 @@ package struct UploadState: Sendable, Equatable {
     var isRefused: Bool { (finalStatus ?? 0) >= 400 }
     /// Whether the stored final response shows that the upstream accepted the upload.
     var isTaken: Bool { !kind.isPart && (200..<400).contains(finalStatus ?? 0) }
-    /// Whether all content was received, so that the delivery is due without another message (tus).
+    /// Whether all content was received and its delivery is due without another message (tus).
     var isWholeByLength: Bool {
         kind.family == .tus && !kind.isPart && phase == .receiving && length == offset
     }
@@ -118,7 +116,7 @@ package struct UploadState: Sendable, Equatable {
     package enum AppendDecision: Sendable, Equatable {
         /// Receive the content, then call `decideAtEnd`, or `decideExcess` if it exceeds the ceiling.
         ///
-        /// For a complete upload the ceiling is its offset: the only valid content is empty.
+        /// The ceiling of a complete upload is its offset: only empty content is valid.
         case receive(Ceiling)
         /// Respond without receiving content.
         case answer(Answer)
@@ -129,7 +127,7 @@ package struct UploadState: Sendable, Equatable {
         }
     }
 
-    /// The ceiling for the content of a creation that classification has allowed.
+    /// The ceiling for the content of a classified creation.
     package static func decide(_ creation: UploadRequest.Creation, limits: UploadLimits) -> Ceiling
     {
         guard !creation.mustBeEmpty else {
@@ -167,7 +165,7 @@ package struct UploadState: Sendable, Equatable {
         }
     }
 
-    /// Decides when a message's content has ended properly; `self.offset` includes that content.
+    /// Decides after the proper end of a message's content; `self.offset` includes that content.
     package func decideAtEnd(_ completeness: Completeness, dialect: Dialect) -> Answer {
         let answer = answer(to: completeness, dialect)
         guard answer == .deliver, let length, length != offset else { return answer }
@@ -201,8 +199,8 @@ package struct UploadState: Sendable, Equatable {
     ///
     /// - Parameters:
     ///   - dialect: the dialect of the retrieval.
-    ///   - hasTried: whether this retrieval has already attempted the delivery. No client has received the final
-    ///     response then, so the decision is "incomplete"; a client that wants it sends an empty append.
+    ///   - hasTried: whether this retrieval was already an attempt. No client has received the final response then, so
+    ///     "incomplete" is reported; a client that wants the response sends an empty append.
     /// - Returns: the decision; never `deliverFirst` if `hasTried`.
     package func decideRetrieval(_ dialect: Dialect, hasTried: Bool = false) -> RetrievalDecision {
         let row = row(dialect)
@@ -251,8 +249,7 @@ package struct UploadState: Sendable, Equatable {
                 length = end
             }
         }
-        // An accepted length remains accepted even if the limits were lowered since (draft-12 §4.1.4: they should not
-        // tighten during an upload).
+        // An accepted length remains accepted, even if the limits were lowered since (draft-12 §4.1.4).
         if self.length == nil, let refusal = limits.refusal(ofSize: max(end, length ?? end)) {
             return .refuse(refusal)
         }

@@ -1,19 +1,18 @@
-// What `Content-Range` says of a request's content: that it is a part of a representation (RFC 9110 §14.4, §14.5).
+// `Content-Range` of requests, which makes the content a part of a representation (RFC 9110 §14.4, §14.5).
 //
-// Pure. The unit is not looked at: a part is a part. Invariant: a value that cannot be read still makes the content a
-// part.
+// Pure. The unit is ignored. Invariant: an unreadable value still makes the content a part.
 
 package import HTTPTypes
 import SpoolgateTextFormats
 
 /// The part of a representation that a request's content is.
 package struct ContentRange: Sendable, Equatable {
-    /// The length of the whole, in bytes; nil if the field does not say.
+    /// The length of the whole in bytes; nil if the field does not state it.
     ///
-    /// It is the number after the slash, or at least the end of the part. `Int64.max` stands for more.
+    /// It is the number after the slash, and at least the end of the part. A length beyond its range is `Int64.max`.
     package var length: Int64?
 
-    /// Reads one value; of several in it, the largest length counts.
+    /// Parses a value; the largest length in it counts.
     init(_ value: String) {
         for part in value.utf8.split(separator: UInt8(ascii: ",")) {
             let sides = part.split(
@@ -36,9 +35,9 @@ package struct ContentRange: Sendable, Equatable {
 }
 
 extension HTTPFields {
-    /// What `Content-Range` says; nil if there is none, and the content is a whole.
+    /// The request's `Content-Range`; nil if it is missing and the content is not a part.
     package var contentRange: ContentRange? {
-        // Mostly there is none; several lines are one list.
+        // Several lines form one list.
         contains(.contentRange) ? self[.contentRange].map { ContentRange($0) } : nil
     }
 }

@@ -1,26 +1,23 @@
-// The integrity fields (RFC 9530): what a request says of its content and its representation, and what
-// a response may tell.
+// The integrity fields (RFC 9530): digests of a request's content and representation, and of a response.
 //
-// Values only; digests are computed elsewhere. An algorithm that is not known here is ignored (RFC 9530
-// §2, §3). Invariant: a value kept here has exactly its algorithm's length.
+// Values only; digests are computed elsewhere. An unknown algorithm is ignored (RFC 9530 §2, §3). Invariant: each
+// stored value has exactly the length of its algorithm.
 
 package import HTTPTypes
 import RawStructuredFieldValues
 import SpoolgateTextFormats
 
-/// An algorithm that is computed here: of the integrity fields (RFC 9530 §7.2), or of tus alone.
+/// A supported algorithm, either of the integrity fields (RFC 9530 §7.2) or of tus only.
 package enum DigestAlgorithm: String, Sendable, Hashable {
-    /// SHA-1, which only tus clients use, against errors of transmission.
+    /// SHA-1, used only by tus clients, against transmission errors.
     case sha1
-    /// SHA-256.
     case sha256 = "sha-256"
-    /// SHA-512.
     case sha512 = "sha-512"
 
-    /// Those of the integrity fields.
+    /// The algorithms of the integrity fields.
     package static let integrity: [DigestAlgorithm] = [.sha256, .sha512]
 
-    /// The bytes of a digest.
+    /// The length of a digest in bytes.
     package var length: Int {
         switch self {
         case .sha1: 20
@@ -32,19 +29,19 @@ package enum DigestAlgorithm: String, Sendable, Hashable {
 
 /// The known digests of one field, or computed ones.
 package struct DigestValues: Sendable, Equatable {
-    /// The digests by algorithm, each of its algorithm's length.
+    /// The digests, each with the length of its algorithm.
     package private(set) var values: [DigestAlgorithm: [UInt8]] = [:]
 
-    /// No digest.
+    /// Creates an empty set of digests.
     package init() {}
 
     /// Reads an integrity field of a request.
     ///
     /// - Parameters:
     ///   - name: `Content-Digest` or `Repr-Digest`.
-    ///   - fields: the request's fields; several lines are one Dictionary.
-    /// - Throws: `Refusal.invalidDigest` for what is no Dictionary, and for a known algorithm whose value
-    ///   is no Byte Sequence of its length: who sends one wants it verified.
+    ///   - fields: the request's fields; several lines form one Dictionary.
+    /// - Throws: `Refusal.invalidDigest` if the field is not a Dictionary, or if the value of a known algorithm is not
+    ///   a Byte Sequence of its length: a client that sends a digest expects it to be verified.
     package init(_ name: HTTPField.Name, in fields: HTTPFields) throws(Refusal) {
         guard let dictionary = try Self.dictionary(name, in: fields) else { return }
         for algorithm in DigestAlgorithm.integrity {
@@ -65,13 +62,11 @@ package struct DigestValues: Sendable, Equatable {
         }
     }
 
-    /// Whether there is none.
     package var isEmpty: Bool { values.isEmpty }
 
-    /// The algorithms that there are digests of.
     package var algorithms: Set<DigestAlgorithm> { Set(values.keys) }
 
-    /// The digest of an algorithm; of its length when it is set.
+    /// The digest of an algorithm; a new value must have the algorithm's length.
     package subscript(_ algorithm: DigestAlgorithm) -> [UInt8]? {
         get { values[algorithm] }
         set {
@@ -80,12 +75,12 @@ package struct DigestValues: Sendable, Equatable {
         }
     }
 
-    /// Whether every digest here is the same in `computed`, which has all the algorithms.
+    /// Whether each of these digests equals the one in `computed`, which has all their algorithms.
     package func agrees(with computed: DigestValues) -> Bool {
         values.allSatisfy { computed.values[$0.key] == $0.value }
     }
 
-    /// These digests as a field's value (RFC 9530 §2); empty where there is none.
+    /// The digests as a field value (RFC 9530 §2); empty if there are none.
     package var fieldValue: String {
         DigestAlgorithm.integrity.compactMap { algorithm in
             values[algorithm].map { "\(algorithm.rawValue)=:\(Base64.encode($0)):" }
@@ -107,12 +102,11 @@ package struct DigestValues: Sendable, Equatable {
 }
 
 extension DigestAlgorithm {
-    /// The algorithm a client wants a response's `Repr-Digest` by: of those it accepts the one it
-    /// prefers (RFC 9530 §4).
+    /// Returns the algorithm that a client prefers for `Repr-Digest` in the response (RFC 9530 §4).
     ///
-    /// A preference is an Integer from 0, not acceptable, to 10. What is malformed is ignored.
+    /// Preferences are Integers from 0, not acceptable, to 10. Malformed entries are ignored.
     package static func wanted(in fields: HTTPFields) -> DigestAlgorithm? {
-        // `try?`: a wish that cannot be read is none.
+        // `try?`: an unreadable field counts as missing.
         guard let dictionary = try? DigestValues.dictionary(.wantReprDigest, in: fields) else {
             return nil
         }

@@ -1,10 +1,10 @@
-// One field as a person writes it: a name, a colon, a value.
+// Parses a field as people write it: a name, a colon, a value.
 
 package import HTTPTypes
 import SpoolgateTextFormats
 
 extension HTTPField {
-    /// Reads `Name: value`; nil for what is no field (RFC 9110 §5.5), a line break among it.
+    /// Parses `Name: value`; nil if the text is not a field (RFC 9110 §5.5) or contains a line break.
     package init?(line: String) {
         let parts = line.split(separator: ":", maxSplits: 1, omittingEmptySubsequences: false)
         guard parts.count == 2, let name = Name(String(parts[0])) else { return nil }

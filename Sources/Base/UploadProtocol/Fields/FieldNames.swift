@@ -1,7 +1,7 @@
-// The names of the fields that the gateway reads, writes or leaves out, made once.
+// The names of the fields that the gateway reads, writes or removes, created once.
 //
-// Not here: names that swift-http-types has already. Invariant: every name is a valid token, so
-// that no request pays for the check.
+// Names that swift-http-types defines are not repeated. Invariant: every name is a valid token, so that no request has
+// to check it.
 
 package import HTTPTypes
 
@@ -27,14 +27,14 @@ extension HTTPField.Name {
     /// `X-HTTP-Method-Override`, for clients that cannot send PATCH.
     package static let methodOverride = made("X-HTTP-Method-Override")
 
-    /// `Idempotency-Key`, by which a server recognises a repeated request.
+    /// `Idempotency-Key`, which lets a server recognise a repeated request.
     package static let idempotencyKey = made("idempotency-key")
-    /// `Destination`, the other place of MOVE and COPY (RFC 4918 §10.3).
+    /// `Destination`, the target of MOVE and COPY (RFC 4918 §10.3).
     package static let destination = made("Destination")
     /// `Host`, which a head carries as a field (RFC 9110 §7.2).
     package static let host = made("Host")
 
-    /// A name that is a token; traps where it is none.
+    /// Creates a name from a valid token; traps if it is invalid.
     package static func made(_ text: String) -> HTTPField.Name {
         guard let name = HTTPField.Name(text) else {
             preconditionFailure("\(text) is no field name")

@@ -1,37 +1,36 @@
-// The name of one running gateway in `Via`, by which it knows requests that come back to it.
+// The name of one running gateway in `Via`, which detects request loops.
 //
-// Pure: the random token is passed in. Invariant: two gateways, also of one spool, have different names, so that one
-// may stand behind the other.
+// Pure: the random token is passed in. Invariant: two gateways have different names even if they share a spool, so that
+// one may be the other's upstream.
 
 package import HTTPTypes
 import SpoolgateTextFormats
 
-/// The pseudonym of one gateway, for as long as its process runs (RFC 9110 §7.6.3).
+/// The pseudonym of one gateway for the lifetime of its process (RFC 9110 §7.6.3).
 ///
-/// Any thread; never changes.
+/// Immutable and safe to use from any thread.
 package final class GatewayName: Sendable {
-    /// What the gateway adds to each request that it sends.
+    /// The field added to each request that the gateway sends.
     package let via: HTTPField
     private let text: String
 
-    /// Makes a name.
+    /// Creates a name.
     ///
-    /// - Parameter token: letters and digits that no other gateway has.
+    /// - Parameter token: letters and digits that are unique to this gateway.
     package init(token: String) {
         text = "spoolgate-\(token)"
         via = HTTPField(name: .via, value: "1.1 \(text)")
     }
 
-    /// Whether the gateway has sent a request itself, in this or another form.
+    /// Whether this gateway has sent the request before, possibly in another form.
     ///
-    /// - Parameter fields: those of the request.
-    /// - Returns: whether its name is in `Via`.
+    /// - Parameter fields: the request's fields.
+    /// - Returns: whether `Via` has the gateway's name.
     package func isNamed(in fields: HTTPFields) -> Bool {
-        // Mostly there is none.
         fields.contains(.via) && isNamed(in: fields[.via] ?? "")
     }
 
-    /// `1.0 fred, HTTP/1.1 spoolgate-… (a comment)`: the second word of each is a name.
+    /// Parses `1.0 fred, HTTP/1.1 spoolgate-… (a comment)`: the second word of each entry is a name.
     private func isNamed(in value: String) -> Bool {
         value.utf8.split(separator: UInt8(ascii: ",")).contains { hop in
             let words = hop.split { $0 == 0x20 || $0 == 0x09 }

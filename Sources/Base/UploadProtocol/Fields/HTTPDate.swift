@@ -1,22 +1,24 @@
-// Dates as fields have them (RFC 9110 §5.6.7).
+// Dates in fields (RFC 9110 §5.6.7).
 //
-// Pure: computed from the days since 1970, without a calendar of the C library.
+// Pure: computed from the number of days since 1970, without the C library's calendar.
 
 import SpoolgateTextFormats
 
-/// Dates of fields: IMF-fixdate is written, and the two obsolete forms are read, too.
+/// Formats dates as IMF-fixdate, and parses that form and the two obsolete ones.
 package enum HTTPDate {
     private static let days = ["Thu", "Fri", "Sat", "Sun", "Mon", "Tue", "Wed"]
     private static let months = [
         "Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec",
     ]
 
-    /// `Sun, 22 Nov 2026 16:17:38 GMT`; `seconds` since 1970-01-01 UTC, held to the years 1970 to 9999.
+    /// Formats a date such as `Sun, 22 Nov 2026 16:17:38 GMT`.
+    ///
+    /// `seconds` counts from 1970-01-01 UTC and is clamped to the years 1970 to 9999.
     package static func text(_ seconds: Int64) -> String {
         let seconds = min(max(seconds, 0), 253_402_300_799)
         let day = seconds / 86_400
         let time = seconds % 86_400
-        // Counted from a March the first, leap days end a year; 400 years have 146,097 days.
+        // Counting years from March 1 puts the leap day at the end; 400 years have 146,097 days.
         let shifted = day + 719_468
         let era = shifted / 146_097
         let dayOfEra = shifted % 146_097
@@ -32,13 +34,13 @@ package enum HTTPDate {
             + "\(padded(time / 3_600)):\(padded(time / 60 % 60)):\(padded(time % 60)) GMT"
     }
 
-    /// Seconds since 1970-01-01 UTC of any of the three forms; nil for anything else.
+    /// Parses a date in any of the three forms; nil for any other text.
     ///
     /// - Parameters:
-    ///   - text: `Sun, 06 Nov 1994 08:49:37 GMT`, `Sunday, 06-Nov-94 08:49:37 GMT` or `Sun Nov  6 08:49:37 1994`. The day of
-    ///     the week is not compared with the date.
-    ///   - now: seconds since 1970-01-01 UTC: a year of two digits is one of the century up to 50 years from then.
-    /// - Returns: the seconds; before 1970 they are negative.
+    ///   - text: `Sun, 06 Nov 1994 08:49:37 GMT`, `Sunday, 06-Nov-94 08:49:37 GMT` or `Sun Nov  6 08:49:37 1994`. The
+    ///     day of the week is not checked.
+    ///   - now: seconds since 1970-01-01 UTC; a two-digit year is at most 50 years later.
+    /// - Returns: seconds since 1970-01-01 UTC, negative before 1970.
     package static func seconds(_ text: String, now: Int64) -> Int64? {
         let words = text.split { $0 == " " || $0 == "," }
         switch words.count {
@@ -70,10 +72,10 @@ package enum HTTPDate {
             year.utf8.count == 4, let year = Int64(digits: year), parts.count == 3,
             let hour = Int64(digits: parts[0]), hour < 24,
             let minute = Int64(digits: parts[1]), minute < 60,
-            // A leap second is allowed.
+            // A leap second is valid.
             let second = Int64(digits: parts[2]), second <= 60
         else { return nil }
-        // Counted from a March the first, as above.
+        // Years count from March 1, as above.
         let shiftedYear = index < 2 ? year - 1 : year
         let shiftedMonth = Int64(index < 2 ? index + 10 : index - 2)
         guard shiftedYear >= 0 else { return nil }

@@ -1,21 +1,20 @@
-// How large a response's head may be so that web servers in front can relay it.
+// Limits the size of a response's head to one that web servers can relay.
 //
-// nginx takes it whole into one buffer (fastcgi_buffer_size, 64 KiB as shipped) and else answers 502: then a
-// client would never hear that its upload was taken. Invariant: what is left always fits.
+// nginx reads the whole head into one buffer (fastcgi_buffer_size, 64 KiB as shipped). If it does not fit, nginx
+// responds with 502, and the client never learns that its upload was accepted. Invariant: `fitting` always fits.
 
 import HTTPTypes
 
 extension ResponseHead {
-    /// Most bytes of fields that are relayed: 64 KiB less what a front's record and our own fields take.
+    /// The most bytes of relayed fields: 64 KiB less room for FastCGI framing and the gateway's own fields.
     package static let mostFieldBytes = 60 << 10
-    /// Most bytes of one field where not all can be relayed.
+    /// The most bytes of one field if not all can be relayed.
     private static let mostOfOne = 4 << 10
 
-    /// Bytes of the fields as lines.
+    /// The size of the field lines in bytes.
     package var fieldBytes: Int { fields.reduce(0) { $0 + $1.lineBytes } }
 
-    /// The head with all its fields if they can be relayed, else with those that say what the response
-    /// and its content are.
+    /// The head with all its fields if they fit, otherwise with those that describe the response and its content.
     package var fitting: ResponseHead {
         guard fieldBytes > Self.mostFieldBytes else { return self }
         var head = self
@@ -29,7 +28,7 @@ extension ResponseHead {
         return head
     }
 
-    // Once each and of that size at most, these are below `mostFieldBytes`.
+    // Each at most once and of `mostOfOne` bytes, these stay below `mostFieldBytes`.
     private static let kept: Set<HTTPField.Name> = [
         .contentType, .contentEncoding, .contentLanguage, .contentDisposition, .contentRange,
         .location,

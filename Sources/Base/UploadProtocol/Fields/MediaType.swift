@@ -1,15 +1,15 @@
-// Media types, and their comparison (RFC 9110 §8.3.1).
+// Media types and their comparison (RFC 9110 §8.3.1).
 //
-// Bytes, not characters: no second spelling passes. Parameters are not read.
+// Compares bytes, not characters, so that only one spelling matches. Parameters are ignored.
 
 import HTTPTypes
 
-/// Media types.
+/// Functions for media types.
 package enum MediaType {
-    /// The type of any bytes.
+    /// The type of arbitrary bytes.
     package static let any = "application/octet-stream"
 
-    /// A text that is a media type, with or without parameters; nil for another.
+    /// Returns the text if it is a media type, with or without parameters; otherwise nil.
     package static func wellFormed(_ text: String) -> String? {
         let essence = text.utf8.prefix { $0 != UInt8(ascii: ";") }.split(
             separator: UInt8(ascii: "/"),
@@ -21,7 +21,7 @@ package enum MediaType {
         return isType && HTTPField.isValidValue(text) ? text : nil
     }
 
-    /// Whether a type is one of contents that are made of parts.
+    /// Whether a media type is a multipart type.
     package static func isMultipart(_ text: String) -> Bool {
         text.utf8.prefix(10).elementsEqual("multipart/".utf8) { ($0 | 0x20) == ($1 | 0x20) }
     }
@@ -31,7 +31,7 @@ package enum MediaType {
     /// - Parameters:
     ///   - value: the field's value.
     ///   - expected: type and subtype in lower case.
-    /// - Returns: whether they are the same but for case.
+    /// - Returns: whether they match, ignoring case.
     package static func of(_ value: String, is expected: String) -> Bool {
         guard value.utf8.count >= expected.utf8.count else { return false }
         var rest = value.utf8.makeIterator()

@@ -1,19 +1,18 @@
-// What a client says of an upload in `Upload-Metadata` (tus 1.0, core extension "creation").
+// The client's metadata of an upload in `Upload-Metadata` (tus 1.0, core extension "creation").
 //
-// Pure. A pair that is malformed is left out, as one that was not sent. Invariant: a key is there once
-// and has only visible ASCII characters.
+// Pure. A malformed pair is ignored. Invariant: keys are unique and consist of visible ASCII characters.
 
 package import HTTPTypes
 import SpoolgateTextFormats
 
 /// The pairs of `Upload-Metadata`.
 package struct UploadMetadata: Sendable {
-    /// The pairs in the order sent; a value may hold any text.
+    /// The pairs in the order sent; a value may contain any text.
     package private(set) var pairs: [(key: String, value: String)] = []
 
-    /// Reads the pairs of a creation: `key base64`, comma-separated; the value may be absent.
+    /// Parses the pairs of a creation: `key base64`, separated by commas; the value may be missing.
     ///
-    /// Of a key that comes twice the first counts. A value that is no UTF-8 has U+FFFD in its place.
+    /// If a key is repeated, the first pair counts. Invalid UTF-8 in a value is replaced by U+FFFD.
     package init(_ fields: HTTPFields) {
         if let text = fields[.uploadMetadata] { self.init(text) } else { self.init("") }
     }
@@ -21,15 +20,15 @@ package struct UploadMetadata: Sendable {
     private init(_ text: String) {
         var keys: Set<String> = []
         for text in text.split(separator: ",") {
-            // `try?`: what is no pair is left out.
+            // `try?`: an invalid pair is ignored.
             guard let pair = try? Self.pair(text), keys.insert(pair.key).inserted else { continue }
             pairs.append(pair)
         }
     }
 
-    /// Why a text is no pair.
+    /// The reason why a text is not a pair.
     private struct PairFault: Error {
-        /// The key, as far as there is one.
+        /// The key, if the text has one.
         var key: Substring?
         var clause: String
     }
@@ -49,11 +48,11 @@ package struct UploadMetadata: Sendable {
         return (String(key), String(decoding: value, as: UTF8.self))
     }
 
-    /// What keeps a value of the field from being what tus says: each key once, and every value Base64.
+    /// Checks that each key occurs once and every value is Base64, as tus requires.
     ///
-    /// - Returns: a clause that names the pair and says why; nil if nothing does.
+    /// - Returns: a clause that names the invalid pair and the reason; nil if the text is valid.
     package static func fault(of text: String) -> String? {
-        // An empty value is no pair, and harmless.
+        // An empty value has no pair and is harmless.
         guard !text.isEmpty else { return nil }
         var keys: Set<String> = []
         let texts = text.split(separator: ",", omittingEmptySubsequences: false)
@@ -71,16 +70,16 @@ package struct UploadMetadata: Sendable {
         return nil
     }
 
-    /// The value of a key; nil if it is absent or empty.
+    /// Returns the value of a key; nil if it is missing or empty.
     package subscript(_ key: String) -> String? {
         pairs.first { $0.key == key && !$0.value.isEmpty }?.value
     }
 
-    /// The type of the file: `own`, where that says more than "any bytes", else that of `filetype`.
+    /// The media type of the file: `own` if it is more specific than "any bytes", otherwise that of `filetype`.
     ///
-    /// A file is no `multipart/…`: whoever reads a form would look for parts in it.
+    /// A `multipart/…` type is ignored, because an upstream would parse the file as a form.
     ///
-    /// - Returns: nil where neither tells one.
+    /// - Returns: the type; nil if neither is usable.
     package func type(beside own: String?) -> String? {
         if let own, own != MediaType.any { return own }
         return self["filetype"].flatMap(MediaType.wellFormed).flatMap {
@@ -88,7 +87,7 @@ package struct UploadMetadata: Sendable {
         }
     }
 
-    /// The pairs that do not name or describe the file itself.
+    /// The pairs other than the file's name and type.
     package var others: [(key: String, value: String)] {
         pairs.filter { $0.key != "filename" && $0.key != "filetype" }
     }

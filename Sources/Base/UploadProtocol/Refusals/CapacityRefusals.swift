@@ -1,12 +1,12 @@
-// The errors of a gateway that has no room now: for another request, another upload, or its content.
+// The refusals of a gateway that has no capacity for another request, another upload, or more content.
 //
-// Those that say nothing of the upload but "later" are marked so: on an upload that exists they are never
-// sent (Requests/Answering.swift).
+// Those that only mean "later" are marked with `isOnlyLater` and never sent for an existing upload
+// (Requests/Answering.swift).
 
 import HTTPTypes
 
 extension Refusal {
-    /// 503: another request uses this upload and did not let go in time.
+    /// 503: another request has locked this upload and did not release it in time.
     package static let uploadInUse = Refusal(
         status: .serviceUnavailable,
         code: "upload-in-use",
@@ -16,7 +16,7 @@ extension Refusal {
         isOnlyLater: true
     )
 
-    /// 503: the upload is another node's, and the request should have gone there.
+    /// 503: the upload is on another node; the web server should have sent the request there.
     package static let otherNode = Refusal(
         status: .serviceUnavailable,
         code: "other-node",
@@ -26,7 +26,7 @@ extension Refusal {
         isOnlyLater: true
     )
 
-    /// 503: all threads are taken.
+    /// 503: all threads are in use.
     package static let busy = Refusal(
         status: .serviceUnavailable,
         code: "too-many-requests",
@@ -36,7 +36,7 @@ extension Refusal {
         isOnlyLater: true
     )
 
-    /// 503: too many requests wait for a final response, an authorizer or another request.
+    /// 503: too many requests are waiting for a final response, an authorizer or another request.
     package static let tooManyWait = Refusal(
         status: .serviceUnavailable,
         code: "too-many-waiting",
@@ -46,7 +46,7 @@ extension Refusal {
         isOnlyLater: true
     )
 
-    /// 429: one client has as many requests at work as one may have.
+    /// 429: a client has reached its maximum of concurrent requests.
     package static let clientBusy = Refusal(
         status: .tooManyRequests,
         code: "client-too-many-requests",
@@ -56,7 +56,7 @@ extension Refusal {
         isOnlyLater: true
     )
 
-    /// 429: as many requests of one client wait as may.
+    /// 429: a client has reached its maximum of waiting requests.
     package static let clientWaits = Refusal(
         status: .tooManyRequests,
         code: "client-too-many-waiting",
@@ -66,7 +66,7 @@ extension Refusal {
         isOnlyLater: true
     )
 
-    /// 429: one client has as many unfinished uploads as one may have.
+    /// 429: a client has reached its maximum of unfinished uploads.
     package static let clientHasUploads = Refusal(
         status: .tooManyRequests,
         code: "client-too-many-uploads",
@@ -75,7 +75,7 @@ extension Refusal {
         retryAfter: 60
     )
 
-    /// 507: the spool has as many uploads as it may have.
+    /// 507: the spool has reached its maximum number of uploads.
     package static let tooManyUploads = Refusal(
         status: insufficientStorage,
         code: "too-many-uploads",
@@ -84,7 +84,7 @@ extension Refusal {
         retryAfter: 60
     )
 
-    /// 503: the daemon is about to end.
+    /// 503: the daemon is shutting down.
     package static let draining = Refusal(
         status: .serviceUnavailable,
         code: "draining",
@@ -93,7 +93,7 @@ extension Refusal {
         retryAfter: 5
     )
 
-    /// 503: the process, or the system, has no descriptor left.
+    /// 503: the process or the system has run out of file descriptors.
     package static let noDescriptor = Refusal(
         status: .serviceUnavailable,
         code: "out-of-descriptors",
@@ -103,7 +103,7 @@ extension Refusal {
         isOnlyLater: true
     )
 
-    /// 507: the spool has no room above its reserve or within its quota.
+    /// 507: the spool has reached its reserve or its quota.
     package static let spoolFull = Refusal(
         status: insufficientStorage,
         code: "spool-full",
@@ -112,7 +112,7 @@ extension Refusal {
         retryAfter: 60
     )
 
-    /// 500: a call on the spool's disk failed; the log has the cause.
+    /// 500: an I/O operation in the spool failed; the log has the cause.
     package static let spoolFailed = Refusal(
         status: .internalServerError,
         code: "spool-failed",
@@ -121,7 +121,7 @@ extension Refusal {
         retryAfter: 30
     )
 
-    /// 408: no byte of the content came for `seconds`.
+    /// 408: no content arrived for `seconds`.
     package static func stalled(seconds: Int64) -> Refusal {
         Refusal(
             status: .requestTimeout,
@@ -131,7 +131,7 @@ extension Refusal {
         )
     }
 
-    /// 400: the connection or the message's framing ended before its content.
+    /// 400: the connection or the message's framing ended before the content was complete.
     package static let truncated = Refusal(
         status: .badRequest,
         code: "content-truncated",

@@ -1,15 +1,14 @@
-// The errors of the gateway itself, one entry each: delivery, capacity, and requests that a front
-// could not take.
+// The gateway's own refusals, one entry each: deliveries, checks, loops, and requests that it cannot accept.
 //
-// The protocol's errors are in ProtocolRefusals.swift; nothing is decided in either. Invariant: a
-// detail names nothing of the inside but a given reason.
+// The protocol's are in ProtocolRefusals.swift; neither file makes decisions. Invariant: apart from a given reason, a
+// detail reveals nothing internal.
 
 import HTTPTypes
 
 // MARK: Delivery
 
 extension Refusal {
-    /// 423: an offset retrieval while the upstream works, of a client that takes the offset for success.
+    /// 423: an offset retrieval during delivery, from a client that treats the offset as success.
     package static let finalResponsePending = Refusal(
         status: locked,
         code: "final-response-pending",
@@ -18,10 +17,9 @@ extension Refusal {
         retryAfter: 5
     )
 
-    /// 503: an upload is whole, and no attempt could begin in time.
+    /// 503: an upload is complete, but no attempt could start in time.
     ///
-    /// A client that can resume hears
-    /// nothing instead (`isOnlyLater`).
+    /// A client that can resume receives no response instead (`isOnlyLater`).
     package static let deliveryUnderWay = Refusal(
         status: .serviceUnavailable,
         code: "delivery-under-way",
@@ -34,7 +32,7 @@ extension Refusal {
         isOnlyLater: true
     )
 
-    /// 502: an append to an upload that was sent on and got no answer; nothing will repeat it.
+    /// 502: an append to an upload that was sent without a response; it will not be sent again.
     package static let outcomeUnknown = Refusal(
         status: .badGateway,
         code: "outcome-unknown",
@@ -46,10 +44,10 @@ extension Refusal {
         completeness: .complete
     )
 
-    /// 410: the same for an offset retrieval, so that no client takes the offset for success.
+    /// 410: the same for an offset retrieval, so that no client treats the offset as success.
     package static let outcomeUnknownGone = outcomeUnknown.told(as: .gone)
 
-    /// 502: an append to an upload that was tried for as long as the queue keeps one.
+    /// 502: an append to an upload whose delivery failed for as long as the queue retries.
     package static let deliveryFailed = Refusal(
         status: .badGateway,
         code: "delivery-failed",
@@ -61,10 +59,10 @@ extension Refusal {
         completeness: .complete
     )
 
-    /// 410: the same for an offset retrieval, so that no client takes the offset for success.
+    /// 410: the same for an offset retrieval, so that no client treats the offset as success.
     package static let deliveryFailedGone = deliveryFailed.told(as: .gone)
 
-    /// 503: an upload that would be accepted, while too many before it have failed and wait for a person.
+    /// 503: an upload cannot be accepted because too many failed ones are waiting for an operator.
     package static let notAccepted = Refusal(
         status: .serviceUnavailable,
         code: "hold-full",
@@ -76,7 +74,7 @@ extension Refusal {
         retryAfter: 300
     )
 
-    /// 503: an append to an upload that an operator keeps from being delivered.
+    /// 503: an append to an upload that an operator holds.
     package static let uploadHeld = Refusal(
         status: .serviceUnavailable,
         code: "upload-held",
@@ -85,7 +83,7 @@ extension Refusal {
         retryAfter: 300
     )
 
-    /// 409: a cancellation of an upload that is kept for a person.
+    /// 409: a cancellation of an upload that is kept for an operator.
     package static let keptForOperator = Refusal(
         status: .conflict,
         code: "kept-for-operator",
@@ -95,12 +93,12 @@ extension Refusal {
             """
     )
 
-    /// 503: the upstream answered that it cannot take the upload now.
+    /// 503: the upstream responded that it cannot accept the upload now.
     ///
     /// - Parameters:
-    ///   - retryAfter: seconds that it asked for; nil: it did not say.
-    ///   - isKept: whether the bytes are kept, so that an empty completing append tries again.
-    /// - Returns: with `isKept` false, a refusal of an ordinary request.
+    ///   - retryAfter: the seconds that it asked for; nil: none.
+    ///   - isKept: whether the content is kept, so that an empty completing append retries.
+    /// - Returns: a refusal; of an ordinary request if not `isKept`.
     package static func upstreamBusy(retryAfter: Int?, isKept: Bool = true) -> Refusal {
         Refusal(
             status: .serviceUnavailable,
@@ -114,10 +112,9 @@ extension Refusal {
         )
     }
 
-    /// 401: the upstream, or the authorizer, wants other credentials than the upload was delivered with; the bytes are
-    /// kept.
+    /// 401: the upstream or the authorizer refused the upload's credentials; the content is kept.
     ///
-    /// - Parameter challenges: the values of `WWW-Authenticate` that came with the answer.
+    /// - Parameter challenges: the values of `WWW-Authenticate` in the response.
     /// - Returns: a refusal that asks for an empty completing append with other credentials (RFC 9110 §15.5.2).
     package static func credentialsRefused(_ challenges: [String]) -> Refusal {
         Refusal(
@@ -132,7 +129,7 @@ extension Refusal {
         )
     }
 
-    /// 403: the credentials of the request that completes an upload are another owner's; the bytes are kept.
+    /// 403: the request that completes the upload has another owner's credentials; the content is kept.
     package static let otherOwner = Refusal(
         status: .forbidden,
         code: "other-owner",
@@ -140,7 +137,7 @@ extension Refusal {
         detail: stored(", but the credentials of this request are not its owner's.")
     )
 
-    /// 502: the upstream redirects an upload to a place that the gateway does not follow to; the bytes are kept.
+    /// 502: the upstream responded with a redirect that the gateway does not follow; the content is kept.
     package static let upstreamRedirects = Refusal(
         status: .badGateway,
         code: "upstream-redirects",
@@ -149,10 +146,10 @@ extension Refusal {
         retryAfter: 60
     )
 
-    /// 503: the last attempt to deliver an upload was too short a time ago.
+    /// 503: the last delivery attempt was too recent.
     ///
-    /// - Parameter seconds: until the next one may be asked for.
-    /// - Returns: a refusal that asks for an empty completing append then.
+    /// - Parameter seconds: the time until the next attempt may start.
+    /// - Returns: a refusal that asks for an empty completing append after that time.
     package static func deliveryPauses(_ seconds: Int) -> Refusal {
         Refusal(
             status: .serviceUnavailable,
@@ -163,8 +160,7 @@ extension Refusal {
         )
     }
 
-    /// 410: an offset retrieval of an upload that the upstream answered with an error, so that no
-    /// client takes the offset for success.
+    /// 410: an offset retrieval of an upload that the upstream refused, so that no client treats the offset as success.
     package static let upstreamRefusedGone = Refusal(
         status: .gone,
         code: "upstream-refused",
@@ -176,12 +172,12 @@ extension Refusal {
         completeness: .complete
     )
 
-    /// 502 or 504: the upstream was not reached, nothing of the upload was processed there.
+    /// 502 or 504: the upstream was not reached and processed nothing of the upload.
     ///
     /// - Parameters:
-    ///   - timedOut: whether a deadline ended it: 504.
-    ///   - isKept: whether the bytes are kept, so that an empty completing append tries again.
-    /// - Returns: with `isKept` false, a refusal of an ordinary request.
+    ///   - timedOut: whether a timeout is the cause: 504.
+    ///   - isKept: whether the content is kept, so that an empty completing append retries.
+    /// - Returns: a refusal; of an ordinary request if not `isKept`.
     package static func notReached(timedOut: Bool, isKept: Bool) -> Refusal {
         let reason = timedOut ? "its time ran out" : "no connection could be made"
         return Refusal(
@@ -196,12 +192,11 @@ extension Refusal {
         )
     }
 
-    /// 502 or 504: the upstream was sent an upload that may be sent again, and gave no answer; the bytes
-    /// are kept.
+    /// 502 or 504: the upstream sent no response, and the upload may be sent again; the content is kept.
     ///
     /// - Parameters:
-    ///   - reason: a clause for the client, without names or addresses of the inside.
-    ///   - timedOut: whether a deadline ended it: 504.
+    ///   - reason: a clause for the client, without internal names or addresses.
+    ///   - timedOut: whether a timeout is the cause: 504.
     /// - Returns: a refusal that asks for an empty completing append.
     package static func upstreamBrokeOff(reason: String, timedOut: Bool = false) -> Refusal {
         Refusal(
@@ -213,10 +208,10 @@ extension Refusal {
         )
     }
 
-    /// 507: where the upload is to go there is no room; nothing of it was taken.
+    /// 507: the destination of the upload is full and accepted nothing.
     ///
-    /// - Parameter isKept: whether the bytes are kept, so that an empty completing append tries again.
-    /// - Returns: with `isKept` false, a refusal of an ordinary request.
+    /// - Parameter isKept: whether the content is kept, so that an empty completing append retries.
+    /// - Returns: a refusal; of an ordinary request if not `isKept`.
     package static func destinationFull(isKept: Bool) -> Refusal {
         Refusal(
             status: insufficientStorage,
@@ -230,11 +225,11 @@ extension Refusal {
         )
     }
 
-    /// 502 or 504: the upstream was sent the request and gave no answer; the outcome is unknown.
+    /// 502 or 504: the upstream sent no response; it is unknown whether it accepted the request.
     ///
     /// - Parameters:
-    ///   - reason: a clause for the client, without names or addresses of the inside.
-    ///   - timedOut: whether a deadline ended it: 504.
+    ///   - reason: a clause for the client, without internal names or addresses.
+    ///   - timedOut: whether a timeout is the cause: 504.
     /// - Returns: a refusal that tells the client not to resume.
     package static func upstreamSilent(reason: String, timedOut: Bool = false) -> Refusal {
         Refusal(
@@ -251,7 +246,7 @@ extension Refusal {
 }
 
 extension Refusal {
-    /// What the client of an upload reads that is kept, but not delivered: `clause` and what to do.
+    /// The detail for an upload that is kept but not delivered: `clause`, and the instruction for the client.
     private static func stored(_ clause: String) -> String {
         "The upload is stored\(clause). Send an empty append with Upload-Complete: ?1 later."
     }
@@ -260,7 +255,7 @@ extension Refusal {
 // MARK: Loops
 
 extension Refusal {
-    /// 508: the gateway itself has sent the request, so that what it sends comes back to it without end.
+    /// 508: the gateway itself has sent this request, which would loop forever.
     package static let loop = Refusal(
         status: HTTPResponse.Status(code: 508, reasonPhrase: "Loop Detected"),
         code: "loop",
@@ -276,8 +271,7 @@ extension Refusal {
 // MARK: Checks
 
 extension Refusal {
-    /// 403: an upload of a client of whom the web server did not say who it is, where the route takes
-    /// none such.
+    /// 403: an upload of a client that the web server did not identify, on a route without anonymous uploads.
     package static let anonymousRefused = Refusal(
         status: .forbidden,
         code: "anonymous-refused",
@@ -285,10 +279,10 @@ extension Refusal {
         detail: "Uploads are taken here only from clients that are logged in."
     )
 
-    /// 503: nobody could be asked whether the upload may come in, or be delivered.
+    /// 503: the upload could not be checked before its creation or its delivery.
     ///
-    /// - Parameter isKept: whether the bytes are kept, so that an empty completing append tries again.
-    /// - Returns: a refusal that asks to come back.
+    /// - Parameter isKept: whether the content is kept, so that an empty completing append retries.
+    /// - Returns: a refusal that asks the client to retry.
     package static func notChecked(isKept: Bool) -> Refusal {
         Refusal(
             status: .serviceUnavailable,
@@ -303,7 +297,7 @@ extension Refusal {
 
     /// 422: the inspection refused the content.
     ///
-    /// - Parameter message: what the inspection said; empty: nothing.
+    /// - Parameter message: the message of the inspection; may be empty.
     /// - Returns: a refusal that is the upload's final response.
     package static func notTaken(message: String) -> Refusal {
         Refusal(
@@ -316,10 +310,10 @@ extension Refusal {
     }
 }
 
-// MARK: Forwarding as it comes
+// MARK: Incremental forwarding
 
 extension Refusal {
-    /// 501: an ordinary upload asks to be forwarded as it comes, where uploads are received whole (RFC 10036 §3, §5.1).
+    /// 501: an ordinary upload asks for incremental forwarding, but uploads are received whole (RFC 10036 §3, §5.1).
     package static let incrementalRefused = Refusal(
         status: .notImplemented,
         code: "incremental-refused",
@@ -331,10 +325,10 @@ extension Refusal {
     )
 }
 
-// MARK: The request as the front received it
+// MARK: The request as the FastCGI listener received it
 
 extension Refusal {
-    /// 400: no HTTP request we take; `reason` is a clause, without bytes of the request.
+    /// 400: not a valid HTTP request; `reason` is a clause without bytes of the request.
     package static func malformed(reason: String) -> Refusal {
         Refusal(
             status: .badRequest,
@@ -345,7 +339,7 @@ extension Refusal {
         )
     }
 
-    /// 431: more field lines than `limit`.
+    /// 431: there are more than `limit` field lines.
     package static func tooManyFields(limit: Int) -> Refusal {
         Refusal(
             status: .requestHeaderFieldsTooLarge,
@@ -356,7 +350,7 @@ extension Refusal {
         )
     }
 
-    /// 431: names and values are longer than `limit` bytes together.
+    /// 431: the names and values exceed `limit` bytes in total.
     package static func fieldsTooLarge(limit: Int) -> Refusal {
         Refusal(
             status: .requestHeaderFieldsTooLarge,
@@ -367,7 +361,7 @@ extension Refusal {
         )
     }
 
-    /// 414: the request target is longer than `limit` bytes.
+    /// 414: the request target exceeds `limit` bytes.
     package static func targetTooLong(limit: Int) -> Refusal {
         Refusal(
             status: .uriTooLong,
@@ -378,7 +372,7 @@ extension Refusal {
         )
     }
 
-    /// 500: the web server's configuration is wrong; the operator's mistake, told plainly.
+    /// 500: the web server's configuration is wrong; `detail` tells the operator how.
     package static func frontMisconfigured(_ detail: String) -> Refusal {
         Refusal(
             status: .internalServerError,
@@ -389,8 +383,7 @@ extension Refusal {
         )
     }
 
-    /// 500: the web server names a route that the settings do not have, or none and there is no
-    /// default; the operator's mistake.
+    /// 500: the web server names an unknown route, or none although there is no default.
     package static func unknownRoute(name: String?) -> Refusal {
         let what = name.map { "the route \"\($0)\", which is not" } ?? "no route, and no default is"
         return Refusal(

@@ -1,14 +1,14 @@
-// The errors of the upload protocol, one entry each: status, problem type, title, detail.
+// The refusals of the upload protocol, one entry each: status, problem type, title, detail.
 //
-// The gateway's own errors are in GatewayRefusals.swift; nothing is decided in either. Invariant: a
-// detail says what was wrong with this request and what the client can do about it.
+// The gateway's own are in GatewayRefusals.swift; neither file makes decisions. Invariant: a detail states the fault of
+// this request and the remedy.
 
 package import HTTPTypes
 
 // MARK: Upload resources and appends
 
 extension Refusal {
-    /// 404: no such upload here, or not for this client.
+    /// 404: the upload does not exist here, or belongs to another client.
     package static let unknownUpload = Refusal(
         status: .notFound,
         code: "unknown-upload",
@@ -19,7 +19,7 @@ extension Refusal {
             """
     )
 
-    /// 410: the record of the upload cannot be read any more (draft-12 §4.1.1: lost state).
+    /// 410: the record of the upload has become unreadable (draft-12 §4.1.1: lost state).
     package static let uploadLost = Refusal(
         status: .gone,
         code: "upload-lost",
@@ -27,7 +27,7 @@ extension Refusal {
         detail: "The server has lost the state of this upload. Start a new upload."
     )
 
-    /// 405: an upload resource knows only the methods of the protocol.
+    /// 405: an upload resource has only the methods of the protocol.
     package static let methodNotAllowed = Refusal(
         status: .methodNotAllowed,
         code: "method-not-allowed",
@@ -39,7 +39,7 @@ extension Refusal {
         fields: [.allow: UploadResources.allowedMethods]
     )
 
-    /// 405: a status resource only tells.
+    /// 405: a status resource is read-only.
     package static let statusMethodNotAllowed = Refusal(
         status: .methodNotAllowed,
         code: "method-not-allowed",
@@ -49,7 +49,7 @@ extension Refusal {
         isOrdinary: true
     )
 
-    /// 415: an append must say that its content is part of an upload (draft-12 §4.4).
+    /// 415: an append without the media type for parts of an upload (draft-12 §4.4).
     package static let wrongMediaType = Refusal(
         status: .unsupportedMediaType,
         code: "wrong-media-type",
@@ -66,7 +66,7 @@ extension Refusal {
         detail: "Send an append with Upload-Offset, a non-negative integer; HEAD tells the value."
     )
 
-    /// 400: an append without a valid `Upload-Complete`, where the dialect demands one.
+    /// 400: an append without a valid `Upload-Complete`, if the dialect requires it.
     package static let missingCompleteness = Refusal(
         status: .badRequest,
         code: "missing-completeness",
@@ -77,7 +77,7 @@ extension Refusal {
             """
     )
 
-    /// 400: HEAD or DELETE of versions 3 to 6 with a field that only appends have (draft-03 §5).
+    /// 400: a HEAD or DELETE request of versions 3 to 6 with a field that only appends have (draft-03 §5).
     package static func strayField(_ name: HTTPField.Name) -> Refusal {
         Refusal(
             status: .badRequest,
@@ -87,9 +87,9 @@ extension Refusal {
         )
     }
 
-    /// 400: an append in the words of another protocol than the upload's.
+    /// 400: an append in a different protocol from the upload's.
     ///
-    /// One would never complete it as the other means it.
+    /// It could not complete the upload as the creating protocol intends.
     package static let otherFamily = Refusal(
         status: .badRequest,
         code: "other-protocol",
@@ -100,7 +100,7 @@ extension Refusal {
             """
     )
 
-    /// 409: the append does not start where the upload ends (draft-12 §4.4.2, §7.1).
+    /// 409: the append does not start at the end of the upload (draft-12 §4.4.2, §7.1).
     package static func offsetMismatch(expected: Int64, provided: Int64) -> Refusal {
         Refusal(
             status: .conflict,
@@ -115,21 +115,21 @@ extension Refusal {
         )
     }
 
-    /// 400: two messages, or two fields of one, disagree on the length (draft-12 §4.1.3).
+    /// 400: two messages, or two fields of one message, disagree on the length (draft-12 §4.1.3).
     package static func lengthChanged(known: Int64, told: Int64) -> Refusal {
         inconsistentLength(
             "The length of this upload is \(known) bytes, but this request makes it \(told)."
         )
     }
 
-    /// 400: content goes past the known length (draft-12 §4.4.2).
+    /// 400: the content exceeds the known length (draft-12 §4.4.2).
     package static func lengthExceeded(length: Int64) -> Refusal {
         inconsistentLength(
             "The length of this upload is \(length) bytes, and this content goes past it."
         )
     }
 
-    /// 400: the client said the upload is complete, but bytes are missing (draft-12 §4.1.3).
+    /// 400: the client stated that the upload is complete, but content is missing (draft-12 §4.1.3).
     package static func lengthNotReached(length: Int64, offset: Int64) -> Refusal {
         inconsistentLength(
             """
@@ -139,7 +139,7 @@ extension Refusal {
         )
     }
 
-    /// 400: the length is not consistent; `detail` is the whole sentence (draft-12 §7.2).
+    /// 400: the length is inconsistent; `detail` is the complete sentence (draft-12 §7.2).
     package static func inconsistentLength(_ detail: String) -> Refusal {
         Refusal(
             status: .badRequest,
@@ -150,9 +150,9 @@ extension Refusal {
         )
     }
 
-    /// 400: an append that does not complete the upload, on an upload that is complete already.
+    /// 400: an append to a complete upload that does not say "complete".
     ///
-    /// `typed` gives it the problem type that drafts 04 to 11 had.
+    /// `typed` adds the problem type of drafts 04 to 11.
     package static func alreadyComplete(typed: Bool) -> Refusal {
         Refusal(
             status: .badRequest,
@@ -170,7 +170,7 @@ extension Refusal {
 // MARK: Parts of a representation
 
 extension Refusal {
-    /// 400: a part of a representation where the whole is needed (RFC 9110 §14.5).
+    /// 400: the content is a part of a representation, but the whole is required (RFC 9110 §14.5).
     package static let partialContent = Refusal(
         status: .badRequest,
         code: "partial-content",
@@ -181,7 +181,7 @@ extension Refusal {
             """
     )
 
-    /// 400: a creation whose content is a part of another representation by `Content-Range`.
+    /// 400: a creation whose `Content-Range` makes its content a part of another representation.
     package static let partNotResumable = Refusal(
         status: .badRequest,
         code: "partial-content",
@@ -195,7 +195,7 @@ extension Refusal {
 // MARK: Limits
 
 extension Refusal {
-    /// 413: the representation is, or becomes, larger than the route allows (draft-12 §4.1.4).
+    /// 413: the representation exceeds the maximum size of the route (draft-12 §4.1.4).
     package static func tooLarge(maxSize: Int64) -> Refusal {
         Refusal(
             status: .contentTooLarge,
@@ -206,7 +206,7 @@ extension Refusal {
         )
     }
 
-    /// 413: the content of one message is larger than `max-append-size` (draft-12 §4.1.4).
+    /// 413: the content of one message exceeds `max-append-size` (draft-12 §4.1.4).
     package static func appendTooLarge(maxAppendSize: Int64) -> Refusal {
         Refusal(
             status: .contentTooLarge,

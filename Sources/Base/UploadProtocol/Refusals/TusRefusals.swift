@@ -1,11 +1,11 @@
-// The errors that only tus clients get, one entry each.
+// The refusals that only tus clients receive, one entry each.
 //
-// Invariant: a detail says what was wrong with this request and what the client can do about it.
+// Invariant: a detail states the fault of this request and the remedy for the client.
 
 import HTTPTypes
 
 extension Refusal {
-    /// 412: the request is of no version of tus that is spoken here.
+    /// 412: the request uses a version of tus that is not supported.
     package static let tusVersion = Refusal(
         status: .preconditionFailed,
         code: "tus-version",
@@ -14,7 +14,7 @@ extension Refusal {
         fields: [.tusVersion: Tus.version]
     )
 
-    /// 415: content that is no part of an upload.
+    /// 415: content without the media type of upload content.
     static let tusMediaType = Refusal(
         status: .unsupportedMediaType,
         code: "wrong-media-type",
@@ -23,7 +23,7 @@ extension Refusal {
         fields: [.acceptPatch: Tus.mediaType]
     )
 
-    /// 400: neither or both of the fields that tell a length, or a malformed one.
+    /// 400: a creation with neither or both of the length fields, or with a malformed one.
     static let noTusLength = Refusal(
         status: .badRequest,
         code: "missing-length",
@@ -40,15 +40,15 @@ extension Refusal {
         )
     }
 
-    /// 400: a field whose value is no number.
+    /// 400: the value of a field is not a number.
     static func malformedNumber(_ name: HTTPField.Name) -> Refusal {
         malformedField("\(name.rawName) must be one non-negative integer of at most 15 digits.")
     }
 
-    /// 400: `Upload-Metadata` that cannot be read.
+    /// 400: `Upload-Metadata` is malformed.
     ///
-    /// - Parameter fault: what is wrong with which pair, as a clause.
-    /// - Returns: a refusal that tells the client both.
+    /// - Parameter fault: a clause that names the pair and its fault.
+    /// - Returns: a refusal with the field's format and the fault.
     static func malformedMetadata(_ fault: String) -> Refusal {
         malformedField(
             """
@@ -58,9 +58,9 @@ extension Refusal {
         )
     }
 
-    /// 410: a termination of an upload that the upstream has.
+    /// 410: a termination of an upload that was already delivered.
     ///
-    /// Not 409, after which clients of tus try again.
+    /// It is not 409, because tus clients retry after that.
     static let alreadyDelivered = Refusal(
         status: .gone,
         code: "already-delivered",
@@ -69,7 +69,9 @@ extension Refusal {
         completeness: .complete
     )
 
-    /// 409: a part that another node has; where all of them are there, the web server should have sent this too.
+    /// 409: a part is on another node.
+    ///
+    /// If all parts are there, the web server should have sent this request there, too.
     package static let partElsewhere = Refusal(
         status: .conflict,
         code: "part-on-other-node",
@@ -77,14 +79,14 @@ extension Refusal {
         detail: "Another node of this service has one of these parts. Send the whole as one upload."
     )
 
-    /// 400: `Upload-Concat` that cannot be read.
+    /// 400: `Upload-Concat` is malformed.
     package static let malformedConcat = malformedField(
         "Upload-Concat must be partial, or final; and the URLs of the parts."
     )
 
-    /// 400: a part whose URL names no upload of this service, or that stands there twice.
+    /// 400: the URL of a part is not an upload of this service, or is listed twice.
     ///
-    /// - Parameter url: the URL as the client sent it; its first 200 characters are told.
+    /// - Parameter url: the URL as the client sent it; the detail contains its first 200 characters.
     /// - Returns: a refusal that names the part.
     package static func noPart(_ url: String) -> Refusal {
         malformedField(
@@ -95,7 +97,7 @@ extension Refusal {
         )
     }
 
-    /// 400: an upload made of parts has their length.
+    /// 400: the request for a concatenated upload has a length, but its parts determine it.
     static let finalHasLength = Refusal(
         status: .badRequest,
         code: "malformed-field",
@@ -104,7 +106,7 @@ extension Refusal {
             "An upload made of parts has their length. Leave Upload-Length and Upload-Defer-Length out."
     )
 
-    /// 403: an upload made of parts takes no other content.
+    /// 403: a concatenated upload accepts no other content.
     static let finalNotAppended = Refusal(
         status: .forbidden,
         code: "final-upload",
@@ -112,7 +114,7 @@ extension Refusal {
         detail: "This upload is made of parts and takes no other content."
     )
 
-    /// 400: an upload cannot be made of this part yet, or never.
+    /// 400: an upload in `Upload-Concat` is not complete, or is not a part.
     package static let partUnfinished = Refusal(
         status: .badRequest,
         code: "part-unfinished",
@@ -123,7 +125,7 @@ extension Refusal {
             """
     )
 
-    /// 410: a part went into another upload.
+    /// 410: a part was used for another upload.
     package static let partConsumed = Refusal(
         status: .gone,
         code: "part-consumed",
@@ -134,10 +136,10 @@ extension Refusal {
             """
     )
 
-    /// 400: `Upload-Checksum` that cannot be verified.
+    /// 400: `Upload-Checksum` cannot be verified.
     ///
-    /// - Parameter fault: what is wrong with it, as a clause.
-    /// - Returns: a refusal that tells the client both.
+    /// - Parameter fault: its fault, as a clause.
+    /// - Returns: a refusal with the field's format and the fault.
     static func malformedChecksum(_ fault: String) -> Refusal {
         malformedField(
             """
@@ -148,7 +150,7 @@ extension Refusal {
         )
     }
 
-    /// 460: the content is not what its checksum says (tus, "checksum").
+    /// 460: the content does not match its checksum (tus, "checksum").
     package static let checksumMismatch = Refusal(
         status: HTTPResponse.Status(code: 460, reasonPhrase: "Checksum Mismatch"),
         code: "checksum-mismatch",

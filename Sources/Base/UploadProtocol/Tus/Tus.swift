@@ -1,26 +1,26 @@
-// What tus 1.0 calls things: its version, its media type, its fields.
+// The constants of tus 1.0: its version, its media type, its fields.
 
 package import HTTPTypes
 import SpoolgateTextFormats
 
 /// tus 1.0 (tus.io/protocols/resumable-upload).
 package enum Tus {
-    /// The one version that is spoken.
+    /// The supported version.
     package static let version = "1.0.0"
-    /// The media type of content that goes to an upload.
+    /// The media type of an upload's content.
     package static let mediaType = "application/offset+octet-stream"
-    /// The extensions that are spoken.
+    /// The supported extensions.
     ///
-    /// Not: `checksum-trailer`, since web servers drop trailers, and `concatenation-unfinished`.
+    /// Not supported: `checksum-trailer`, because web servers drop trailers, and `concatenation-unfinished`.
     package static let extensions =
         "creation,creation-with-upload,creation-defer-length,expiration,checksum,termination,concatenation"
-    /// What `Upload-Checksum` may be computed by.
+    /// The algorithms for `Upload-Checksum`.
     package static let checksumAlgorithms: [DigestAlgorithm] = [.sha1, .sha256, .sha512]
 
-    /// What a server tells of itself in the answer to OPTIONS.
+    /// The fields of a response to OPTIONS that describe the server.
     ///
-    /// - Parameter limits: the route's.
-    /// - Returns: the fields that tus has for it.
+    /// - Parameter limits: the route's limits.
+    /// - Returns: the fields that tus defines.
     package static func capabilities(_ limits: UploadLimits) -> HTTPFields {
         var fields = HTTPFields()
         fields.append(.tusResumable, version)
@@ -34,18 +34,18 @@ package enum Tus {
 }
 
 extension DigestAlgorithm {
-    /// What tus calls it: without a hyphen.
+    /// The algorithm's name in tus, without a hyphen.
     package var tusName: String { rawValue.filter { $0 != "-" } }
 }
 
-/// What `Upload-Concat` says of a creation.
+/// The value of a creation's `Upload-Concat`.
 package enum UploadConcat: Sendable, Equatable {
-    /// It is a part.
+    /// The upload is a part.
     case partial
-    /// It is made of parts: their URLs, as sent, in order.
+    /// The upload is concatenated from parts: their URLs, as sent, in order.
     case final([String])
 
-    /// Reads the field's value; nil where it is malformed.
+    /// Parses the field's value; nil if it is malformed.
     package init?(_ text: String) {
         if text == "partial" {
             self = .partial
@@ -53,7 +53,7 @@ package enum UploadConcat: Sendable, Equatable {
         }
         let mark = "final;"
         guard text.beginsWithBytes(of: mark) else { return nil }
-        // Bytes, not characters: a combining mark would hide a space.
+        // Compares bytes: a combining mark would hide a space.
         let urls = text.utf8.dropFirst(mark.utf8.count).split { $0 == 0x20 || $0 == 0x09 }
         guard !urls.isEmpty else { return nil }
         self = .final(urls.map { String(decoding: $0, as: UTF8.self) })
@@ -61,23 +61,23 @@ package enum UploadConcat: Sendable, Equatable {
 }
 
 extension HTTPField.Name {
-    /// `Tus-Resumable`, the version spoken.
+    /// `Tus-Resumable`, the version in use.
     package static let tusResumable = made("Tus-Resumable")
-    /// `Tus-Version`, the versions a server speaks.
+    /// `Tus-Version`, the versions that a server supports.
     package static let tusVersion = made("Tus-Version")
-    /// `Tus-Extension`, the extensions a server speaks.
+    /// `Tus-Extension`, the extensions that a server supports.
     package static let tusExtension = made("Tus-Extension")
-    /// `Tus-Max-Size`, most bytes of an upload.
+    /// `Tus-Max-Size`, the maximum size of an upload in bytes.
     package static let tusMaxSize = made("Tus-Max-Size")
-    /// `Tus-Checksum-Algorithm`, what checksums may be computed by.
+    /// `Tus-Checksum-Algorithm`, the supported checksum algorithms.
     package static let tusChecksumAlgorithm = made("Tus-Checksum-Algorithm")
-    /// `Upload-Defer-Length`, 1 where the length is not known yet.
+    /// `Upload-Defer-Length`, 1 if the length is not yet known.
     package static let uploadDeferLength = made("Upload-Defer-Length")
-    /// `Upload-Concat`, whether an upload is a part or made of parts.
+    /// `Upload-Concat`, whether an upload is a part or concatenated from parts.
     package static let uploadConcat = made("Upload-Concat")
     /// `Upload-Checksum`, the algorithm and the digest of a request's content.
     package static let uploadChecksum = made("Upload-Checksum")
-    /// `Upload-Expires`, when an unfinished upload is removed.
+    /// `Upload-Expires`, the time at which an unfinished upload is removed.
     package static let uploadExpires = made("Upload-Expires")
     /// `Content-Location` (RFC 9110 §8.7).
     static let contentLocation = made("Content-Location")

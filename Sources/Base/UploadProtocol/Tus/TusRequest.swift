@@ -1,14 +1,13 @@
-// What a tus request asks for.
+// Classifies tus requests.
 //
-// The same operations as the draft's, read from other fields; UploadState decides on them as on those. Here
-// nothing malformed is ignored: tus answers it with 400.
+// The operations are those of the draft, read from other fields, and UploadState treats them alike. Malformed fields
+// are not ignored: tus requires 400.
 
 package import HTTPTypes
 import SpoolgateTextFormats
 
 extension UploadRequest {
-    /// The method that a request of `family` means: tus has one that stands in a field, for clients that
-    /// cannot send it.
+    /// The effective method of a request: in tus, a POST may name it in a field if the client cannot send it.
     package static func method(of head: RequestHead, _ family: ProtocolFamily?)
         -> HTTPRequest.Method
     {
@@ -17,7 +16,7 @@ extension UploadRequest {
         return [.patch, .head, .delete].first { $0.rawValue == named.uppercased() } ?? head.method
     }
 
-    /// Classifies a request of tus.
+    /// Classifies a tus request.
     init(tus head: RequestHead, _ match: UploadResources.Match, limits: UploadLimits) {
         if let refusal = Self.versionRefusal(head, match) {
             self = .refused(refusal)
@@ -77,7 +76,7 @@ extension UploadRequest {
         if let refusal = limits.refusal(ofSize: length) { throw refusal }
         if let refusal = try refusal(ofContent: head, length: length, limits) { throw refusal }
         let mustBeEmpty = head.contentLength == .known(0) || !head.isOfTusContent
-        // It describes content.
+        // A checksum describes content.
         if !mustBeEmpty { try head.fields.checkChecksum() }
         return .creation(
             Creation(
@@ -100,14 +99,14 @@ extension UploadRequest {
         return .concatenation(urls)
     }
 
-    /// Why a creation must not have this content; nil if it may, or has none.
+    /// The refusal of a creation with this content; nil if it is allowed or has no content.
     private static func refusal(
         ofContent head: RequestHead,
         length: Int64?,
         _ limits: UploadLimits
     ) throws(Refusal) -> Refusal? {
         guard head.contentLength != .known(0) else { return nil }
-        // Without a length there may be no content at all.
+        // If the length is unknown, there may be no content.
         guard head.contentLength == .unknown || head.isOfTusContent else { return .tusMediaType }
         guard let count = head.contentLength.count else { return nil }
         if let length, count > length {
@@ -133,16 +132,16 @@ extension UploadRequest.Append {
 }
 
 extension RequestHead {
-    /// Whether its content is of the one type that content of an upload has.
+    /// Whether the content type is the one that tus requires for upload content.
     fileprivate var isOfTusContent: Bool {
         fields[.contentType].map { MediaType.of($0, is: Tus.mediaType) } ?? false
     }
 }
 
 extension HTTPFields {
-    /// The length of an upload; nil if none is told.
+    /// The length of an upload; nil if it is not stated.
     ///
-    /// - Throws: 413 for a number that no limit reaches, 400 for what is none.
+    /// - Throws: 413 for a number beyond any limit, 400 for any other invalid value.
     fileprivate func tusLength(_ limits: UploadLimits) throws(Refusal) -> Int64? {
         if let text = self[.uploadLength], text.utf8.count > 15, text.utf8.allSatisfy(\.isDigit) {
             throw limits.tooLarge
@@ -150,9 +149,9 @@ extension HTTPFields {
         return try tusNumber(.uploadLength)
     }
 
-    /// The non-negative integer of a field; nil where the field is absent.
+    /// The non-negative integer in a field; nil if the field is missing.
     ///
-    /// - Throws: 400 for anything else.
+    /// - Throws: 400 for any other value.
     fileprivate func tusNumber(_ name: HTTPField.Name) throws(Refusal) -> Int64? {
         guard let text = self[name] else { return nil }
         guard (1...15).contains(text.utf8.count), let number = Int64(text), number >= 0,
@@ -166,9 +165,9 @@ extension HTTPFields {
 }
 
 extension DigestValues {
-    /// The digest of a request's content that `Upload-Checksum` tells: `algorithm base64` (tus).
+    /// Reads the digest of a request's content from `Upload-Checksum`: `algorithm base64` (tus).
     ///
-    /// - Throws: 400 for an algorithm that is not computed here, and for what is no digest of it.
+    /// - Throws: 400 for an unsupported algorithm or an invalid digest.
     package init(checksumIn fields: HTTPFields) throws(Refusal) {
         self.init()
         guard let text = fields[.uploadChecksum] else { return }

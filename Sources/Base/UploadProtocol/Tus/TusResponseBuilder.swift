@@ -1,7 +1,7 @@
-// The responses of tus, one function a row.
+// The responses of tus, one function for each row.
 //
-// Refusals are one line of plain text: clients put it into their error messages. Invariant: no answer makes a
-// client send everything again that the upstream has, or may have, taken.
+// Refusals are one line of plain text, because clients put it into their error messages. Invariant: no response makes a
+// client upload again what the upstream has accepted or may have accepted.
 
 import HTTPTypes
 import SpoolgateTextFormats
@@ -10,22 +10,22 @@ import SpoolgateTextFormats
 package struct TusResponseBuilder: ResponseWording {
     package let dialect = Dialect.tus
     package var limits: UploadLimits
-    /// Whether the request is a creation, whose answer must be 201.
+    /// Whether the request is a creation, whose response must be 201.
     private let isCreation: Bool
-    /// Whether the client wants the upstream's answer in place of 204.
+    /// Whether the client wants the upstream's response instead of 204.
     private let wantsAnswer: Bool
-    /// Seconds since 1970, when the request came.
+    /// When the request arrived, in seconds since 1970.
     private let now: Int64
-    /// The creation of the upload that is answered for.
+    /// The fields of the upload's creation.
     private var creation: HTTPFields = [:]
 
-    /// Makes a builder for one request.
+    /// Creates a builder for one request.
     ///
     /// - Parameters:
     ///   - request: the request's head.
     ///   - limits: the limits of its route.
-    ///   - tellsAnswer: whether its route tells clients the upstream's own answer where it can.
-    ///   - now: seconds since 1970.
+    ///   - tellsAnswer: whether the route relays the upstream's own response if possible.
+    ///   - now: the current time in seconds since 1970.
     package init(_ request: RequestHead, limits: UploadLimits, tellsAnswer: Bool, now: Int64) {
         self.limits = limits
         self.now = now
@@ -33,24 +33,24 @@ package struct TusResponseBuilder: ResponseWording {
         wantsAnswer = tellsAnswer || request.fields.prefersRepresentation
     }
 
-    /// The same for a request on an upload that `creation` made.
+    /// Returns a copy for a request on an upload that `creation` created.
     package func on(_ creation: RequestHead) -> TusResponseBuilder {
         var builder = self
         builder.creation = creation.fields
         return builder
     }
 
-    /// 104 with the upload's URI; clients of tus do not know it, and none is sent.
+    /// Builds a 104 with the upload's URI; never sent, because tus clients do not know it.
     package func interimCreated(location: String) -> ResponseHead {
         ResponseHead(status: .uploadResumptionSupported, fields: [.location: location])
     }
 
-    /// 104 with the offset; clients of tus do not know it, and none is sent.
+    /// Builds a 104 with the offset; never sent, because tus clients do not know it.
     package func interimProgress(offset: Int64) -> ResponseHead {
         ResponseHead(status: .uploadResumptionSupported, fields: [.uploadOffset: "\(offset)"])
     }
 
-    /// 201.
+    /// Builds a 201.
     package func created(location: String, offset: Int64) -> Response {
         var fields = start
         fields.append(.location, location)
@@ -60,7 +60,7 @@ package struct TusResponseBuilder: ResponseWording {
         return Response(ResponseHead(status: .created, fields: fields))
     }
 
-    /// 204.
+    /// Builds a 204.
     package func appended(offset: Int64) -> Response {
         var fields = start
         fields.append(.uploadOffset, String(offset))
@@ -68,7 +68,7 @@ package struct TusResponseBuilder: ResponseWording {
         return Response(ResponseHead(status: .noContent, fields: fields))
     }
 
-    /// 200: some clients take no other status.
+    /// Builds a 200; some clients accept no other status.
     package func offsetTold(
         _ state: UploadState,
         _ completeness: Completeness,
@@ -92,7 +92,7 @@ package struct TusResponseBuilder: ResponseWording {
         return Response(ResponseHead(status: .ok, fields: fields))
     }
 
-    /// 201 or 204: clients know no 202.
+    /// Builds a 201 or 204, because tus has no 202.
     package func accepted(id: UploadID, resource: String, length: Int64?) -> Response {
         var fields = start
         if isCreation { fields.append(.location, resource) }
@@ -103,13 +103,15 @@ package struct TusResponseBuilder: ResponseWording {
         )
     }
 
-    /// 204.
+    /// Builds a 204.
     package func cancelled() -> Response {
         Response(ResponseHead(status: .noContent, fields: start))
     }
 
-    /// 201 to a creation and 204 to an append where the upstream took the upload, its own status where it
-    /// refused it, 424 for a status after which a client would send everything again.
+    /// Builds the head of the final response.
+    ///
+    /// 201 to a creation or 204 to an append if the upstream accepted the upload; otherwise its own status, or 424 if
+    /// that status would make a client upload everything again.
     package func final(_ head: ResponseHead, offset: Int64, location: String?) -> FinalHead {
         var fields = start
         if head.status.code >= 400 {
@@ -145,20 +147,22 @@ package struct TusResponseBuilder: ResponseWording {
         )
     }
 
-    /// One line of plain text; 424 where the upload is not to be repeated, 503 where trying again helps.
+    /// Builds a refusal as one line of plain text.
+    ///
+    /// 424 if the upload must not be sent again, 503 if a retry may succeed.
     package func refused(_ refusal: Refusal, offset: Int64?) -> Response {
         var status = refusal.status
         if refusal.completeness == .complete, status.asksToRepeat {
             status = .failedDependency
         } else if [429, 502, 504].contains(status.code) {
-            // tus-js-client gives up after any 4xx but 409 and 423.
+            // tus-js-client retries no 4xx except 409 and 423.
             status = .serviceUnavailable
         }
         var fields = start
         fields.append(contentsOf: refusal.fields)
         fields.append(.contentType, "text/plain; charset=utf-8")
         if let retryAfter = refusal.retryAfter { fields.append(.retryAfter, String(retryAfter)) }
-        // An offset beside 404, 410 or 424 would have a client go on.
+        // An offset with 404, 410 or 424 would make a client continue.
         if let offset, [400, 409, 413, 460].contains(status.code) {
             fields.append(.uploadOffset, String(offset))
         }
@@ -182,21 +186,21 @@ package struct TusResponseBuilder: ResponseWording {
 }
 
 extension HTTPFields {
-    /// The fields that do not describe a content.
+    /// The fields that do not describe content.
     fileprivate var withoutContentFields: HTTPFields {
         var fields = self
         fields.removeAll { $0.name.canonicalName.hasPrefix("content-") }
         return fields
     }
 
-    /// The fields of an upstream but for how long a cache may keep its response: the gateway's own says that none may.
+    /// The fields without the upstream's cache directives; the gateway's own forbid caching.
     fileprivate var withoutCaching: HTTPFields {
         var fields = self
         fields.removeAll { $0.name == .cacheControl || $0.name == .expires }
         return fields
     }
 
-    /// Whether the client prefers a representation in the answer (RFC 7240 §4.2).
+    /// Whether the client prefers a representation in the response (RFC 7240 §4.2).
     fileprivate var prefersRepresentation: Bool {
         self[.prefer]?.split(separator: ",").contains {
             $0.split(separator: ";").first?.withoutOuterWhitespace.lowercased()
