@@ -1,7 +1,7 @@
-// A failed system call, as an error that says what was attempted on what.
+// A failed system call, as an error that names the call and its subject.
 //
-// Below the program's own errors everything that the kernel refuses becomes one of these; nobody
-// above looks at the C `errno` variable. The text is the C library's own.
+// Every error of the kernel becomes one of these; no other target reads the C variable `errno`. The text is the C
+// library's.
 
 import Glibc
 
@@ -9,71 +9,70 @@ import Glibc
 package struct SystemError: Error, Sendable, Equatable, CustomStringConvertible {
     /// The C function's name.
     package var call: String
-    /// What it was applied to: a path, an address, or what a descriptor stands for.
+    /// The subject of the call: a path, an address, or a description of a descriptor.
     package var subject: String
-    /// The error number.
     package var errno: Int32
 
-    /// Makes an error from its parts.
+    /// Creates an error from its parts.
     package init(call: String, subject: String, errno: Int32) {
         self.call = call
         self.subject = subject
         self.errno = errno
     }
 
-    /// Takes the error number that the call just made left behind; use it before any other call.
+    /// Creates an error from `errno`; must directly follow the failed call.
     package init(_ call: String, on subject: @autoclosure () -> String) {
-        // Read before `subject` builds a string: an allocation may change it.
+        // Read before `subject` allocates a string, which may change it.
         let number = Glibc.errno
         self.init(call: call, subject: subject(), errno: number)
     }
 
-    /// `openat /var/spool/x: No space left on device`.
+    /// For example, `openat /var/spool/x: No space left on device`.
     package var description: String { "\(call) \(subject): \(reason)" }
 
-    /// The error number of a name that does not exist.
+    /// The error number for a missing name.
     package static let gone = ENOENT
 
-    /// The error number of content that the disk could not keep.
+    /// The error number for content that the disk lost.
     package static let lost = EIO
 
-    /// The error number of a host that its file system has shut out.
+    /// The error number for a host that its file system has fenced off.
     package static let fenced = ESHUTDOWN
 
-    /// Whether a call fails so where the file system of several hosts has shut this one out, or is gone.
+    /// Whether the call may have failed because a shared file system has fenced off this host, or is gone.
     package var mayBeFenced: Bool { [EIO, ESHUTDOWN, ENOTCONN, ESTALE, EBADF].contains(errno) }
 
-    /// The error number of a name that is no regular file; the kernel has none for that.
+    /// The error number for a name that is not a regular file; the kernel has none.
     package static let notRegular = EMEDIUMTYPE
 
-    /// The error number of a file that somebody else has locked.
+    /// The error number for a file that another process has locked.
     package static let inUse = EAGAIN
 
-    /// The error number of a file that has all it may have.
+    /// The error number for a file that has reached its maximum size.
     package static let tooLarge = EFBIG
 
-    /// Whether a name is no regular file: a symbolic link, a directory, a pipe or the like.
+    /// Whether a name is not a regular file but, for example, a symbolic link, a directory or a pipe.
     package var isNotRegular: Bool { errno == Self.notRegular }
 
-    /// Whether a socket is missing, or no process listens on it.
+    /// Whether a socket is missing or has no listening process.
     package var isRefusal: Bool { [ENOENT, ECONNREFUSED].contains(errno) }
 
-    /// Whether this process may not do what was attempted.
+    /// Whether this process has no permission.
     package var isDenial: Bool { [EACCES, EPERM].contains(errno) }
 
-    /// Whether the file system, or this process's view of it, cannot be written to.
+    /// Whether the file system is read-only, at least for this process.
     package var isReadOnly: Bool { errno == EROFS }
 
-    /// Whether the disk, somebody's share of it, or what one file may hold is used up.
+    /// Whether the disk, a quota or a file's maximum size is exhausted.
     package var isFull: Bool { errno == ENOSPC || errno == EDQUOT || errno == Self.tooLarge }
 
-    /// Whether a file system may have refused the name of a file: its length, its characters or its encoding.
+    /// Whether a file system may have refused a file name for its length, characters or encoding.
     package var isOfName: Bool { [ENAMETOOLONG, EINVAL, EILSEQ].contains(errno) }
 
-    /// Whether the process may not use a file, or got none where it was to get one.
+    /// Whether the process may not use a file, or was not given the descriptor that it should have received.
     package var mayBeForbidden: Bool { [EACCES, EPERM, EINVAL].contains(errno) }
 
-    /// What makes room again, of an error that is `isFull`: a clause for its sentence.
+    /// The remedy for an error that `isFull`, as a clause.
     package var roomRemedy: String {
         errno == Self.tooLarge
             ? "raise this process's limit of file sizes (LimitFSIZE= of the service, ulimit -f), or use a file "
@@ -81,10 +80,10 @@ package struct SystemError: Error, Sendable, Equatable, CustomStringConvertible 
             : "free space and files there, or raise this user's share (disk quota) of it"
     }
 
-    /// Whether the process, or the system, has no descriptor left.
+    /// Whether the process or the system has run out of descriptors.
     package var isExhausted: Bool { errno == EMFILE || errno == ENFILE }
 
-    /// Throws the error of a call whose result is -1, and else gives the result.
+    /// Throws if the result of a call is negative; otherwise returns it.
     @discardableResult
     static func check(
         _ result: Int32,
@@ -95,7 +94,7 @@ package struct SystemError: Error, Sendable, Equatable, CustomStringConvertible 
         return result
     }
 
-    /// The C library's sentence for the error number.
+    /// The C library's text for the error number.
     package var reason: String {
         if isNotRegular { return "it is no regular file" }
         var text = [CChar](repeating: 0, count: 256)

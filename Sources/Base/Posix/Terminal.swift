@@ -1,33 +1,33 @@
-// The terminal that an output of the process leads to, and how much room text takes on one.
+// The terminal behind an output of the process, and the width of text on it.
 //
-// Invariant: what is no terminal has no size.
+// Invariant: an output that is not a terminal has no size.
 
 import CSpoolgateLinux
 import Glibc
 
-/// The terminal that an output leads to.
+/// The terminal behind an output.
 package struct Terminal: Sendable {
-    /// Where standard output leads.
+    /// The terminal of standard output.
     package static let output = Terminal(number: STDOUT_FILENO)
-    /// Where standard error leads.
+    /// The terminal of standard error.
     package static let errors = Terminal(number: STDERR_FILENO)
     private let number: Int32
 
-    /// Columns and rows.
+    /// The size of a terminal.
     package struct Size: Sendable, Equatable {
-        /// Characters of ordinary width that a line has room for, at least 1.
+        /// The number of characters of ordinary width in a line, at least 1.
         package var columns: Int
-        /// Lines, at least 1.
+        /// The number of lines, at least 1.
         package var rows: Int
     }
 
-    /// Whether it leads to a terminal.
+    /// Whether the output is a terminal.
     package var isThere: Bool { isatty(number) == 1 }
 
-    /// Whether this process is in front there, and not in the background of a shell.
+    /// Whether this process is in the terminal's foreground process group.
     package var isInFront: Bool { tcgetpgrp(number) == getpgrp() }
 
-    /// Its size at this moment; nil where it is none, or does not say.
+    /// The current size; nil if the output is not a terminal or the size is unknown.
     package var size: Size? {
         var size = winsize()
         guard isThere, ioctl(number, UInt(TIOCGWINSZ), &size) == 0, size.ws_col > 0,
@@ -36,31 +36,31 @@ package struct Terminal: Sendable {
         return Size(columns: Int(size.ws_col), rows: Int(size.ws_row))
     }
 
-    /// Has what was printed so far leave the process.
+    /// Flushes everything printed so far.
     package static func flush() { fflush(nil) }
 }
 
 extension String {
-    /// How many columns of a terminal the text takes: none for what combines, two for what is wide.
+    /// The number of terminal columns that the text occupies: 0 for a combining character, 2 for a wide one.
     package var terminalColumns: Int {
         if utf8.allSatisfy({ (0x20..<0x7f).contains($0) }) { return utf8.count }
         return unicodeScalars.reduce(0) { $0 + Int(spoolgate_columns($1.value)) }
     }
 
-    /// The text with spaces behind it, where it takes fewer columns.
+    /// The text, padded with spaces at its end to the given number of columns.
     package func padded(toColumns columns: Int) -> String { self + gap(toColumns: columns) }
 
-    /// The text with spaces before it, where it takes fewer columns.
+    /// The text, padded with spaces at its start to the given number of columns.
     package func indented(toColumns columns: Int) -> String { gap(toColumns: columns) + self }
 
     private func gap(toColumns columns: Int) -> String {
         String(repeating: " ", count: max(0, columns - terminalColumns))
     }
 
-    /// Cuts the text to a line's room.
+    /// Truncates the text to the given number of columns.
     ///
-    /// - Parameter columns: the room there is; below 1, nothing fits.
-    /// - Returns: the text, or what fits of it with `…` at its end.
+    /// - Parameter columns: the available columns; below 1, nothing fits.
+    /// - Returns: the text, or as much of it as fits, followed by `…`.
     package func cut(toColumns columns: Int) -> String {
         guard terminalColumns > columns else { return self }
         var text = ""

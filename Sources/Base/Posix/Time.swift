@@ -1,7 +1,7 @@
 // Wall time, uptime and monotonic deadlines, as values.
 //
-// Wall time is for records and people, monotonic time for waiting; neither is ever made into the
-// other, so setting the clock cannot end or extend a wait. Uptime tells how far wall time may be believed.
+// Wall time is for records and people, monotonic time for waiting. Neither is ever converted into the other, so a
+// change of the clock cannot end or extend a wait. Uptime shows how far wall time can be trusted.
 
 import Glibc
 
@@ -10,15 +10,14 @@ package struct WallTime: Sendable, Comparable, Hashable, CustomStringConvertible
     /// Whole seconds since 1970-01-01 UTC.
     package var seconds: Int64
 
-    /// Makes a moment from seconds since 1970-01-01 UTC.
+    /// Creates a moment from seconds since 1970-01-01 UTC.
     package init(seconds: Int64) { self.seconds = seconds }
 
-    /// The present moment.
     package static var now: WallTime {
         WallTime(seconds: Int64(read(CLOCK_REALTIME).tv_sec))
     }
 
-    /// The present moment to the millisecond: `2026-11-21T12:31:00.042Z` (RFC 3339).
+    /// The current time to the millisecond: `2026-11-21T12:31:00.042Z` (RFC 3339).
     package static var preciseNow: String {
         let present = read(CLOCK_REALTIME)
         let whole = WallTime(seconds: Int64(present.tv_sec)).description.dropLast()
@@ -26,7 +25,7 @@ package struct WallTime: Sendable, Comparable, Hashable, CustomStringConvertible
         return "\(whole).\(milliseconds)Z"
     }
 
-    /// `2026-11-21T12:31:00Z` (RFC 3339).
+    /// For example, `2026-11-21T12:31:00Z` (RFC 3339).
     package var description: String {
         var moment = time_t(seconds)
         var parts = tm()
@@ -41,21 +40,22 @@ package struct WallTime: Sendable, Comparable, Hashable, CustomStringConvertible
         return "\(date)T\(padded(parts.tm_hour)):\(padded(parts.tm_min)):\(padded(parts.tm_sec))Z"
     }
 
-    /// Earlier than.
+    /// Whether one moment is earlier than the other.
     package static func < (one: WallTime, other: WallTime) -> Bool { one.seconds < other.seconds }
 }
 
-/// The machine's clocks that can be set or begin anew: the only place where they are read, but for the
-/// times of log lines.
+/// The system's wall clock and uptime, which can be set or restart.
+///
+/// Apart from the times of log lines, they are read only here.
 package struct SystemClock: Sendable {
     private let wall: @Sendable () -> WallTime
     private let boot: @Sendable () -> Int64
 
-    /// Makes the clocks; tests give others than the kernel's.
+    /// Creates the clocks; tests replace the kernel's.
     ///
     /// - Parameters:
     ///   - wall: the time of day.
-    ///   - uptime: seconds since the machine was started, those asleep included.
+    ///   - uptime: seconds since the system was booted, including time asleep.
     package init(
         wall: @escaping @Sendable () -> WallTime = { .now },
         uptime: @escaping @Sendable () -> Int64 = SystemClock.kernelUptime
@@ -66,45 +66,44 @@ package struct SystemClock: Sendable {
 
     /// The time of day.
     package var now: WallTime { wall() }
-    /// Seconds since the machine was started, those asleep included; nobody can set them.
+    /// Seconds since the system was booted, including time asleep; cannot be set.
     package var uptime: Int64 { boot() }
 
-    /// What the kernel says of the time since it was started.
+    /// The kernel's uptime.
     package static let kernelUptime: @Sendable () -> Int64 = {
         Int64(read(CLOCK_BOOTTIME).tv_sec)
     }
 }
 
-/// An instant of the monotonic clock by which something must have happened.
+/// An instant of the monotonic clock that limits a wait.
 package struct Deadline: Sendable, Comparable {
     /// Nanoseconds of CLOCK_MONOTONIC.
     package let nanoseconds: UInt64
 
-    /// An instant that does not come.
+    /// A deadline that never passes.
     package static let never = Deadline(nanoseconds: .max)
 
-    /// The instant `timeout` from now; a negative timeout has passed, a huge one never does.
+    /// Returns the instant `timeout` from now; already passed if `timeout` is negative.
     package static func after(_ timeout: Duration) -> Deadline {
         let span = timeout.attoseconds / 1_000_000_000
-        // A hundred years: far beyond any use, and far from the limits of timespec.
+        // At most a hundred years: beyond any use, and within the range of timespec.
         return Deadline(nanoseconds: now + UInt64(min(max(span, 0), 3_155_760_000_000_000_000)))
     }
 
-    /// Whether the instant has come.
     package var hasPassed: Bool { Deadline.now >= nanoseconds }
 
-    /// Earlier than.
+    /// Whether one deadline is earlier than the other.
     package static func < (one: Deadline, other: Deadline) -> Bool {
         one.nanoseconds < other.nanoseconds
     }
 
-    /// The time left; zero once it has passed.
+    /// The time left; zero after the deadline.
     package var remaining: Duration {
         let present = Deadline.now
         return present >= nanoseconds ? .zero : .nanoseconds(Int64(nanoseconds - present))
     }
 
-    /// The instant as the C library wants it.
+    /// The instant for the C library.
     var timespec: timespec {
         Glibc.timespec(
             tv_sec: Int(nanoseconds / 1_000_000_000),
@@ -112,7 +111,7 @@ package struct Deadline: Sendable, Comparable {
         )
     }
 
-    /// The present instant in nanoseconds.
+    /// The current instant in nanoseconds.
     static var now: UInt64 {
         let present = read(CLOCK_MONOTONIC)
         return UInt64(present.tv_sec) * 1_000_000_000 + UInt64(present.tv_nsec)
@@ -120,7 +119,7 @@ package struct Deadline: Sendable, Comparable {
 }
 
 extension Duration {
-    /// Whole milliseconds, rounded down; as many as fit twice into the type where there are more.
+    /// Whole milliseconds, rounded down; at most half the maximum of `Int64`.
     package var wholeMilliseconds: Int64 {
         min(Int64(clamping: attoseconds / 1_000_000_000_000_000), .max / 2)
     }

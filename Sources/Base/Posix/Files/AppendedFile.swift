@@ -1,34 +1,33 @@
-// Files that several processes add lines to: event files and the queue of a webhook.
+// Files to which several processes append lines: event files and the queue of a webhook.
 //
-// Not part of the spool's promises, and so not behind `Disk`: nothing here is made durable. Invariant:
-// a line is written whole by one call or its file ends in a broken line, which the next one leaves
-// alone.
+// They bypass `Disk` because the spool guarantees nothing about them; nothing here is made durable. Invariant: one call
+// writes a whole line; otherwise the file ends in a broken line, and the next line leaves it unchanged.
 
 import CSpoolgateLinux
 import Glibc
 
-/// A file open for adding to its end.
+/// A file opened for appending.
 ///
-/// Any thread.
+/// Safe to use from any thread.
 package final class AppendedFile: Sendable {
-    /// Its path as opened.
+    /// The path as opened.
     package let path: String
     /// The open descriptor.
     package let descriptor: Descriptor
-    /// Whether the last line could not be written whole.
+    /// Whether the last line was written only in part.
     private let isBroken = Monitor(false)
 
-    /// Opens a file, making it if it is not there.
+    /// Opens a file, creating it if it is missing.
     ///
-    /// Never waits, whatever has that name.
+    /// Never blocks, whatever kind of file it is.
     ///
     /// - Parameters:
-    ///   - name: the file: its path, or its name in a directory.
-    ///   - directory: where its name is; a symbolic link is none then (ELOOP): who owns the directory could
-    ///     have put it there for root to follow.
-    ///   - mode: its permissions, if it is made.
-    ///   - owner: who it is to belong to, if it is made; only root can give files away.
-    /// - Throws: where it cannot be opened or made.
+    ///   - name: the path of the file, or its name in `directory`.
+    ///   - directory: its directory. A symbolic link is refused then (ELOOP): the directory's owner might have placed
+    ///     it there for root to follow.
+    ///   - mode: the permissions of a created file.
+    ///   - owner: the owner of a created file; only root can set it.
+    /// - Throws: if the file cannot be opened or created.
     package init(
         path name: String,
         in directory: Directory? = nil,
@@ -38,7 +37,7 @@ package final class AppendedFile: Sendable {
         path = directory?.path(of: name) ?? name
         let parent = directory?.descriptor.number ?? AT_FDCWD
         let linkFlag = directory == nil ? 0 : O_NOFOLLOW
-        // Readable as well: its end is looked at where a line may have broken.
+        // Readable as well, because a broken last line has to be examined.
         let flags = linkFlag | O_RDWR | O_APPEND | O_CLOEXEC | O_NONBLOCK | O_NOCTTY
         var number = openat(parent, name, flags)
         if number < 0, errno == ENOENT {
@@ -48,9 +47,9 @@ package final class AppendedFile: Sendable {
         descriptor = Descriptor(owning: try SystemError.check(number, "open", on: path))
     }
 
-    /// Adds a line, its end included, by one call.
+    /// Appends a line and its terminator with one call.
     package func add(line: String) throws(SystemError) {
-        // Behind a broken line the next one begins on a line of its own.
+        // After a broken line, the next one starts on a new line.
         let isBroken = self.isBroken.update { isBroken in
             defer { isBroken = false }
             return isBroken
@@ -66,12 +65,12 @@ package final class AppendedFile: Sendable {
         throw error
     }
 
-    /// Makes a directory for such files, mode 0700; one that is there already is fine.
+    /// Creates a directory for such files, mode 0700, unless it exists.
     ///
     /// - Parameters:
     ///   - path: the directory.
-    ///   - owner: who it is to belong to, if it is made; only root can give it away.
-    /// - Throws: where it cannot be made.
+    ///   - owner: the owner of a created directory; only root can set it.
+    /// - Throws: if the directory cannot be created.
     package static func makeDirectory(path: String, owner: UInt32? = nil) throws(SystemError) {
         if mkdir(path, 0o700) == 0 {
             if let owner, geteuid() == 0 { _ = lchown(path, owner, gid_t.max) }
@@ -80,13 +79,13 @@ package final class AppendedFile: Sendable {
         }
     }
 
-    /// Whether its path still leads to it.
+    /// Whether the path still leads to this file.
     package var isInPlace: Bool {
         guard let identity = FileIdentity(of: descriptor.number) else { return false }
         return FileIdentity(of: path) == identity
     }
 
-    /// Bytes it has.
+    /// The size in bytes.
     package var size: Int64 {
         (try? descriptor.status(subject: path))?.size ?? 0
     }

@@ -1,29 +1,30 @@
-// The buffer in which content travels from a connection to the disk.
+// The buffer for content between a connection and the disk.
 //
-// It only holds bytes; reading and writing them is its user's work. Invariant: the filled part is
-// always the first `count` bytes, and pages never touched take no memory.
+// It only holds bytes; its user reads and writes them. Invariant: the filled part is always the first `count` bytes,
+// and pages that were never touched use no memory.
 
 import Glibc
 
-/// A fixed region of memory with a filled front part.
+/// A fixed region of memory that is filled from the start.
 ///
-/// Used by one thread at a time; pages that were never filled cost no memory.
+/// Used by one thread at a time.
 package final class ContentBuffer {
-    /// Bytes it can hold.
+    /// The capacity in bytes.
     package let capacity: Int
-    /// Bytes it holds, from the start.
+    /// The number of filled bytes.
     package private(set) var count: Int = 0
 
-    /// Bytes from the start whose pages may take memory.
+    /// The number of bytes from the start whose pages may use memory.
     package private(set) var touched = 0
 
     private let region: UnsafeMutableRawBufferPointer
 
-    /// Bytes that still fit.
+    /// The number of free bytes.
     package var free: Int { capacity - count }
 
     /// Maps a buffer of `capacity` bytes, > 0.
-    /// - Throws: `SystemError` when the process or the system has no memory left.
+    ///
+    /// - Throws: `SystemError` if the process or the system has no memory left.
     package init(capacity: Int) throws(SystemError) {
         precondition(capacity > 0, "a buffer needs room")
         let start = mmap(
@@ -49,16 +50,18 @@ package final class ContentBuffer {
         return try body(filled.bytes)
     }
 
-    /// Copies filled bytes from `position` on to `target`, as many as there are and fit.
-    /// - Returns: how many.
+    /// Copies filled bytes, starting at `position`, until `target` is full or there are no more.
+    ///
+    /// - Returns: the number of bytes copied.
     package func copy(from position: Int, to target: UnsafeMutableRawBufferPointer) -> Int {
         let part = region[position..<count].prefix(target.count)
         target.copyMemory(from: UnsafeRawBufferPointer(rebasing: part))
         return part.count
     }
 
-    /// Lets `body` fill the free part and say how many bytes it put there; nothing is added if it
-    /// throws.
+    /// Calls `body` with the free part; it returns the number of bytes that it wrote.
+    ///
+    /// If it throws, nothing is added.
     package func fill<E: Error>(
         _ body: (UnsafeMutableRawBufferPointer) throws(E) -> Int
     ) throws(E) {
@@ -72,19 +75,19 @@ package final class ContentBuffer {
     /// Empties the buffer.
     package func removeAll() { count = 0 }
 
-    /// Empties the buffer and gives its pages back to the system.
+    /// Empties the buffer and releases its pages to the system.
     package func releasePages() {
         count = 0
         releaseUnusedPages()
     }
 
-    /// Gives the pages behind the filled part back to the system.
+    /// Releases the pages after the filled part to the system.
     package func releaseUnusedPages() {
         let page = Int(getpagesize())
         let kept = min(capacity, (count + page - 1) / page * page)
         touched = count
         guard kept < capacity else { return }
-        // Advice only: when it is not taken, memory stays in use and nothing else changes.
+        // Only advice: if it fails, memory remains in use and nothing else changes.
         _ = madvise(region.baseAddress?.advanced(by: kept), capacity - kept, MADV_DONTNEED)
     }
 }

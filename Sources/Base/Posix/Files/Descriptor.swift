@@ -1,14 +1,14 @@
-// One open file descriptor, owned. Closed on every path, never twice.
+// An owned file descriptor, closed exactly once on every path.
 //
-// It knows nothing of what is behind the number. Invariant: as long as the value lives, the number
-// is open and means what it meant when it was taken.
+// Its kind of file does not matter here. Invariant: while the value exists, the number is open and still refers to the
+// same file.
 
 import CSpoolgateLinux
 import Glibc
 
 /// An owned file descriptor.
 package struct Descriptor: ~Copyable, Sendable {
-    /// The number, for calls made while the descriptor is borrowed; never to be kept.
+    /// The number, for calls during a borrow; must not be stored.
     package let number: Int32
 
     /// Takes ownership of an open descriptor.
@@ -17,27 +17,28 @@ package struct Descriptor: ~Copyable, Sendable {
         self.number = number
     }
 
-    /// Closes it and says whether the kernel still had an error to report (close(2)); the number is
-    /// free in either case.
+    /// Closes the descriptor and reports an error that the kernel still has (close(2)).
+    ///
+    /// The number is free in either case.
     package consuming func close() throws(SystemError) {
         let number = self.number
         discard self
-        // Linux frees the number also when it reports EINTR, so it must not be repeated.
+        // Linux frees the number even on EINTR, so close must not be called again.
         if Glibc.close(number) != 0 && errno != EINTR {
             throw SystemError("close", on: "descriptor \(number)")
         }
     }
 
-    /// Gives up ownership: the caller must close the number.
+    /// Gives up ownership; the caller must close the number.
     package consuming func release() -> Int32 {
         let number = self.number
         discard self
         return number
     }
 
-    /// Has the pipe behind `number` hold at least `count` bytes, so that its two sides wake each other less often.
+    /// Enlarges a pipe to at least `count` bytes, so that its two sides wake each other less often.
     ///
-    /// Nothing happens if there is no pipe behind it, or if the system does not allow that many.
+    /// Does nothing if `number` is not a pipe or the system does not allow the size.
     package static func widenPipe(_ number: Int32, to count: Int) {
         _ = spoolgate_widen_pipe(number, Int32(clamping: count))
     }
@@ -47,12 +48,12 @@ package struct Descriptor: ~Copyable, Sendable {
 
 /// A pipe, both ends close-on-exec.
 struct Pipe: ~Copyable {
-    /// Where it is read.
+    /// The end for reading.
     let source: Descriptor
-    /// Where it is written.
+    /// The end for writing.
     let sink: Descriptor
 
-    /// Makes a pipe; `subject` is what it is for.
+    /// Creates a pipe; `subject` is its purpose, for errors.
     init(for subject: String) throws(SystemError) {
         var ends: [Int32] = [-1, -1]
         try SystemError.check(spoolgate_pipe(&ends), "pipe2", on: subject)

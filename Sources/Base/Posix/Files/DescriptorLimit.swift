@@ -1,12 +1,12 @@
-// How many descriptors this process may have, and has.
+// The limit and the number of this process's open descriptors.
 
 import Glibc
 
 /// The process's limit of descriptors (RLIMIT_NOFILE).
 package enum DescriptorLimit {
-    /// Raises the limit in force to the most that this process may set, and gives what it is then.
+    /// Raises the soft limit to the hard limit.
     ///
-    /// - Returns: the limit; where it cannot be read, the least that every system gives (1,024).
+    /// - Returns: the new soft limit; 1,024, which every system allows, if it cannot be read.
     package static func raise() -> Int {
         let resource = __rlimit_resource_t(RLIMIT_NOFILE.rawValue)
         var limit = rlimit()
@@ -19,13 +19,13 @@ package enum DescriptorLimit {
         return Int(clamping: limit.rlim_cur)
     }
 
-    /// Descriptors that are open now; 0 where that cannot be seen.
+    /// The number of open descriptors; 0 if it cannot be determined.
     package static var open: Int {
         guard let directory = opendir("/proc/self/fd") else { return 0 }
         defer { closedir(directory) }
         var count = 0
         while readdir(directory) != nil { count += 1 }
-        // Itself and its parent are named too, and the directory that is read.
+        // Excludes ".", ".." and the descriptor of the directory being read.
         return max(0, count - 3)
     }
 }

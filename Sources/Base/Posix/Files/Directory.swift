@@ -1,15 +1,15 @@
-// An open directory, from which files are reached without walking its path again.
+// An open directory, whose files are reached without resolving its path again.
 //
-// It only looks; what changes the disk is in `Disk`. Invariant: names are relative to the directory
-// that was opened, also after somebody has moved or replaced it.
+// It only reads; `Disk` makes changes. Invariant: names are relative to the directory that was opened, even after it
+// was moved or replaced.
 
 import Glibc
 
-/// A directory held open.
+/// An open directory.
 ///
-/// Any thread.
+/// Safe to use from any thread.
 package final class Directory: Sendable {
-    /// Its path as opened, for messages.
+    /// The path as opened, for messages.
     package let path: String
     let descriptor: Descriptor
 
@@ -20,7 +20,7 @@ package final class Directory: Sendable {
         self.path = path
     }
 
-    /// Opens the directory `name` below `parent`; a symbolic link is none.
+    /// Opens the directory `name` in `parent`; a symbolic link is refused.
     package init(_ name: String, in parent: Directory) throws(SystemError) {
         let flags = O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW
         let number = openat(parent.descriptor.number, name, flags)
@@ -28,23 +28,23 @@ package final class Directory: Sendable {
         descriptor = Descriptor(owning: try SystemError.check(number, "openat", on: path))
     }
 
-    /// The last part of its path.
+    /// The last component of the path.
     package var name: String { String(path.split(separator: "/").last ?? "") }
 
-    /// The user as which this process reaches files.
+    /// The effective user ID of this process.
     package static var user: UInt32 { geteuid() }
 
-    /// This process's number, as it stands in /proc.
+    /// The process ID, as in /proc.
     package static var process: Int32 { getpid() }
 
-    /// The path of a name below it, for messages.
+    /// The path of a name in the directory, for messages.
     package func path(of name: String) -> String { "\(path)/\(name)" }
 
-    /// Opens an existing regular file, for reading and perhaps writing; nil if there is none.
+    /// Opens an existing regular file for reading and, if `forWriting`, for writing; nil if it is missing.
     ///
-    /// Never follows a link and never waits, whatever has that name.
+    /// Never follows a link and never blocks, whatever kind of file it is.
     ///
-    /// - Throws: `.isNotRegular` for what is no regular file.
+    /// - Throws: `.isNotRegular` if the name is not a regular file.
     package func open(
         _ name: String,
         forWriting: Bool = false
@@ -52,7 +52,7 @@ package final class Directory: Sendable {
         try open(name, forWriting ? O_RDWR : O_RDONLY)
     }
 
-    /// As above, for adding bytes at the end and nothing else (O_APPEND).
+    /// Opens a file like `open`, but only for appending (O_APPEND).
     package func openForAppending(_ name: String) throws(SystemError) -> Descriptor? {
         try open(name, O_WRONLY | O_APPEND)
     }
@@ -61,7 +61,7 @@ package final class Directory: Sendable {
         let flags = mode | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY
         let number = openat(descriptor.number, name, flags)
         guard number >= 0 else {
-            // A link, a directory, a socket or a device without a driver.
+            // A link, a directory, a socket, or a device without a driver.
             if [ELOOP, EISDIR, ENXIO, ENODEV].contains(errno) { throw notRegular(name) }
             if errno == ENOENT { return nil }
             throw SystemError("openat", on: path(of: name))
@@ -71,7 +71,7 @@ package final class Directory: Sendable {
         return opened
     }
 
-    /// What the file system knows of a file below it; nil if there is none.
+    /// Returns the status of a file in the directory; nil if it is missing.
     package func status(of name: String) throws(SystemError) -> FileStatus? {
         var raw = stat()
         if fstatat(descriptor.number, name, &raw, AT_SYMLINK_NOFOLLOW) == 0 {
@@ -81,7 +81,7 @@ package final class Directory: Sendable {
         throw SystemError("fstatat", on: path(of: name))
     }
 
-    /// Every name in it, in no order.
+    /// Returns all names in the directory, in no particular order.
     package func names() throws(SystemError) -> [String] {
         let reader = try reader()
         var names: [String] = []
@@ -89,21 +89,21 @@ package final class Directory: Sendable {
         return names
     }
 
-    /// Reads its names one after the other, for a directory that may have very many.
+    /// Returns a reader for the names of a directory that may be very large.
     package func reader() throws(SystemError) -> DirectoryReader { try DirectoryReader(self) }
 
-    /// What is free on its file system.
+    /// Returns the free space of the file system.
     package func space() throws(SystemError) -> FileSystemSpace {
         var raw = statvfs()
         try SystemError.check(fstatvfs(descriptor.number, &raw), "fstatvfs", on: path)
         return FileSystemSpace(
             freeBytes: Int64(clamping: raw.f_bavail) * Int64(clamping: raw.f_frsize),
-            // A file system that makes its inodes as it needs them says zero of zero.
+            // A file system that allocates inodes dynamically reports zero.
             freeFiles: raw.f_files == 0 ? nil : Int64(clamping: raw.f_favail)
         )
     }
 
-    /// What the file system knows of the directory itself.
+    /// Returns the status of the directory itself.
     package func status() throws(SystemError) -> FileStatus {
         try descriptor.status(subject: path)
     }
@@ -113,10 +113,9 @@ package final class Directory: Sendable {
     }
 }
 
-/// What is free on a file system, for a user without privileges.
+/// The free space of a file system, for an unprivileged user.
 package struct FileSystemSpace: Sendable, Equatable {
-    /// Bytes.
     package var freeBytes: Int64
-    /// Files that can still be made; nil if the file system has no such limit.
+    /// The number of files that can still be created; nil if the file system has no such limit.
     package var freeFiles: Int64?
 }

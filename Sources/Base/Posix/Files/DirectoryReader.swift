@@ -1,22 +1,22 @@
-// The names in a directory, one after the other, so that a long one takes no memory.
+// Reads the names in a directory one at a time, so that a large directory needs no memory.
 //
-// The invariant: reading moves no place in the directory that others share.
+// Invariant: reading does not move a position that others share.
 
 import Glibc
 
 /// The names in one directory.
 ///
-/// One thread. What is added or removed meanwhile may be among them or not (POSIX, readdir).
+/// Used by one thread. Concurrently added or removed names may or may not appear (POSIX, readdir).
 package final class DirectoryReader {
     private let stream: OpaquePointer
     private let path: String
 
-    /// Begins with the first name.
+    /// Starts with the first name.
     ///
-    /// - Throws: where the directory cannot be opened.
+    /// - Throws: if the directory cannot be opened.
     init(_ directory: borrowing Directory) throws(SystemError) {
         path = directory.path
-        // Opened anew, because reading moves a place in the open directory that threads would share.
+        // Opened again, because threads share the read position of the open directory.
         let flags = O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW
         let number = openat(directory.descriptor.number, ".", flags)
         try SystemError.check(number, "openat", on: path)
@@ -30,9 +30,9 @@ package final class DirectoryReader {
 
     deinit { closedir(stream) }
 
-    /// The next name, without `.` and `..`; nil after the last one.
+    /// Returns the next name, skipping `.` and `..`; nil after the last one.
     ///
-    /// - Throws: where the directory cannot be read.
+    /// - Throws: if the directory cannot be read.
     package func next() throws(SystemError) -> String? {
         while true {
             errno = 0

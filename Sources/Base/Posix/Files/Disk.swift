@@ -1,26 +1,25 @@
-// The seam: every call by which the spool changes the disk goes through a `Disk`.
+// The seam for tests: every call with which the spool changes the disk goes through a `Disk`.
 //
-// It adds nothing to the calls but a place to stand before and behind them, so that a test can make
-// call n fail, write short, or be the last one ever made, and can know what the disk was given. Reading
-// needs no seam; it is in `Directory` and `FileReading`. Invariant: without a check and a witness a
-// call here is exactly the system call it is named by.
+// It only adds hooks before and after the calls, so that a test can make call n fail, write less, or be the last one,
+// and can record all changes. Reading needs no seam; see `Directory` and `FileReading`. Invariant: without a check and
+// a witness, a function here does nothing beyond the system call of its name.
 
 import CSpoolgateLinux
 import Glibc
 
 /// The calls that change files and directories.
 package struct Disk: Sendable {
-    /// What a call does, by the system call that does it.
+    /// The operation of a call, with the name of the system call.
     package enum Call: String, Sendable, CaseIterable {
-        /// Makes a file.
+        /// Creates a file.
         case create = "openat"
-        /// Makes an empty file that nobody opens.
+        /// Creates an empty file without opening it.
         case createEmpty = "mknodat"
-        /// Makes a directory.
+        /// Creates a directory.
         case makeDirectory = "mkdirat"
         /// Writes content.
         case write = "pwrite"
-        /// Copies content of one file into another.
+        /// Copies content from one file to another.
         case copy = "copy_file_range"
         /// Sets a file's size.
         case truncate = "ftruncate"
@@ -28,13 +27,13 @@ package struct Disk: Sendable {
         case sync = "fdatasync"
         /// Makes a directory's entries durable.
         case syncDirectory = "fsync"
-        /// Gives a nameless file a name.
+        /// Gives an unnamed file a name.
         case link = "linkat"
-        /// Moves a name.
+        /// Renames a file.
         case rename = "renameat"
         /// Removes a name.
         case unlink = "unlinkat"
-        /// Sets the time of a file's last change to the present.
+        /// Sets a file's modification time to the current time.
         case touch = "futimens"
 
         fileprivate func check(
@@ -45,19 +44,19 @@ package struct Disk: Sendable {
         }
     }
 
-    /// Asked before every call with what it does and to what.
+    /// A hook that runs before each call, with its operation and subject.
     ///
-    /// - Returns: the most bytes a write may write; ignored for other calls.
-    /// - Throws: the error that the call is to fail with, without being made.
+    /// - Returns: the maximum number of bytes to write; ignored for other calls.
+    /// - Throws: the error to report instead of making the call.
     package typealias Check = @Sendable (Call, _ subject: String) throws(SystemError) -> Int
 
-    /// What a call that succeeded has changed; files by an open descriptor, names by their paths.
+    /// The change made by a successful call; files by an open descriptor, names by their paths.
     package enum Effect: Sendable {
-        /// A file was made; without a name where `path` is nil.
+        /// A file was created; `path` is nil if it has no name.
         case created(Int32, path: String?)
-        /// An empty file was made, or a file was there.
+        /// An empty file was created or already existed.
         case createdEmpty(path: String)
-        /// A directory was made, or was there.
+        /// A directory was created or already existed.
         case madeDirectory(path: String)
         /// Bytes were written.
         case wrote(Int32, at: Int64, count: Int)
@@ -67,31 +66,31 @@ package struct Disk: Sendable {
         case synced(Int32)
         /// The entries are durable.
         case syncedDirectory(path: String)
-        /// A file got a name.
+        /// A file received a name.
         case linked(Int32, path: String)
-        /// A name was moved.
+        /// A file was renamed.
         case renamed(from: String, to: String)
         /// A name was removed.
         case unlinked(path: String)
     }
 
-    /// Told of every change after it was made.
+    /// A hook that runs after each change.
     package typealias Witness = @Sendable (Effect) -> Void
 
     private let check: Check?
     private let witness: Witness?
-    /// How long it took each time in this process until content or entries were durable.
+    /// The durations of this process's calls that make content or entries durable.
     package static let syncTimes = Histogram(Histogram.short)
 
-    /// Makes a disk; `check` and `witness` are for tests and nil otherwise.
+    /// Creates a disk; only tests set `check` and `witness`.
     package init(check: Check? = nil, witness: Witness? = nil) {
         self.check = check
         self.witness = witness
     }
 
-    /// Makes a new file, mode 0600, open for reading and writing; EEXIST if the name is taken.
+    /// Creates a file, mode 0600, open for reading and writing; EEXIST if the name exists.
     ///
-    /// It belongs to `owner`, where that is given and root makes it.
+    /// If the process runs as root, the file belongs to `owner` if that is set.
     package func create(
         _ name: String,
         in directory: Directory,
@@ -106,9 +105,9 @@ package struct Disk: Sendable {
         return Descriptor(owning: number)
     }
 
-    /// Makes a file without a name, mode 0600, on the file system of `directory`.
+    /// Creates an unnamed file, mode 0600, on the file system of `directory`.
     ///
-    /// - Returns: nil where the file system has no such files.
+    /// - Returns: nil if the file system does not support unnamed files.
     package func createNameless(in directory: Directory) throws(SystemError) -> Descriptor? {
         _ = try check?(.create, directory.path)
         let number = spoolgate_open_nameless(directory.descriptor.number, ".", 0o600)
@@ -116,12 +115,12 @@ package struct Disk: Sendable {
             witness?(.created(number, path: nil))
             return Descriptor(owning: number)
         }
-        // ENOENT and EISDIR: what kernels and file systems without O_TMPFILE say (open(2)).
+        // ENOENT and EISDIR come from kernels and file systems without O_TMPFILE (open(2)).
         if [EOPNOTSUPP, EISDIR, ENOENT].contains(errno) { return nil }
         throw SystemError(Call.create.rawValue, on: directory.path)
     }
 
-    /// Makes an empty file, mode 0600, without opening it; one that is there already is fine.
+    /// Creates an empty file, mode 0600, without opening it, unless it exists.
     package func createEmpty(_ name: String, in directory: Directory) throws(SystemError) {
         _ = try check?(.createEmpty, directory.path(of: name))
         guard mknodat(directory.descriptor.number, name, S_IFREG | 0o600, 0) == 0 || errno == EEXIST
@@ -129,7 +128,7 @@ package struct Disk: Sendable {
         witness?(.createdEmpty(path: directory.path(of: name)))
     }
 
-    /// Makes a directory, mode 0700; one that is there already is fine.
+    /// Creates a directory, mode 0700, unless it exists.
     package func makeDirectory(_ name: String, in directory: Directory) throws(SystemError) {
         _ = try check?(.makeDirectory, directory.path(of: name))
         guard mkdirat(directory.descriptor.number, name, 0o700) == 0 || errno == EEXIST else {
@@ -138,7 +137,7 @@ package struct Disk: Sendable {
         witness?(.madeDirectory(path: directory.path(of: name)))
     }
 
-    /// Makes the directory at `path`, mode 0700; one that is there already is fine.
+    /// Creates the directory at `path`, mode 0700, unless it exists.
     package func makeDirectory(path: String) throws(SystemError) {
         _ = try check?(.makeDirectory, path)
         guard mkdir(path, 0o700) == 0 || errno == EEXIST else {
@@ -147,9 +146,9 @@ package struct Disk: Sendable {
         witness?(.madeDirectory(path: path))
     }
 
-    /// Writes all of `bytes` from `position` on and moves `position` behind them.
+    /// Writes all of `bytes` at `position` and advances it.
     ///
-    /// When it throws, `position` is behind the bytes that were written.
+    /// If it throws, `position` is after the bytes that were written.
     package func write(
         _ bytes: RawSpan,
         to file: borrowing Descriptor,
@@ -174,10 +173,10 @@ package struct Disk: Sendable {
         }
     }
 
-    /// Copies `count` bytes from the beginning of a file to `position` in another one, and moves `position`
-    /// behind them; shared where the file system can, and in constant memory everywhere.
+    /// Copies the first `count` bytes of a file to `position` in another file and advances `position`.
     ///
-    /// When it throws, `position` is behind the bytes that were copied.
+    /// The files share the storage if the file system supports it; memory use is constant in any case. If it throws,
+    /// `position` is after the bytes that were copied.
     package func copy(
         _ source: borrowing Descriptor,
         count: Int64,
@@ -195,7 +194,7 @@ package struct Disk: Sendable {
                 if errno == EINTR { continue }
                 throw SystemError(Call.copy.rawValue, on: subject())
             }
-            // The source ends before it should.
+            // The source is shorter than expected.
             guard done > 0 else {
                 throw SystemError(call: Call.copy.rawValue, subject: subject(), errno: EIO)
             }
@@ -205,10 +204,9 @@ package struct Disk: Sendable {
         }
     }
 
-    /// Has the kernel begin to write content to the disk that was written to the file.
+    /// Starts writing a file's cached content to the disk, without waiting.
     ///
-    /// It waits for nothing and promises nothing, and no error of the disk is taken here: the sync that
-    /// follows must tell it.
+    /// It makes nothing durable and consumes no disk error: the following sync has to report it.
     package func beginWriteBack(
         _ file: borrowing Descriptor,
         from position: Int64,
@@ -228,7 +226,7 @@ package struct Disk: Sendable {
         witness?(.truncated(file.number, size: size))
     }
 
-    /// Says that a file changed last at the present moment.
+    /// Sets a file's modification time to the current time.
     package func touch(
         _ file: borrowing Descriptor,
         subject: @autoclosure () -> String
@@ -258,7 +256,7 @@ package struct Disk: Sendable {
         witness?(.syncedDirectory(path: directory.path))
     }
 
-    /// Takes from everybody but its owner what they may do in a directory; part of making one.
+    /// Restricts a directory to its owner; part of its creation.
     package func makePrivate(_ directory: Directory) throws(SystemError) {
         _ = try check?(.makeDirectory, directory.path)
         try SystemError.check(
@@ -268,7 +266,7 @@ package struct Disk: Sendable {
         )
     }
 
-    /// Gives a nameless file the name `name`; EEXIST if it is taken.
+    /// Gives an unnamed file the name `name`; EEXIST if it exists.
     package func link(
         _ file: borrowing Descriptor,
         as name: String,
@@ -282,7 +280,7 @@ package struct Disk: Sendable {
         witness?(.linked(file.number, path: directory.path(of: name)))
     }
 
-    /// Moves a file, replacing what has the new name.
+    /// Renames a file, replacing an existing one.
     package func rename(
         _ name: String,
         in source: Directory,
@@ -296,9 +294,9 @@ package struct Disk: Sendable {
         witness?(.renamed(from: source.path(of: name), to: target.path(of: newName)))
     }
 
-    /// Removes a name; one that is gone already is fine.
+    /// Removes a name unless it is already missing.
     ///
-    /// - Returns: whether it was there.
+    /// - Returns: whether it existed.
     @discardableResult
     package func unlink(_ name: String, in directory: Directory) throws(SystemError) -> Bool {
         _ = try check?(.unlink, directory.path(of: name))

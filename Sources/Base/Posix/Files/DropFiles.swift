@@ -1,18 +1,18 @@
-// The few calls by which a file is put into a directory that others read: link or copy, rename, sync.
+// Puts files into a directory that other programs read: link or copy, rename, sync.
 //
-// Every path is relative to the open directory, so that a file cannot land half in another one. It
-// knows nothing of uploads or records. The invariant: a name that does not begin with a dot appears
-// in the directory only by a rename of a whole file, which is on disk where it is to survive a power cut.
+// All paths are relative to the open directory, so that a file stays there even if the directory is moved. Invariant: a
+// name without a leading dot appears only by renaming a complete file, which is durable if the drop must survive a
+// power failure.
 
 import Glibc
 
-/// The content of a file could not be read; not the directory's fault.
+/// The content of a file could not be read; the directory is not at fault.
 package struct DropContentError: Error {
-    /// Why not.
+    /// The cause.
     package var underlying: any Error
 }
 
-/// One open directory that files are dropped into.
+/// An open directory in which files are dropped.
 ///
 /// Used by one thread.
 package struct DropFiles: ~Copyable {
@@ -23,19 +23,19 @@ package struct DropFiles: ~Copyable {
     /// Opens the directory.
     ///
     /// - Parameters:
-    ///   - path: the directory; it must exist.
-    ///   - survivesPowerCut: whether what is put there must; otherwise nothing is synced.
-    /// - Throws: `SystemError` when it cannot be opened.
+    ///   - path: the directory, which must exist.
+    ///   - survivesPowerCut: whether the files must be durable; if false, nothing is synced.
+    /// - Throws: `SystemError` if the directory cannot be opened.
     package init(path: String, survivesPowerCut: Bool = true) throws(SystemError) {
         self.survivesPowerCut = survivesPowerCut
         directory = try Directory(path: path)
         number = directory.descriptor.number
     }
 
-    /// Makes `name` the file that is open as `descriptor`, by a hard link.
+    /// Hard-links the open file `descriptor` as `name`.
     ///
-    /// False when that file cannot be linked here (another file system, not ours, no name allowed)
-    /// or is not `length` bytes long, and nothing was done.
+    /// Returns false, with nothing changed, if the file cannot be linked here (another file system, another owner, no
+    /// name allowed) or does not have `length` bytes.
     package func link(_ descriptor: Int32, length: Int64, as name: String) throws(SystemError)
         -> Bool
     {
@@ -55,8 +55,8 @@ package struct DropFiles: ~Copyable {
         do throws(SystemError) {
             if survivesPowerCut { try syncFile(temporary) }
             try check(renameat(number, temporary, number, name), "renameat", name)
-            // Between two links to one file rename(2) does nothing and leaves both; that is the case
-            // when the same data file is dropped again.
+            // If both names are links to the same file, as when a data file is dropped again, rename(2) does nothing
+            // and keeps both.
             remove(temporary)
         } catch {
             remove(temporary)
@@ -65,15 +65,14 @@ package struct DropFiles: ~Copyable {
         return true
     }
 
-    /// Makes `name` a new file with what `next` puts into its buffer, call after call, until it
-    /// puts nothing.
+    /// Creates the file `name` from the bytes that `next` puts into its buffer, until it returns 0.
     ///
     /// - Parameters:
     ///   - name: the file's name.
-    ///   - length: bytes that are expected; nil: unknown.
+    ///   - length: the expected number of bytes; nil: unknown.
     ///   - next: fills a buffer.
-    /// - Returns: the bytes written.
-    /// - Throws: `SystemError`, or `DropContentError` with what `next` threw. Nothing is left.
+    /// - Returns: the number of bytes written.
+    /// - Throws: `SystemError`, or `DropContentError` with the error of `next`. No file remains.
     package func write(
         as name: String,
         expecting length: Int64? = nil,
@@ -84,8 +83,9 @@ package struct DropFiles: ~Copyable {
         }
     }
 
-    /// Makes `name` a new file with these bytes.
-    /// - Throws: `SystemError`. Nothing is left.
+    /// Creates the file `name` with these bytes.
+    ///
+    /// - Throws: `SystemError`. No file remains.
     package func write(_ bytes: [UInt8], as name: String) throws {
         try make(name) { file, temporary in
             try bytes.withUnsafeBytes { try write($0, to: file, temporary) }
@@ -106,7 +106,7 @@ package struct DropFiles: ~Copyable {
         let file = Descriptor(owning: try check(opened, "openat", temporary))
         do {
             let result = try write(file.number, temporary)
-            // The mode of openat is cut by the umask.
+            // The umask has restricted the mode given to openat.
             try check(fchmod(file.number, 0o640), "fchmod", temporary)
             if survivesPowerCut { try check(fsync(file.number), "fsync", temporary) }
             try check(renameat(number, temporary, number, name), "renameat", name)
@@ -117,16 +117,16 @@ package struct DropFiles: ~Copyable {
         }
     }
 
-    /// Removes the file `name`; one that is gone already is fine.
+    /// Removes the file `name`, if it exists.
     package func remove(_ name: String) { _ = unlinkat(number, name, 0) }
 
-    /// Whether there is a file `name`, or its record.
+    /// Whether the file `name` or its record exists.
     package func has(_ name: String) -> Bool {
         faccessat(number, name, F_OK, AT_SYMLINK_NOFOLLOW) == 0
             || faccessat(number, "\(name).json", F_OK, AT_SYMLINK_NOFOLLOW) == 0
     }
 
-    /// Makes every name so far survive a power cut, if that is asked for.
+    /// Makes all names so far durable, if that is required.
     package func sync() throws(SystemError) {
         guard survivesPowerCut else { return }
         try SystemError.check(fsync(number), "fsync", on: directory.path)
@@ -145,7 +145,7 @@ package struct DropFiles: ~Copyable {
         expecting expected: Int64,
         _ next: (UnsafeMutableRawBufferPointer) throws -> Int
     ) throws -> Int64 {
-        // What malloc maps anew each time costs more than the calls that it saves.
+        // A large buffer, which malloc maps anew each time, would cost more than the calls it saves.
         let size = expected <= Self.smallContent ? 64 << 10 : 256 << 10
         let buffer = UnsafeMutableRawBufferPointer.allocate(byteCount: size, alignment: 4096)
         defer { buffer.deallocate() }
@@ -159,7 +159,7 @@ package struct DropFiles: ~Copyable {
         }
     }
 
-    /// Bytes of content that is copied by few calls in any case.
+    /// The size in bytes up to which content needs few calls anyway.
     private static let smallContent: Int64 = 1 << 20
 
     private func write(
@@ -178,18 +178,20 @@ package struct DropFiles: ~Copyable {
         }
     }
 
-    /// A hidden name for `name`'s file until it is whole.
+    /// The hidden name of a file until it is complete.
     private static func temporary(for name: String) -> String { ".\(name).part" }
 
-    /// Removes what an earlier crash left.
+    /// Removes the file left by an earlier crash.
     private func removeLeft(_ temporary: String) throws(SystemError) {
         guard unlinkat(number, temporary, 0) == 0 || errno == ENOENT else {
             throw SystemError("unlinkat", on: directory.path(of: temporary))
         }
     }
 
-    /// Syncs a file through an open of its own: the kernel tells a lost write once to each open, and
-    /// whoever lent its descriptor must still hear of it.
+    /// Syncs a file through its own descriptor.
+    ///
+    /// The kernel reports a lost write once for each open, and the owner of the lent descriptor must still receive that
+    /// error.
     private func syncFile(_ name: String) throws(SystemError) {
         let opened = openat(number, name, O_RDONLY | O_NOFOLLOW | O_CLOEXEC)
         let file = Descriptor(owning: try check(opened, "openat", name))

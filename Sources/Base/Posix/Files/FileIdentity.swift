@@ -1,18 +1,18 @@
-// Which file a path leads to, whatever the path is called.
+// Identifies a file regardless of its path.
 
 package import Glibc
 
-/// The device and the number of a file.
+/// The device and inode numbers of a file.
 package struct FileIdentity: Hashable, Sendable {
     private let device: UInt64
     private let node: UInt64
 
-    /// Looks at `path`; nil where nothing is there, or nothing that this process may see.
+    /// Reads the identity of the file at `path`; nil if it is missing or inaccessible.
     package init?(of path: String, followingLinks: Bool = true) {
         self.init { followingLinks ? stat(path, &$0) : lstat(path, &$0) }
     }
 
-    /// Looks at an open file.
+    /// Reads the identity of an open file.
     package init?(of descriptor: Int32) { self.init { fstat(descriptor, &$0) } }
 
     private init?(_ look: (inout stat) -> Int32) {
@@ -21,7 +21,7 @@ package struct FileIdentity: Hashable, Sendable {
         self.init(status)
     }
 
-    /// What a look at a file showed.
+    /// Takes the identity from a file's status.
     package init(_ status: stat) {
         device = UInt64(status.st_dev)
         node = UInt64(status.st_ino)

@@ -1,21 +1,19 @@
-// What a path leads to, before anything is opened.
+// The kind of a file, determined without opening it.
 
 import Glibc
 
-/// What kind of file a path leads to, links followed.
+/// The kind of a file; links are followed.
 package enum FileKind: Sendable, Equatable {
-    /// Nothing, or nothing that this process may see.
+    /// Missing or inaccessible.
     case missing
-    /// A regular file.
     case regular
-    /// A directory.
     case directory
     /// A FIFO.
     case pipe
     /// A device or a socket.
     case other
 
-    /// Looks at `path`.
+    /// Determines the kind of the file at `path`.
     package init(of path: String) {
         var status = stat()
         guard stat(path, &status) == 0 else {

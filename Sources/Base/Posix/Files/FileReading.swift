@@ -1,32 +1,30 @@
-// Reading, measuring and locking an open file: what leaves the disk as it is.
+// Reading, measuring and locking an open file: the calls that change nothing on the disk.
 //
-// Locks are "open file description" locks (fcntl(2)): the kernel drops them when the last descriptor
-// of the opening is closed, also at kill -9, and they exclude threads as well as processes.
+// Locks are "open file description" locks (fcntl(2)). The kernel drops them when the last descriptor of the open file
+// description is closed, even on kill -9. They exclude threads as well as processes.
 
 import CSpoolgateLinux
 import Glibc
 
-/// What the file system knows of a file.
+/// The status of a file.
 package struct FileStatus: Sendable, Equatable {
-    /// Bytes of content.
+    /// The size in bytes.
     package var size: Int64
-    /// Bytes taken on the disk.
+    /// The disk usage in bytes.
     package var diskUsage: Int64
-    /// When its content last changed.
+    /// The time of the last change to its content.
     package var modified: WallTime
-    /// When its content, its permissions or its names last changed.
+    /// The time of the last change to its content, permissions or names.
     package var changed: WallTime
-    /// How many names it has; 0: it was removed.
+    /// The number of names; 0 if it was removed.
     package var names: Int
-    /// Which file it is on its file system: two names with the same are one file.
+    /// The inode number: two names with the same number are one file.
     package var file: UInt64
-    /// Whether it is a regular file.
     package var isRegular: Bool
-    /// Whether it is a directory.
     package var isDirectory: Bool
-    /// The user it belongs to.
+    /// The owner's user ID.
     package var owner: UInt32
-    /// Its permission bits.
+    /// The permission bits.
     package var permissions: UInt32
 
     init(_ raw: stat) {
@@ -44,7 +42,7 @@ package struct FileStatus: Sendable, Equatable {
 }
 
 extension Descriptor {
-    /// What the file system knows of the open file.
+    /// Returns the status of the open file.
     package borrowing func status(
         subject: @autoclosure () -> String
     ) throws(SystemError) -> FileStatus {
@@ -53,9 +51,9 @@ extension Descriptor {
         return FileStatus(raw)
     }
 
-    /// Reads from `position` on until `buffer` is full or the file ends.
+    /// Reads from `position` until `buffer` is full or the file ends.
     ///
-    /// - Returns: bytes read; less than asked only at the end of the file.
+    /// - Returns: the number of bytes read; less than `buffer` holds only at the end of the file.
     package borrowing func read(
         into buffer: UnsafeMutableRawBufferPointer,
         at position: Int64,
@@ -75,13 +73,13 @@ extension Descriptor {
         return filled
     }
 
-    /// Reads up to `count` bytes from `position` on; fewer only at the end of the file.
+    /// Reads `count` bytes from `position`; fewer only at the end of the file.
     package borrowing func bytes(
         at position: Int64,
         count: Int,
         subject: @autoclosure () -> String
     ) throws(SystemError) -> [UInt8] {
-        // The one empty array that all have would be written to, which is a race for the sanitizer.
+        // Avoids writing to the shared empty array, which the thread sanitizer reports as a race.
         guard count > 0 else { return [] }
         var failure: SystemError?
         let bytes = [UInt8](unsafeUninitializedCapacity: count) { buffer, filled in
@@ -97,39 +95,39 @@ extension Descriptor {
         return bytes
     }
 
-    /// Has the kernel forget what it has cached of the file and need not write (posix_fadvise(2)).
+    /// Drops the file's clean pages from the page cache (posix_fadvise(2)).
     package borrowing func forgetCached() {
-        // Advice: where it is not taken, reading is as it was.
+        // Only advice: if it fails, nothing changes for readers.
         _ = posix_fadvise(number, 0, 0, POSIX_FADV_DONTNEED)
     }
 
-    /// Takes an exclusive lock on the open file, without waiting; it lasts until the file is closed.
+    /// Takes an exclusive lock without waiting; it lasts until the file is closed.
     ///
-    /// - Returns: false if another opening of the file has it.
+    /// - Returns: false if another open file description holds the lock.
     package borrowing func tryLock(
         subject: @autoclosure () -> String
     ) throws(SystemError) -> Bool {
         try SystemError.check(spoolgate_try_lock(number), "fcntl", on: subject()) == 0
     }
 
-    /// Takes an exclusive lock on the open file, waiting for it.
+    /// Takes an exclusive lock, waiting until it is free.
     package borrowing func lock(subject: @autoclosure () -> String) throws(SystemError) {
-        // Not F_OFD_SETLKW: where a process is killed in it, ceph-fuse may tell the server to forget a request
-        // that the server has granted, and then the lock is nobody's until the mount ends.
+        // Not F_OFD_SETLKW: if a process is killed in it, ceph-fuse may make the server forget a request that it has
+        // granted. The lock then has no owner until the file system is unmounted.
         while try !tryLock(subject: subject()) { Thread.pause(.milliseconds(2)) }
     }
 
-    /// Whether another opening of the file has a lock on it.
+    /// Whether another open file description holds a lock.
     package borrowing func isLockedElsewhere(
         subject: @autoclosure () -> String
     ) throws(SystemError) -> Bool {
         try SystemError.check(spoolgate_is_locked(number), "fcntl", on: subject()) == 1
     }
 
-    /// Sets a mark on the open file, or takes it back.
+    /// Sets or clears a mark on the open file.
     ///
-    /// Any number of openings can have one at a time, whoever has the lock; it lasts until the file is
-    /// closed.
+    /// Any number of open file descriptions can have one at a time, independently of the lock. It lasts until the file
+    /// is closed.
     package borrowing func setMark(
         _ isSet: Bool,
         subject: @autoclosure () -> String
@@ -137,7 +135,7 @@ extension Descriptor {
         try SystemError.check(spoolgate_set_mark(number, isSet ? 1 : 0), "fcntl", on: subject())
     }
 
-    /// Whether another opening of the file has a mark on it.
+    /// Whether another open file description has a mark.
     package borrowing func isMarkedElsewhere(
         subject: @autoclosure () -> String
     ) throws(SystemError) -> Bool {

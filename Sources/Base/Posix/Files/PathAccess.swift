@@ -1,41 +1,40 @@
-// What this process may do with a path, and which file or directory on the way stands against it.
+// Checks this process's access to a path, and finds the file or directory that prevents it.
 //
-// It walks the path name by name, as the kernel does, and follows links. It only looks: nothing is opened.
+// It resolves the path name by name and follows links, like the kernel. It only reads; nothing is opened.
 
 import Glibc
 
-/// Rights of a process to a file or directory.
+/// Access rights to a file or directory.
 package struct AccessRights: OptionSet, Sendable {
     /// The bits of access(2).
     package let rawValue: Int32
 
-    /// Makes rights from the bits of access(2).
+    /// Creates rights from the bits of access(2).
     package init(rawValue: Int32) { self.rawValue = rawValue }
 
-    /// To read it, or a directory's names.
+    /// Reading a file, or listing a directory.
     package static let read = AccessRights(rawValue: R_OK)
-    /// To change it, or a directory's names.
+    /// Changing a file, or the names in a directory.
     package static let write = AccessRights(rawValue: W_OK)
-    /// To run it, or to reach what is in a directory.
+    /// Executing a file, or reaching the files in a directory.
     package static let search = AccessRights(rawValue: X_OK)
-    /// All that can be done with a directory.
+    /// All rights to a directory.
     package static let all: AccessRights = [.read, .write, .search]
 }
 
-/// A file or directory as permissions see it.
+/// The properties of a file or directory that permissions depend on.
 package struct PathFacts: Sendable, Equatable {
     /// The path, without links.
     package var path: String
-    /// The number of the user it belongs to.
+    /// The user ID of its owner.
     package var owner: UInt32
-    /// The number of the group it belongs to.
+    /// The group ID.
     package var group: UInt32
-    /// Its permission bits.
+    /// The permission bits.
     package var permissions: UInt32
-    /// Whether it is a directory.
     package var isDirectory: Bool
 
-    /// `owner root, group root, mode 0755`.
+    /// For example, `owner root, group root, mode 0755`.
     package var description: String {
         let mode = String(permissions, radix: 8)
         return "owner \(SystemUser.name(ofUser: owner)), group \(SystemUser.name(ofGroup: group)), "
@@ -43,28 +42,28 @@ package struct PathFacts: Sendable, Equatable {
     }
 }
 
-/// Why a path cannot be used.
+/// The reason why a path cannot be used.
 package enum PathObstacle: Error, Sendable, Equatable {
-    /// Nothing has this path; `isLast`: it is the one asked for, and not a directory above it.
+    /// The path is missing; `isLast`: it is the requested one, not a directory above it.
     case missing(path: String, isLast: Bool)
-    /// A part of the path is no directory.
+    /// A component of the path is not a directory.
     case notDirectory(PathFacts)
-    /// These rights are missing to the path asked for, or, where not `isLast`, to a directory above it.
+    /// These rights are missing on the requested path or, if not `isLast`, on a directory above it.
     case denied(PathFacts, AccessRights, isLast: Bool)
-    /// It is on a file system that is mounted read-only.
+    /// The file system is mounted read-only.
     case readOnly(PathFacts)
-    /// It cannot even be looked at.
+    /// The path cannot be examined.
     case failed(SystemError)
 }
 
-/// Looks at paths as the kernel would use them for this process.
+/// Resolves paths like the kernel does for this process.
 package enum PathAccess {
-    /// As many links as the kernel follows.
+    /// The kernel's maximum number of links.
     private static let mostLinks = 40
 
-    /// Looks whether this process has `rights` to an absolute path.
+    /// Checks that this process has `rights` to an absolute path.
     ///
-    /// - Returns: what is there.
+    /// - Returns: the properties of the file.
     /// - Throws: `PathObstacle`, the first on the way.
     package static func require(
         _ rights: AccessRights,
@@ -95,7 +94,7 @@ package enum PathAccess {
         return try require(rights, at: reached, isLast: true)
     }
 
-    /// The directory that a path's last name is in.
+    /// The directory of a path's last component.
     package static func parent(of path: String) -> String {
         var rest = Substring(path)
         while rest.count > 1, rest.hasSuffix("/") { rest.removeLast() }
@@ -104,12 +103,12 @@ package enum PathAccess {
         return rest.isEmpty ? "/" : String(rest)
     }
 
-    /// The names of a path, the last one first.
+    /// The components of a path, the last one first.
     private static func names(of path: String) -> [String] {
         path.split(separator: "/").reversed().map(String.init)
     }
 
-    /// Where the link at `path` leads; nil where it is none.
+    /// The target of the link at `path`; nil if it is not a link.
     private static func link(at path: String, isLast: Bool) throws(PathObstacle) -> String? {
         var raw = stat()
         guard lstat(path, &raw) == 0 else {

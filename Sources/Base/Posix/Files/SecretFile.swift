@@ -1,19 +1,19 @@
-// Reading a small file of bytes that nobody else may know.
+// Reads a small secret file.
 //
-// Invariant: bytes are given only of a regular file that other users can neither read nor change.
+// Invariant: only a regular file that other users can neither read nor change is accepted.
 
 import Glibc
 
-/// Small files of secret bytes.
+/// Small secret files.
 package enum SecretFile {
     /// Reads a whole file.
     ///
     /// - Parameters:
     ///   - path: the file; a symbolic link is followed.
-    ///   - limit: most bytes taken; a longer file is an error (`EFBIG`).
+    ///   - limit: the maximum size in bytes; a longer file is an error (`EFBIG`).
     /// - Returns: its bytes.
-    /// - Throws: `SystemError`: that it cannot be read; EACCES on the call `stat` where its permissions
-    ///   let others read or its group change it.
+    /// - Throws: `SystemError` if it cannot be read; EACCES on the call `stat` if its permissions let others read it or
+    ///   its group change it.
     package static func read(_ path: String, limit: Int) throws(SystemError) -> [UInt8] {
         let number = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY)
         let file = Descriptor(owning: try SystemError.check(number, "open", on: path))

@@ -1,4 +1,4 @@
-// Reading small text files whole: settings, boot id. Never used for content.
+// Reads whole small text files, such as settings and the boot ID. Not used for content.
 
 import Glibc
 
@@ -8,9 +8,9 @@ package enum TextFile {
     ///
     /// - Parameters:
     ///   - path: the file.
-    ///   - limit: most bytes taken; a longer file is an error (`EFBIG`).
+    ///   - limit: the maximum size in bytes; a longer file is an error (`EFBIG`).
     /// - Returns: the text.
-    /// - Throws: `SystemError` naming the call that failed and the path.
+    /// - Throws: `SystemError` with the failed call and the path.
     package static func read(_ path: String, limit: Int) throws(SystemError) -> String {
         let number = open(path, O_RDONLY | O_CLOEXEC)
         let file = Descriptor(owning: try SystemError.check(number, "open", on: path))

@@ -1,11 +1,12 @@
-// Relative paths, as a person types them.
+// Relative paths, as people type them.
 
 import Glibc
 
-/// The directory that relative paths count from.
+/// The working directory.
 package enum WorkingDirectory {
-    /// A path that stays the same when the working directory changes: an absolute one as it is, another
-    /// one behind the working directory's, and as it is where that has no name any more.
+    /// Makes a path absolute, so that it no longer depends on the working directory.
+    ///
+    /// If the working directory has no name any more, a relative path is returned unchanged.
     package static func absolute(_ path: String) -> String {
         guard !path.hasPrefix("/"), let name = getcwd(nil, 0) else { return path }
         defer { free(name) }
