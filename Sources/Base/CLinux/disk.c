@@ -21,7 +21,7 @@ int64_t spoolgate_copy(int source, int64_t from, int target, int64_t to, int64_t
     return copy_file_range(source, &at, target, &end, (size_t) count, 0);
 }
 
-/* Exclusive use is a lock on every byte a file can have content at; a mark is one beyond them. */
+/* The lock covers every byte that a file can have; the mark is a byte beyond them. */
 #define MARK ((off_t) 1 << 62)
 
 static struct flock lock_of(short type, off_t start, off_t length) {
@@ -35,7 +35,7 @@ static struct flock lock_of(short type, off_t start, off_t length) {
     return lock;
 }
 
-/* 1: another open file description has a lock that `lock` conflicts with; 0: none has; -1. */
+/* 1: another open file description has a lock that conflicts with `lock`; 0: none has; -1: error. */
 static int conflicts(int descriptor, struct flock lock) {
     if (fcntl(descriptor, F_OFD_GETLK, &lock) == -1) {
         return -1;

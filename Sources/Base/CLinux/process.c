@@ -28,7 +28,7 @@ int spoolgate_spawn(const char *path, char *const arguments[], char *const envir
     if ((status = posix_spawn_file_actions_addopen(&actions, 0, "/dev/null", O_RDONLY, 0)) == 0
         && (status = posix_spawn_file_actions_adddup2(&actions, output, 1)) == 0
         && (status = posix_spawn_file_actions_adddup2(&actions, errors, 2)) == 0
-        /* What a library opened without close-on-exec. */
+        /* Closes descriptors that a library opened without close-on-exec. */
         && (status = posix_spawn_file_actions_addclosefrom_np(&actions, 3)) == 0
         && (status = posix_spawnattr_setsigmask(&attributes, &none)) == 0
         && (status = posix_spawnattr_setsigdefault(&attributes, &all)) == 0
@@ -55,7 +55,7 @@ int spoolgate_widen_pipe(int pipe, int size) {
 }
 
 int spoolgate_open_process(int32_t process) {
-    /* Close-on-exec by itself. */
+    /* Close-on-exec by default. */
     return (int) syscall(SYS_pidfd_open, process, 0);
 }
 

@@ -22,7 +22,7 @@ int spoolgate_unix_socket(void) {
     return socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
 }
 
-/* The address's length, 0 if the path does not fit. */
+/* The address's length, or 0 if the path does not fit. */
 static socklen_t unix_address(struct sockaddr_un *address, const char *path, size_t length) {
     memset(address, 0, sizeof(*address));
     address->sun_family = AF_UNIX;
@@ -31,7 +31,7 @@ static socklen_t unix_address(struct sockaddr_un *address, const char *path, siz
         return 0;
     }
     memcpy(address->sun_path, path, length);
-    /* The terminating zero is part of a path and no part of an abstract name. */
+    /* The terminating zero belongs to a path but not to an abstract name. */
     return (socklen_t)(offsetof(struct sockaddr_un, sun_path) + length + (path[0] != 0));
 }
 

@@ -11,7 +11,7 @@
 void spoolgate_name_thread(const char *name) {
     char shown[16];
 
-    /* A name is for people who look; cutting it is right, and so is going on without one. */
+    /* The name is only informative: it may be truncated or missing. */
     if (snprintf(shown, sizeof(shown), "%s", name) >= 0) {
         pthread_setname_np(pthread_self(), shown);
     }
@@ -30,7 +30,7 @@ void spoolgate_release_heap(void) {
 void spoolgate_release_stack(void) {
     static __thread char *low, *high;
     uintptr_t page = (uintptr_t) sysconf(_SC_PAGESIZE);
-    /* Not the address of a variable: a memory checker keeps those elsewhere. */
+    /* Not the address of a variable, because a memory checker keeps those elsewhere. */
     uintptr_t here = (uintptr_t) __builtin_frame_address(0);
     char *end;
 
@@ -48,7 +48,7 @@ void spoolgate_release_stack(void) {
         }
         pthread_attr_destroy(&attributes);
     }
-    /* Below `here` lies the frame of madvise itself, which needs a few words. */
+    /* The frame of madvise itself is below `here` and needs a few words. */
     end = (char *) ((here - 512) & ~(page - 1));
     if (low != NULL && end > low && end < high) {
         madvise(low, (size_t) (end - low), MADV_DONTNEED);

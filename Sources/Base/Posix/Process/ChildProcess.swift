@@ -1,28 +1,27 @@
-// A program run as a child, with what it writes caught up to a limit.
+// Runs a program as a child process and captures a limited amount of its output.
 //
-// Whoever runs it waits in steps and so keeps the time; nothing here is a shell. Invariant: no
-// process of its group is left running once its end was told or the value is gone, and none is left
-// unreaped.
+// Its user waits in steps and so controls the time. No shell is involved. Invariant: after its end was reported or the
+// value is gone, no process of its group runs and none is left unreaped.
 
 import CSpoolgateLinux
 import Glibc
 
-/// A child process, in a process group of its own.
+/// A child process in its own process group.
 ///
-/// It inherits nothing: no descriptor, no signal mask, no disposition, no variable. Used by one
-/// thread; `deinit` kills what still runs.
+/// It inherits no descriptor, signal mask, signal disposition or variable. Used by one thread; `deinit` kills a running
+/// process.
 package final class ChildProcess {
-    /// How it ended.
+    /// The way it ended.
     package enum End: Sendable, Equatable {
-        /// By itself, with this status, 0 to 255.
+        /// It exited with this status, 0 to 255.
         case exited(Int32)
-        /// By a signal, its number.
+        /// A signal with this number ended it.
         case signalled(Int32)
     }
 
-    /// The first bytes of its standard output, up to the limit.
+    /// The start of its standard output, up to the limit.
     package private(set) var output: [UInt8] = []
-    /// The first bytes of its standard error, up to the limit.
+    /// The start of its standard error, up to the limit.
     package private(set) var errors: [UInt8] = []
 
     private let process: pid_t
@@ -33,16 +32,16 @@ package final class ChildProcess {
     private var isOutputOpen = true
     private var isErrorsOpen = true
     private var end: End?
-    /// How long a process that was killed is waited for: one that hangs in the kernel can be for ever.
+    /// How long to wait for a killed process, which may hang in the kernel forever.
     private static let reapTimeout = Duration.seconds(10)
 
     /// Starts a program.
     ///
     /// - Parameters:
     ///   - command: the program's absolute path and its arguments.
-    ///   - environment: its variables, all it gets.
-    ///   - limit: most bytes kept of each of its two outputs; the rest is read and dropped.
-    /// - Throws: `SystemError` where it cannot be started; the subject is the program.
+    ///   - environment: all its variables.
+    ///   - limit: the maximum number of bytes kept of each output; the rest is read and discarded.
+    /// - Throws: `SystemError` if it cannot be started; the subject is the program.
     package init(
         _ command: [String],
         environment: [(name: String, value: String)],
@@ -89,13 +88,13 @@ package final class ChildProcess {
 
     /// Waits for its end.
     ///
-    /// What is left of its process group is killed then, so that nobody holds its outputs open.
+    /// The rest of its process group is then killed, so that no process keeps its outputs open.
     ///
-    /// - Returns: nil when `deadline` comes first.
+    /// - Returns: nil if `deadline` passes first.
     package func wait(until deadline: Deadline) -> End? {
         while end == nil {
             let left = deadline.remaining
-            // Rounded up: a wait of no length would spin until the instant has come.
+            // Rounded up, because a timeout of zero would spin until the deadline.
             let timeout = left.wholeMilliseconds + (left > .zero ? 1 : 0)
             if waitOnce(Int32(clamping: timeout)) {
                 takeEnd()
@@ -106,9 +105,9 @@ package final class ChildProcess {
         return end
     }
 
-    /// Asks its process group to end (SIGTERM), then kills what is left of it.
+    /// Sends SIGTERM to its process group, then kills the processes that remain.
     ///
-    /// - Parameter grace: how long it has to end by itself.
+    /// - Parameter grace: the time it has to exit.
     package func terminate(grace: Duration) {
         guard end == nil else { return }
         Glibc.kill(-process, SIGTERM)
@@ -120,13 +119,13 @@ package final class ChildProcess {
         if wait(until: .after(Self.reapTimeout)) != nil { return }
         let process = process
         end = .signalled(SIGKILL)
-        // Reaped whenever the kernel lets go of it; without a thread it stays until this process ends.
+        // Reaped when the kernel releases it; if no thread can start, it remains until this process ends.
         try? Thread.start(name: "reaper", stackSize: 64 * 1024) { _ = spoolgate_reap(process) }
     }
 
-    /// Waits for the end or for output, and takes what output there is; true at the end.
+    /// Waits for the end or for output, and reads the available output; true at the end.
     private func waitOnce(_ milliseconds: Int32) -> Bool {
-        // One that is closed by its other end is left out: it could always be read.
+        // A closed output is left out, because it would always be readable.
         var polled = [
             handle.number, isOutputOpen ? outputEnd.number : -1,
             isErrorsOpen ? errorsEnd.number : -1,
@@ -138,16 +137,16 @@ package final class ChildProcess {
     }
 
     private func takeEnd() {
-        // What it wrote just before; what is still running may write for ever.
+        // Reads the last output, but not forever: other processes of the group may still be writing.
         _ = Self.take(outputEnd, into: &output, limit)
         _ = Self.take(errorsEnd, into: &errors, limit)
-        // Before it is reaped, while its number and its group's cannot be anybody else's.
+        // Before it is reaped, while its number and its group's cannot be reused.
         Glibc.kill(-process, SIGKILL)
         let status = spoolgate_reap(process)
         end = status >= 1_000 ? .signalled(status - 1_000) : .exited(status)
     }
 
-    /// Reads what is there, a pipe's worth at most; false at the end.
+    /// Reads the available bytes, at most a pipe's capacity; false at the end.
     private static func take(
         _ source: borrowing Descriptor,
         into bytes: inout [UInt8],
@@ -164,7 +163,7 @@ package final class ChildProcess {
         }
     }
 
-    /// Calls `body` with the texts as C wants a list of them.
+    /// Calls `body` with the texts as a C array of strings.
     private static func withStrings<R>(
         _ strings: [String],
         _ body: (UnsafePointer<UnsafeMutablePointer<CChar>?>) -> R

@@ -1,10 +1,10 @@
-// The name of the machine, as the kernel has it.
+// The machine's name in the kernel.
 
 import Glibc
 
 /// The machine's name.
 package enum HostName {
-    /// The name now, without a domain on most machines; `localhost` if the kernel does not say.
+    /// The current name, usually without a domain; `localhost` if it cannot be read.
     package static var current: String {
         var name = [CChar](repeating: 0, count: 256)
         guard gethostname(&name, name.count - 1) == 0 else { return "localhost" }

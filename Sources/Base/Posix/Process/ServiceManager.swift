@@ -1,36 +1,35 @@
-// Telling the service manager how the service is: the datagrams of sd_notify(3), without libsystemd.
+// Reports the service's state to the service manager: the datagrams of sd_notify(3), without libsystemd.
 //
-// Nothing is read back. Invariant: without a service manager every call does nothing.
+// Invariant: without a service manager, every call does nothing.
 
 import CSpoolgateLinux
 import Glibc
 
-/// The service manager that started this process, if one did and wants to be told.
+/// The service manager that started this process and wants reports, if there is one.
 package struct ServiceManager: Sendable {
-    /// `NOTIFY_SOCKET`; nil: nobody to tell.
+    /// `NOTIFY_SOCKET`; nil: no reports.
     private let address: [UInt8]?
-    /// How often it wants to hear that the service works, at the latest; nil: it does not.
+    /// The maximum interval between `alive` reports; nil: none are expected.
     package let watchdog: Duration?
 
-    /// What the service manager can be told.
+    /// A reported state.
     package enum State: Sendable, Equatable {
         /// Started, or settings read again.
         case ready
-        /// Reading its settings again; `ready` follows.
+        /// Reading the settings again; `ready` follows.
         case reloading
-        /// About to end.
+        /// Shutting down.
         case stopping
-        /// Works still.
+        /// Still working.
         case alive
         /// A line for people, shown by `systemctl status`.
         case status(String)
     }
 
-    /// Whether there is anybody to tell.
+    /// Whether there is a service manager to report to.
     package var isThere: Bool { address != nil }
 
-    /// Finds the service manager by `NOTIFY_SOCKET`, a path or `@` and an abstract name, and what it wants by
-    /// `WATCHDOG_USEC` and `WATCHDOG_PID`.
+    /// Reads `NOTIFY_SOCKET`, a path or `@` and an abstract name, as well as `WATCHDOG_USEC` and `WATCHDOG_PID`.
     package init(environment: (String) -> String? = Listener.processEnvironment) {
         let isMeant = environment("WATCHDOG_PID").map { $0 == String(getpid()) } ?? true
         let interval = environment("WATCHDOG_USEC").flatMap { Int64($0) } ?? 0
@@ -46,8 +45,9 @@ package struct ServiceManager: Sendable {
         address = bytes
     }
 
-    /// Tells the states, in one datagram.
-    /// - Throws: `SystemError` when the datagram could not be sent; the service goes on without.
+    /// Reports the states in one datagram.
+    ///
+    /// - Throws: `SystemError` if the datagram could not be sent; the service can continue.
     package func tell(_ states: State...) throws(SystemError) {
         guard let address else { return }
         let text = Array(states.map(Self.text).joined(separator: "\n").utf8)
@@ -65,7 +65,7 @@ package struct ServiceManager: Sendable {
         case .reloading: "RELOADING=1\nMONOTONIC_USEC=\(Deadline.now / 1_000)"
         case .stopping: "STOPPING=1"
         case .alive: "WATCHDOG=1"
-        // A line break would begin another assignment.
+        // A line break would start another assignment.
         case .status(let line):
             "STATUS=" + String(line.map { $0.isNewline ? " " : $0 })
         }

@@ -1,21 +1,21 @@
-// Signals as values, taken by one thread; no code ever runs inside a signal handler.
+// Signals as values, received by one thread; no code runs in a signal handler.
 //
-// Invariant: `block` runs before the first thread starts, so that every thread inherits the mask and
-// a signal can only be taken by `next`.
+// Invariant: `block` runs before the first thread starts, so that every thread inherits the mask and only `next` can
+// receive a signal.
 
 import Glibc
 
-/// A request to the process from outside.
+/// A request to the process by signal.
 package enum Signal: Sendable, Equatable, CaseIterable {
-    /// SIGTERM: end in good order.
+    /// SIGTERM: shut down in an orderly way.
     case terminate
     /// SIGINT: the same, from a terminal.
     case interrupt
     /// SIGHUP: read the settings again.
     case hangUp
-    /// SIGUSR1: look through the queue at once.
+    /// SIGUSR1: run the queue at once.
     case user1
-    /// SIGUSR2.
+    /// SIGUSR2: ignored.
     case user2
 
     fileprivate var number: Int32 {
@@ -29,7 +29,7 @@ package enum Signal: Sendable, Equatable, CaseIterable {
     }
 }
 
-/// The process's signals, blocked in every thread and taken by one.
+/// The process's signals, blocked in all threads and received by one.
 package struct Signals: Sendable {
     private static var set: sigset_t {
         var set = sigset_t()
@@ -38,13 +38,12 @@ package struct Signals: Sendable {
         return set
     }
 
-    /// Ignores SIGXFSZ in the whole process: a write beyond its limit of file sizes then fails with EFBIG.
+    /// Ignores SIGXFSZ, so that a write beyond the file size limit fails with EFBIG.
     ///
-    /// Call it first in every program that writes files. A child process gets the default back.
+    /// Call it first in every program that writes files. Child processes get the default back.
     package static func ignoreFileSizeLimit() { _ = Glibc.signal(SIGXFSZ, SIG_IGN) }
 
-    /// Blocks the signals of `Signal` in the calling thread and in all it starts from now on, and
-    /// ignores SIGPIPE and SIGXFSZ in the whole process.
+    /// Blocks the signals of `Signal` in the calling thread and its future threads; ignores SIGPIPE and SIGXFSZ.
     ///
     /// Call it first in the program.
     package static func block() -> Signals {
@@ -52,13 +51,12 @@ package struct Signals: Sendable {
         pthread_sigmask(SIG_BLOCK, &set, nil)
         ignorePipe()
         ignoreFileSizeLimit()
-        // Inherited as ignored, it would keep children from being waited for.
+        // Inherited as ignored, it would prevent waiting for child processes.
         _ = Glibc.signal(SIGCHLD, SIG_DFL)
         return Signals()
     }
 
-    /// Lets SIGINT and SIGHUP end the process, as they do if nothing else is said, also where whoever
-    /// started it had blocked them.
+    /// Restores the default effect of SIGINT and SIGHUP, which end the process, even if its parent blocked them.
     package static func unblock() {
         var set = sigset_t()
         sigemptyset(&set)
@@ -66,9 +64,9 @@ package struct Signals: Sendable {
         pthread_sigmask(SIG_UNBLOCK, &set, nil)
     }
 
-    /// Whether whoever started this process had it ignore a signal: `nohup`, or a shell in the background.
+    /// Whether the process was started with a signal ignored, for example, by `nohup` or a background shell.
     ///
-    /// A signal that is blocked is taken all the same.
+    /// `next` receives a blocked signal even if it is ignored.
     package static func isIgnored(_ signal: Signal) -> Bool {
         var action = sigaction()
         sigaction(signal.number, nil, &action)
@@ -78,7 +76,7 @@ package struct Signals: Sendable {
 
     /// Waits for the next signal.
     ///
-    /// One thread only.
+    /// Only one thread may call it.
     package func next() -> Signal {
         while true {
             var set = Signals.set
@@ -91,8 +89,9 @@ package struct Signals: Sendable {
         }
     }
 
-    /// Calls `body`, which may install signal handlers of its own, and puts those of `Signal` back as
-    /// they were; SIGPIPE is ignored afterwards.
+    /// Calls `body`, which may install signal handlers, and then restores the dispositions of `Signal`.
+    ///
+    /// SIGPIPE is ignored afterwards.
     package static func keepingDispositions<R>(_ body: () -> R) -> R {
         var before: [(Int32, sigaction)] = []
         for signal in Signal.allCases {
@@ -109,6 +108,6 @@ package struct Signals: Sendable {
         return result
     }
 
-    /// A write to a peer that is gone then fails with EPIPE instead.
+    /// A write to a closed peer then fails with EPIPE.
     private static func ignorePipe() { _ = Glibc.signal(SIGPIPE, SIG_IGN) }
 }

@@ -1,34 +1,35 @@
-// Standard error: one line, one call, its priority in front where the journal reads it.
+// Standard error: one call for each line, with a priority if the journal reads it.
 //
-// Under a service manager standard error is a stream to its journal, which takes the time by itself and
-// the priority from `<N>` at a line's beginning (sd-daemon(3)). Invariant: a line is written by one
-// call, so that lines of several threads and processes never mix.
+// Under a service manager, standard error is a stream to the journal, which adds the time and reads the priority from
+// `<N>` at the start of a line (sd-daemon(3)). Invariant: a line is written with one call, so that lines of several
+// threads and processes never mix.
 
 import Glibc
 
 /// This process's standard error.
 package struct StandardError: Sendable {
-    /// How much a line matters, by the numbers of syslog(3).
+    /// The priority of a line, with the numbers of syslog(3).
     package enum Priority: Int, Sendable {
-        /// The program cannot go on.
+        /// The program cannot continue.
         case critical = 2
-        /// Wants a person.
+        /// Needs an operator.
         case error = 3
-        /// Wants a person if it goes on.
+        /// Needs an operator if it persists.
         case warning = 4
-        /// Seldom, and in order.
+        /// Rare, but normal.
         case notice = 5
-        /// Work that goes on.
+        /// Routine work.
         case informational = 6
-        /// For whoever looks for a fault.
+        /// For debugging.
         case debug = 7
     }
 
     /// Whether the journal reads it.
     package let isJournal: Bool
 
-    /// Looks where standard error leads: to the journal if it is the stream that `JOURNAL_STREAM` names as
-    /// `device:inode`; somebody may have led it elsewhere since.
+    /// Detects the journal: standard error must be the stream that `JOURNAL_STREAM` names as `device:inode`.
+    ///
+    /// It may have been redirected since the start.
     package init(environment: (String) -> String? = Listener.processEnvironment) {
         var status = stat()
         guard let stream = environment("JOURNAL_STREAM"), fstat(STDERR_FILENO, &status) == 0 else {
@@ -38,12 +39,12 @@ package struct StandardError: Sendable {
         isJournal = stream == "\(status.st_dev):\(status.st_ino)"
     }
 
-    /// Writes a line, its end included, by one call.
+    /// Writes a line and its terminator with one call.
     ///
     /// - Parameters:
-    ///   - line: the text, which must have no line end in it.
-    ///   - priority: how much it matters; only the journal sees it.
-    /// - Throws: where it could not be written whole.
+    ///   - line: the text, without a line end.
+    ///   - priority: the priority; only the journal receives it.
+    /// - Throws: if the line could not be written completely.
     package func write(line: String, _ priority: Priority) throws(SystemError) {
         let bytes = Array(((isJournal ? "<\(priority.rawValue)>" : "") + line + "\n").utf8)
         guard Glibc.write(STDERR_FILENO, bytes, bytes.count) == bytes.count else {

@@ -1,16 +1,16 @@
-// One accepted connection: its limits, its end, and the letting-go from another thread.
+// An accepted connection: its timeouts, its end, and its release by another thread.
 //
-// What it reads and writes means nothing here. Invariant: whatever another thread asks for
-// reaches this connection or nothing, never one that got the same number later.
+// The protocol on it does not matter here. Invariant: a call from another thread affects this connection or nothing,
+// never a later one with the same descriptor number.
 
 import CSpoolgateLinux
 import Glibc
 
 /// An accepted stream socket.
 ///
-/// Used by the thread that serves it, but for `release`, `interrupt` and `cut`.
+/// Used by the thread that serves it, except for `release`, `interrupt` and `cut`.
 package final class Connection: Sendable {
-    /// The number, for a library that reads and writes the socket itself; not valid after `close`.
+    /// The descriptor number, for a library that uses the socket itself; invalid after `close`.
     package let number: Int32
     private let state: Monitor<State>
 
@@ -20,14 +20,15 @@ package final class Connection: Sendable {
         var isWaiting = false
     }
 
-    /// Takes over an open socket.
+    /// Takes ownership of an open socket.
     package init(_ descriptor: consuming Descriptor) {
         number = descriptor.number
         state = Monitor(State(descriptor: consume descriptor))
     }
 
-    /// Connects to a Unix socket, without waiting for room at the listener.
-    /// - Throws: `SystemError` where nobody listens there, or this process may not.
+    /// Connects to a Unix socket, without waiting for space in its backlog.
+    ///
+    /// - Throws: `SystemError` if no process listens there, or if this process has no permission.
     package static func open(unix path: String) throws(SystemError) -> Connection {
         let number = try SystemError.check(spoolgate_unix_socket(), "socket", on: path)
         let descriptor = Descriptor(owning: number)
@@ -38,13 +39,13 @@ package final class Connection: Sendable {
         return Connection(descriptor)
     }
 
-    /// Whether this connection was asked to let go.
+    /// Whether the release of this connection was requested.
     package var isReleased: Bool { state.updateQuietly { $0.isReleased } }
 
-    /// Asks for an end of receiving, from any thread: no `beginWaiting` succeeds from now on.
+    /// Requests the end of receiving, from any thread; `beginWaiting` fails from now on.
     ///
-    /// - Returns: whether a thread waits for this connection now; it does not notice before something
-    ///   comes, or `interrupt` is called.
+    /// - Returns: whether a thread is waiting for this connection. It notices the request only when data arrives or
+    ///   `interrupt` is called.
     package func release() -> Bool {
         state.updateQuietly {
             $0.isReleased = true
@@ -52,8 +53,9 @@ package final class Connection: Sendable {
         }
     }
 
-    /// Says that this thread is about to wait for the peer.
-    /// - Returns: false if it must not, because the connection was asked to let go.
+    /// Declares that this thread is about to wait for the peer.
+    ///
+    /// - Returns: false if it must not wait, because the release was requested.
     package func beginWaiting() -> Bool {
         state.updateQuietly {
             $0.isWaiting = !$0.isReleased
@@ -61,35 +63,34 @@ package final class Connection: Sendable {
         }
     }
 
-    /// Says that this thread waits no more.
+    /// Declares that this thread no longer waits.
     package func stopWaiting() { state.updateQuietly { $0.isWaiting = false } }
 
-    /// Ends the wait of a connection that was asked to let go, from any thread.
+    /// Ends the wait of a connection whose release was requested, from any thread.
     ///
-    /// Its read returns with what is there and then with the end; sending goes on. A peer that goes
-    /// on sending gets an error, which is why this comes only when it seems to be silent. Without
-    /// effect when nobody waits.
+    /// Its read returns the pending bytes, then the end; sending still works. A peer that continues to send gets an
+    /// error, so this is for peers that appear idle. Does nothing if no thread waits.
     package func interrupt() {
-        // Inside the lock, here and below, so that the number cannot be closed and given away in
-        // between; shutdown(2) does not wait.
+        // Under the lock, here and below, so that the number cannot be closed and reused meanwhile; shutdown(2) does
+        // not block.
         state.updateQuietly {
             guard $0.isReleased, $0.isWaiting, $0.descriptor != nil else { return }
             _ = shutdown(number, Int32(SHUT_RD))
         }
     }
 
-    /// Sends what is no FastCGI record, without waiting.
+    /// Sends bytes that are not a FastCGI record, without waiting.
     ///
-    /// A web server takes a response without a length for whole when its connection just ends; this
-    /// tells it that it is not, and it breaks the client's connection.
+    /// A web server takes a response without a length as complete when its connection ends. These bytes show that it is
+    /// incomplete, and the web server closes the client's connection.
     package func spoil() {
-        // Where it cannot be sent, the peer is gone or behind, and the end of the connection must do.
+        // If it cannot be sent, the peer is gone or slow, and closing the connection must suffice.
         _ = sendAtOnce([UInt8](repeating: 0xff, count: 8))
     }
 
     /// Ends receiving and sending, from any thread.
     ///
-    /// Harmless after `close`.
+    /// Does nothing after `close`.
     package func cut() {
         state.updateQuietly {
             $0.isReleased = true
@@ -97,19 +98,16 @@ package final class Connection: Sendable {
         }
     }
 
-    /// Closes the socket.
-    ///
-    /// Harmless when it is closed.
+    /// Closes the socket, unless it is closed already.
     package func close() {
         state.updateQuietly { $0.descriptor = nil }
     }
 
-    /// Ends sending and reads what the peer still sends until it closes, so that it can read all of
-    /// what was sent to it; then closes.
+    /// Ends sending, reads until the peer closes, so that it can receive everything that was sent, then closes.
     ///
     /// - Parameters:
-    ///   - idle: ends when nothing came for so long.
-    ///   - total: ends after so long in any case.
+    ///   - idle: the maximum time without received bytes.
+    ///   - total: the maximum time in any case.
     package func linger(idle: Duration, total: Duration) {
         defer { close() }
         guard shutdown(number, Int32(SHUT_WR)) == 0 else { return }
@@ -123,83 +121,85 @@ package final class Connection: Sendable {
         }
     }
 
-    /// Ends a read in which no byte came for `timeout`; it then fails with EAGAIN.
+    /// Limits how long a read waits for a byte; it then fails with EAGAIN.
     package func setReceiveTimeout(_ timeout: Duration) {
         _ = setTimeout(of: number, SO_RCVTIMEO, milliseconds: timeout.atLeastOneMillisecond)
     }
 
-    /// Ends a write in which no byte could be sent for `timeout`; it then fails with EAGAIN.
+    /// Limits how long a write waits until a byte can be sent; it then fails with EAGAIN.
     package func setSendTimeout(_ timeout: Duration) {
         _ = setTimeout(of: number, SO_SNDTIMEO, milliseconds: timeout.atLeastOneMillisecond)
     }
 
-    /// Bytes that can be read without waiting.
+    /// The number of bytes that can be read without waiting.
     package var readableBytes: Int {
         var count: Int32 = 0
         return ioctl(number, UInt(FIONREAD), &count) < 0 ? 0 : Int(max(0, count))
     }
 
-    /// Whether there is something to read, or the end, before `limit` has passed.
+    /// Whether bytes or the end can be read within `limit`.
     package func isReadable(within limit: Duration) -> Bool {
         var entry = pollfd(fd: number, events: Int16(POLLIN), revents: 0)
         return poll(&entry, 1, Int32(clamping: limit.atLeastOneMillisecond)) > 0
     }
 
-    /// What ended a wait for the peer or for another thread.
+    /// The reason why a wait for the peer or another thread ended.
     package enum Wait {
         /// The alarm rang.
         case alarm
-        /// There is something to read, or the end.
+        /// Bytes or the end can be read.
         case readable
-        /// Neither within the limit.
+        /// The limit was reached.
         case nothing
     }
 
-    /// Waits until there is something to read, or the end, or `alarm` rings, no longer than `limit`.
+    /// Waits for readable bytes, the end or `alarm`, but no longer than `limit`.
     package func wait(or alarm: Alarm, within limit: Duration) -> Wait {
         alarm.wait(orReadable: number, within: limit)
     }
 
     /// Whether the peer has closed the connection.
     ///
-    /// A peer that closed only its sending side counts, unless this side has been released: then
-    /// the two cannot be told apart.
+    /// A peer that has closed only its sending side counts as well, unless the release was requested: then the two
+    /// cases cannot be distinguished.
     package var isHungUp: Bool { spoolgate_is_hung_up(number, isReleased ? 1 : 0) > 0 }
 
-    /// Gives the socket to a new value for what comes next on it; this one is as if closed.
+    /// Moves the socket to a new value, as if this one were closed.
     ///
-    /// Whoever still has this one, to release or to cut it, reaches nothing any more.
-    /// - Returns: nil where it is closed.
+    /// Later calls of `release` or `cut` on this value do nothing.
+    ///
+    /// - Returns: nil if the connection is closed.
     package func handedOn() -> Connection? {
         guard let descriptor = state.updateQuietly({ $0.descriptor.take() }) else { return nil }
         return Connection(descriptor)
     }
 
     /// Sends a few bytes without waiting.
-    /// - Returns: whether all of them are on their way.
+    ///
+    /// - Returns: whether all of them were sent.
     package func sendAtOnce(_ bytes: [UInt8]) -> Bool {
         Glibc.send(number, bytes, bytes.count, Int32(MSG_DONTWAIT | MSG_NOSIGNAL)) == bytes.count
     }
 
-    /// What one read brought.
+    /// The result of one read.
     package enum Arrival: Equatable {
-        /// So many bytes, at least one.
+        /// This many bytes, at least one.
         case bytes(Int)
         /// The peer has closed its side.
         case end
-        /// No byte came within the limit on receiving, or none was there.
+        /// No byte arrived within the receive timeout, or none was pending.
         case nothing
-        /// The connection broke.
+        /// The connection failed.
         case failed
     }
 
-    /// Reads what is there, up to the room in two places.
+    /// Reads pending bytes into one or two buffers.
     ///
     /// - Parameters:
-    ///   - first: where bytes go first; may be empty.
-    ///   - second: where bytes go once `first` is full; may be empty, but not both are.
-    ///   - waits: whether to wait for the first byte, for as long as `setReceiveTimeout` says.
-    /// - Returns: what came.
+    ///   - first: the buffer that is filled first; may be empty.
+    ///   - second: the buffer that is filled after `first`; may be empty, but not both.
+    ///   - waits: whether to wait for the first byte, up to the receive timeout.
+    /// - Returns: the result.
     package func receive(
         into first: UnsafeMutableRawBufferPointer,
         then second: UnsafeMutableRawBufferPointer = .init(start: nil, count: 0),
@@ -218,29 +218,28 @@ package final class Connection: Sendable {
         return errno == EAGAIN ? .nothing : .failed
     }
 
-    /// Sends all bytes of both parts, `first` first; waits for a peer that does not read as long as
-    /// `setSendTimeout` says.
+    /// Sends all bytes of `first`, then of `second`, waiting for a slow peer up to the send timeout.
     ///
-    /// - Returns: false where the peer left, or does not read.
+    /// - Returns: false if the peer is gone or does not read.
     package func send(_ first: UnsafeRawBufferPointer, _ second: UnsafeRawBufferPointer) -> Bool {
         spoolgate_send(number, first.baseAddress, first.count, second.baseAddress, second.count)
             == 0
     }
 
-    /// Sends a few bytes, as above, and with them a descriptor, of which the peer gets one of its own.
+    /// Sends a few bytes together with a descriptor, which the peer receives as its own.
     ///
-    /// The socket must be a Unix socket.
+    /// The socket must be a Unix socket. Waits and returns like `send`.
     package func send(_ bytes: [UInt8], passing descriptor: borrowing Descriptor) -> Bool {
         spoolgate_send_descriptor(number, bytes, bytes.count, descriptor.number) == 0
     }
 
-    /// Sends all of a few bytes, as above.
+    /// Sends all of a few bytes.
     package func send(_ bytes: [UInt8]) -> Bool {
         bytes.withUnsafeBytes { send($0, UnsafeRawBufferPointer(start: nil, count: 0)) }
     }
 }
 
-/// Ends reads (SO_RCVTIMEO) or writes (SO_SNDTIMEO) of a socket in which nothing moves for so long.
+/// Sets the read timeout (SO_RCVTIMEO) or the write timeout (SO_SNDTIMEO) of a socket.
 func setTimeout(of socket: Int32, _ option: Int32, milliseconds: Int64) -> Int32 {
     let (seconds, rest) = milliseconds.quotientAndRemainder(dividingBy: 1_000)
     var time = timeval(tv_sec: Int(seconds), tv_usec: Int(rest) * 1_000)
@@ -248,6 +247,6 @@ func setTimeout(of socket: Int32, _ option: Int32, milliseconds: Int64) -> Int32
 }
 
 extension Duration {
-    /// In milliseconds, so that a short limit does not become none.
+    /// In milliseconds; at least 1, because 0 would mean no timeout.
     fileprivate var atLeastOneMillisecond: Int64 { max(1, wholeMilliseconds) }
 }

@@ -1,36 +1,37 @@
-// What many threads wait on together: a listener and connections on which nothing happens for now.
+// Lets many threads wait together for a listener and for idle connections.
 //
-// It knows tokens, not what they stand for. Invariant: each event wakes one thread, and nothing is told a
-// second time before it is watched again.
+// It deals with tokens, regardless of their meaning. Invariant: each event wakes one thread, and none is reported again
+// before the socket is watched again.
 
 import CSpoolgateLinux
 import Glibc
 
-/// Sockets that are waited for, by any number of threads at a time (epoll(7)).
+/// Sockets on which any number of threads can wait (epoll(7)).
 package final class EventPoll: Sendable {
     private let epoll: Descriptor
-    /// A pipe that is readable, for everybody, once its other end is closed.
+    /// A pipe that becomes readable, for all threads, when its other end is closed.
     private let wakeUp: Descriptor
     private let wakeUpEnd: Monitor<Descriptor?>
     /// A pipe that is always readable, watched for one event at a time.
     private let question: Descriptor
-    /// How many such events were taken.
+    /// The number of its events that were taken.
     private let answers = Monitor<UInt64>(0)
 
-    /// What tokens are not.
+    /// Reserved tokens.
     private static let over = UInt64.max
     private static let asked = UInt64.max - 1
 
-    /// What has become ready.
+    /// A socket that has become ready.
     package struct Event: Sendable {
-        /// What `watch` was given.
+        /// The token passed to `watch`.
         package let token: UInt64
-        /// Whether the peer has closed its side; there may be bytes before that.
+        /// Whether the peer has closed its side; bytes may still precede the end.
         package let isHungUp: Bool
     }
 
-    /// Begins with nothing to wait for.
-    /// - Throws: `SystemError` when the process or the system has no room for it.
+    /// Creates an empty set.
+    ///
+    /// - Throws: `SystemError` if the process or the system has no room for it.
     package init() throws(SystemError) {
         let subject = "connections"
         epoll = Descriptor(
@@ -46,16 +47,18 @@ package final class EventPoll: Sendable {
         question = closed.source
     }
 
-    /// Watches a listener for the next connection, or its end.
-    /// - Throws: `SystemError` when the system has no room for it.
+    /// Watches a listener for its next connection or its end.
+    ///
+    /// - Throws: `SystemError` if the system has no room for it.
     package func watch(_ listener: borrowing Listener, as token: UInt64) throws(SystemError) {
         try watch(listener.descriptor.number, token, "the listening socket")
     }
 
-    /// Watches a connection for the next byte, or its end.
+    /// Watches a connection for its next byte or its end.
     ///
-    /// It is watched no more once it is closed.
-    /// - Throws: `SystemError` when the system has no room for it.
+    /// Closing the connection ends the watch.
+    ///
+    /// - Throws: `SystemError` if the system has no room for it.
     package func watch(_ connection: Connection, as token: UInt64) throws(SystemError) {
         try watch(connection.number, token, "a connection")
     }
@@ -71,7 +74,8 @@ package final class EventPoll: Sendable {
     }
 
     /// Waits for the next event.
-    /// - Returns: nil where `wakeAll` or `isServed` was called, or a signal came.
+    ///
+    /// - Returns: nil after a call of `wakeAll` or `isServed`, or after a signal.
     package func next() -> Event? {
         var (token, isHungUp) = (Self.over, Int32(0))
         let count = spoolgate_epoll_wait(epoll.number, &token, &isHungUp)
@@ -83,7 +87,7 @@ package final class EventPoll: Sendable {
         return Event(token: token, isHungUp: isHungUp != 0)
     }
 
-    /// Whether some thread takes up events: one that is made for this is taken within `patience`.
+    /// Whether a thread takes a test event within `patience`.
     package func isServed(within patience: Duration) -> Bool {
         let before = answers.update { $0 }
         guard spoolgate_epoll_watch(epoll.number, question.number, Self.asked, 0) == 0 else {
@@ -93,6 +97,6 @@ package final class EventPoll: Sendable {
             ?? false
     }
 
-    /// Ends every wait, now and from now on.
+    /// Ends all current and future waits.
     package func wakeAll() { wakeUpEnd.updateQuietly { $0 = nil } }
 }

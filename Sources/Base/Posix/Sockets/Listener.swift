@@ -1,28 +1,28 @@
-// The listening socket: bound by us (a Unix socket or TCP) or inherited from the service manager.
+// The listening socket: bound here (Unix or TCP) or inherited from the service manager.
 //
-// It accepts; it does not know what is spoken on the connections. Invariant: a socket file is
-// removed only by the listener that made it, and only while it is still the same file.
+// It accepts connections, whatever their protocol. Invariant: a socket file is removed only by the listener that
+// created it, and only if it is still the same file.
 
 import CSpoolgateLinux
 import Glibc
 
-/// Where connections are to be accepted.
+/// The address on which connections are accepted.
 package enum ListenAddress: Sendable, Equatable {
-    /// A Unix socket: its path, its permission bits, and the group it is given (nil: unchanged).
+    /// A Unix socket: its path, its permission bits, and its group (nil: unchanged).
     case unix(path: String, mode: UInt32, group: String?)
-    /// TCP, `host:port`; IPv6 addresses in brackets; an empty host means every address.
+    /// TCP, `host:port`; IPv6 addresses in brackets; an empty host means all addresses.
     case tcp(String)
-    /// The one socket handed over by the service manager (sd_listen_fds(3)).
+    /// The only socket passed by the service manager (sd_listen_fds(3)).
     case inherited
 }
 
-/// A socket that listens.
+/// A listening socket.
 ///
-/// Closing happens at the end of its life; `remove` comes before that.
+/// It is closed at the end of its life; call `remove` before.
 package struct Listener: ~Copyable, Sendable {
     let descriptor: Descriptor
     private let subject: String
-    /// Whether another process goes on listening with it, when this one ends.
+    /// Whether another process continues to listen on it after this one ends.
     package let isInherited: Bool
     private let path: String?
     private let identity: FileIdentity?
@@ -38,22 +38,22 @@ package struct Listener: ~Copyable, Sendable {
         self.isInherited = isInherited
         self.path = path
         identity = path.flatMap { FileIdentity(of: $0, followingLinks: false) }
-        // Who is told that a connection waits may find that its peer has left.
+        // Nonblocking, because the peer may have left before its connection is accepted.
         var isNonblocking: Int32 = 1
         _ = ioctl(self.descriptor.number, UInt(FIONBIO), &isNonblocking)
     }
 
     /// Opens a listener.
     ///
-    /// A socket file on which nobody listens is replaced. The permission bits and the group are in
-    /// place before the first connection can be made.
+    /// A socket file without a listening process is replaced. The permissions and the group are set before the first
+    /// connection is possible.
     ///
     /// - Parameters:
-    ///   - address: where to listen.
-    ///   - backlog: connections that may wait, capped by the system.
+    ///   - address: the address.
+    ///   - backlog: the maximum number of waiting connections, capped by the system.
     ///   - environment: looks up `LISTEN_PID` and `LISTEN_FDS` for an inherited socket.
-    /// - Returns: the listener; its backlog is open.
-    /// - Throws: `SystemError`; EADDRINUSE when somebody listens there already.
+    /// - Returns: the listener, which already queues connections.
+    /// - Throws: `SystemError`; EADDRINUSE if a process already listens there.
     package static func open(
         _ address: ListenAddress,
         backlog: Int32 = 4096,
@@ -69,17 +69,17 @@ package struct Listener: ~Copyable, Sendable {
         }
     }
 
-    /// The process's environment.
+    /// Returns a variable of the process's environment.
     package static func processEnvironment(_ name: String) -> String? {
         getenv(name).map { String(cString: $0) }
     }
 
-    /// Takes a connection that waits.
+    /// Accepts a waiting connection.
     ///
-    /// - Returns: nil when there is none to be had now and asking again is right: none waits, the peer left
-    ///   already, or `stop` was called.
-    /// - Throws: `SystemError` when the process or the system has no room (EMFILE, ENFILE, ENOMEM,
-    ///   ENOBUFS), or the socket is none.
+    /// - Returns: nil if there is none but a later call may succeed: none is waiting, the peer has left, or `stop` was
+    ///   called.
+    /// - Throws: `SystemError` if the process or the system has no room (EMFILE, ENFILE, ENOMEM, ENOBUFS), or if the
+    ///   descriptor is not a socket.
     package func accept() throws(SystemError) -> Connection? {
         let number = spoolgate_accept(descriptor.number)
         if number >= 0 { return Connection(Descriptor(owning: number)) }
@@ -87,29 +87,28 @@ package struct Listener: ~Copyable, Sendable {
         case EMFILE, ENFILE, ENOMEM, ENOBUFS, EBADF, ENOTSOCK, EOPNOTSUPP, EFAULT, EPERM:
             throw SystemError("accept4", on: subject)
         default:
-            // EINVAL after stop; EAGAIN, EINTR; and what accept(2) passes on of a lost connection.
+            // EINVAL after `stop`; EAGAIN, EINTR; and errors of a lost connection that accept(2) passes on.
             return nil
         }
     }
 
-    /// Has the connections accepted from now on send small writes at once (TCP; without effect on
-    /// other sockets).
+    /// Makes future connections send small writes at once (TCP; no effect on other sockets).
     ///
-    /// Linux hands the listener's setting on to them, which saves a call for each.
+    /// On Linux they inherit the listener's setting, which saves a call for each.
     package func setNoDelay() {
         var on: Int32 = 1
         let size = socklen_t(MemoryLayout<Int32>.size)
         _ = setsockopt(descriptor.number, Int32(IPPROTO_TCP), TCP_NODELAY, &on, size)
     }
 
-    /// Lets nobody connect from now on; who waits already can still be accepted.
+    /// Refuses further connections; waiting ones can still be accepted.
     ///
     /// An inherited socket stays open for the next process.
     package func stop() {
         if !isInherited { _ = shutdown(descriptor.number, Int32(SHUT_RDWR)) }
     }
 
-    /// Removes the socket file if this listener made it and it has not been replaced since.
+    /// Removes the socket file, if this listener created it and it was not replaced.
     package func remove() {
         guard let path, let identity, FileIdentity(of: path, followingLinks: false) == identity
         else { return }
@@ -134,7 +133,7 @@ extension Listener {
             let status = spoolgate_unix_bind(number, path, path.utf8.count)
             try SystemError.check(status, "bind", on: path)
         }
-        // Nobody can connect before listen: mode and group are right from the first connection on.
+        // No client can connect before listen: mode and group are set for the first connection.
         let listener = Listener(descriptor, subject: path, path: path)
         do throws(SystemError) {
             if let group { try give(path, to: group) }
@@ -147,7 +146,7 @@ extension Listener {
         return listener
     }
 
-    /// Removes a socket file on which nobody listens.
+    /// Removes a socket file without a listening process.
     private static func removeStale(_ path: String) throws(SystemError) {
         var status = stat()
         try SystemError.check(lstat(path, &status), "lstat", on: path)

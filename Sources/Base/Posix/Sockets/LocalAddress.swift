@@ -1,15 +1,15 @@
-// Which addresses of a host are this machine's.
+// Finds this machine's own addresses among those of a host.
 
 import Glibc
 
-/// The addresses of hosts, as far as they are this machine's own.
+/// Addresses of this machine.
 package enum LocalAddress {
-    /// The addresses of a host that a socket can be bound to here.
+    /// Returns the addresses of a host that a socket can be bound to on this machine.
     ///
-    /// Looks the name up, which may block for as long as the resolver's timeouts.
+    /// Resolves the name, which may block for as long as the resolver's timeouts.
     ///
     /// - Parameter host: a name or an address, without brackets.
-    /// - Returns: addresses as text, those of IPv6 without brackets; none if the host is another one or unknown.
+    /// - Returns: addresses as text, IPv6 without brackets; empty if the host is another machine or unknown.
     package static func all(of host: String) -> [String] {
         var hints = addrinfo()
         hints.ai_socktype = Int32(SOCK_DGRAM.rawValue)
@@ -25,7 +25,7 @@ package enum LocalAddress {
         return addresses
     }
 
-    /// An address as text, if it is one of this machine's.
+    /// The address as text; nil if it is not this machine's.
     private static func bound(_ entry: addrinfo) -> String? {
         let number = socket(entry.ai_family, entry.ai_socktype | Int32(SOCK_CLOEXEC.rawValue), 0)
         guard number >= 0 else { return nil }

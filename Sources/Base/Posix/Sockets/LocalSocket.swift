@@ -1,12 +1,13 @@
-// Whether somebody listens on a unix socket; nothing is said to them.
+// Checks for a process that listens on a Unix socket, without sending data.
 
 import CSpoolgateLinux
 import Glibc
 
-/// Unix sockets from outside.
+/// Checks of Unix sockets.
 package enum LocalSocket {
-    /// Whether somebody listens on the socket at `path`; also true where this process may not ask.
-    /// - Throws: `SystemError` where there is no descriptor to ask with.
+    /// Whether a process listens on the socket at `path`; also true if this process has no permission to connect.
+    ///
+    /// - Throws: `SystemError` if no descriptor is available.
     package static func isListening(_ path: String) throws(SystemError) -> Bool {
         let number = try SystemError.check(spoolgate_unix_socket(), "socket", on: path)
         let probe = Descriptor(owning: number)

@@ -1,35 +1,35 @@
-// A signal from one thread to another that waits for a socket.
+// A signal to a thread that is waiting for a socket.
 //
-// Invariant: an alarm that rang is heard once, however often it rang.
+// Invariant: an alarm is received once, however often it rang.
 
 import CSpoolgateLinux
 import Glibc
 
-/// What ends another thread's wait for a connection early (eventfd(2)).
+/// Ends another thread's wait for a connection early (eventfd(2)).
 ///
-/// Any thread rings; one thread hears.
+/// Any thread may ring it; one thread receives it.
 package final class Alarm: Sendable {
     private let event: Descriptor
 
-    /// Makes one that has not rung.
+    /// Creates a silent alarm.
     ///
-    /// - Throws: `SystemError` if the process or the system has no room for a descriptor.
+    /// - Throws: `SystemError` if the process or the system has run out of descriptors.
     package init() throws(SystemError) {
         event = Descriptor(
             owning: try SystemError.check(spoolgate_event(), "eventfd", on: "an alarm")
         )
     }
 
-    /// Ends the wait under way, or the next one.
+    /// Ends the current wait, or the next one.
     package func ring() {
         var one: UInt64 = 1
-        // It fails only if the alarm has rung 2^64 - 2 times and nobody heard.
+        // Fails only after 2^64 - 2 calls that were not received.
         _ = write(event.number, &one, MemoryLayout<UInt64>.size)
     }
 
-    /// Waits until the alarm rings, or there is something to read on a socket, no longer than `limit`.
+    /// Waits until the alarm rings or the socket is readable, but no longer than `limit`.
     ///
-    /// A signal ends the wait as the alarm does.
+    /// A signal has the same effect as the alarm.
     func wait(orReadable socket: Int32, within limit: Duration) -> Connection.Wait {
         let milliseconds = Int32(clamping: max(1, limit.wholeMilliseconds))
         switch spoolgate_wait_for_either(socket, event.number, milliseconds) {
@@ -38,7 +38,7 @@ package final class Alarm: Sendable {
             _ = read(event.number, &count, MemoryLayout<UInt64>.size)
             return .alarm
         case 0: return .nothing
-        // An error of poll(2) is told by the next read of the socket.
+        // The next read of the socket reports an error of poll(2).
         default: return .readable
         }
     }

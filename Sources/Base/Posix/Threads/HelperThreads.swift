@@ -1,20 +1,20 @@
-// Threads that do what a request must not wait for.
+// Threads for work that a request must not wait for.
 //
-// Invariant: every job is run once, in the order in which they came, as far as threads are free.
+// Invariant: every job runs once. Jobs start in their order of arrival, as threads become free.
 
-/// Threads that run jobs which block, started as they are needed; one that has had no job for a while ends.
+/// Threads for blocking jobs, started on demand and ended when idle.
 ///
-/// Any thread.
+/// Safe to use from any thread.
 package final class HelperThreads: Sendable {
-    /// Something to do.
+    /// A job.
     package typealias Job = @Sendable () -> Void
-    /// Has a job run, soon and once, most likely on another thread.
+    /// Runs a job once and soon, usually on another thread.
     package typealias Run = @Sendable (_ job: @escaping Job) -> Void
 
     private struct State {
         var jobs: [Job] = []
         var threads = 0
-        /// Threads that wait for a job.
+        /// Threads that are waiting for a job.
         var idle = 0
     }
 
@@ -25,19 +25,19 @@ package final class HelperThreads: Sendable {
     private let name: String
     private let maximum: Int
 
-    /// Begins without a thread.
+    /// Starts without a thread.
     ///
     /// - Parameters:
-    ///   - name: of each thread, 15 bytes at most.
-    ///   - maximum: most threads; further jobs wait until one is free.
+    ///   - name: the name of each thread, at most 15 bytes.
+    ///   - maximum: the maximum number of threads; further jobs wait.
     package init(name: String, maximum: Int) {
         self.name = name
         self.maximum = maximum
     }
 
-    /// Has a job run, soon and once.
+    /// Runs a job once and soon.
     ///
-    /// If the system has no room for a thread and none is there, the calling thread runs it.
+    /// If there is no thread and the system has no room for one, the calling thread runs it.
     @Sendable package func run(_ job: @escaping Job) {
         let startsThread = state.update { state in
             state.jobs.append(job)
@@ -65,7 +65,7 @@ package final class HelperThreads: Sendable {
         while let job = takeJob() ?? waitForJob() { job() }
     }
 
-    /// Waits for a job; nil: none came, and the thread is no longer counted.
+    /// Waits for a job; nil if none arrived, in which case the thread is no longer counted.
     private func waitForJob() -> Job? {
         state.updateQuietly { $0.idle += 1 }
         let job = state.wait(until: .after(Self.patience), isQuiet: true) { state -> Job? in
@@ -76,7 +76,7 @@ package final class HelperThreads: Sendable {
         if let job { return job }
         return state.updateQuietly { state in
             state.idle -= 1
-            // One may have come since.
+            // A job may have arrived since.
             if !state.jobs.isEmpty { return state.jobs.removeFirst() }
             state.threads -= 1
             return nil

@@ -1,18 +1,17 @@
-// A value that threads share, with waiting: a mutex and a condition variable.
+// A value shared by threads, guarded by a mutex and a condition variable.
 //
-// It guards data, never I/O: a body must not make a call that can block, and must not use the same
-// monitor again. Invariant: no body ever runs while another one does.
+// It guards data, never I/O: a body must not block, and must not use the same monitor again. Invariant: bodies never
+// run concurrently.
 
 import Glibc
 
 /// A mutex-guarded value on whose changes threads can wait.
 ///
-/// Sendable without the compiler's proof because `value` and `waiting` are touched only between
-/// locking and unlocking `mutex`, and the C objects never move. For the same reason `value` is behind a pointer:
-/// for a property the compiler would have every access checked a second time. What callers do with it is inlined,
-/// so that nothing of its type is looked up at run time.
+/// Unchecked Sendable because `value` and `waiting` are accessed only under `mutex`, and the C objects never move.
+/// `value` is behind a pointer because the compiler would add its own exclusivity check to each access of a property.
+/// The accessors are inlined, so that the value's type needs no lookup at run time.
 @usableFromInline package final class Monitor<Value: ~Copyable>: @unchecked Sendable {
-    /// The three lie in one piece of memory, the value behind the others.
+    /// All three share one allocation, with the value last.
     private let mutex: UnsafeMutablePointer<pthread_mutex_t>
     private let changed: UnsafeMutablePointer<pthread_cond_t>
     @usableFromInline let value: UnsafeMutablePointer<Value>
@@ -40,7 +39,7 @@ import Glibc
         changed.initialize(to: pthread_cond_t())
         var attributes = pthread_condattr_t()
         pthread_condattr_init(&attributes)
-        // Deadlines are monotonic: setting the clock must not end or extend a wait.
+        // Deadlines are monotonic, so that a change of the clock cannot end or extend a wait.
         pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC)
         let status = (pthread_mutex_init(mutex, nil), pthread_cond_init(changed, &attributes))
         pthread_condattr_destroy(&attributes)
@@ -54,7 +53,7 @@ import Glibc
         UnsafeMutableRawPointer(mutex).deallocate()
     }
 
-    /// Runs `body` with the value, alone, and wakes every waiting thread afterwards.
+    /// Runs `body` with exclusive access to the value, then wakes all waiting threads.
     @inlinable
     package func update<R, E: Error>(_ body: (inout Value) throws(E) -> R) throws(E) -> R {
         lock()
@@ -62,7 +61,9 @@ import Glibc
         return try body(&value.pointee)
     }
 
-    /// Runs `body` with the value, alone, and wakes nobody: for a change that no waiting thread waits for.
+    /// Runs `body` with exclusive access to the value, and wakes no thread.
+    ///
+    /// For changes that no thread waits for.
     @inlinable
     package func updateQuietly<R: ~Copyable, E: Error>(
         _ body: (inout Value) throws(E) -> R
@@ -72,16 +73,15 @@ import Glibc
         return try body(&value.pointee)
     }
 
-    /// Waits until `body` gives a result.
+    /// Waits until `body` returns a result.
     ///
-    /// `body` is called with the value at once and after every update, and changes it only where it gives
-    /// a result; nil when `deadline` comes first.
+    /// `body` is called at once and after each update; it may change the value only if it returns a result.
     ///
     /// - Parameters:
-    ///   - deadline: when to wait no longer.
-    ///   - isQuiet: whether a result is no update; otherwise it wakes the other waiting threads.
-    ///   - body: looks at the value.
-    /// - Returns: the result, or nil.
+    ///   - deadline: the end of the wait.
+    ///   - isQuiet: whether a result wakes no other thread; otherwise it counts as an update.
+    ///   - body: examines the value.
+    /// - Returns: the result; nil after the deadline.
     package func wait<R>(
         until deadline: Deadline,
         isQuiet: Bool = false,
@@ -91,14 +91,14 @@ import Glibc
         var instant = deadline.timespec
         var result = body(&value.pointee)
         var status: Int32 = 0
-        // After the deadline a last look: an update may have come with it.
+        // One last call after the deadline, because an update may have arrived with it.
         while result == nil, status != ETIMEDOUT {
             waiting += 1
             status = pthread_cond_timedwait(changed, mutex, &instant)
             waiting -= 1
             result = body(&value.pointee)
         }
-        // Thousands may wait: woken by each of them whose time is up, they would do nothing else.
+        // A timeout must not wake the other threads: with thousands of them, they would do nothing else.
         if result == nil || isQuiet { pthread_mutex_unlock(mutex) } else { unlockAndWake() }
         return result
     }

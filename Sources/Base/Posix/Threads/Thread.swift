@@ -1,28 +1,28 @@
 // Threads with a name and a small stack.
 //
-// They are detached: whoever needs to know of a thread's end lets its body say so in a `Monitor`.
-// A thread inherits the signal mask of the one that starts it.
+// They are detached: a body that has to report its end does so through a `Monitor`. A thread inherits the signal mask
+// of its creator.
 
 import CSpoolgateLinux
 import Glibc
 
-/// Starting threads.
+/// Starts threads and tunes their memory.
 package enum Thread {
-    /// Sets memory up for many threads that each hold little; call it before the first one starts.
+    /// Tunes malloc for many threads with little memory each; call it before the first thread starts.
     package static func prepareProcess() { spoolgate_tune_memory() }
 
-    /// Gives the heap's free pages back to the system, in some milliseconds.
+    /// Releases the heap's free pages to the system, which takes some milliseconds.
     ///
-    /// For the time after a busy one: what thousands of threads had lies scattered, and without this a
-    /// heap of which 6 MB were in use kept 113 MB, and 11 to 20 MB more after each further busy time.
+    /// For the time after a peak: thousands of threads leave the heap fragmented. Without this, a heap with 6 MB in use
+    /// kept 113 MB, and 11 to 20 MB more after each further peak.
     package static func releaseHeap() { spoolgate_release_heap() }
 
-    /// Gives the part of the calling thread's stack that is not in use back to the system.
+    /// Releases the unused part of the calling thread's stack to the system.
     ///
-    /// For a thread that is about to wait long, deep calls behind it.
+    /// For a thread that is about to wait long after deep calls.
     package static func releaseStack() { spoolgate_release_stack() }
 
-    /// Lets the calling thread wait for a time that nothing shortens.
+    /// Blocks the calling thread for a duration that nothing shortens.
     package static func pause(_ duration: Duration) {
         let nothing = Monitor(())
         let _: Void? = nothing.wait(until: .after(duration)) { _ in nil }
@@ -31,10 +31,10 @@ package enum Thread {
     /// Starts a detached thread.
     ///
     /// - Parameters:
-    ///   - name: shown by `ps -L`, 15 bytes at most.
-    ///   - stackSize: bytes; only pages touched cost memory.
-    ///   - body: what it runs.
-    /// - Throws: `SystemError` when the system has no room for another thread.
+    ///   - name: the name in `ps -L`, at most 15 bytes.
+    ///   - stackSize: the stack size in bytes; only touched pages use memory.
+    ///   - body: the thread's work.
+    /// - Throws: `SystemError` if the system has no room for another thread.
     package static func start(
         name: String,
         stackSize: Int = 256 * 1024,
@@ -60,7 +60,7 @@ package enum Thread {
     }
 }
 
-/// What a new thread is given.
+/// The context of a new thread.
 private final class Work {
     let name: String
     let body: @Sendable () -> Void

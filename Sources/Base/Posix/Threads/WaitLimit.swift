@@ -1,27 +1,27 @@
-// Until when somebody waits, where the wait has to be looked at on its way.
+// The end of a wait that may have to be extended.
 
-/// A deadline that is put off as long as somebody says so.
+/// A deadline that is extended on request.
 ///
 /// Used by one thread.
 package final class WaitLimit {
-    /// When the wait ends, or is looked at, as things stand.
+    /// The current deadline, at which the wait ends or is extended.
     package private(set) var deadline: Deadline
     private let extend: () -> Deadline?
 
-    /// Makes a limit that is not put off.
+    /// Creates a limit that is never extended.
     package convenience init(_ deadline: Deadline) { self.init(deadline) { nil } }
 
-    /// Makes a limit.
+    /// Creates a limit.
     ///
     /// - Parameters:
-    ///   - deadline: until when it goes on in any case.
-    ///   - extend: asked each time that the deadline has come, for the next one; nil: the wait is over.
+    ///   - deadline: the first deadline.
+    ///   - extend: called at each deadline, returns the next one; nil: the wait ends.
     package init(_ deadline: Deadline, extend: @escaping () -> Deadline?) {
         self.deadline = deadline
         self.extend = extend
     }
 
-    /// Whether the wait is over; asks where the deadline has come.
+    /// Whether the wait has ended; calls `extend` after the deadline.
     package var hasPassed: Bool {
         guard deadline.hasPassed else { return false }
         guard let later = extend() else { return true }
