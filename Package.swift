@@ -45,8 +45,8 @@ let package = Package(
         .package(url: "https://github.com/apple/swift-log", from: "1.16.2"),
     ],
     targets: [
-        // A target depends only on those above it (Tests/FloorTests).
-        // System libraries and the C targets; each has exactly one importer.
+        // A target depends only on targets above it (Tests/FloorTests).
+        // System libraries and C targets; each has exactly one importer.
         .systemLibrary(
             name: "CSpoolgateFastCGI",
             path: "Sources/Gateway/CFastCGI",
@@ -86,7 +86,7 @@ let package = Package(
             ]
         ),
 
-        // Base: pure, without I/O, clock or randomness
+        // Base, pure: no I/O, clock or randomness
         .target(
             name: "SpoolgateTextFormats",
             path: "Sources/Base/TextFormats",
@@ -120,15 +120,15 @@ let package = Package(
             path: "Sources/Base/Curl",
             swiftSettings: settings
         ),
-        // Which build a program is; not for the library.
+        // The identity of a program's build; not used by the library.
         .target(
             name: "SpoolgateBuild",
             dependencies: ["CSpoolgateBuild"],
             path: "Sources/Base/Build",
             swiftSettings: settings
         ),
-        // The library, and the lowest of the gateway
-        // The client library: on its own, beside the gateway. What it needs must do without unsafe flags.
+        // The client library, and the lowest level of the gateway
+        // The library does not use the gateway. It must not need unsafe flags: SwiftPM refuses them in dependencies.
         .target(
             name: "ResumableUpload",
             dependencies: [
@@ -162,7 +162,7 @@ let package = Package(
             path: "Sources/Gateway/Upstream",
             swiftSettings: settings
         ),
-        // The gateway: its front and its settings
+        // The gateway: FastCGI listener and settings
         .target(
             name: "SpoolgateFastCGIFront",
             dependencies: [
@@ -182,7 +182,7 @@ let package = Package(
             path: "Sources/Gateway/Settings",
             swiftSettings: settings
         ),
-        // The gateway: what it tells
+        // The gateway: log, metrics and diagnosis
         .target(
             name: "SpoolgateJournal",
             dependencies: [
@@ -226,7 +226,7 @@ let package = Package(
             path: "Sources/Gateway/Requests",
             swiftSettings: settings
         ),
-        // The gateway: what an operator asks
+        // The gateway: operator interface
         .target(
             name: "SpoolgateAdmin",
             dependencies: [
@@ -238,7 +238,7 @@ let package = Package(
             path: "Sources/Gateway/Admin",
             swiftSettings: settings
         ),
-        // The gateway: the program
+        // The gateway: program
         .executableTarget(
             name: "spoolgate",
             dependencies: [
@@ -252,7 +252,7 @@ let package = Package(
             swiftSettings: settings
         ),
 
-        // The client's command: beside the gateway, above the library.
+        // The client's command, on top of the library.
         .executableTarget(
             name: "spoolgate-upload",
             dependencies: [
@@ -270,7 +270,7 @@ let package = Package(
             dependencies: ["SpoolgateUploadProtocol", "SpoolgatePosix", httpTypes],
             path: "Tests/TestSupport",
             swiftSettings: testSettings,
-            // libcurl finds the tests' own look-up of names (TestNames.swift) only among exported symbols.
+            // libcurl finds the tests' own resolver (TestNames.swift) only if it is an exported symbol.
             linkerSettings: [.unsafeFlags(["-Xlinker", "--export-dynamic-symbol=getaddrinfo"])]
         ),
         .testTarget(

@@ -1,12 +1,12 @@
-// Which build of the sources a program is.
+// Identifies the build of a program.
 //
-// The identity is written into the linked program (deploy/identify.sh), so that a commit causes nothing to be compiled.
+// deploy/identify.sh writes the identity into the linked program, so that a commit requires no compilation.
 
 import CSpoolgateBuild
 
-/// The build that the running program is.
+/// The build of the running program.
 package enum ProgramBuild {
-    /// The commit that the program was built from, with `-modified` after it if the sources differed from the commit.
+    /// The commit that the program was built from; `-modified` is appended if the sources differed from it.
     ///
     /// Nil if nothing was written into the program, as after a plain `swift build`.
     package static var identity: String? {

@@ -1,5 +1,5 @@
-/* libcurl's easy interface. curl_easy_setopt and curl_easy_getinfo are variadic, which Swift
-   cannot call: one typed wrapper stands here for each kind of argument. */
+/* libcurl's easy interface. curl_easy_setopt and curl_easy_getinfo are variadic, which Swift cannot call, so there is
+   one typed wrapper for each kind of argument. */
 #ifndef SPOOLGATE_CURL_SHIM_H
 #define SPOOLGATE_CURL_SHIM_H
 
@@ -8,7 +8,7 @@
 #undef curl_easy_setopt
 #undef curl_easy_getinfo
 
-/* One of an enumeration in one version of libcurl, a number in another. */
+/* An enumerator in some versions of libcurl, a number in others. */
 static inline long spoolgate_curl_netrc_required(void) {
     return CURL_NETRC_REQUIRED;
 }
@@ -26,7 +26,7 @@ static inline CURLcode spoolgate_curl_set_pointer(
     return curl_easy_setopt(easy, option, value);
 }
 
-/* A function that libcurl calls, and what it is given. */
+/* Sets a callback of libcurl and its context. */
 #define SPOOLGATE_SETTER(name, option, result, ...) \
     static inline CURLcode spoolgate_curl_set_##name( \
         CURL *easy, void *context, result (*call)(__VA_ARGS__)) { \
@@ -51,7 +51,7 @@ static inline CURLcode spoolgate_curl_get_offset(CURL *easy, CURLINFO info, curl
     return curl_easy_getinfo(easy, info, value);
 }
 
-/* CURL_GLOBAL_DEFAULT is a cast macro. */
+/* CURL_GLOBAL_DEFAULT is a macro with a cast. */
 static inline CURLcode spoolgate_curl_global_init(void) {
     return curl_global_init(CURL_GLOBAL_DEFAULT);
 }

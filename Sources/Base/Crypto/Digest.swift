@@ -1,25 +1,25 @@
-// Digests of content that comes in parts, and keyed digests, by OpenSSL's EVP interface.
+// Digests of content in parts, and keyed digests, with OpenSSL's EVP interface.
 //
-// Every algorithm is fetched once: looking it up costs more than digesting a short text. Nothing is
-// known here of the fields that carry digests.
+// Each algorithm is fetched once, because a lookup costs more than the digest of a short text. The fields that carry
+// digests are handled elsewhere.
 
 import CSpoolgateOpenSSL
 
-/// The algorithms that content is digested with (FIPS 180-4).
+/// The algorithms for digests of content (FIPS 180-4).
 package enum DigestFunction: String, Sendable, CaseIterable {
-    /// SHA-1, 20 bytes; for what is told apart from nothing but errors of transmission.
+    /// SHA-1, 20 bytes; only protects against transmission errors.
     case sha1 = "SHA1"
     /// SHA-256, 32 bytes.
     case sha256 = "SHA256"
     /// SHA-512, 64 bytes.
     case sha512 = "SHA512"
 
-    /// The bytes of a digest.
+    /// The length of a digest in bytes.
     package var length: Int { Int(EVP_MD_get_size(method)) }
 
-    /// OpenSSL's method tables; constant once fetched and used by all threads.
+    /// OpenSSL's method tables; constant once fetched, and used by all threads.
     ///
-    /// Not isolated: they are written once, before their first use, and only read by OpenSSL.
+    /// Not isolated: they are written once, before their first use, and then only read.
     private nonisolated(unsafe) static let fetched = Dictionary(
         uniqueKeysWithValues: allCases.map { ($0, EVP_MD_fetch(nil, $0.rawValue, nil)) }
     )
@@ -27,14 +27,14 @@ package enum DigestFunction: String, Sendable, CaseIterable {
     var method: OpaquePointer? { Self.fetched[self] ?? nil }
 }
 
-/// The digest of content that is told part by part.
+/// The digest of content in parts.
 ///
 /// Used by one thread.
 package final class RunningDigest {
     private let context: OpaquePointer
     private let function: DigestFunction
 
-    /// Begins a digest; traps if OpenSSL has no such function or no memory.
+    /// Starts a digest; traps if OpenSSL does not have the function or memory is exhausted.
     package init(_ function: DigestFunction) {
         guard let context = EVP_MD_CTX_new(),
             EVP_DigestInit_ex2(context, function.method, nil) == 1
@@ -56,7 +56,7 @@ package final class RunningDigest {
         precondition(status == 1, "OpenSSL cannot go on with a digest")
     }
 
-    /// The digest of all parts; called once, and nothing may be added afterwards.
+    /// Returns the digest of all parts; called once, after the last part.
     package func finish() -> [UInt8] {
         var digest = [UInt8](repeating: 0, count: function.length)
         let status = EVP_DigestFinal_ex(context, &digest, nil)
@@ -67,7 +67,7 @@ package final class RunningDigest {
 
 /// HMAC (RFC 2104) with SHA-256.
 package enum HMAC256 {
-    /// The 32-byte code of `bytes` under `key`, which has at least one byte.
+    /// Returns the 32-byte code of `bytes` with `key`, which must not be empty.
     package static func code(_ bytes: [UInt8], key: [UInt8]) -> [UInt8] {
         precondition(!key.isEmpty, "a code without a key proves nothing")
         var code = [UInt8](repeating: 0, count: 32)

@@ -1,8 +1,8 @@
-// Short texts that nobody can guess and nobody has used before.
+// Short, unique and unguessable texts.
 
-/// Makes random tokens.
+/// Creates random tokens.
 package enum RandomToken {
-    /// 128 unpredictable bits as 32 lower-case hexadecimal digits; traps as `RandomBits.next` does.
+    /// Returns 128 unpredictable bits as 32 lower-case hexadecimal digits; traps like `RandomBits.next`.
     package static func make() -> String {
         let bits = RandomBits.pair()
         return [bits.high, bits.low].map { half in

@@ -1,43 +1,43 @@
-// The functions libcurl calls while it works: each finds its transfer and passes the call on.
+// The functions that libcurl calls during a transfer; each forwards to the transfer.
 //
-// Nothing is decided here. The invariant: no Swift error leaves a callback; the transfer keeps it
-// and libcurl is told to stop.
+// No decisions are made here. Invariant: no Swift error leaves a callback; the transfer stores it and libcurl is told
+// to stop.
 
 import CSpoolgateCurl
 import Glibc
 
-/// What becomes of one piece of content that libcurl asks for.
+/// The result of a call for more content.
 package enum ContentStep {
-    /// The transfer put this many bytes into the buffer; 0 at the end.
+    /// The transfer wrote this many bytes into the buffer; 0 at the end.
     case bytes(Int)
-    /// Read what the other side says first; then, after `CurlConnection.resume`, ask again.
+    /// Read from the peer first; call again after `CurlConnection.resume`.
     case pause
-    /// Give up.
+    /// Abort the transfer.
     case stop
 }
 
-/// One transfer, as libcurl's callbacks ask and tell it.
+/// The callbacks of one transfer.
 package protocol CurlTransfer: AnyObject {
     /// Whether a socket may be opened.
     func mayConnect() -> Bool
-    /// Called with a connection ready, before the first byte of the request; false: give up.
+    /// Called with a ready connection, before the first byte of the request; false: abort.
     func mayBeginRequest() -> Bool
-    /// Called after every step and at least once a second, with bytes of content; false: give up.
+    /// Called after every step and at least once a second, with byte counts of content; false: abort.
     func watchProgress(downloaded: Int64, uploaded: Int64) -> Bool
-    /// Takes one line of a head, or of the trailer section; false: give up.
+    /// Accepts one line of a head or a trailer section; false: abort.
     func takeHeadLine(_ line: UnsafeRawBufferPointer) -> Bool
-    /// Takes content of the final response, which is not empty; false: give up.
+    /// Accepts nonempty content of the final response; false: abort.
     func takeContent(_ content: UnsafeRawBufferPointer) -> Bool
     /// Fills `buffer` with the next content.
     func giveContent(_ buffer: UnsafeMutableRawBufferPointer) -> ContentStep
-    /// Goes back to the start of the content for a second try; false where it cannot.
+    /// Rewinds the content for a second try; false if that is impossible.
     func restartContent() -> Bool
-    /// Whether what the other side says now may be the answer, readable without TLS.
+    /// Whether unread bytes may be the response; only without TLS, which would encrypt them.
     var awaitsAnswer: Bool { get }
 }
 
 extension CurlConnection {
-    /// Has libcurl call the transfer in `context`, whichever is under way.
+    /// Registers callbacks that forward to the current transfer in `context`.
     func setCallbacks() {
         let this = Unmanaged.passUnretained(context).toOpaque()
         _ = spoolgate_curl_set_open_socket(easy, this) { this, _, address in
@@ -64,7 +64,7 @@ extension CurlConnection {
         }
         _ = spoolgate_curl_set_write_function(easy, this) { bytes, size, count, this in
             let content = UnsafeRawBufferPointer(start: bytes, count: size * count)
-            // An empty write says nothing, and 0 is also the right answer to it.
+            // An empty write means nothing, and 0 is also its success value.
             guard !content.isEmpty else { return 0 }
             return found(this)?.transfer?.takeContent(content) ?? false ? content.count : 0
         }

@@ -1,32 +1,31 @@
-// One libcurl easy handle with the connection it keeps.
+// A libcurl easy handle and the connection that it keeps.
 //
-// A handle is used by one transfer at a time. It keeps the options that hold for every transfer to its
-// endpoint (CurlOptions.swift), and nothing that points to a request. The invariant: a context knows the
-// descriptor of the kept connection while libcurl has it open.
+// One transfer at a time uses a handle. The handle keeps the options that are common to all transfers to its endpoint
+// (CurlOptions.swift), and no pointer into a request. Invariant: the context knows the descriptor of the kept
+// connection as long as libcurl has it open.
 
 import CSpoolgateCurl
 package import SpoolgatePosix
 
 /// An easy handle, its error text and its connection's socket.
 ///
-/// One thread at a time, which its owner sees to; hence unchecked.
+/// Its owner ensures that only one thread uses it at a time; therefore unchecked.
 package final class CurlConnection: @unchecked Sendable {
-    /// The handle.
     let easy: UnsafeMutableRawPointer
-    /// Where libcurl writes why it failed.
+    /// The buffer in which libcurl describes an error.
     let errorText: UnsafeMutablePointer<CChar>
-    /// Its sockets and the transfer under way: what libcurl's callbacks are given.
+    /// Its sockets and the current transfer; the context of libcurl's callbacks.
     package let context = CurlContext()
-    /// What libcurl connects to, taken apart.
+    /// The parsed URL to connect to.
     private(set) var url: OpaquePointer?
-    /// The field lines of the transfer under way.
+    /// The field lines of the current transfer.
     package var lines = FieldLines()
-    /// Whether the options that hold for every transfer are set.
+    /// Whether the options for all transfers are set.
     package var isPrepared = false
-    /// Until when it may be kept unused.
+    /// The time until which it may be kept idle.
     package var idleUntil = Deadline.after(.zero)
 
-    /// Makes a handle; nil when there is no memory for it.
+    /// Creates a handle; nil if memory is exhausted.
     package init?() {
         guard Self.libraryIsReady, let easy = curl_easy_init() else { return nil }
         self.easy = easy
@@ -42,38 +41,40 @@ package final class CurlConnection: @unchecked Sendable {
 
     private static let libraryIsReady = spoolgate_curl_global_init() == CURLE_OK
 
-    /// Takes a URL apart and keeps it; false for what is none.
+    /// Parses a URL and keeps it; false if it is invalid.
     func keep(url text: String) -> Bool {
         if url == nil { url = curl_url() }
         return curl_url_set(url, CURLUPART_URL, text, 0) == CURLUE_OK
     }
 
-    /// Runs the transfer that the options and `lines` describe; blocks until it is over.
+    /// Runs the transfer described by the options and `lines`; blocks until it ends.
     package func perform(for transfer: any CurlTransfer) -> CurlEnd {
         context.transfer = transfer
         defer { context.transfer = nil }
         return lines.withList { lines in
-            // libcurl takes any list.
+            // libcurl accepts any list.
             _ = spoolgate_curl_set_pointer(easy, CURLOPT_HTTPHEADER, lines)
             return CurlEnd(curl_easy_perform(easy))
         }
     }
 
-    /// Lets content go on after `ContentStep.pause`.
+    /// Continues the content after `ContentStep.pause`.
     package func resume() { _ = curl_easy_pause(easy, CURLPAUSE_CONT) }
 
-    /// Why the last transfer failed, in libcurl's or OpenSSL's words.
+    /// Describes the failure of the last transfer, in the words of libcurl or OpenSSL.
     package func explanation(of end: CurlEnd) -> String {
         let text = String(cString: errorText)
         return text.isEmpty ? end.description : text
     }
 
-    /// The same of a connection to a unix socket, for which libcurl's words name its own default, a port of localhost.
+    /// Describes the failure of a connection that may use a Unix socket.
+    ///
+    /// libcurl's own text would name its default instead, a port of localhost.
     ///
     /// - Parameters:
-    ///   - end: how the last transfer ended.
-    ///   - socket: the path of the socket; nil: it went over TCP.
-    /// - Returns: the words.
+    ///   - end: the result of the last transfer.
+    ///   - socket: the path of the socket; nil: TCP.
+    /// - Returns: the description.
     package func explanation(of end: CurlEnd, socket: String?) -> String {
         guard end == .noConnection, let socket, let errno = refusal else {
             return explanation(of: end)
@@ -81,14 +82,14 @@ package final class CurlConnection: @unchecked Sendable {
         return "\(SystemError(call: "connect", subject: "unix:\(socket)", errno: errno))"
     }
 
-    /// Why the last connection was not made, the system's number of it; nil: it was made, or the system did not say.
+    /// The system's error number if the last connection failed; nil if it succeeded or the number is unknown.
     private var refusal: Int32? {
         var number = 0
         let code = spoolgate_curl_get_long(easy, CURLINFO_OS_ERRNO, &number)
         return code == CURLE_OK && number != 0 ? Int32(number) : nil
     }
 
-    /// The cause of the TLS failure of the last transfer, which ended with `end`; nil: TLS did not fail.
+    /// The cause of a TLS failure of the last transfer, which ended with `end`; nil if TLS did not fail.
     package func tlsTrouble(of end: CurlEnd) -> TLSTrouble? {
         switch end {
         case .untrusted:
@@ -103,7 +104,7 @@ package final class CurlConnection: @unchecked Sendable {
         }
     }
 
-    /// The time of one round trip, as connecting took it; zero over a kept connection.
+    /// The round-trip time, measured while connecting; zero over a kept connection.
     package var roundTrip: Duration {
         guard let lookedUp = number(CURLINFO_NAMELOOKUP_TIME_T),
             let connected = number(CURLINFO_CONNECT_TIME_T)
@@ -111,36 +112,36 @@ package final class CurlConnection: @unchecked Sendable {
         return .microseconds(max(0, connected - lookedUp))
     }
 
-    /// For how long the last final response asked to wait, by a number or a date (RFC 9110 §10.2.3); nil: not at all.
+    /// The delay that the last final response asked for, as a number or a date (RFC 9110 §10.2.3); nil: none.
     package var retryAfter: Duration? {
         number(CURLINFO_RETRY_AFTER).flatMap { $0 > 0 ? .seconds($0) : nil }
     }
 
-    /// Bytes of content that the connection has taken in the last transfer.
+    /// The number of content bytes that the last transfer wrote to the connection.
     package var uploaded: Int64 { number(CURLINFO_SIZE_UPLOAD_T) ?? 0 }
 
-    /// A number that libcurl knows of the last transfer; nil: it does not know it.
+    /// A number of the last transfer; nil if libcurl does not know it.
     private func number(_ info: CURLINFO) -> Int64? {
         var number: curl_off_t = 0
         let code = spoolgate_curl_get_offset(easy, info, &number)
         return code == CURLE_OK ? Int64(number) : nil
     }
 
-    /// Bytes of the request's first part that the connection has taken in this transfer.
+    /// The number of bytes of the request's first part that this transfer wrote to the connection.
     package var requestSize: Int {
         var size = 0
         let code = spoolgate_curl_get_long(easy, CURLINFO_REQUEST_SIZE, &size)
         return code == CURLE_OK ? size : 0
     }
 
-    /// Forgets the request; the options that hold for every transfer and the connection stay.
+    /// Clears the request, but keeps the options for all transfers and the connection.
     package func forgetRequest() {
         _ = spoolgate_curl_set_pointer(easy, CURLOPT_POSTFIELDS, nil)
         _ = spoolgate_curl_set_pointer(easy, CURLOPT_HTTPHEADER, nil)
         errorText[0] = 0
     }
 
-    /// Forgets the request and all options; the connection stays open.
+    /// Clears the request and all options, but keeps the connection open.
     package func reset() {
         curl_easy_reset(easy)
         isPrepared = false

@@ -1,35 +1,34 @@
-// The sockets that libcurl has open for one handle, and the transfer its callbacks go to.
+// The open sockets of one handle, and the transfer that receives its callbacks.
 //
-// What a socket says of itself is told here; what follows from it is the transfer's to decide.
+// It reports the state of a socket; the transfer decides what follows.
 
 import CSpoolgateCurl
 import Glibc
 import SpoolgatePosix
 
-/// What libcurl's callbacks are given: the transfer under way and the sockets libcurl has open.
+/// The context of libcurl's callbacks: the current transfer and the open sockets.
 ///
 /// Used by the thread that uses its connection.
 package final class CurlContext {
-    /// The transfer under way.
+    /// The current transfer.
     var transfer: (any CurlTransfer)?
-    /// Whether a connection that is closed is reset instead.
+    /// Whether to close a connection by a reset.
     package var resets = false
 
-    /// Longest time that the other side's system may leave what was sent unacknowledged; nil: the system's own, of
-    /// many minutes.
+    /// How long the peer's system may leave sent data unacknowledged; nil: the system's limit of many minutes.
     package var acknowledgementLimit: Duration?
 
-    /// One socket, or for a moment several while libcurl tries addresses.
+    /// One socket, or several while libcurl tries addresses.
     private var sockets: [(number: curl_socket_t, isTCP: Bool)] = []
     private var isCorked = false
-    /// Whether the last socket was not opened because this process or its system has no descriptor or memory left.
+    /// Whether the last socket could not be opened because descriptors or memory ran out.
     package private(set) var lacksDescriptors = false
-    /// What the other side had said, and nobody read, when libcurl closed the connection under way.
+    /// The bytes still unread when libcurl closed the current connection.
     package private(set) var lastWords: [UInt8] = []
-    /// Most bytes of it.
+    /// The maximum number of them.
     private static let lastWordsLimit = 64 * 1024
 
-    /// Opens a socket for an address and remembers it.
+    /// Opens a socket for an address and records it.
     func openSocket(_ address: UnsafePointer<curl_sockaddr>) -> curl_socket_t {
         let address = address.pointee
         let kind = address.socktype | Int32(SOCK_CLOEXEC.rawValue)
@@ -40,7 +39,7 @@ package final class CurlContext {
         if number != CURL_SOCKET_BAD { sockets.append((number, isTCP)) }
         if isTCP, let limit = acknowledgementLimit {
             withUnsafeBytes(of: UInt32(clamping: limit.wholeMilliseconds)) {
-                // Where the kernel refuses, its own limit holds.
+                // If the kernel refuses, its own limit applies.
                 _ = setsockopt(
                     number,
                     Int32(IPPROTO_TCP),
@@ -53,7 +52,7 @@ package final class CurlContext {
         return number
     }
 
-    /// Closes a socket and forgets it.
+    /// Closes a socket and removes it from the record.
     func closeSocket(_ socket: curl_socket_t) -> Int32 {
         sockets.removeAll { $0.number == socket }
         if resets {
@@ -65,7 +64,7 @@ package final class CurlContext {
         return close(socket)
     }
 
-    /// Forgets the last words of earlier connections.
+    /// Discards the unread bytes of earlier connections.
     package func forgetLastWords() { lastWords = [] }
 
     private static func unread(_ socket: curl_socket_t) -> [UInt8] {
@@ -79,13 +78,13 @@ package final class CurlContext {
         }
     }
 
-    /// Holds back segments that are not full, so that a head waits for the content after it.
+    /// Delays partial segments, so that a head waits for the content after it.
     package func cork() {
         guard let socket = sockets.last, socket.isTCP else { return }
         isCorked = Self.setCork(socket.number, 1)
     }
 
-    /// Lets everything go that `cork` held back.
+    /// Sends everything that `cork` delayed.
     package func uncork() {
         guard isCorked, let socket = sockets.last else { return }
         isCorked = !Self.setCork(socket.number, 0)
@@ -97,7 +96,7 @@ package final class CurlContext {
         }
     }
 
-    /// Bytes in the socket that the other side's system has not taken yet; -1 if it cannot be told.
+    /// The number of bytes in the socket that the peer's system has not acknowledged; -1 if unknown.
     package var unsent: Int32 {
         var count: Int32 = 0
         guard let socket = sockets.last, ioctl(socket.number, UInt(TIOCOUTQ), &count) == 0 else {
@@ -106,7 +105,7 @@ package final class CurlContext {
         return count
     }
 
-    /// Whether the other side has closed the connection, and everything that it said was read.
+    /// Whether the peer has closed the connection and all its bytes were read.
     package var isHungUp: Bool {
         guard let socket = sockets.last else { return false }
         var byte: UInt8 = 0
@@ -114,14 +113,14 @@ package final class CurlContext {
         return count == 0 || (count < 0 && errno != EAGAIN && errno != EINTR)
     }
 
-    /// Whether the other side has said something that was not read yet, its end included.
+    /// Whether unread bytes or the end have arrived.
     package var isReadable: Bool { isReadable(within: 0) }
 
-    /// Waits until the other side says something, no longer than so many milliseconds.
+    /// Waits for bytes from the peer, but no longer than `milliseconds`.
     ///
-    /// - Returns: whether there is something to read, its end included.
+    /// - Returns: whether unread bytes or the end have arrived.
     func isReadable(within milliseconds: Int32) -> Bool {
-        // Of a number below zero there is never anything.
+        // poll(2) ignores a negative number.
         var entry = pollfd(fd: sockets.last?.number ?? -1, events: Int16(POLLIN), revents: 0)
         return poll(&entry, 1, milliseconds) == 1
     }

@@ -1,42 +1,41 @@
-// How a transfer ended, in libcurl's terms.
+// The result of a transfer, in libcurl's terms.
 //
-// Values only: what the end means for a request is its owner's to say. The invariant: what stands here is
-// libcurl's own code.
+// Values only: the owner of a request decides what the result means for it. Invariant: the code is libcurl's own.
 
 import CSpoolgateCurl
 
-/// libcurl's code for the end of a transfer.
+/// libcurl's result code of a transfer.
 package struct CurlEnd: Equatable, Sendable, CustomStringConvertible {
     private let code: UInt32
 
     init(_ code: CURLcode) { self.code = code.rawValue }
 
-    /// The transfer came to its end.
+    /// The transfer is complete.
     package static let whole = CurlEnd(CURLE_OK)
-    /// A callback of this side ended it.
+    /// A callback on this side stopped it.
     package static let stopped = CurlEnd(CURLE_ABORTED_BY_CALLBACK)
     /// The host has no address.
     package static let noAddress = CurlEnd(CURLE_COULDNT_RESOLVE_HOST)
-    /// Nobody takes connections there, or this side opened no socket.
+    /// The connection was refused, or this side opened no socket.
     package static let noConnection = CurlEnd(CURLE_COULDNT_CONNECT)
     /// Connecting took too long.
     package static let timedOut = CurlEnd(CURLE_OPERATION_TIMEDOUT)
-    /// TLS was not agreed on.
+    /// The TLS handshake failed.
     package static let noTLS = CurlEnd(CURLE_SSL_CONNECT_ERROR)
-    /// The other side's certificate is not trusted.
+    /// The peer's certificate is not trusted.
     package static let untrusted = CurlEnd(CURLE_PEER_FAILED_VERIFICATION)
     /// The file of trusted authorities could not be loaded.
     package static let badAuthorities = CurlEnd(CURLE_SSL_CACERT_BADFILE)
-    /// This side's certificate, or its key, could not be used.
+    /// This side's certificate or key is unusable.
     package static let badCertificate = CurlEnd(CURLE_SSL_CERTPROBLEM)
     /// A write to the connection failed.
     package static let sendFailed = CurlEnd(CURLE_SEND_ERROR)
-    /// The URL is none.
+    /// The URL is malformed.
     package static let badURL = CurlEnd(CURLE_URL_MALFORMAT)
-    /// The URL's scheme is not spoken.
+    /// The URL's scheme is not supported.
     package static let badScheme = CurlEnd(CURLE_UNSUPPORTED_PROTOCOL)
 
-    /// Whether libcurl failed inside this process, before the network: neither the request nor the other side is at fault.
+    /// Whether libcurl failed inside this process, so that neither the request nor the peer is at fault.
     package var isOfProcess: Bool {
         [
             CURLE_FAILED_INIT, CURLE_OUT_OF_MEMORY, CURLE_NOT_BUILT_IN,
@@ -44,7 +43,7 @@ package struct CurlEnd: Equatable, Sendable, CustomStringConvertible {
         ].contains(CURLcode(code))
     }
 
-    /// libcurl's sentence for the code.
+    /// libcurl's text for the code.
     package var description: String {
         guard let known = curl_easy_strerror(CURLcode(code)) else { return "curl error \(code)" }
         return String(cString: known)

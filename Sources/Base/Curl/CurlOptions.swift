@@ -1,43 +1,43 @@
-// Every option of libcurl that is set, once a handle or once a transfer, and nothing else.
+// Sets libcurl's options, once for each handle or once for each transfer; no other code sets any.
 //
-// libcurl is told to send what the request says and no more: no fields of its own, no redirects, no
-// proxies but where they are asked for, no decoding. The invariant: bytes of the URL, of the target and of
-// field values reach libcurl as they came; what could not be sent as it is, is refused here.
+// libcurl sends exactly the request: no fields of its own, no redirects, no proxies unless enabled, no decoding.
+// Invariant: the bytes of the URL, the target and the field values reach libcurl unchanged; a request that cannot be
+// sent unchanged is refused.
 
 import CSpoolgateCurl
 package import HTTPTypes
 import SpoolgatePosix
 
-/// An option libcurl did not take, or a request that cannot be written as HTTP/1.1.
+/// An option refused by libcurl, or a request that HTTP/1.1 cannot represent.
 package struct CurlOptionError: Error {
-    /// Why, as a part of a sentence.
+    /// The reason, as a clause.
     package var reason: String
 }
 
-/// Where a handle connects to, how long that may take and how it trusts.
+/// The address of a handle's connection, its timeout and its trust.
 package struct CurlEndpoint {
-    /// The URL; its path is replaced where a request has a target.
+    /// The URL; its path is replaced if a request has a target.
     package var url: String
-    /// A unix socket to connect to in place of the URL's host; nil: TCP.
+    /// A Unix socket to use instead of the URL's host; nil: TCP.
     package var socket: String?
-    /// Whether TLS is spoken.
+    /// Whether TLS is used.
     package var isSecure: Bool
-    /// Whether HTTP/2 is offered in the TLS handshake; else HTTP/1.1 alone.
+    /// Whether the TLS handshake offers HTTP/2; otherwise only HTTP/1.1.
     package var offersHTTP2 = false
-    /// Longest time to connect, TLS included.
+    /// The maximum time to connect, including TLS.
     package var connectTimeout: Duration
-    /// PEM file of the authorities to trust instead of the system's.
+    /// PEM file of the trusted authorities; nil: the system's.
     package var certificateAuthority: String?
     /// PEM file of the client certificate; nil: none.
     package var clientCertificate: String?
     /// PEM file of its key; nil: in `clientCertificate`.
     package var clientKey: String?
-    /// Whether TLS 1.2 is too old.
+    /// Whether TLS 1.3 is required.
     package var wantsNewestTLS = false
-    /// Whether the proxies that the environment names are used (`https_proxy`, `no_proxy`).
+    /// Whether to use proxies from the environment (`https_proxy`, `no_proxy`).
     package var usesProxies = false
 
-    /// Makes an endpoint of what each one has.
+    /// Creates an endpoint from its required parts.
     package init(url: String, socket: String?, isSecure: Bool, connectTimeout: Duration) {
         self.url = url
         self.socket = socket
@@ -46,26 +46,25 @@ package struct CurlEndpoint {
     }
 }
 
-/// How libcurl gets one request's content.
+/// The way libcurl gets a request's content.
 package enum HandedContent {
-    /// There is none.
+    /// No content.
     case none
-    /// All of it lies in memory, and not a byte passes through a callback.
+    /// All of it is in memory, without callbacks.
     case whole(UnsafeRawBufferPointer)
-    /// By callbacks; nil: of unknown length.
+    /// By callbacks; nil: unknown length.
     case pieces(length: Int64?)
 }
 
 /// Sets the options of one connection's handle.
 package struct CurlOptions {
-    /// Largest upload buffer; larger ones were not faster.
+    /// The maximum upload buffer; larger ones were not faster.
     private static let largestUploadBuffer = 2 << 20
-    /// The same over TLS: what is encrypted must still be in the processor's cache after the read.
+    /// The maximum over TLS: content should still be in the processor's cache when it is encrypted.
     private static let largestSecureUploadBuffer = 512 << 10
-    /// Content below this is sent by libcurl in one call with the head, if it is handed over whole
-    /// (MAX_INITIAL_POST_SIZE).
+    /// libcurl sends whole content below this size in one call with the head (MAX_INITIAL_POST_SIZE).
     package static let inlineLimit: Int64 = 64 * 1024
-    /// What a head and the content behind it need besides the content, for one write of both.
+    /// The room for a head in the buffer, so that one write sends both head and content.
     private static let headRoom = 8 * 1024
 
     private let connection: CurlConnection
@@ -74,16 +73,16 @@ package struct CurlOptions {
     /// Sets options on `connection`'s handle.
     package init(on connection: CurlConnection) { self.connection = connection }
 
-    // MARK: What holds for every transfer
+    // MARK: Options for all transfers
 
-    /// Where to connect, how long that may take, how to trust, and whom libcurl calls.
+    /// Sets the address, the timeout, the trust and the callbacks.
     ///
-    /// Once a handle: a connection's endpoint does not change.
+    /// Once for each handle, because a connection's endpoint never changes.
     package func setEndpoint(_ endpoint: CurlEndpoint) throws(CurlOptionError) {
         try set(CURLOPT_ERRORBUFFER, pointer: connection.errorText)
         try set(CURLOPT_URL, endpoint.url)
-        // Taken apart once, not by every transfer. The text stays set besides: 7.88 copies it when it
-        // repeats a request, and has none of its own on a handle that was reset.
+        // Parsed once instead of by every transfer. The text is still set: 7.88 copies it when it repeats a request,
+        // and a reset handle has none.
         if connection.keep(url: endpoint.url) {
             try set(CURLOPT_CURLU, pointer: connection.url.map { UnsafeRawPointer($0) })
         }
@@ -115,29 +114,30 @@ package struct CurlOptions {
         try set(CURLOPT_SSLVERSION, Int(least))
         if let file = endpoint.certificateAuthority {
             try set(CURLOPT_CAINFO, file)
-            // The system's directory of authorities would be looked at besides.
+            // Otherwise the system's directory of authorities would be trusted, too.
             try set(CURLOPT_CAPATH, pointer: nil)
         }
         if let file = endpoint.clientCertificate {
             try set(CURLOPT_SSLCERT, file)
             try set(CURLOPT_SSLKEY, endpoint.clientKey ?? file)
-            // Without a passphrase OpenSSL asks for one on the terminal.
+            // Without a passphrase, OpenSSL prompts on the terminal.
             try set(CURLOPT_KEYPASSWD, "")
         }
     }
 
-    // MARK: What one transfer has of its own
+    // MARK: Options for one transfer
 
-    /// The request line, the framing, and whether the kept connection is left unused; the fields are
-    /// the connection's lines.
+    /// Sets the request line, the framing, and whether to avoid the kept connection.
+    ///
+    /// The fields are the connection's lines.
     ///
     /// - Parameters:
     ///   - method: the method; HEAD has no content.
-    ///   - target: what stands on the request line; nil: the URL's own path and query.
-    ///   - content: how libcurl gets its content; what is whole must stay until the transfer is over.
-    ///   - isSecure: whether the endpoint speaks TLS.
-    ///   - isNew: whether it goes over a connection of its own.
-    /// - Throws: `CurlOptionError` for what cannot be sent as it is.
+    ///   - target: the request target; nil: the URL's own path and query.
+    ///   - content: the way libcurl gets the content; whole content must stay in memory until the transfer ends.
+    ///   - isSecure: whether the endpoint uses TLS.
+    ///   - isNew: whether to use a new connection.
+    /// - Throws: `CurlOptionError` if the request cannot be sent unchanged.
     package func setRequest(
         _ method: HTTPRequest.Method,
         target: String?,
@@ -147,7 +147,7 @@ package struct CurlOptions {
     ) throws(CurlOptionError) {
         try set(CURLOPT_FRESH_CONNECT, isNew ? 1 : 0)
         if let target { try set(CURLOPT_REQUEST_TARGET, target) }
-        // Undoes what the request before has set of these.
+        // Resets these options after the previous request.
         try set(CURLOPT_HTTPGET, 1)
         if method == .head {
             try set(CURLOPT_NOBODY, 1)
@@ -177,27 +177,27 @@ package struct CurlOptions {
         }
     }
 
-    /// Ends the transfer once connected, TLS included; nothing is sent.
+    /// Ends the transfer after connecting, including TLS; nothing is sent.
     package func setConnectingOnly() throws(CurlOptionError) { try set(CURLOPT_CONNECT_ONLY, 1) }
 
-    /// Sends, and receives, at most so many bytes a second on average.
+    /// Limits sending and receiving to an average number of bytes per second.
     package func setRateLimit(_ limit: Int64) throws(CurlOptionError) {
         try set(offset: CURLOPT_MAX_SEND_SPEED_LARGE, limit)
         try set(offset: CURLOPT_MAX_RECV_SPEED_LARGE, limit)
     }
 
-    /// How long a 100 (Continue) is waited for.
+    /// Sets how long to wait for a 100 (Continue).
     package func setContinueTimeout(_ timeout: Duration) throws(CurlOptionError) {
         try set(CURLOPT_EXPECT_100_TIMEOUT_MS, max(1, Int(timeout.wholeMilliseconds)))
     }
 
-    /// Takes user and password of the host from a file like netrc(5).
+    /// Reads the host's user and password from a file in the format of netrc(5).
     package func setCredentials(fromFile path: String) throws(CurlOptionError) {
         try set(CURLOPT_NETRC, spoolgate_curl_netrc_required())
         try set(CURLOPT_NETRC_FILE, path)
     }
 
-    // MARK: One option
+    // MARK: Single options
 
     private func set(_ option: CURLoption, _ value: String) throws(CurlOptionError) {
         try check(spoolgate_curl_set_pointer(easy, option, value), option)
@@ -207,12 +207,12 @@ package struct CurlOptions {
         try check(spoolgate_curl_set_long(easy, option, value), option)
     }
 
-    /// Sets an option that changes only the speed of a transfer; if libcurl refuses it, its default is used.
+    /// Sets an option that only affects speed; if libcurl refuses it, the default applies.
     private func prefer(_ option: CURLoption, _ value: Int) {
         _ = spoolgate_curl_set_long(easy, option, value)
     }
 
-    /// Sets an option to memory that libcurl reads, or writes, later on.
+    /// Sets an option to memory that libcurl reads or writes later.
     private func set(
         _ option: CURLoption,
         pointer: UnsafeRawPointer?

@@ -1,7 +1,6 @@
-// The field lines of one request as the list that libcurl reads, in memory that the next request on the
-// connection uses again.
+// The field lines of one request as a list for libcurl, in memory that the connection's next request reuses.
 //
-// What could not be sent as it is, is refused here. The invariant: no line has a line end or a NUL byte.
+// A field that cannot be sent unchanged is refused. Invariant: no line contains a line end or a NUL byte.
 
 import CSpoolgateCurl
 package import HTTPTypes
@@ -9,15 +8,15 @@ import SpoolgateTextFormats
 
 /// The field lines of one request.
 package struct FieldLines: ~Copyable {
-    /// Most memory that is kept for the next request.
+    /// The maximum memory kept for the next request.
     private static let keptCapacity = 16 * 1024
 
-    /// The lines, each ended by a NUL byte.
+    /// The lines, each terminated by a NUL byte.
     private var bytes = ByteBuilder()
     private var starts: [Int] = []
     private var nodes: [curl_slist] = []
 
-    /// Forgets all lines.
+    /// Removes all lines.
     package mutating func removeAll() {
         bytes.removeAll(keeping: Self.keptCapacity)
         starts.removeAll(keepingCapacity: true)
@@ -34,7 +33,7 @@ package struct FieldLines: ~Copyable {
                 bytes.put(": ")
                 bytes.put(value)
             }
-            // Without a branch, so that many bytes are looked at at once.
+            // Without a branch, so that the compiler can vectorize the loop.
             return value.reduce(0 as UInt8) { breaks, byte in
                 breaks | (byte == 0 || byte == 0x0d || byte == 0x0a ? 1 : 0)
             }
@@ -45,8 +44,7 @@ package struct FieldLines: ~Copyable {
         end(start)
     }
 
-    /// Adds a line of ours as it is; a name with nothing behind the colon keeps libcurl from sending
-    /// a field of its own.
+    /// Adds a literal line; a name followed by only a colon keeps libcurl from adding that field.
     package mutating func add(_ line: StaticString) {
         let start = bytes.count
         bytes.put(line)
@@ -58,7 +56,7 @@ package struct FieldLines: ~Copyable {
         starts.append(start)
     }
 
-    /// Calls `body` with the list of all lines, which is there until it returns; nil: there is none.
+    /// Calls `body` with the list of all lines, valid until it returns; nil if there are none.
     mutating func withList<R>(_ body: (UnsafeMutablePointer<curl_slist>?) -> R) -> R {
         nodes.removeAll(keepingCapacity: true)
         return bytes.withMutableBytes { bytes in

@@ -1,13 +1,13 @@
-// The names of the fields that responses mostly have, made once, and found by the bytes of a line.
+// Common response field names, created once and looked up by a line's bytes.
 //
-// The invariant: a name keeps the spelling of the line.
+// Invariant: a name keeps the spelling of the line.
 
 import HTTPTypes
 import SpoolgateUploadProtocol
 
 /// Names of response fields.
 enum ResponseFieldNames {
-    /// The field name that these bytes are; nil where they are none.
+    /// Returns the field name with these bytes; nil if they are not a valid name.
     static func name(_ bytes: UnsafeRawBufferPointer) -> HTTPField.Name? {
         if bytes.count < byLength.count {
             for known in byLength[bytes.count] where bytes.elementsEqual(known.bytes) {
@@ -38,7 +38,7 @@ enum ResponseFieldNames {
             "X-Frame-Options", "X-Powered-By", "X-Request-Id",
         ]
         var byLength: [[Known]] = []
-        // HTTP/1.1 servers in front of HTTP/2 applications often write small letters only.
+        // HTTP/1.1 servers in front of HTTP/2 applications often write lower case.
         for name in names + names.map({ $0.lowercased() }) {
             while byLength.count <= name.utf8.count { byLength.append([]) }
             byLength[name.utf8.count].append(Known(name))

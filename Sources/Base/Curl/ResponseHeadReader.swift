@@ -1,34 +1,33 @@
-// The lines of a response's head, one after the other, made into heads.
+// Parses the head of a response line by line.
 //
-// libcurl finds the line ends; what stands on a line is judged here, strictly enough that nothing
-// ambiguous about status or length is passed on (RFC 9112 §4, §5; RFC 9110 §8.6). It does no I/O
-// and holds at most `sizeLimit` bytes of one head.
+// libcurl finds the line ends. This parser is strict enough that no ambiguous status or length is passed on (RFC 9112
+// §4, §5; RFC 9110 §8.6). It does no I/O and holds at most `sizeLimit` bytes of one head.
 
 import HTTPTypes
 import SpoolgateTextFormats
 package import SpoolgateUploadProtocol
 
-/// Reads heads line by line.
+/// Parses heads line by line.
 package struct ResponseHeadReader {
-    /// Most bytes of one head.
+    /// The maximum size of a head in bytes.
     package static let sizeLimit = 256 * 1024
-    /// Most field lines of one head; HTTPFields ends the process at 65535.
+    /// The maximum number of field lines in a head; HTTPFields traps at 65535.
     package static let lineLimit = 2000
 
-    /// What a line did.
+    /// The result of a line.
     package enum Step {
-        /// The head goes on.
+        /// The head continues.
         case more
-        /// The head is whole; `contentLength` where it told one.
+        /// The head is complete; `contentLength` is nil if it states none.
         case head(ResponseHead, contentLength: Int64?)
     }
 
-    /// What is wrong with a head, as a part of a sentence.
+    /// A malformed head.
     package struct Malformed: Error {
-        /// Why, as a part of a sentence.
+        /// The reason, as a clause.
         package var reason: String
 
-        /// Makes it.
+        /// Creates an error.
         package init(reason: String) { self.reason = reason }
     }
 
@@ -36,10 +35,10 @@ package struct ResponseHeadReader {
     private var fields = HTTPFields()
     private var size = 0
 
-    /// Waits for the first line of a head.
+    /// Creates a reader that expects the first line of a head.
     package init() {}
 
-    /// Takes one line with its line end.
+    /// Parses one line, including its line end.
     package mutating func take(_ raw: UnsafeRawBufferPointer) throws(Malformed) -> Step {
         size += raw.count
         guard size <= Self.sizeLimit else {
@@ -73,7 +72,7 @@ package struct ResponseHeadReader {
         return .head(head, contentLength: try Self.contentLength(head.fields))
     }
 
-    /// A line folded onto the one before it: one space stands for the fold (RFC 9112 §5.2).
+    /// A folded line; its fold is replaced by a space (RFC 9112 §5.2).
     private mutating func unfold(_ line: UnsafeRawBufferPointer) throws(Malformed) {
         guard let last = fields.last else {
             throw Malformed(reason: "its first field line begins with a space")
@@ -85,7 +84,7 @@ package struct ResponseHeadReader {
         )
     }
 
-    /// `HTTP/1.1 200 OK`; the reason phrase and the space before it may be absent.
+    /// Parses `HTTP/1.1 200 OK`; the reason phrase and the space before it are optional.
     private static func statusLine(
         _ line: UnsafeRawBufferPointer
     ) throws(Malformed) -> HTTPResponse.Status {
@@ -125,7 +124,7 @@ package struct ResponseHeadReader {
         return HTTPField(name: name, lenientValue: value)
     }
 
-    /// The one length that all `Content-Length` lines agree on (RFC 9110 §8.6).
+    /// The length on which all `Content-Length` lines agree (RFC 9110 §8.6).
     private static func contentLength(_ fields: HTTPFields) throws(Malformed) -> Int64? {
         var length: Int64?
         var fault: Malformed?

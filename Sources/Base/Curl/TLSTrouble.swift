@@ -1,49 +1,49 @@
-// The causes of TLS failures, as far as OpenSSL and libcurl tell them apart.
+// The causes of TLS failures that OpenSSL and libcurl distinguish.
 //
-// Pure. The numbers are OpenSSL's (x509_vfy.h); the words are OpenSSL's and libcurl's own.
+// Pure. The numbers are OpenSSL's (x509_vfy.h); the texts are OpenSSL's and libcurl's.
 
 /// The cause of a TLS failure.
 package enum TLSTrouble: Sendable, Equatable, CaseIterable {
-    /// The other side's certificate has expired.
+    /// The peer's certificate has expired.
     case expired
-    /// It is not valid yet.
+    /// The peer's certificate is not yet valid.
     case notYetValid
-    /// No trusted authority has signed it; a self-signed one is its own.
+    /// The peer's certificate is self-signed or not signed by a trusted authority.
     case authority
-    /// It is for other names.
+    /// The peer's certificate is for other names.
     case name
-    /// It is not trusted for another reason.
+    /// The peer's certificate is not trusted for another reason.
     case distrust
-    /// The file of trusted authorities cannot be used.
+    /// The file of trusted authorities is unusable.
     case authoritiesFile
-    /// This side's certificate, or its key, cannot be used.
+    /// This side's certificate or key is unusable.
     case clientCertificate
-    /// The other side does not speak TLS.
+    /// The peer does not use TLS.
     case notTLS
-    /// The other side took the connection and never answered over TLS.
+    /// The peer accepted the connection but never responded with TLS.
     case silence
-    /// The other side ended the connection within the handshake.
+    /// The peer closed the connection during the handshake.
     case ended
-    /// Both sides speak TLS, and found no common ground.
+    /// The handshake failed because the two sides have nothing in common.
     case handshake
 
-    /// The cause of a failed verification.
+    /// Determines the cause of a failed verification.
     ///
     /// - Parameters:
-    ///   - number: OpenSSL's, of the chain; the name is libcurl's to check.
-    ///   - text: the words of libcurl.
+    ///   - number: OpenSSL's result for the chain; libcurl checks the name itself.
+    ///   - text: libcurl's description.
     init(verification number: Int, _ text: String) {
         switch number {
         case 10: self = .expired
         case 9: self = .notYetValid
-        // No issuer, a self-signed certificate or chain, and a leaf whose signature cannot be verified.
+        // No issuer, a self-signed certificate or chain, or a leaf whose signature cannot be verified.
         case 2, 18, 19, 20, 21: self = .authority
         case 62, 64: self = .name
         default: self = text.contains("name") ? .name : .distrust
         }
     }
 
-    /// The cause of a failed handshake, by OpenSSL's or libcurl's words for it.
+    /// Determines the cause of a failed handshake from OpenSSL's or libcurl's description.
     init(handshake text: String) {
         func says(_ words: String...) -> Bool { words.contains { text.contains($0) } }
         if says(

@@ -1,15 +1,15 @@
-// An absolute URL's origin and path, compared as RFC 3986 §6.2.3 says.
+// The origin and path of an absolute URL, compared as in RFC 3986 §6.2.3.
 
-/// An absolute URL of http or https, taken apart.
+/// A parsed absolute http or https URL.
 package struct AbsoluteURL {
-    /// Scheme, host and port in lower case, the scheme's own port written out.
+    /// The scheme, host and port in lower case, with a default port made explicit.
     ///
-    /// The same for one origin, however it is spelt. User names are part of the host, so that they are at no origin.
+    /// Equal for all spellings of an origin. A user name is part of the host, so that such a URL matches no origin.
     package let origin: [String]
-    /// The path with its query; it begins with a slash.
+    /// The path and query; it begins with a slash.
     package let path: String
 
-    /// Takes a URL apart; nil for another scheme, without a host, with a fragment, or with bytes that no URL has.
+    /// Parses a URL; nil for another scheme, a missing host, a fragment, or bytes that are invalid in URLs.
     package init?(_ url: some StringProtocol) {
         let bytes = Array(url.utf8)
         guard bytes.allSatisfy({ (0x21...0x7e).contains($0) && $0 != 0x23 }),
@@ -31,9 +31,9 @@ package struct AbsoluteURL {
 }
 
 extension String {
-    /// The path, with its query, of an absolute URL at an origin; nil if it is no such URL, or is somewhere else.
+    /// The path and query of an absolute URL at `origin`; nil if it is no such URL or has another origin.
     ///
-    /// - Parameter origin: scheme, host and perhaps a port; nil: none is known.
+    /// - Parameter origin: a scheme, a host and optionally a port; nil: unknown.
     /// - Returns: a path that begins with a slash.
     package func path(below origin: String?) -> String? {
         guard let origin, let url = AbsoluteURL(self), url.origin == AbsoluteURL(origin)?.origin

@@ -1,39 +1,38 @@
 // Texts that are compared by their bytes.
 //
-// Swift takes canonically equivalent strings for the same one, as `==`, as keys and in `contains`: "K" and U+212A (the
-// Kelvin sign), "é" as one scalar and as two. For a person they look alike; for a web server, a password file and an
-// application they are two users. Pure. Invariant: two of these are equal only if every byte is.
+// Swift treats canonically equivalent strings as equal in `==`, as keys and in `contains`: "K" and U+212A (the Kelvin
+// sign), "é" as one scalar and as two. They look alike to people, but are two users to a web server, a password file or
+// an application. Pure. Invariant: two values are equal only if all their bytes are.
 
-/// A name that tells one client from another, or anything else that two clients say and that must not be mixed up.
+/// A text from a client, such as its name, that must not be confused with another client's.
 package struct ExactText: Hashable, Sendable, CustomStringConvertible, ExpressibleByStringLiteral {
     /// The text, for output.
     package let text: String
 
-    /// Takes a text as it is.
+    /// Creates a value from a text.
     package init(_ text: String) { self.text = text }
 
-    /// Takes a text of the program as it is.
+    /// Creates a value from a literal.
     package init(stringLiteral text: String) { self.text = text }
 
-    /// Whether their bytes are the same.
+    /// Whether the bytes are the same.
     package static func == (one: ExactText, other: ExactText) -> Bool {
         one.text.hasSameBytes(as: other.text)
     }
 
-    /// The hash of its bytes.
+    /// Hashes the bytes.
     package func hash(into hasher: inout Hasher) {
         var text = text
         text.withUTF8 { hasher.combine(bytes: UnsafeRawBufferPointer($0)) }
-        // So that of two names one after the other no byte counts for the other one.
+        // Separates it from the next text in a combined hash.
         hasher.combine(0xff as UInt8)
     }
 
-    /// The text.
     package var description: String { text }
 }
 
 extension StringProtocol {
-    /// Whether both have the same bytes in UTF-8.
+    /// Whether both have the same UTF-8 bytes.
     package func hasSameBytes(as other: some StringProtocol) -> Bool {
         let fast = utf8.withContiguousStorageIfAvailable { one in
             other.utf8.withContiguousStorageIfAvailable { one.equals($0) }
@@ -41,7 +40,7 @@ extension StringProtocol {
         return fast.flatMap { $0 } ?? utf8.elementsEqual(other.utf8)
     }
 
-    /// Whether its first bytes are those of `prefix`, also if a combining mark follows them.
+    /// Whether the text begins with the bytes of `prefix`, even if a combining mark follows them.
     package func beginsWithBytes(of prefix: some StringProtocol) -> Bool {
         let fast = utf8.withContiguousStorageIfAvailable { bytes in
             prefix.utf8.withContiguousStorageIfAvailable { prefix in
@@ -53,7 +52,7 @@ extension StringProtocol {
 }
 
 extension Dictionary where Key == String {
-    /// The value under exactly this key, for keys that a client or another program names.
+    /// Returns the value for a key with exactly these bytes; for keys from clients or other programs.
     package subscript(exactly key: String) -> Value? {
         guard let index = index(forKey: key), self[index].key.hasSameBytes(as: key) else {
             return nil

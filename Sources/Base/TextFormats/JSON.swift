@@ -1,24 +1,21 @@
-// JSON text (RFC 8259) written from ordered members. Nothing is read here.
+// Writes JSON text (RFC 8259) with ordered members; it does not parse.
 //
-// Invariant: the text is one line of valid JSON, whatever the strings hold.
+// Invariant: the text is one line of valid JSON, regardless of the strings.
 
 /// One JSON value.
 package enum JSON: Sendable, Equatable {
     /// A string; any Unicode text.
     case string(String)
-    /// An integer.
     case integer(Int64)
-    /// A Boolean.
     case boolean(Bool)
-    /// The null value.
     case null
-    /// An array.
     case array([JSON])
-    /// An object, its members in this order.
+    /// An object with its members in this order.
     case object([(name: String, value: JSON)])
 
-    /// An object of a command's, for programs: first the version of what its members mean; members are added
-    /// without a new one.
+    /// Returns an object for programs that begins with the version of its format.
+    ///
+    /// New members do not change the version.
     package static func versioned(_ members: [(name: String, value: JSON)]) -> JSON {
         .object([("v", .integer(1))] + members)
     }
@@ -37,7 +34,7 @@ package enum JSON: Sendable, Equatable {
         }
     }
 
-    /// Member-wise equality; the order of an object's members counts.
+    /// Compares by members; the order of an object's members matters.
     package static func == (one: JSON, other: JSON) -> Bool { one.text == other.text }
 
     private static func quoted(_ string: String) -> String {
@@ -49,7 +46,7 @@ package enum JSON: Sendable, Equatable {
             case "\n": text += "\\n"
             case "\r": text += "\\r"
             case "\t": text += "\\t"
-            // Most of them are legal in JSON, but lines of it are read on terminals.
+            // Most of them are valid in JSON, but people read these lines on terminals.
             case _ where scalar.isUnprintable: text += scalar.escaped
             default: text.unicodeScalars.append(scalar)
             }

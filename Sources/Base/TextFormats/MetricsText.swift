@@ -1,37 +1,37 @@
-// Metrics as text, in the format that Prometheus reads (version 0.0.4 of its text exposition format).
+// Writes metrics in Prometheus's text exposition format (version 0.0.4).
 //
-// Pure. Invariant: the samples of one metric stand together, behind its type and what it is for, and no label
-// ends its line early.
+// Pure. Invariant: the samples of a metric follow its type and description without interruption, and no label ends its
+// line early.
 
-/// A text that metrics are written into.
+/// A text with metrics.
 package struct MetricsText {
-    /// What a metric is.
+    /// The type of a metric.
     package enum Kind: String, Sendable {
-        /// It only grows, until the process begins anew.
+        /// It only grows until the process restarts.
         case counter
         /// It goes up and down.
         case gauge
-        /// Counts within bounds that grow, their sum and their number.
+        /// Cumulative counts for ascending bounds, with their sum and total.
         case histogram
     }
 
     /// The names and values of a sample's labels; a value may be any text.
     package typealias Labels = [(name: String, value: String)]
 
-    /// The text so far, whole lines.
+    /// The complete lines so far.
     package private(set) var text = ""
     private let prefix: String
     private var name = ""
 
-    /// Begins without a metric; each name gets `prefix` before it.
+    /// Starts empty; `prefix` is added to each name.
     package init(prefix: String) { self.prefix = prefix }
 
-    /// Begins a metric, whose samples follow.
+    /// Starts a metric, whose samples follow.
     ///
     /// - Parameters:
-    ///   - name: its name without the prefix; a counter's ends in `_total`.
-    ///   - kind: what it is.
-    ///   - help: one sentence, in one line.
+    ///   - name: the name without the prefix; that of a counter ends in `_total`.
+    ///   - kind: the type.
+    ///   - help: the description, one sentence on one line.
     package mutating func begin(_ name: String, _ kind: Kind, _ help: String) {
         self.name = prefix + name
         text += "# HELP \(self.name) \(help)\n# TYPE \(self.name) \(kind.rawValue)\n"
@@ -45,10 +45,10 @@ package struct MetricsText {
     /// Adds a sample of a histogram.
     ///
     /// - Parameters:
-    ///   - bounds: the upper bounds, which grow.
-    ///   - cumulated: how many are within each bound, and then how many there are.
-    ///   - sum: the sum of all.
-    ///   - labels: what tells it from others of the metric.
+    ///   - bounds: the upper bounds, ascending.
+    ///   - cumulated: the cumulative count for each bound, then the total.
+    ///   - sum: the sum of all values.
+    ///   - labels: the labels of the sample.
     package mutating func add(
         bounds: [Double],
         _ cumulated: [Int],
@@ -73,7 +73,7 @@ package struct MetricsText {
         text += " \(value)\n"
     }
 
-    /// A bound in the form that others give it too: `5`, not `5.0`.
+    /// The usual form of a bound: `5`, not `5.0`.
     private static func text(_ bound: Double) -> String {
         bound == bound.rounded() ? "\(Int(bound))" : "\(bound)"
     }

@@ -1,6 +1,6 @@
 // The version of everything that is released together.
 
-/// The version that the programs and the packages have.
+/// The version of the programs and packages.
 package enum ProgramVersion {
     /// `MAJOR.MINOR.PATCH`; deploy/deb.sh and deploy/release.sh read it here.
     package static let version = "0.1.0"
@@ -9,7 +9,7 @@ package enum ProgramVersion {
     ///
     /// - Parameters:
     ///   - version: the version.
-    ///   - build: the identity of the build; nil: not known.
+    ///   - build: the identity of the build; nil: unknown.
     /// - Returns: the text.
     package static func text(_ version: String = version, build: String?) -> String {
         "\(version) (\(build ?? "unknown build"))"

@@ -1,27 +1,28 @@
 // Sizes and durations as operators write them, in settings and on the command line.
 
-/// Sizes in bytes, `64KiB` and the like.
+/// Sizes in bytes, such as `64KiB`.
 package enum ByteSize {
     private static let units = Units([
         ("TiB", 1 << 40), ("GiB", 1 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10), ("B", 1),
     ])
 
-    /// Bytes of `text`: digits and one of B, KiB, MiB, GiB, TiB, or `0`; nil for anything else and for
-    /// what does not fit.
+    /// Parses digits with one of B, KiB, MiB, GiB, TiB, or `0`; nil for anything else and if it does not fit.
     package static func read(_ text: String) -> Int64? { text == "0" ? 0 : units.read(text) }
 
-    /// Bytes of `text` as `read` and curl(1) take it: digits alone, or with K, M, G or T behind, by powers of 1024; nil for
-    /// anything else and for what does not fit.
+    /// Parses a size like `read` or like curl(1).
+    ///
+    /// The latter is digits, optionally with K, M, G or T for powers of 1024. Nil for anything else and if it does not
+    /// fit.
     package static func readShort(_ text: String) -> Int64? {
         if let bytes = Int64(digits: text) { return bytes }
         guard let last = text.last, "kKmMgGtT".contains(last) else { return read(text) }
         return units.read(text.dropLast() + last.uppercased() + "iB")
     }
 
-    /// `bytes` in the largest unit that divides it: `64KiB`, `1000B`.
+    /// The size in the largest unit that divides it: `64KiB`, `1000B`.
     package static func text(_ bytes: Int64) -> String { units.text(bytes) ?? "0" }
 
-    /// `bytes` for people, with one decimal: `1.5GiB`.
+    /// The size for people, with one decimal: `1.5GiB`.
     package static func rounded(_ bytes: Int64) -> String {
         for unit in units.all.dropLast() where bytes >= unit.size {
             return "\(bytes / unit.size).\(bytes % unit.size * 10 / unit.size)\(unit.suffix)"
@@ -29,7 +30,7 @@ package enum ByteSize {
         return "\(bytes)B"
     }
 
-    /// `bytes` for people, by powers of 1000 as the upload page has them: `1.5 GB`, `150 MB`, `1 byte`.
+    /// The size for people in powers of 1000, like on the upload page: `1.5 GB`, `150 MB`, `1 byte`.
     package static func decimal(_ bytes: Int64) -> String {
         for (unit, size) in [("TB", 1e12), ("GB", 1e9), ("MB", 1e6), ("kB", 1e3)] {
             let count = Double(bytes) / size
@@ -42,26 +43,25 @@ package enum ByteSize {
     }
 }
 
-/// Durations, `30s` and the like.
+/// Durations, such as `30s`.
 package enum DurationText {
     private static let units = Units([
         ("d", 86_400_000), ("h", 3_600_000), ("m", 60_000), ("s", 1_000), ("ms", 1),
     ])
 
-    /// The duration of `text`: digits and one of ms, s, m, h, d; nil for anything else and for what does
-    /// not fit.
+    /// Parses digits with one of ms, s, m, h, d; nil for anything else and if it does not fit.
     package static func read(_ text: String) -> Duration? {
         units.read(text).map { .milliseconds($0) }
     }
 
-    /// A duration in the largest unit that divides it: `90s`, `24h`.
+    /// The duration in the largest unit that divides it: `90s`, `24h`.
     package static func text(_ duration: Duration) -> String {
         let parts = duration.components
         let milliseconds = parts.seconds * 1_000 + parts.attoseconds / 1_000_000_000_000_000
         return units.text(milliseconds) ?? "0s"
     }
 
-    /// `seconds` for people, in the largest unit of which there is a whole one: `3h`; `0s` for less than none.
+    /// The duration for people, in the largest unit that fits at least once: `3h`; `0s` if negative.
     package static func rounded(_ seconds: Int64) -> String {
         switch seconds {
         case ..<60: "\(max(0, seconds))s"
@@ -72,7 +72,7 @@ package enum DurationText {
     }
 }
 
-/// Units of one quantity, the largest first; sizes in the smallest.
+/// The units of one quantity, largest first; sizes in the smallest unit.
 private struct Units {
     let all: [(suffix: String, size: Int64)]
 
@@ -80,7 +80,7 @@ private struct Units {
 
     func read(_ text: String) -> Int64? {
         for unit in all where text.hasSuffix(unit.suffix) {
-            // `ms` ends in `s` too, but has no digit before that.
+            // `ms` also ends in `s`, but without a digit before it.
             guard let number = Int64(digits: text.dropLast(unit.suffix.count)) else { continue }
             let (product, overflow) = number.multipliedReportingOverflow(by: unit.size)
             return overflow ? nil : product

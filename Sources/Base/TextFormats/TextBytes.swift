@@ -1,6 +1,6 @@
-// What is asked of bytes, without a text made of them.
+// Comparisons and searches of bytes without creating a text.
 //
-// Pure. Eight bytes are looked at at once where there are as many.
+// Pure. They process eight bytes at a time if there are as many.
 
 extension UnsafeBufferPointer<UInt8> {
     /// Whether these are the bytes of `text`.
@@ -8,7 +8,7 @@ extension UnsafeBufferPointer<UInt8> {
         count == text.utf8CodeUnitCount && hasPrefix(text)
     }
 
-    /// Whether the first of these are the bytes of `text`.
+    /// Whether these start with the bytes of `text`.
     @inlinable @inline(__always) package func hasPrefix(_ text: StaticString) -> Bool {
         begins(with: text.utf8Start, count: text.utf8CodeUnitCount)
     }
@@ -19,7 +19,7 @@ extension UnsafeBufferPointer<UInt8> {
         return text.withUTF8 { equals($0) }
     }
 
-    /// Whether these are the same bytes as `other`.
+    /// Whether these equal the bytes of `other`.
     package func equals(_ other: UnsafeBufferPointer<UInt8>) -> Bool {
         guard count == other.count, let start = other.baseAddress else {
             return isEmpty && other.isEmpty
@@ -27,7 +27,7 @@ extension UnsafeBufferPointer<UInt8> {
         return begins(with: start, count: count)
     }
 
-    /// Whether the first of these are the same bytes as `other`.
+    /// Whether these start with the bytes of `other`.
     func begins(with other: UnsafeBufferPointer<UInt8>) -> Bool {
         guard let start = other.baseAddress else { return true }
         return begins(with: start, count: other.count)
@@ -52,7 +52,7 @@ extension UnsafeBufferPointer<UInt8> {
         return true
     }
 
-    /// Where `byte` is for the first time from `start` on.
+    /// Returns the first index of `byte` from `start` on.
     package func index(of byte: UInt8, from start: Int) -> Int? {
         let ones: UInt64 = 0x0101_0101_0101_0101
         let bytes = UnsafeRawBufferPointer(self)

@@ -1,7 +1,7 @@
-// Base64 (RFC 4648 §4) and hexadecimal text of bytes.
+// Base64 (RFC 4648 §4), hexadecimal and percent-encoded text.
 //
-// Pure. Invariant: decode(encode(bytes)) is those bytes, and a text that no encoder writes is nil, not
-// something near it.
+// Pure. Invariant: decode(encode(bytes)) is those bytes, and decoding Base64 that no encoder produces is nil, not an
+// approximation.
 
 /// Base64 with the standard alphabet.
 package enum Base64 {
@@ -11,7 +11,7 @@ package enum Base64 {
 
     private static let values = Dictionary(uniqueKeysWithValues: zip(alphabet, UInt8(0)...))
 
-    /// The text of bytes, padded.
+    /// Encodes bytes, with padding.
     package static func encode(_ bytes: [UInt8]) -> String {
         var text: [UInt8] = []
         text.reserveCapacity((bytes.count + 2) / 3 * 4)
@@ -29,7 +29,7 @@ package enum Base64 {
         return String(decoding: text, as: UTF8.self)
     }
 
-    /// The bytes of a text, with or without its padding; nil for anything else.
+    /// Decodes a text with or without padding; nil if it is invalid.
     package static func decode(_ text: some StringProtocol) -> [UInt8]? {
         var digits = Array(text.utf8)
         if digits.count % 4 == 0 {
@@ -48,7 +48,7 @@ package enum Base64 {
                 bytes.append(UInt8(truncatingIfNeeded: bits >> UInt32(held)))
             }
         }
-        // One digit alone is no byte, and the bits that are left over are zero.
+        // A single digit is not a byte, and the remaining bits must be zero.
         guard digits.count % 4 != 1, bits & (1 << UInt32(held) - 1) == 0 else { return nil }
         return bytes
     }
@@ -56,7 +56,7 @@ package enum Base64 {
 
 /// Hexadecimal text.
 package enum Hexadecimal {
-    /// Two lower-case digits a byte.
+    /// Encodes each byte as two lower-case digits.
     package static func text(_ bytes: [UInt8]) -> String {
         let digits = Array("0123456789abcdef".utf8)
         return String(
@@ -65,7 +65,7 @@ package enum Hexadecimal {
         )
     }
 
-    /// The value of one digit, either case; nil for another byte.
+    /// The value of a digit of either case; nil for another byte.
     package static func value(of digit: UInt8) -> UInt8? {
         switch digit {
         case UInt8(ascii: "0")...UInt8(ascii: "9"): digit - UInt8(ascii: "0")
@@ -78,7 +78,7 @@ package enum Hexadecimal {
 
 /// Percent-encoding (RFC 3986 §2.1).
 package enum PercentText {
-    /// The bytes behind a text's escapes; what is no escape stays as it is.
+    /// Decodes the escapes; an invalid one remains as it is.
     package static func decode(_ bytes: some Sequence<UInt8>) -> [UInt8] {
         var decoded: [UInt8] = []
         var rest = Array(bytes)[...]
@@ -96,10 +96,10 @@ package enum PercentText {
         return decoded
     }
 
-    /// A text with everything escaped but unreserved characters (RFC 3986 §2.3).
+    /// Escapes all characters of a text except unreserved ones (RFC 3986 §2.3).
     package static func encode(_ text: String) -> String { encode(text.utf8) }
 
-    /// Bytes, which need not be UTF-8, with everything escaped but unreserved characters.
+    /// Escapes all bytes except unreserved characters; they need not be UTF-8.
     package static func encode(_ bytes: some Sequence<UInt8>) -> String {
         bytes.map { byte in
             byte.isUnreserved

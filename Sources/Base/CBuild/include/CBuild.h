@@ -1,8 +1,8 @@
-/* The place in a linked program where deploy/identify.sh writes which build it is. */
+/* The build identity that deploy/identify.sh writes into a linked program. */
 #ifndef SPOOLGATE_CBUILD_H
 #define SPOOLGATE_CBUILD_H
 
-/* The identity of the build, such as "82c1e4e"; empty if nothing was written. Valid for as long as the process. */
+/* The identity, such as "82c1e4e"; empty if none was written. Valid for the lifetime of the process. */
 const char *_Nonnull spoolgate_build(void);
 
 #endif

@@ -1,59 +1,57 @@
-// One request as a client sends it, and what became of it: values only.
+// One client request and its result, as values.
 
 package import HTTPTypes
 package import SpoolgateUploadProtocol
 
 /// One request of a client.
 package struct ClientRequest {
-    /// The version of HTTP that is asked for.
+    /// The requested version of HTTP.
     package enum Version: Sendable, Equatable, CaseIterable {
         /// HTTP/1.1.
         case http1
-        /// HTTP/2 where the server offers it in the TLS handshake, else HTTP/1.1.
+        /// HTTP/2 if the server offers it in the TLS handshake, otherwise HTTP/1.1.
         case http2
     }
 
     /// The method; HEAD has no content.
     package var method: HTTPRequest.Method
-    /// The whole URL, `http://` or `https://`; sent as it is.
+    /// The complete URL, `http://` or `https://`; sent unchanged.
     package var url: String
-    /// The fields; framing and `Host` are added.
+    /// The fields, to which framing and `Host` are added.
     ///
-    /// `Expect: 100-continue` is honoured over HTTP/1.1.
+    /// `Expect: 100-continue` takes effect over HTTP/1.1.
     package var fields: HTTPFields
-    /// The version of HTTP.
     package var version: Version
     /// The content; nil: none.
     package var content: ClientContent?
-    /// Longest time to connect, and then without a byte either way while the content does not wait.
+    /// The maximum time to connect, and then without a byte in either direction, excluding waits for content.
     package var timeout = Duration.seconds(30)
-    /// Longest time without a byte once all content was sent; nil: `timeout`.
+    /// The maximum time without a byte after all content was sent; nil: `timeout`.
     package var answerTimeout: Duration?
-    /// Most bytes a second; 0: as many as go.
+    /// The maximum number of bytes per second; 0: unlimited.
     package var rateLimit: Int64 = 0
-    /// A file like netrc(5) with user and password of the host; nil: none.
+    /// A file in the format of netrc(5) with the host's user and password; nil: none.
     package var netrc: String?
-    /// Whether the proxies that the environment names are used.
+    /// Whether to use proxies from the environment.
     package var usesProxies = false
-    /// PEM file of the authorities to trust instead of the system's.
+    /// PEM file of the trusted authorities; nil: the system's.
     package var certificateAuthority: String?
     /// PEM file of the client certificate; nil: none.
     package var clientCertificate: String?
     /// PEM file of its key; nil: in `clientCertificate`.
     package var clientKey: String?
-    /// Whether TLS 1.2 is too old.
+    /// Whether TLS 1.3 is required.
     package var wantsNewestTLS = false
-    /// A unix socket to connect to in place of the URL's host.
+    /// A Unix socket to use instead of the URL's host; nil: TCP.
     package var socket: String?
-    /// Takes the content of the final response in pieces, with its head, and says whether to go on; nil: its
-    /// first bytes are kept.
+    /// Receives the final response's content in pieces and returns whether to continue; nil: its start is kept.
     package var sink: ((ResponseHead, UnsafeRawBufferPointer) -> Bool)?
-    /// Told of each interim response as it comes, and says whether to go on; nil: they are kept.
+    /// Receives each interim response on arrival and returns whether to continue; nil: they are kept.
     package var heard: ((ClientInterim) -> Bool)?
-    /// Whether it ends once connected, TLS included, and nothing is sent.
+    /// Whether to end after connecting, including TLS, and send nothing.
     package var onlyConnects = false
 
-    /// Makes a request.
+    /// Creates a request.
     package init(
         _ method: HTTPRequest.Method,
         _ url: String,
@@ -69,27 +67,27 @@ package struct ClientRequest {
     }
 }
 
-/// Content that comes at a pace of its own.
+/// Content that is produced at its own pace.
 package struct ClientContent {
-    /// What the content does next.
+    /// The next step of the content.
     package enum Step {
-        /// It put so many bytes into the buffer; 0: it has ended.
+        /// It wrote this many bytes into the buffer; 0: the content has ended.
         case bytes(Int)
-        /// It has nothing yet, and is asked again soon.
+        /// It has no bytes yet, and is called again soon.
         case later
-        /// It breaks the connection, over TCP by a reset.
+        /// It aborts the connection; over TCP by a reset.
         case reset
     }
 
-    /// Bytes in all; nil: not told.
+    /// The total length in bytes; nil: not announced.
     let length: Int64?
     let next: (UnsafeMutableRawBufferPointer, ClientTransfer) -> Step
 
-    /// Makes content.
+    /// Creates content.
     ///
     /// - Parameters:
-    ///   - length: bytes in all; nil: not told.
-    ///   - next: called for each piece, with the transfer under way; it may send other requests meanwhile.
+    ///   - length: the total length in bytes; nil: not announced.
+    ///   - next: called for each piece, with the current transfer; it may send other requests meanwhile.
     package init(
         length: Int64?,
         next: @escaping (UnsafeMutableRawBufferPointer, ClientTransfer) -> Step
@@ -99,41 +97,40 @@ package struct ClientContent {
     }
 }
 
-/// Why a request has no whole answer.
+/// The reason why a request has no complete response.
 package struct ClientFault: Error, Sendable, Equatable {
-    /// How far it came.
+    /// The kind of failure.
     package enum Kind: Sendable, Equatable {
         /// The host has no address.
         case noAddress
-        /// Nobody takes connections there, or not in time.
+        /// The connection was refused or timed out.
         case noConnection
-        /// TLS was not agreed on, or the certificate is not trusted.
+        /// The TLS handshake failed, or the certificate is not trusted.
         case noTLS
-        /// The connection ended before an answer, or within it.
+        /// The connection ended before or during the response.
         case noAnswer
-        /// Nothing came or went for the request's `timeout`.
+        /// No byte was sent or received within the request's `timeout`.
         case silence
         /// This side ended it.
         case stopped
-        /// It could not be tried.
+        /// The request could not be attempted.
         case notTried
     }
 
-    /// How far it came.
     package var kind: Kind
-    /// Why, in libcurl's or the system's words.
+    /// The reason, in the words of libcurl or the system.
     package var reason: String
 
-    /// Whether a handshake that broke may have been a connection's fault, not a certificate's.
+    /// Whether a failed handshake may be due to the connection rather than a certificate.
     package var mayPass: Bool
 
-    /// The cause of a TLS failure; nil: TLS did not fail.
+    /// The cause of a TLS failure; nil if TLS did not fail.
     package var tls: TLSTrouble?
 
-    /// Whether the time to connect was over.
+    /// Whether the time to connect ran out.
     package var isLate = false
 
-    /// Makes a fault.
+    /// Creates a fault.
     package init(_ kind: Kind, _ reason: String, mayPass: Bool = false) {
         self.kind = kind
         self.reason = reason
@@ -141,16 +138,16 @@ package struct ClientFault: Error, Sendable, Equatable {
     }
 }
 
-/// An interim response, and when it came.
+/// An interim response and the time of its arrival.
 package struct ClientInterim: Sendable, Equatable {
     /// Its status and fields.
     package var head: ResponseHead
-    /// How long after the request was begun.
+    /// The time since the start of the request.
     package var after: Duration
-    /// Bytes of content that had been given by then.
+    /// The number of content bytes handed over by then.
     package var sent: Int64
 
-    /// Makes it of its parts.
+    /// Creates a value from its parts.
     package init(head: ResponseHead, after: Duration, sent: Int64) {
         (self.head, self.after, self.sent) = (head, after, sent)
     }

@@ -1,9 +1,8 @@
-// One request as a client sends it: HTTP/1.1 or HTTP/2, with every interim response, and with content that
-// may wait or break the connection.
+// One client request over HTTP/1.1 or HTTP/2, with all interim responses, and content that may pause or abort.
 //
-// An attempt on an upstream (HTTPAttempt.swift) weighs what may be repeated; here nothing is repeated or
-// redirected, and nothing is judged. libcurl drives it. The invariant: no Swift error leaves a callback, and a
-// connection of its own is closed when `run` returns.
+// In contrast to an attempt on an upstream (HTTPAttempt.swift), nothing is retried, redirected or assessed here.
+// libcurl runs the transfer. Invariant: no Swift error leaves a callback, and a transfer's own connection is closed
+// when `run` returns.
 
 import Glibc
 import HTTPTypes
@@ -11,38 +10,38 @@ import SpoolgatePosix
 import SpoolgateTextFormats
 package import SpoolgateUploadProtocol
 
-/// One request under way, and afterwards what became of it.
+/// A running request, and later its result.
 ///
-/// One thread; runs once.
+/// Used by one thread; runs once.
 package final class ClientTransfer: CurlTransfer {
-    /// The interim responses, 100 (Continue) among them.
+    /// The interim responses, including 100 (Continue).
     package private(set) var interim: [ClientInterim] = []
     /// The final response's head.
     package private(set) var head: ResponseHead?
-    /// The first bytes of its content.
+    /// The start of the final response's content.
     package private(set) var content: [UInt8] = []
-    /// Whether it was answered over HTTP/2.
+    /// Whether the response used HTTP/2.
     package private(set) var isHTTP2 = false
-    /// Bytes of content that were given.
+    /// The number of content bytes handed to libcurl.
     package private(set) var sent: Int64 = 0
-    /// Of these, bytes that the other side's system has not taken yet.
+    /// The number of those that the peer's system has not yet acknowledged.
     package var unsent: Int64 { Int64(max(0, context?.unsent ?? 0)) }
-    /// Whether the request was about to be sent, and may have been taken.
+    /// Whether sending was about to start, so that the server may have processed the request.
     package private(set) var wasBegun = false
-    /// Bytes of content that the connection took.
+    /// The number of content bytes written to the connection.
     package private(set) var uploaded: Int64 = 0
-    /// For how long the answer asked to wait; nil: not at all.
+    /// The delay that the response asked for; nil: none.
     package private(set) var retryAfter: Duration?
-    /// Why there is no whole answer; nil where there is one.
+    /// The reason why there is no complete response; nil if there is one.
     package private(set) var fault: ClientFault?
-    /// The time of one round trip, as connecting took it.
+    /// The round-trip time, measured while connecting.
     package private(set) var roundTrip = Duration.zero
-    /// From the beginning of the request, then from there to its end.
+    /// The time since the start of the request, up to its end.
     package var elapsed: Duration { (end ?? .now) - start }
 
-    /// Most content of a response that is kept.
+    /// The maximum response content that is kept.
     private static let contentLimit = 64 * 1024
-    /// Between two questions to content that has nothing yet.
+    /// The interval between calls of content that has no bytes yet.
     private static let pauseMilliseconds: Int32 = 5
 
     private let request: ClientRequest
@@ -53,21 +52,20 @@ package final class ClientTransfer: CurlTransfer {
     private var reader = ResponseHeadReader()
     private var context: CurlContext? { connection?.context }
     private var isPaused = false
-    /// Whether something was read since content had nothing.
+    /// Whether anything was received since the content last paused.
     private var hasHeard = true
     private var wasGivenWhole = false
-    /// Why this side ended it; nil: it did not.
+    /// The reason why this side ended it; nil if it did not.
     private var ending: ClientFault?
     private var moved: Int64 = 0
     private var deadline = Deadline.after(.zero)
 
-    /// Makes a transfer.
+    /// Creates a transfer.
     ///
     /// - Parameters:
     ///   - request: the request.
-    ///   - connection: a connection that no other transfer uses, and that stays open afterwards; nil: one of
-    ///     its own.
-    ///   - isStopped: asked some times a second; true ends it.
+    ///   - connection: a connection that no other transfer uses, and that remains open; nil: a new one.
+    ///   - isStopped: called several times a second; ends the transfer if true.
     package init(
         _ request: ClientRequest,
         over connection: CurlConnection? = nil,
@@ -78,7 +76,7 @@ package final class ClientTransfer: CurlTransfer {
         self.isStopped = isStopped
     }
 
-    /// Sends the request and takes the answer; blocks until there is one, or a fault.
+    /// Sends the request; blocks until the response is complete or the transfer has failed.
     package func run() {
         start = .now
         defer { end = .now }
@@ -88,7 +86,7 @@ package final class ClientTransfer: CurlTransfer {
             return
         }
         connection.reset()
-        // Who waits long for an answer learns all the same that nobody is there any more.
+        // During a long wait for a response, this detects a peer that is gone.
         connection.context.acknowledgementLimit = request.timeout
         defer { connection.context.resets = false }
         do throws(CurlOptionError) {
@@ -127,7 +125,7 @@ package final class ClientTransfer: CurlTransfer {
         endpoint.wantsNewestTLS = request.wantsNewestTLS
         endpoint.usesProxies = request.usesProxies
         try options.setEndpoint(endpoint)
-        // A server that has not said 100 by then is asked no longer.
+        // The content is not sent before the 100, unless none arrives within the timeout.
         try options.setContinueTimeout(request.timeout)
         if request.onlyConnects { try options.setConnectingOnly() }
         if request.rateLimit > 0 { try options.setRateLimit(request.rateLimit) }
@@ -150,12 +148,12 @@ package final class ClientTransfer: CurlTransfer {
         }
     }
 
-    // MARK: What libcurl calls
+    // MARK: Callbacks of libcurl
 
-    /// Only for the first request: what is to be repeated is its owner's to say.
+    /// Only for the first request; the owner decides about a retry.
     package func mayConnect() -> Bool { !wasBegun }
 
-    /// Called with a connection ready, before the first byte of the request.
+    /// Called with a ready connection, before the first byte of the request.
     package func mayBeginRequest() -> Bool {
         guard !wasBegun else { return false }
         wasBegun = true
@@ -163,13 +161,13 @@ package final class ClientTransfer: CurlTransfer {
         return true
     }
 
-    /// There is no second try.
+    /// Always false: there is no second try.
     package func restartContent() -> Bool { false }
 
-    /// What came before the connection was closed is read by libcurl, or lost.
+    /// Always false: bytes that libcurl has not read before closing are lost.
     package var awaitsAnswer: Bool { false }
 
-    /// Called after every step and at least once a second; false: give up.
+    /// Called after every step and at least once a second; false: abort.
     package func watchProgress(downloaded: Int64, uploaded: Int64) -> Bool {
         let count = downloaded + uploaded
         if isStopped() { return giveUp() }
@@ -179,7 +177,7 @@ package final class ClientTransfer: CurlTransfer {
         }
         if isPaused {
             isPaused = false
-            // libcurl would go on asking for content that it can send to nobody.
+            // Otherwise libcurl would continue to ask for content that it cannot send.
             if head == nil, context?.isHungUp ?? false {
                 return giveUp(.noAnswer, "the connection was closed")
             }
@@ -191,11 +189,9 @@ package final class ClientTransfer: CurlTransfer {
         return giveUp(.silence, "nothing came or went for \(limit)")
     }
 
-    /// Waits a moment while content has nothing to give: libcurl goes on at once with what it is allowed to, and would
-    /// spin.
+    /// Waits briefly while the content has no bytes; otherwise libcurl would spin.
     ///
-    /// What the other side says ends it: content may wait for that. But not if nothing of it could be read the last
-    /// time.
+    /// Received bytes end the wait, because the content may depend on them, unless the last ones could not be read.
     private func pause() {
         guard hasHeard, let context else {
             hasHeard = true
@@ -205,7 +201,7 @@ package final class ClientTransfer: CurlTransfer {
         hasHeard = !context.isReadable(within: Self.pauseMilliseconds)
     }
 
-    /// Ends the transfer from this side; false, as libcurl wants to hear it.
+    /// Ends the transfer from this side; returns false for libcurl.
     private func giveUp(
         _ kind: ClientFault.Kind = .stopped,
         _ reason: String = "ended from this side"
@@ -223,7 +219,7 @@ package final class ClientTransfer: CurlTransfer {
     /// Fills `buffer` with the next content.
     package func giveContent(_ buffer: UnsafeMutableRawBufferPointer) -> ContentStep {
         guard let content = request.content else { return .bytes(0) }
-        // Its own time is not the server's.
+        // The time that the content takes does not count against the server.
         defer { progressed() }
         switch content.next(buffer, self) {
         case .bytes(let count):
@@ -240,7 +236,7 @@ package final class ClientTransfer: CurlTransfer {
         }
     }
 
-    /// Takes one line of a head, or of the trailer section; false: give up.
+    /// Accepts one line of a head or a trailer section; false: abort.
     package func takeHeadLine(_ line: UnsafeRawBufferPointer) -> Bool {
         // Trailers.
         guard head == nil else { return true }
@@ -271,10 +267,10 @@ package final class ClientTransfer: CurlTransfer {
         }
     }
 
-    /// Takes content of the final response; false: give up.
+    /// Accepts content of the final response; false: abort.
     package func takeContent(_ bytes: UnsafeRawBufferPointer) -> Bool {
         hasHeard = true
-        // The time of whoever takes it is not the server's.
+        // The time that the sink takes does not count against the server.
         defer { progressed() }
         guard let sink = request.sink, let head else {
             content.append(contentsOf: bytes.prefix(Self.contentLimit - content.count))
@@ -283,22 +279,22 @@ package final class ClientTransfer: CurlTransfer {
         return sink(head, bytes) || giveUp()
     }
 
-    // MARK: The end
+    // MARK: Result
 
     private func fault(_ end: CurlEnd, _ text: String) -> ClientFault? {
         if let ending, ending.kind == .stopped { return ending }
-        // A server that answered whole and then broke the sending off has answered.
+        // A complete response counts even if the server then closed the connection before all content was sent.
         if end == .whole || (head != nil && request.sink == nil) { return nil }
         if let ending { return ending }
         switch end {
         case .noAddress: return ClientFault(.noAddress, text)
-        // libcurl would begin anew over another connection, which is not allowed, and then reports that one.
+        // libcurl would retry over a new connection; that is refused, and libcurl reports the refusal.
         case .noConnection where wasBegun:
             return ClientFault(.noAnswer, "the connection was closed before an answer")
         case .noConnection, .timedOut: return ClientFault(.noConnection, text)
         case .noTLS: return ClientFault(.noTLS, text, mayPass: true)
         case .untrusted, .badAuthorities, .badCertificate: return ClientFault(.noTLS, text)
-        // libcurl also reports an answer that is not HTTP as a scheme that it does not speak.
+        // libcurl also reports a response that is not HTTP as an unsupported scheme.
         case .badURL, .badScheme: return ClientFault(wasBegun ? .noAnswer : .notTried, text)
         default: return ClientFault(.noAnswer, text)
         }
