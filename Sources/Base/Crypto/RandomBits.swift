@@ -1,7 +1,7 @@
 // Random bits for unguessable names.
 //
 // The standard library gets them from the kernel, getrandom(2). A generator in the process would need a state for each
-// thread, which thousands of waiting threads would keep. Without randomness, the process ends.
+// of thousands of threads. Without randomness, the process ends.
 
 /// Random bits from the kernel's generator.
 package enum RandomBits {

@@ -22,7 +22,7 @@ package final class ConnectionPool: Sendable {
         idle.update { $0.popLast() } ?? CurlConnection()
     }
 
-    /// Takes back a handle after a complete exchange, and closes those that have been idle for too long.
+    /// Takes back a handle after a complete exchange, and closes those idle for too long.
     package func giveBack(_ connection: CurlConnection) {
         connection.forgetRequest()
         connection.idleUntil = .after(Self.idleTime)

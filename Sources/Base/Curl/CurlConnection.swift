@@ -1,8 +1,8 @@
 // A libcurl easy handle and the connection that it keeps.
 //
-// One transfer at a time uses a handle. The handle keeps the options that are common to all transfers to its endpoint
-// (CurlOptions.swift), and no pointer into a request. Invariant: the context knows the descriptor of the kept
-// connection as long as libcurl has it open.
+// One transfer at a time uses a handle, which keeps the options for all transfers to its endpoint (CurlOptions.swift),
+// and no pointer into a request. Invariant: the context knows the descriptor of the kept connection as long as libcurl
+// has it open.
 
 import CSpoolgateCurl
 package import SpoolgatePosix
@@ -14,7 +14,7 @@ package final class CurlConnection: @unchecked Sendable {
     let easy: UnsafeMutableRawPointer
     /// The buffer in which libcurl describes an error.
     let errorText: UnsafeMutablePointer<CChar>
-    /// Its sockets and the current transfer; the context of libcurl's callbacks.
+    /// Its sockets and the current transfer, for libcurl's callbacks.
     package let context = CurlContext()
     /// The parsed URL to connect to.
     private(set) var url: OpaquePointer?
@@ -82,7 +82,7 @@ package final class CurlConnection: @unchecked Sendable {
         return "\(SystemError(call: "connect", subject: "unix:\(socket)", errno: errno))"
     }
 
-    /// The system's error number if the last connection failed; nil if it succeeded or the number is unknown.
+    /// The system's error number for the last connection; nil if there is none.
     private var refusal: Int32? {
         var number = 0
         let code = spoolgate_curl_get_long(easy, CURLINFO_OS_ERRNO, &number)
@@ -120,7 +120,6 @@ package final class CurlConnection: @unchecked Sendable {
     /// The number of content bytes that the last transfer wrote to the connection.
     package var uploaded: Int64 { number(CURLINFO_SIZE_UPLOAD_T) ?? 0 }
 
-    /// A number of the last transfer; nil if libcurl does not know it.
     private func number(_ info: CURLINFO) -> Int64? {
         var number: curl_off_t = 0
         let code = spoolgate_curl_get_offset(easy, info, &number)

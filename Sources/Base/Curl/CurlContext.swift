@@ -10,7 +10,6 @@ import SpoolgatePosix
 ///
 /// Used by the thread that uses its connection.
 package final class CurlContext {
-    /// The current transfer.
     var transfer: (any CurlTransfer)?
     /// Whether to close a connection by a reset.
     package var resets = false
@@ -25,7 +24,6 @@ package final class CurlContext {
     package private(set) var lacksDescriptors = false
     /// The bytes still unread when libcurl closed the current connection.
     package private(set) var lastWords: [UInt8] = []
-    /// The maximum number of them.
     private static let lastWordsLimit = 64 * 1024
 
     /// Opens a socket for an address and records it.

@@ -14,13 +14,11 @@ package struct CurlEnd: Equatable, Sendable, CustomStringConvertible {
     package static let whole = CurlEnd(CURLE_OK)
     /// A callback on this side stopped it.
     package static let stopped = CurlEnd(CURLE_ABORTED_BY_CALLBACK)
-    /// The host has no address.
     package static let noAddress = CurlEnd(CURLE_COULDNT_RESOLVE_HOST)
     /// The connection was refused, or this side opened no socket.
     package static let noConnection = CurlEnd(CURLE_COULDNT_CONNECT)
     /// Connecting took too long.
     package static let timedOut = CurlEnd(CURLE_OPERATION_TIMEDOUT)
-    /// The TLS handshake failed.
     package static let noTLS = CurlEnd(CURLE_SSL_CONNECT_ERROR)
     /// The peer's certificate is not trusted.
     package static let untrusted = CurlEnd(CURLE_PEER_FAILED_VERIFICATION)
@@ -28,11 +26,8 @@ package struct CurlEnd: Equatable, Sendable, CustomStringConvertible {
     package static let badAuthorities = CurlEnd(CURLE_SSL_CACERT_BADFILE)
     /// This side's certificate or key is unusable.
     package static let badCertificate = CurlEnd(CURLE_SSL_CERTPROBLEM)
-    /// A write to the connection failed.
     package static let sendFailed = CurlEnd(CURLE_SEND_ERROR)
-    /// The URL is malformed.
     package static let badURL = CurlEnd(CURLE_URL_MALFORMAT)
-    /// The URL's scheme is not supported.
     package static let badScheme = CurlEnd(CURLE_UNSUPPORTED_PROTOCOL)
 
     /// Whether libcurl failed inside this process, so that neither the request nor the peer is at fault.

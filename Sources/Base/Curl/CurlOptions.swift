@@ -20,7 +20,6 @@ package struct CurlEndpoint {
     package var url: String
     /// A Unix socket to use instead of the URL's host; nil: TCP.
     package var socket: String?
-    /// Whether TLS is used.
     package var isSecure: Bool
     /// Whether the TLS handshake offers HTTP/2; otherwise only HTTP/1.1.
     package var offersHTTP2 = false
@@ -58,9 +57,9 @@ package enum HandedContent {
 
 /// Sets the options of one connection's handle.
 package struct CurlOptions {
-    /// The maximum upload buffer; larger ones were not faster.
+    /// The largest upload buffer; larger ones were not faster.
     private static let largestUploadBuffer = 2 << 20
-    /// The maximum over TLS: content should still be in the processor's cache when it is encrypted.
+    /// The largest one over TLS, so that content is still in the processor's cache when it is encrypted.
     private static let largestSecureUploadBuffer = 512 << 10
     /// libcurl sends whole content below this size in one call with the head (MAX_INITIAL_POST_SIZE).
     package static let inlineLimit: Int64 = 64 * 1024
@@ -81,8 +80,8 @@ package struct CurlOptions {
     package func setEndpoint(_ endpoint: CurlEndpoint) throws(CurlOptionError) {
         try set(CURLOPT_ERRORBUFFER, pointer: connection.errorText)
         try set(CURLOPT_URL, endpoint.url)
-        // Parsed once instead of by every transfer. The text is still set: 7.88 copies it when it repeats a request,
-        // and a reset handle has none.
+        // Parsed once, not by every transfer. The text is still set: 7.88 copies it to repeat a request, and a reset
+        // handle has none.
         if connection.keep(url: endpoint.url) {
             try set(CURLOPT_CURLU, pointer: connection.url.map { UnsafeRawPointer($0) })
         }

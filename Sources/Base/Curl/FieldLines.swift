@@ -33,7 +33,7 @@ package struct FieldLines: ~Copyable {
                 bytes.put(": ")
                 bytes.put(value)
             }
-            // Without a branch, so that the compiler can vectorize the loop.
+            // Without a branch, so that the compiler can vectorise the loop.
             return value.reduce(0 as UInt8) { breaks, byte in
                 breaks | (byte == 0 || byte == 0x0d || byte == 0x0a ? 1 : 0)
             }

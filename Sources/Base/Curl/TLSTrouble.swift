@@ -4,9 +4,7 @@
 
 /// The cause of a TLS failure.
 package enum TLSTrouble: Sendable, Equatable, CaseIterable {
-    /// The peer's certificate has expired.
     case expired
-    /// The peer's certificate is not yet valid.
     case notYetValid
     /// The peer's certificate is self-signed or not signed by a trusted authority.
     case authority
@@ -18,7 +16,6 @@ package enum TLSTrouble: Sendable, Equatable, CaseIterable {
     case authoritiesFile
     /// This side's certificate or key is unusable.
     case clientCertificate
-    /// The peer does not use TLS.
     case notTLS
     /// The peer accepted the connection but never responded with TLS.
     case silence
@@ -30,7 +27,7 @@ package enum TLSTrouble: Sendable, Equatable, CaseIterable {
     /// Determines the cause of a failed verification.
     ///
     /// - Parameters:
-    ///   - number: OpenSSL's result for the chain; libcurl checks the name itself.
+    ///   - number: OpenSSL's result for the chain; libcurl checks the name.
     ///   - text: libcurl's description.
     init(verification number: Int, _ text: String) {
         switch number {

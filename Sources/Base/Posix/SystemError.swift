@@ -1,13 +1,11 @@
 // A failed system call, as an error that names the call and its subject.
 //
-// Every error of the kernel becomes one of these; no other target reads the C variable `errno`. The text is the C
-// library's.
+// Errors of the kernel are passed on in this form, with the C library's text.
 
 import Glibc
 
 /// One failed call.
 package struct SystemError: Error, Sendable, Equatable, CustomStringConvertible {
-    /// The C function's name.
     package var call: String
     /// The subject of the call: a path, an address, or a description of a descriptor.
     package var subject: String
@@ -69,7 +67,7 @@ package struct SystemError: Error, Sendable, Equatable, CustomStringConvertible 
     /// Whether a file system may have refused a file name for its length, characters or encoding.
     package var isOfName: Bool { [ENAMETOOLONG, EINVAL, EILSEQ].contains(errno) }
 
-    /// Whether the process may not use a file, or was not given the descriptor that it should have received.
+    /// Whether the process may not use a file, or was not given its descriptor.
     package var mayBeForbidden: Bool { [EACCES, EPERM, EINVAL].contains(errno) }
 
     /// The remedy for an error that `isFull`, as a clause.

@@ -7,9 +7,7 @@ import Glibc
 
 /// The terminal behind an output.
 package struct Terminal: Sendable {
-    /// The terminal of standard output.
     package static let output = Terminal(number: STDOUT_FILENO)
-    /// The terminal of standard error.
     package static let errors = Terminal(number: STDERR_FILENO)
     private let number: Int32
 
@@ -41,16 +39,16 @@ package struct Terminal: Sendable {
 }
 
 extension String {
-    /// The number of terminal columns that the text occupies: 0 for a combining character, 2 for a wide one.
+    /// The text's width in columns: 0 for a combining character, 2 for a wide one.
     package var terminalColumns: Int {
         if utf8.allSatisfy({ (0x20..<0x7f).contains($0) }) { return utf8.count }
         return unicodeScalars.reduce(0) { $0 + Int(spoolgate_columns($1.value)) }
     }
 
-    /// The text, padded with spaces at its end to the given number of columns.
+    /// The text, padded with spaces at its end.
     package func padded(toColumns columns: Int) -> String { self + gap(toColumns: columns) }
 
-    /// The text, padded with spaces at its start to the given number of columns.
+    /// The text, padded with spaces at its start.
     package func indented(toColumns columns: Int) -> String { gap(toColumns: columns) + self }
 
     private func gap(toColumns columns: Int) -> String {

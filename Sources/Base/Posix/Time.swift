@@ -64,7 +64,6 @@ package struct SystemClock: Sendable {
         boot = uptime
     }
 
-    /// The time of day.
     package var now: WallTime { wall() }
     /// Seconds since the system was booted, including time asleep; cannot be set.
     package var uptime: Int64 { boot() }

@@ -1,7 +1,7 @@
 // Builds heads, records and lines as bytes.
 //
-// They have dozens of small parts, and a String or an Array that grows part by part costs more than the parts
-// themselves. Pure. Invariant: the memory has one owner and is freed with it.
+// They have dozens of small parts; a String or a growing Array would cost more than the parts. Pure. Invariant: the
+// memory has one owner and is freed with it.
 
 /// A growing sequence of bytes in memory of its own.
 @usableFromInline package struct ByteBuilder: ~Copyable {
@@ -19,7 +19,6 @@
 
     @inlinable package var count: Int { used }
 
-    /// The bytes so far.
     package var array: [UInt8] { Array(UnsafeBufferPointer(start: start, count: used)) }
 
     /// The bytes so far as text; invalid UTF-8 is repaired.

@@ -1,12 +1,11 @@
 // Texts that are compared by their bytes.
 //
 // Swift treats canonically equivalent strings as equal in `==`, as keys and in `contains`: "K" and U+212A (the Kelvin
-// sign), "é" as one scalar and as two. They look alike to people, but are two users to a web server, a password file or
-// an application. Pure. Invariant: two values are equal only if all their bytes are.
+// sign), "é" as one scalar and as two. They look alike, but are two users to a web server, a password file or an
+// application. Pure. Invariant: two values are equal only if all their bytes are.
 
 /// A text from a client, such as its name, that must not be confused with another client's.
 package struct ExactText: Hashable, Sendable, CustomStringConvertible, ExpressibleByStringLiteral {
-    /// The text, for output.
     package let text: String
 
     /// Creates a value from a text.

@@ -1,7 +1,6 @@
 // Writes metrics in Prometheus's text exposition format (version 0.0.4).
 //
-// Pure. Invariant: the samples of a metric follow its type and description without interruption, and no label ends its
-// line early.
+// Pure. Invariant: the samples of a metric directly follow its type and description, and no label ends its line early.
 
 /// A text with metrics.
 package struct MetricsText {
@@ -9,7 +8,6 @@ package struct MetricsText {
     package enum Kind: String, Sendable {
         /// It only grows until the process restarts.
         case counter
-        /// It goes up and down.
         case gauge
         /// Cumulative counts for ascending bounds, with their sum and total.
         case histogram
@@ -18,7 +16,6 @@ package struct MetricsText {
     /// The names and values of a sample's labels; a value may be any text.
     package typealias Labels = [(name: String, value: String)]
 
-    /// The complete lines so far.
     package private(set) var text = ""
     private let prefix: String
     private var name = ""

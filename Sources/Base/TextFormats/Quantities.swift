@@ -9,10 +9,9 @@ package enum ByteSize {
     /// Parses digits with one of B, KiB, MiB, GiB, TiB, or `0`; nil for anything else and if it does not fit.
     package static func read(_ text: String) -> Int64? { text == "0" ? 0 : units.read(text) }
 
-    /// Parses a size like `read` or like curl(1).
+    /// Parses a size like `read`, or as curl(1) does: digits, optionally with K, M, G or T (powers of 1024).
     ///
-    /// The latter is digits, optionally with K, M, G or T for powers of 1024. Nil for anything else and if it does not
-    /// fit.
+    /// Nil for anything else and if it does not fit.
     package static func readShort(_ text: String) -> Int64? {
         if let bytes = Int64(digits: text) { return bytes }
         guard let last = text.last, "kKmMgGtT".contains(last) else { return read(text) }

@@ -1,7 +1,7 @@
 // The messages that the protocol core reads and builds, as values.
 //
-// The FastCGI listener makes a RequestHead of each request. The core builds ResponseHeads and, for the gateway's own
-// responses, small complete Responses. Streamed content does not pass through here.
+// The FastCGI listener makes a RequestHead of each request. The core builds ResponseHeads and the gateway's own small
+// Responses. Streamed content does not pass through here.
 
 package import HTTPTypes
 
@@ -59,7 +59,7 @@ package struct RequestHead: Sendable, Equatable {
 package struct ResponseHead: Sendable, Equatable {
     /// The status (RFC 9110 §15).
     package var status: HTTPResponse.Status
-    /// The fields, in the order in which they are sent.
+    /// The fields, in the order of sending.
     package var fields: HTTPFields
 
     /// Creates a head from its parts.
@@ -92,8 +92,8 @@ extension HTTPRequest.Method {
 
     /// Whether a request may be sent again if it is unknown whether it was processed.
     ///
-    /// A conditional request that changes something may not: the first one may have made the condition false, so that
-    /// the second one fails and wrongly reports that nothing was done (RFC 9110 §13.1.1, §13.1.2).
+    /// Not if it is conditional and changes something: the first one may have made the condition false, so that the
+    /// second one fails and wrongly reports that nothing was done (RFC 9110 §13.1.1, §13.1.2).
     ///
     /// - Parameter fields: the request's fields.
     /// - Returns: whether a second request can do no harm.

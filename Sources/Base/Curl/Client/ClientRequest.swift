@@ -7,7 +7,6 @@ package import SpoolgateUploadProtocol
 package struct ClientRequest {
     /// The requested version of HTTP.
     package enum Version: Sendable, Equatable, CaseIterable {
-        /// HTTP/1.1.
         case http1
         /// HTTP/2 if the server offers it in the TLS handshake, otherwise HTTP/1.1.
         case http2
@@ -101,7 +100,6 @@ package struct ClientContent {
 package struct ClientFault: Error, Sendable, Equatable {
     /// The kind of failure.
     package enum Kind: Sendable, Equatable {
-        /// The host has no address.
         case noAddress
         /// The connection was refused or timed out.
         case noConnection
@@ -140,7 +138,6 @@ package struct ClientFault: Error, Sendable, Equatable {
 
 /// An interim response and the time of its arrival.
 package struct ClientInterim: Sendable, Equatable {
-    /// Its status and fields.
     package var head: ResponseHead
     /// The time since the start of the request.
     package var after: Duration

@@ -1,8 +1,7 @@
 // One client request over HTTP/1.1 or HTTP/2, with all interim responses, and content that may pause or abort.
 //
-// In contrast to an attempt on an upstream (HTTPAttempt.swift), nothing is retried, redirected or assessed here.
-// libcurl runs the transfer. Invariant: no Swift error leaves a callback, and a transfer's own connection is closed
-// when `run` returns.
+// In contrast to an attempt on an upstream (HTTPAttempt.swift), nothing is retried, redirected or assessed. Invariant:
+// no Swift error leaves a callback, and a transfer's own connection is closed when `run` returns.
 
 import Glibc
 import HTTPTypes
@@ -16,15 +15,13 @@ package import SpoolgateUploadProtocol
 package final class ClientTransfer: CurlTransfer {
     /// The interim responses, including 100 (Continue).
     package private(set) var interim: [ClientInterim] = []
-    /// The final response's head.
     package private(set) var head: ResponseHead?
     /// The start of the final response's content.
     package private(set) var content: [UInt8] = []
-    /// Whether the response used HTTP/2.
     package private(set) var isHTTP2 = false
     /// The number of content bytes handed to libcurl.
     package private(set) var sent: Int64 = 0
-    /// The number of those that the peer's system has not yet acknowledged.
+    /// The number of content bytes that the peer's system has not yet acknowledged.
     package var unsent: Int64 { Int64(max(0, context?.unsent ?? 0)) }
     /// Whether sending was about to start, so that the server may have processed the request.
     package private(set) var wasBegun = false
@@ -41,7 +38,7 @@ package final class ClientTransfer: CurlTransfer {
 
     /// The maximum response content that is kept.
     private static let contentLimit = 64 * 1024
-    /// The interval between calls of content that has no bytes yet.
+    /// The interval between calls of paused content.
     private static let pauseMilliseconds: Int32 = 5
 
     private let request: ClientRequest
@@ -153,7 +150,7 @@ package final class ClientTransfer: CurlTransfer {
     /// Only for the first request; the owner decides about a retry.
     package func mayConnect() -> Bool { !wasBegun }
 
-    /// Called with a ready connection, before the first byte of the request.
+    /// Notes that sending starts; see `CurlTransfer`.
     package func mayBeginRequest() -> Bool {
         guard !wasBegun else { return false }
         wasBegun = true
@@ -167,7 +164,7 @@ package final class ClientTransfer: CurlTransfer {
     /// Always false: bytes that libcurl has not read before closing are lost.
     package var awaitsAnswer: Bool { false }
 
-    /// Called after every step and at least once a second; false: abort.
+    /// Checks for a stop, a timeout and a closed connection; see `CurlTransfer`.
     package func watchProgress(downloaded: Int64, uploaded: Int64) -> Bool {
         let count = downloaded + uploaded
         if isStopped() { return giveUp() }
@@ -191,7 +188,7 @@ package final class ClientTransfer: CurlTransfer {
 
     /// Waits briefly while the content has no bytes; otherwise libcurl would spin.
     ///
-    /// Received bytes end the wait, because the content may depend on them, unless the last ones could not be read.
+    /// Received bytes end the wait, because the content may need them, unless the last ones could not be read.
     private func pause() {
         guard hasHeard, let context else {
             hasHeard = true
@@ -216,7 +213,7 @@ package final class ClientTransfer: CurlTransfer {
         deadline = .after(limit ?? request.timeout)
     }
 
-    /// Fills `buffer` with the next content.
+    /// Calls the request's content; see `CurlTransfer`.
     package func giveContent(_ buffer: UnsafeMutableRawBufferPointer) -> ContentStep {
         guard let content = request.content else { return .bytes(0) }
         // The time that the content takes does not count against the server.
@@ -236,9 +233,8 @@ package final class ClientTransfer: CurlTransfer {
         }
     }
 
-    /// Accepts one line of a head or a trailer section; false: abort.
+    /// Parses heads and ignores trailers; see `CurlTransfer`.
     package func takeHeadLine(_ line: UnsafeRawBufferPointer) -> Bool {
-        // Trailers.
         guard head == nil else { return true }
         hasHeard = true
         progressed()
@@ -267,7 +263,7 @@ package final class ClientTransfer: CurlTransfer {
         }
     }
 
-    /// Accepts content of the final response; false: abort.
+    /// Passes content to the sink or keeps its start; see `CurlTransfer`.
     package func takeContent(_ bytes: UnsafeRawBufferPointer) -> Bool {
         hasHeard = true
         // The time that the sink takes does not count against the server.

@@ -1,18 +1,16 @@
 // Files to which several processes append lines: event files and the queue of a webhook.
 //
-// They bypass `Disk` because the spool guarantees nothing about them; nothing here is made durable. Invariant: one call
-// writes a whole line; otherwise the file ends in a broken line, and the next line leaves it unchanged.
+// They bypass `Disk` because nothing here is made durable. Invariant: one call writes a whole line; otherwise the file
+// ends in a broken line, which the next line leaves unchanged.
 
 import CSpoolgateLinux
 import Glibc
 
 /// A file opened for appending.
 ///
-/// Safe to use from any thread.
+/// Thread-safe.
 package final class AppendedFile: Sendable {
-    /// The path as opened.
     package let path: String
-    /// The open descriptor.
     package let descriptor: Descriptor
     /// Whether the last line was written only in part.
     private let isBroken = Monitor(false)
@@ -23,8 +21,8 @@ package final class AppendedFile: Sendable {
     ///
     /// - Parameters:
     ///   - name: the path of the file, or its name in `directory`.
-    ///   - directory: its directory. A symbolic link is refused then (ELOOP): the directory's owner might have placed
-    ///     it there for root to follow.
+    ///   - directory: its directory. A symbolic link is refused then (ELOOP): the directory's owner might aim it at a
+    ///     file of root.
     ///   - mode: the permissions of a created file.
     ///   - owner: the owner of a created file; only root can set it.
     /// - Throws: if the file cannot be opened or created.

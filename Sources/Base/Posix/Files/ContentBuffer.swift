@@ -9,7 +9,6 @@ import Glibc
 ///
 /// Used by one thread at a time.
 package final class ContentBuffer {
-    /// The capacity in bytes.
     package let capacity: Int
     /// The number of filled bytes.
     package private(set) var count: Int = 0
@@ -19,12 +18,11 @@ package final class ContentBuffer {
 
     private let region: UnsafeMutableRawBufferPointer
 
-    /// The number of free bytes.
     package var free: Int { capacity - count }
 
     /// Maps a buffer of `capacity` bytes, > 0.
     ///
-    /// - Throws: `SystemError` if the process or the system has no memory left.
+    /// - Throws: `SystemError` if there is no memory left.
     package init(capacity: Int) throws(SystemError) {
         precondition(capacity > 0, "a buffer needs room")
         let start = mmap(

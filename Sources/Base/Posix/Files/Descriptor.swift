@@ -1,7 +1,6 @@
 // An owned file descriptor, closed exactly once on every path.
 //
-// Its kind of file does not matter here. Invariant: while the value exists, the number is open and still refers to the
-// same file.
+// Invariant: while the value exists, the number is open and refers to the same file.
 
 import CSpoolgateLinux
 import Glibc
@@ -48,9 +47,7 @@ package struct Descriptor: ~Copyable, Sendable {
 
 /// A pipe, both ends close-on-exec.
 struct Pipe: ~Copyable {
-    /// The end for reading.
     let source: Descriptor
-    /// The end for writing.
     let sink: Descriptor
 
     /// Creates a pipe; `subject` is its purpose, for errors.

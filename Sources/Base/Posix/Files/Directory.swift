@@ -7,7 +7,7 @@ import Glibc
 
 /// An open directory.
 ///
-/// Safe to use from any thread.
+/// Thread-safe.
 package final class Directory: Sendable {
     /// The path as opened, for messages.
     package let path: String

@@ -2,7 +2,7 @@
 //
 // It only adds hooks before and after the calls, so that a test can make call n fail, write less, or be the last one,
 // and can record all changes. Reading needs no seam; see `Directory` and `FileReading`. Invariant: without a check and
-// a witness, a function here does nothing beyond the system call of its name.
+// a witness, only the system calls run.
 
 import CSpoolgateLinux
 import Glibc
@@ -11,17 +11,13 @@ import Glibc
 package struct Disk: Sendable {
     /// The operation of a call, with the name of the system call.
     package enum Call: String, Sendable, CaseIterable {
-        /// Creates a file.
         case create = "openat"
         /// Creates an empty file without opening it.
         case createEmpty = "mknodat"
-        /// Creates a directory.
         case makeDirectory = "mkdirat"
-        /// Writes content.
         case write = "pwrite"
         /// Copies content from one file to another.
         case copy = "copy_file_range"
-        /// Sets a file's size.
         case truncate = "ftruncate"
         /// Makes a file's content and size durable.
         case sync = "fdatasync"
@@ -29,9 +25,7 @@ package struct Disk: Sendable {
         case syncDirectory = "fsync"
         /// Gives an unnamed file a name.
         case link = "linkat"
-        /// Renames a file.
         case rename = "renameat"
-        /// Removes a name.
         case unlink = "unlinkat"
         /// Sets a file's modification time to the current time.
         case touch = "futimens"
@@ -58,19 +52,13 @@ package struct Disk: Sendable {
         case createdEmpty(path: String)
         /// A directory was created or already existed.
         case madeDirectory(path: String)
-        /// Bytes were written.
         case wrote(Int32, at: Int64, count: Int)
-        /// The size was set.
         case truncated(Int32, size: Int64)
-        /// Content and size are durable.
         case synced(Int32)
-        /// The entries are durable.
         case syncedDirectory(path: String)
         /// A file received a name.
         case linked(Int32, path: String)
-        /// A file was renamed.
         case renamed(from: String, to: String)
-        /// A name was removed.
         case unlinked(path: String)
     }
 
@@ -148,7 +136,7 @@ package struct Disk: Sendable {
 
     /// Writes all of `bytes` at `position` and advances it.
     ///
-    /// If it throws, `position` is after the bytes that were written.
+    /// If it throws, `position` is after the written bytes.
     package func write(
         _ bytes: RawSpan,
         to file: borrowing Descriptor,
@@ -175,8 +163,8 @@ package struct Disk: Sendable {
 
     /// Copies the first `count` bytes of a file to `position` in another file and advances `position`.
     ///
-    /// The files share the storage if the file system supports it; memory use is constant in any case. If it throws,
-    /// `position` is after the bytes that were copied.
+    /// The files share the storage if the file system can; memory use is constant. If it throws, `position` is after
+    /// the copied bytes.
     package func copy(
         _ source: borrowing Descriptor,
         count: Int64,

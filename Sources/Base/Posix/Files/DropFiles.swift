@@ -1,14 +1,12 @@
 // Puts files into a directory that other programs read: link or copy, rename, sync.
 //
-// All paths are relative to the open directory, so that a file stays there even if the directory is moved. Invariant: a
-// name without a leading dot appears only by renaming a complete file, which is durable if the drop must survive a
-// power failure.
+// All paths are relative to the open directory, so that all steps use the same one. Invariant: a name without a leading
+// dot appears only by renaming a complete file, which is durable if the drop must survive a power failure.
 
 import Glibc
 
 /// The content of a file could not be read; the directory is not at fault.
 package struct DropContentError: Error {
-    /// The cause.
     package var underlying: any Error
 }
 
@@ -34,8 +32,8 @@ package struct DropFiles: ~Copyable {
 
     /// Hard-links the open file `descriptor` as `name`.
     ///
-    /// Returns false, with nothing changed, if the file cannot be linked here (another file system, another owner, no
-    /// name allowed) or does not have `length` bytes.
+    /// Returns false, with nothing changed, if the file cannot be linked (another file system, another owner, no name
+    /// allowed) or does not have `length` bytes.
     package func link(_ descriptor: Int32, length: Int64, as name: String) throws(SystemError)
         -> Bool
     {

@@ -1,7 +1,7 @@
-// Reading, measuring and locking an open file: the calls that change nothing on the disk.
+// Reads, measures and locks an open file; nothing here changes the disk.
 //
-// Locks are "open file description" locks (fcntl(2)). The kernel drops them when the last descriptor of the open file
-// description is closed, even on kill -9. They exclude threads as well as processes.
+// Locks are "open file description" locks (fcntl(2)). The kernel drops them when the last descriptor is closed, even on
+// kill -9. They exclude threads as well as processes.
 
 import CSpoolgateLinux
 import Glibc
@@ -24,7 +24,6 @@ package struct FileStatus: Sendable, Equatable {
     package var isDirectory: Bool
     /// The owner's user ID.
     package var owner: UInt32
-    /// The permission bits.
     package var permissions: UInt32
 
     init(_ raw: stat) {
@@ -53,7 +52,7 @@ extension Descriptor {
 
     /// Reads from `position` until `buffer` is full or the file ends.
     ///
-    /// - Returns: the number of bytes read; less than `buffer` holds only at the end of the file.
+    /// - Returns: the number of bytes read; less than requested only at the end of the file.
     package borrowing func read(
         into buffer: UnsafeMutableRawBufferPointer,
         at position: Int64,

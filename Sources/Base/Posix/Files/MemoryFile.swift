@@ -9,7 +9,7 @@ package struct MemoryFile: ~Copyable, Sendable {
 
     /// Creates an empty file.
     ///
-    /// - Throws: `SystemError` if the process or the system has no room for it (EMFILE, ENFILE, ENOMEM).
+    /// - Throws: `SystemError` if there is no room for it (EMFILE, ENFILE, ENOMEM).
     package init(named name: String) throws(SystemError) {
         let number = try SystemError.check(spoolgate_memory_file(name), "memfd_create", on: name)
         // Writes append, regardless of the read position. On a file in memory this cannot fail.

@@ -30,7 +30,6 @@ package struct PathFacts: Sendable, Equatable {
     package var owner: UInt32
     /// The group ID.
     package var group: UInt32
-    /// The permission bits.
     package var permissions: UInt32
     package var isDirectory: Bool
 
@@ -50,7 +49,6 @@ package enum PathObstacle: Error, Sendable, Equatable {
     case notDirectory(PathFacts)
     /// These rights are missing on the requested path or, if not `isLast`, on a directory above it.
     case denied(PathFacts, AccessRights, isLast: Bool)
-    /// The file system is mounted read-only.
     case readOnly(PathFacts)
     /// The path cannot be examined.
     case failed(SystemError)

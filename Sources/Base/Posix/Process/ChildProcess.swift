@@ -1,7 +1,7 @@
 // Runs a program as a child process and captures a limited amount of its output.
 //
-// Its user waits in steps and so controls the time. No shell is involved. Invariant: after its end was reported or the
-// value is gone, no process of its group runs and none is left unreaped.
+// Its user waits in steps and so controls the time. No shell is involved. Invariant: after its reported end or the
+// value's, no process of its group runs or is left unreaped.
 
 import CSpoolgateLinux
 import Glibc

@@ -1,4 +1,4 @@
-// The machine's name in the kernel.
+// The machine's name.
 
 import Glibc
 

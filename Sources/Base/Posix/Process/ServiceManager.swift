@@ -18,9 +18,7 @@ package struct ServiceManager: Sendable {
         case ready
         /// Reading the settings again; `ready` follows.
         case reloading
-        /// Shutting down.
         case stopping
-        /// Still working.
         case alive
         /// A line for people, shown by `systemctl status`.
         case status(String)

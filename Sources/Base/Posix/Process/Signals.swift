@@ -43,7 +43,7 @@ package struct Signals: Sendable {
     /// Call it first in every program that writes files. Child processes get the default back.
     package static func ignoreFileSizeLimit() { _ = Glibc.signal(SIGXFSZ, SIG_IGN) }
 
-    /// Blocks the signals of `Signal` in the calling thread and its future threads; ignores SIGPIPE and SIGXFSZ.
+    /// Blocks the signals of `Signal` in this thread and its future threads; ignores SIGPIPE and SIGXFSZ.
     ///
     /// Call it first in the program.
     package static func block() -> Signals {

@@ -1,8 +1,7 @@
 // Standard error: one call for each line, with a priority if the journal reads it.
 //
-// Under a service manager, standard error is a stream to the journal, which adds the time and reads the priority from
-// `<N>` at the start of a line (sd-daemon(3)). Invariant: a line is written with one call, so that lines of several
-// threads and processes never mix.
+// The journal adds the time and reads the priority from `<N>` at the start of a line (sd-daemon(3)). Invariant: a line
+// is written with one call, so that lines never mix.
 
 import Glibc
 

@@ -16,7 +16,6 @@ package struct SystemUser: Sendable, Equatable {
         SystemUser(name: name(ofUser: geteuid()), number: geteuid(), group: getegid())
     }
 
-    /// Whether the user is root.
     package var isRoot: Bool { number == 0 }
 
     private init(name: String, number: UInt32, group: UInt32) {

@@ -1,7 +1,6 @@
 // An accepted connection: its timeouts, its end, and its release by another thread.
 //
-// The protocol on it does not matter here. Invariant: a call from another thread affects this connection or nothing,
-// never a later one with the same descriptor number.
+// Invariant: a call from another thread affects this connection or nothing, never a later one with the same number.
 
 import CSpoolgateLinux
 import Glibc
@@ -10,7 +9,7 @@ import Glibc
 ///
 /// Used by the thread that serves it, except for `release`, `interrupt` and `cut`.
 package final class Connection: Sendable {
-    /// The descriptor number, for a library that uses the socket itself; invalid after `close`.
+    /// The number, for a library that uses the socket itself; invalid after `close`.
     package let number: Int32
     private let state: Monitor<State>
 
@@ -44,8 +43,7 @@ package final class Connection: Sendable {
 
     /// Requests the end of receiving, from any thread; `beginWaiting` fails from now on.
     ///
-    /// - Returns: whether a thread is waiting for this connection. It notices the request only when data arrives or
-    ///   `interrupt` is called.
+    /// - Returns: whether a thread is waiting; it notices only when data arrives or `interrupt` is called.
     package func release() -> Bool {
         state.updateQuietly {
             $0.isReleased = true
@@ -71,8 +69,7 @@ package final class Connection: Sendable {
     /// Its read returns the pending bytes, then the end; sending still works. A peer that continues to send gets an
     /// error, so this is for peers that appear idle. Does nothing if no thread waits.
     package func interrupt() {
-        // Under the lock, here and below, so that the number cannot be closed and reused meanwhile; shutdown(2) does
-        // not block.
+        // Under the lock, here and below, so that the number cannot be reused meanwhile; shutdown(2) does not block.
         state.updateQuietly {
             guard $0.isReleased, $0.isWaiting, $0.descriptor != nil else { return }
             _ = shutdown(number, Int32(SHUT_RD))
@@ -103,7 +100,7 @@ package final class Connection: Sendable {
         state.updateQuietly { $0.descriptor = nil }
     }
 
-    /// Ends sending, reads until the peer closes, so that it can receive everything that was sent, then closes.
+    /// Ends sending, reads until the peer closes, so that it can receive everything sent, then closes.
     ///
     /// - Parameters:
     ///   - idle: the maximum time without received bytes.
@@ -189,7 +186,6 @@ package final class Connection: Sendable {
         case end
         /// No byte arrived within the receive timeout, or none was pending.
         case nothing
-        /// The connection failed.
         case failed
     }
 

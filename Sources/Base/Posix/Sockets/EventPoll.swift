@@ -1,7 +1,6 @@
 // Lets many threads wait together for a listener and for idle connections.
 //
-// It deals with tokens, regardless of their meaning. Invariant: each event wakes one thread, and none is reported again
-// before the socket is watched again.
+// Invariant: each event wakes one thread, and none is reported again before the socket is watched again.
 
 import CSpoolgateLinux
 import Glibc
@@ -31,7 +30,7 @@ package final class EventPoll: Sendable {
 
     /// Creates an empty set.
     ///
-    /// - Throws: `SystemError` if the process or the system has no room for it.
+    /// - Throws: `SystemError` if the system has no room for it.
     package init() throws(SystemError) {
         let subject = "connections"
         epoll = Descriptor(

@@ -1,7 +1,6 @@
 // The listening socket: bound here (Unix or TCP) or inherited from the service manager.
 //
-// It accepts connections, whatever their protocol. Invariant: a socket file is removed only by the listener that
-// created it, and only if it is still the same file.
+// Invariant: a socket file is removed only by the listener that created it, and only if it is still the same file.
 
 import CSpoolgateLinux
 import Glibc
@@ -45,8 +44,8 @@ package struct Listener: ~Copyable, Sendable {
 
     /// Opens a listener.
     ///
-    /// A socket file without a listening process is replaced. The permissions and the group are set before the first
-    /// connection is possible.
+    /// A socket file without a listening process is replaced. Permissions and group are set before the first connection
+    /// is possible.
     ///
     /// - Parameters:
     ///   - address: the address.
@@ -78,8 +77,8 @@ package struct Listener: ~Copyable, Sendable {
     ///
     /// - Returns: nil if there is none but a later call may succeed: none is waiting, the peer has left, or `stop` was
     ///   called.
-    /// - Throws: `SystemError` if the process or the system has no room (EMFILE, ENFILE, ENOMEM, ENOBUFS), or if the
-    ///   descriptor is not a socket.
+    /// - Throws: `SystemError` if there is no room (EMFILE, ENFILE, ENOMEM, ENOBUFS), or the descriptor is not a
+    ///   socket.
     package func accept() throws(SystemError) -> Connection? {
         let number = spoolgate_accept(descriptor.number)
         if number >= 0 { return Connection(Descriptor(owning: number)) }
@@ -133,7 +132,7 @@ extension Listener {
             let status = spoolgate_unix_bind(number, path, path.utf8.count)
             try SystemError.check(status, "bind", on: path)
         }
-        // No client can connect before listen: mode and group are set for the first connection.
+        // Before listen, so that mode and group apply to the first connection.
         let listener = Listener(descriptor, subject: path, path: path)
         do throws(SystemError) {
             if let group { try give(path, to: group) }

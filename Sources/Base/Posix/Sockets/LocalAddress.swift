@@ -6,7 +6,7 @@ import Glibc
 package enum LocalAddress {
     /// Returns the addresses of a host that a socket can be bound to on this machine.
     ///
-    /// Resolves the name, which may block for as long as the resolver's timeouts.
+    /// Resolves the name, which may block until the resolver's timeout.
     ///
     /// - Parameter host: a name or an address, without brackets.
     /// - Returns: addresses as text, IPv6 without brackets; empty if the host is another machine or unknown.

@@ -1,13 +1,12 @@
 // Counts and durations that many threads add to and few read.
 //
-// No call here waits, except that a lookup by key may wait briefly for another one. Invariant: each addition is counted
-// exactly once, whichever thread reads the number and when.
+// Only a lookup by key may wait, briefly, for another one. Invariant: each addition is counted exactly once.
 
 import Synchronization
 
 /// A count.
 ///
-/// Safe to use from any thread. An addition is one atomic instruction and wakes no thread.
+/// Thread-safe. An addition is one atomic instruction.
 package final class Counter: Sendable {
     private let number = Atomic<Int>(0)
 
@@ -25,7 +24,7 @@ package final class Counter: Sendable {
 
 /// A histogram of durations: a count for each range, and the sum.
 ///
-/// Safe to use from any thread. The ranges never change, so that histograms can be added.
+/// Thread-safe. The ranges never change, so that histograms can be added.
 package final class Histogram: Sendable {
     /// The upper bounds of the ranges in seconds, inclusive; another range follows the last bound.
     package let bounds: [Double]
@@ -69,7 +68,7 @@ package final class Histogram: Sendable {
 
 /// Members of one kind by key, each created at its first use.
 ///
-/// Safe to use from any thread. A member is never removed, so the set of keys must be bounded.
+/// Thread-safe. A member is never removed, so the set of keys must be bounded.
 package final class Labelled<Key: Hashable & Sendable, Member: Sendable>: Sendable {
     private let members = Monitor<[Key: Member]>([:])
     private let make: @Sendable () -> Member

@@ -4,7 +4,7 @@
 
 /// Threads for blocking jobs, started on demand and ended when idle.
 ///
-/// Safe to use from any thread.
+/// Thread-safe.
 package final class HelperThreads: Sendable {
     /// A job.
     package typealias Job = @Sendable () -> Void
@@ -14,7 +14,6 @@ package final class HelperThreads: Sendable {
     private struct State {
         var jobs: [Job] = []
         var threads = 0
-        /// Threads that are waiting for a job.
         var idle = 0
     }
 

@@ -98,7 +98,7 @@ import Glibc
             waiting -= 1
             result = body(&value.pointee)
         }
-        // A timeout must not wake the other threads: with thousands of them, they would do nothing else.
+        // A timeout must not wake the others: with thousands of threads, they would do nothing else.
         if result == nil || isQuiet { pthread_mutex_unlock(mutex) } else { unlockAndWake() }
         return result
     }

@@ -13,8 +13,8 @@ package enum Thread {
 
     /// Releases the heap's free pages to the system, which takes some milliseconds.
     ///
-    /// For the time after a peak: thousands of threads leave the heap fragmented. Without this, a heap with 6 MB in use
-    /// kept 113 MB, and 11 to 20 MB more after each further peak.
+    /// Thousands of threads leave the heap fragmented. Without this, a heap with 6 MB in use kept 113 MB after a peak,
+    /// and 11 to 20 MB more after each further one.
     package static func releaseHeap() { spoolgate_release_heap() }
 
     /// Releases the unused part of the calling thread's stack to the system.

@@ -6,18 +6,17 @@ package import SpoolgateTextFormats
 
 /// The name under which one client is counted.
 package struct ClientName: Hashable, Sendable, CustomStringConvertible {
-    /// The owner's name, an address, or a network.
     private let name: ExactText
     private let isOwner: Bool
 
-    /// The name as text.
     package var description: String { name.text }
 
     /// Names a client.
     ///
     /// - Parameters:
-    ///   - owner: the owner that the web server names; nil: unknown, and the address is used.
-    ///   - address: the client's address as text; nil: unknown, and all such clients share one name.
+    ///   - owner: the owner that the web server names; nil: unknown.
+    ///   - address: the client's address as text, used if `owner` is nil; nil: unknown, and all such clients share a
+    ///     name.
     package init(owner: ExactText?, address: String?) {
         isOwner = owner != nil
         name = owner ?? ExactText(address.map(Self.network) ?? "-")

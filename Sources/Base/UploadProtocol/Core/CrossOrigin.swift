@@ -5,7 +5,7 @@
 package import HTTPTypes
 import SpoolgateTextFormats
 
-/// The origins whose pages may use a route, and the fields they may send and read (CORS, Fetch §3.3).
+/// The origins whose pages may use a route, and the fields they may send and read.
 package struct CrossOrigin: Sendable, Equatable {
     /// The origins as browsers name them (`isOrigin`), or only `*` for all.
     ///
@@ -15,21 +15,19 @@ package struct CrossOrigin: Sendable, Equatable {
     package var allowsCredentials = false
     /// How long a browser may cache the response to a preflight request; whole seconds, 0 for not at all.
     package var maxAge = Duration.seconds(7_200)
-    /// Additional fields that a page may send.
+    /// Additional request fields that a page may send.
     package var requestFields: [HTTPField.Name] = []
     /// Additional response fields that a page may read.
     package var exposedFields: [HTTPField.Name] = []
 
-    /// The entry of `origins` that allows all origins.
     package static let anyOrigin = "*"
 
     /// Creates rules that name no origin.
     package init() {}
 
-    /// Whether at least one origin is named.
     package var isOn: Bool { !origins.isEmpty }
 
-    /// Whether a request is a preflight request, which browsers send before the actual one (Fetch §3.3.2).
+    /// Whether a request is a browser's preflight request (Fetch §3.3.2).
     package static func isPreflight(_ head: RequestHead) -> Bool {
         head.method == .options && head.fields.contains(.origin)
             && head.fields.contains(.accessControlRequestMethod)
@@ -58,8 +56,8 @@ package struct CrossOrigin: Sendable, Equatable {
     ///
     /// - Parameters:
     ///   - fields: the response's fields.
-    ///   - origin: the request's `Origin`; nil if it has none. `Vary` is added even then: a cache must not serve that
-    ///     response to a page (Fetch §3.3.6).
+    ///   - origin: the request's `Origin`; nil: none. `Vary` is added even then: a cache must not serve that response
+    ///     to a page (Fetch §3.3.6).
     package func mark(_ fields: inout HTTPFields, for origin: String?) {
         // Avoids a copy: most responses have no CORS fields.
         if fields.contains(where: Self.isOfCORS) { fields.removeAll(where: Self.isOfCORS) }
@@ -71,7 +69,7 @@ package struct CrossOrigin: Sendable, Equatable {
         )
     }
 
-    /// Appends the fields that allow an origin; if it is not allowed, returns false and appends nothing.
+    /// Appends the fields that allow an origin; returns false if it is not allowed.
     private func appendOrigin(_ origin: String, to fields: inout HTTPFields) -> Bool {
         let allowed = origins == [Self.anyOrigin] ? Self.anyOrigin : origin
         guard origins.contains(where: { $0.hasSameBytes(as: allowed) }) else { return false }
@@ -92,7 +90,7 @@ package struct CrossOrigin: Sendable, Equatable {
 
     private static let methods = "POST, PUT, PATCH, HEAD, GET, DELETE, OPTIONS"
 
-    /// The fields that clients of the upload protocols send, in addition to those allowed for every page.
+    /// The fields that clients of the upload protocols send, besides those that every page may send.
     ///
     /// First `Authorization` and the content's, then the IETF protocol's, then those of tus 1.0.
     private static let alwaysRequestFields = [
@@ -114,9 +112,9 @@ package struct CrossOrigin: Sendable, Equatable {
 }
 
 extension CrossOrigin {
-    /// Whether a text is an origin exactly as browsers send it (RFC 6454 §6.2), so that it can match byte for byte.
+    /// Whether a text is an origin exactly as browsers send it (RFC 6454 §6.2), so that bytes can be compared.
     ///
-    /// It has a scheme, a host and, unless it is the scheme's default, a port, all in lower case.
+    /// It has a scheme, a host and, unless it is the default, a port, all in lower case.
     package static func isOrigin(_ text: String) -> Bool {
         guard let mark = text.firstRange(of: "://"),
             !text.utf8.contains(where: { (0x41...0x5a).contains($0) })

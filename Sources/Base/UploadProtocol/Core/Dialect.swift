@@ -1,12 +1,12 @@
 // The table of differences between the interop versions of the draft, and between the draft and tus 1.0.
 //
-// No other code compares interop versions: differences in behaviour are columns of this table, differences in wording
-// are in the response builders. Invariant: every request has a dialect. An unknown version gets the newest semantics
-// and no 104, unless an operator maps it to a known one.
+// No other code compares interop versions: differences in behaviour are columns here, differences in wording are in the
+// response builders. Invariant: every request has a dialect. An unknown version gets the newest semantics and no 104,
+// unless an operator maps it to a known one.
 
 package import HTTPTypes
 
-/// The protocol variant of one request: a version of "Resumable Uploads for HTTP", or tus 1.0.
+/// The protocol of one request: a version of "Resumable Uploads for HTTP", or tus 1.0.
 package struct Dialect: Sendable, Equatable {
     /// The protocol it belongs to.
     package let family: ProtocolFamily
@@ -50,7 +50,7 @@ package struct Dialect: Sendable, Equatable {
     package var locatesFinalResponse: Bool { isTus || version <= 6 }
     /// Whether an empty creation of length zero that says "incomplete" is the complete upload.
     ///
-    /// For an empty file, tus-js-client sends nothing after it; it uses only versions 5 and 6.
+    /// tus-js-client, which uses versions 5 and 6, sends nothing after it for an empty file.
     package var completesEmptyCreation: Bool { isTus || version == 5 || version == 6 }
     /// Whether the problem type `completed-upload` exists (draft-04 to draft-11).
     package var namesCompletedUpload: Bool { (6...8).contains(version) }
@@ -69,18 +69,18 @@ package struct Dialect: Sendable, Equatable {
 
     /// Whether its clients treat an offset equal to the length as success and send no further request.
     ///
-    /// tus requires it; tus-js-client also does it in the versions of `completesEmptyCreation`.
+    /// tus requires it; tus-js-client also does it in versions 5 and 6.
     package var takesOffsetForSuccess: Bool { completesEmptyCreation }
 
-    /// Whether the response to a creation with such content starts with the 104 that names the upload resource.
+    /// Whether a creation with such content receives the 104 that names the upload resource.
     ///
-    /// A creation without content gets its final response at once, with the same `Location`; some HTTP libraries
-    /// mistake the 104 for it (Python's http.client).
+    /// Without content, the final response follows at once with the same `Location`; some HTTP libraries mistake the
+    /// 104 for it (Python's http.client).
     package func allowsInterim(toCreationOf contentLength: ContentLength) -> Bool {
         allowsInterim && contentLength != .known(0)
     }
 
-    /// Whether its clients upload everything again after an error status that others accept as final.
+    /// Whether its clients upload everything again after an error status that others take as final.
     ///
     /// tus-js-client does, up to five times, if the upload's creation said "incomplete".
     package var repeatsAfterError: Bool { completesEmptyCreation }
@@ -119,8 +119,7 @@ package struct Dialect: Sendable, Equatable {
     /// The version that a request of this dialect names although it is not served, so that `newest` applies.
     ///
     /// - Parameter fields: the request's fields.
-    /// - Returns: the version; nil if there is none. A version far out of range is nil, too, so that clients cannot
-    ///   invent an unlimited number of them.
+    /// - Returns: the version; nil if there is none, or if it is far out of range, so that clients cannot invent many.
     package func unknownVersion(in fields: HTTPFields) -> Int? {
         guard family == .ietf, interopVersion == nil,
             let named = StructuredField.integer(.uploadDraftInteropVersion, in: fields),
@@ -143,10 +142,10 @@ package struct Dialect: Sendable, Equatable {
     /// tus 1.0.0: an upload is complete when it reaches its length, and clients treat that offset as success.
     package static let tus = Dialect(nil, family: .tus)
 
-    /// All dialects with an interop version, in ascending order.
+    /// All dialects with an interop version, in order.
     package static let rows = versions.map { Dialect($0) }
 
-    /// The dialect of one interop version; nil for a version without a row.
+    /// The dialect of one interop version; nil if it is unknown.
     package static func known(_ version: Int64) -> Dialect? {
         Int(exactly: version).flatMap {
             versions.contains($0) ? rows[$0 - versions.lowerBound] : nil

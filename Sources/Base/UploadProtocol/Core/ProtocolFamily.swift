@@ -15,7 +15,7 @@ package enum ProtocolFamily: Sendable, Equatable {
 
     /// Detects the protocol of a request; nil if nothing marks it.
     ///
-    /// An unmarked request on an upload resource uses the protocol of the upload's creation.
+    /// On an upload resource, the upload's protocol then applies.
     ///
     /// - Parameters:
     ///   - head: the request's head.
@@ -74,7 +74,7 @@ package enum ProtocolFamily: Sendable, Equatable {
 package struct UploadKind: Sendable, Equatable {
     /// The protocol that created it.
     package var family = ProtocolFamily.ietf
-    /// Whether it is only a part of another upload and never delivered by itself (tus, "concatenation").
+    /// Whether it is only a part of another upload, never delivered by itself (tus, "concatenation").
     package var isPart = false
     /// Whether it is concatenated from parts.
     package var isFinal = false

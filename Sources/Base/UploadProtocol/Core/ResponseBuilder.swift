@@ -1,7 +1,7 @@
 // The draft's responses, one function for each row of the emission matrix.
 //
 // The only decisions made here are the dialect's. Invariant: every response to a creation, an append or an offset
-// retrieval has the completeness and, if the upload exists, its offset.
+// retrieval has the completeness and, for an existing upload, its offset.
 
 package import HTTPTypes
 import SpoolgateTextFormats
@@ -19,7 +19,7 @@ package struct ResponseBuilder: ResponseWording {
         self.limits = limits
     }
 
-    /// Returns a copy for a request on an upload that `creation` created.
+    /// Returns a copy for a request on the upload of `creation`.
     package func on(_ creation: RequestHead) -> ResponseBuilder {
         var builder = self
         builder.isSegmented = UploadRequest.isSegmented(creation, Dialect(of: creation.fields))
@@ -51,7 +51,7 @@ package struct ResponseBuilder: ResponseWording {
         return Response(ResponseHead(status: .created, fields: fields))
     }
 
-    /// Builds the response to an append whose content ended before the upload was complete.
+    /// Builds a response with `dialect.partialAppendStatus`.
     package func appended(offset: Int64) -> Response {
         var fields = start(capacity: 4)
         append(.incomplete, offset: offset, to: &fields)
@@ -95,7 +95,7 @@ package struct ResponseBuilder: ResponseWording {
         return Response(.accepted, fields, json: description)
     }
 
-    /// Builds the response to a cancellation.
+    /// Builds a 204.
     package func cancelled() -> Response {
         var fields = start(capacity: 2)
         fields.append(.cacheControl, "no-store")
@@ -104,8 +104,8 @@ package struct ResponseBuilder: ResponseWording {
 
     /// Builds the head of the target resource's final response (draft-12 §4.1.2, ?1); see `ResponseWording`.
     ///
-    /// In versions 3 to 6, `location` is added if the upstream sent no `Location`. If the status would make this client
-    /// upload everything again, it is replaced by 424, and `Proxy-Status` has the original (RFC 9209).
+    /// In versions 3 to 6, `location` is added if the upstream sent no `Location`. A status that would make this client
+    /// upload everything again is replaced by 424, and `Proxy-Status` has the original (RFC 9209).
     package func final(_ head: ResponseHead, offset: Int64, location: String?) -> FinalHead {
         var fields = head.fields
         fields.reserveCapacity(fields.count + 4)
@@ -169,7 +169,7 @@ package struct ResponseBuilder: ResponseWording {
         return Response(ResponseHead(status: .noContent, fields: fields))
     }
 
-    /// Whether the status of a final response would make this client upload everything again.
+    /// Whether this client would upload everything again after this status of a final response.
     private func mustNotRepeat(after status: HTTPResponse.Status) -> Bool {
         isSegmented && dialect.repeatsAfterError && status.asksToRepeat
     }
@@ -220,7 +220,7 @@ extension HTTPResponse.Status {
         reasonPhrase: "Upload Resumption Supported"
     )
 
-    /// Whether tus clients, most notably tus-js-client in both of its modes, upload everything again after it.
+    /// Whether tus clients, above all tus-js-client in both of its modes, upload everything again after it.
     var asksToRepeat: Bool { [409, 423, 429].contains(code) || code >= 500 }
 }
 

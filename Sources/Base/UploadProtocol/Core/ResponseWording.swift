@@ -1,7 +1,7 @@
-// The responses to a request, in the protocol that it uses.
+// The responses to a request, in its protocol.
 //
-// The decisions are made before, by UploadRequest and UploadState. Each protocol has one conforming type:
-// ResponseBuilder for the draft, TusResponseBuilder for tus.
+// UploadRequest and UploadState make the decisions before. ResponseBuilder implements the draft, TusResponseBuilder
+// tus.
 
 package import HTTPTypes
 package import SpoolgateTextFormats
@@ -13,7 +13,7 @@ package protocol ResponseWording: Sendable {
     /// The limits of the upload's route, or the upload's own.
     var limits: UploadLimits { get set }
 
-    /// Returns a copy for a request on an upload that `creation` created.
+    /// Returns a copy for a request on the upload of `creation`.
     func on(_ creation: RequestHead) -> Self
 
     /// Builds the 104 for a new upload resource (draft-12 §4.2.2); only if `dialect.allowsInterim`.
@@ -24,10 +24,10 @@ package protocol ResponseWording: Sendable {
     /// `offset` must be durable. There is no `Location` (draft-12 §4.1.1, §4.4.2).
     func interimProgress(offset: Int64) -> ResponseHead
 
-    /// Builds the response to a creation whose content ended before the upload was complete.
+    /// Builds the response to a creation whose content ended, but not the upload.
     func created(location: String, offset: Int64) -> Response
 
-    /// Builds the response to an append whose content ended before the upload was complete.
+    /// Builds the response to an append whose content ended, but not the upload.
     func appended(offset: Int64) -> Response
 
     /// Builds the response to an offset retrieval, as decided by `UploadState.decideRetrieval`.
@@ -35,8 +35,8 @@ package protocol ResponseWording: Sendable {
     /// - Parameters:
     ///   - state: the upload; its offset must be durable.
     ///   - completeness: the completeness to report.
-    ///   - remainingAge: the number of seconds until the upload expires.
-    ///   - response: the head of the stored final response, if it is known.
+    ///   - remainingAge: seconds until the upload expires.
+    ///   - response: the head of the stored final response, if known.
     /// - Returns: 204, or the protocol's equivalent.
     func offsetTold(
         _ state: UploadState,
@@ -79,7 +79,7 @@ package struct FinalHead: Sendable, Equatable {
     /// Whether the upstream's content is sent with it.
     package var hasContent = true
 
-    /// A head without the protocol's fields, for a client that does not use the protocol.
+    /// A head without the protocol's fields, for a client that does not use it.
     package static func ordinary(_ head: ResponseHead) -> FinalHead { FinalHead(head: head) }
 
     /// The whole response, with `content` if `hasContent`.

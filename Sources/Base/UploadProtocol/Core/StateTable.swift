@@ -95,7 +95,7 @@ extension UploadState {
         }
     }
 
-    /// Decisions on an append after its content is received.
+    /// Decisions on an append that has no content left to receive.
     package enum Answer: Sendable, Equatable {
         /// Acknowledge the offset; more content follows.
         case goOn
@@ -107,10 +107,9 @@ extension UploadState {
         indirect case replay(otherwise: Refusal)
         /// Refuse; received bytes are kept.
         indirect case refuse(Refusal)
-        /// Close the connection without a response.
+        /// Close the connection without a response, so that the client retries.
         ///
-        /// There is no final response yet, and the client would take one that only means "later" for it. The client
-        /// retries.
+        /// There is no final response yet, and the client would mistake a refusal that only means "later" for it.
         case breakOff
     }
 
@@ -128,7 +127,6 @@ extension UploadState {
 
     /// Decisions on a cancellation.
     package enum CancellationDecision: Sendable, Equatable {
-        /// Remove the upload.
         case remove
         /// Refuse; the upload is unchanged.
         indirect case refuse(Refusal)

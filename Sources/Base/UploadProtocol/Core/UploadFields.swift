@@ -48,7 +48,7 @@ struct UploadFields {
             types.value.map { MediaType.of($0, is: UploadResources.partialMediaType) } ?? false
     }
 
-    /// The refusal of a request, neither creation nor append, that has these fields; nil if it is allowed.
+    /// The refusal of a request, neither creation nor append, with these fields; nil if it is allowed.
     func strayRefusal(_ dialect: Dialect) -> Refusal? {
         guard dialect.refusesStrayFields else { return nil }
         if offset != nil { return .strayField(.uploadOffset) }

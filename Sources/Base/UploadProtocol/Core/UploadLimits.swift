@@ -1,7 +1,6 @@
 // The size and age limits of uploads, and the `Upload-Limit` field that announces them.
 //
-// No other code compares a size with `max-size`. Invariant: the field is a Dictionary of Integers within the range of
-// structured fields.
+// No other code compares a size with `max-size`. Invariant: the field is a Dictionary of valid Integers.
 
 import SpoolgateTextFormats
 
@@ -46,7 +45,6 @@ package struct UploadLimits: Sendable, Equatable {
         size ?? 0 > maxSize ? tooLarge : nil
     }
 
-    /// The refusal (413) of content beyond `max-size`.
     package var tooLarge: Refusal { .tooLarge(maxSize: maxSize) }
 
     /// The value of `Upload-Limit`.

@@ -1,6 +1,6 @@
 // Classifies requests: the only place that turns a head into an operation.
 //
-// Pure, and independent of any upload's state; UploadState decides what the operation does. Tus/TusRequest reads the
+// Pure, and independent of uploads' states; UploadState decides what the operation does. Tus/TusRequest reads the
 // fields of tus. Invariant: a field that the draft says to ignore never changes the result.
 
 import HTTPTypes
@@ -27,7 +27,7 @@ package enum UploadRequest: Sendable, Equatable {
     case append(UploadID, Append)
     /// DELETE on an upload resource (draft-12 §4.5).
     case cancellation(UploadID)
-    /// OPTIONS on a target resource or `*`: forwarded, with `Upload-Limit` added to the response (draft-12 §4.1.4).
+    /// OPTIONS on a target resource or `*`: forwarded; the response gains `Upload-Limit` (draft-12 §4.1.4).
     case options
     /// OPTIONS on an upload resource, which the gateway itself serves.
     case resourceOptions(UploadID)
@@ -59,14 +59,13 @@ package enum UploadRequest: Sendable, Equatable {
         }
     }
 
-    /// Whether it carries content of an upload.
     package var isUpload: Bool { if case .append = self { true } else { beginsUpload } }
 
     /// The properties of a creation.
     package struct Creation: Sendable, Equatable {
         /// Whether this message's content is the whole representation.
         package var completeness: Completeness
-        /// The length of the representation; nil if the message does not contain it (draft-12 §4.1.3).
+        /// The length of the representation; nil if the message does not state it (draft-12 §4.1.3).
         package var length: Int64?
         /// Whether content must be refused: it has the wrong media type, but there may be none.
         package var mustBeEmpty = false
@@ -80,7 +79,6 @@ package enum UploadRequest: Sendable, Equatable {
         package var completeness: Completeness
         /// A valid `Upload-Length`, otherwise nil.
         package var length: Int64?
-        /// The length of this message's content.
         package var contentLength: ContentLength
     }
 
@@ -135,8 +133,8 @@ package enum UploadRequest: Sendable, Equatable {
 
     /// Classifies a request that is not on an upload resource and uses no upload protocol.
     ///
-    /// Only this function lets a request pass through. Invariant: a request that the upstream may treat as an upload is
-    /// an upload here, whatever its other fields.
+    /// Only here can a request pass through. Invariant: a request that the upstream may treat as an upload is an upload
+    /// here, whatever its other fields.
     ///
     /// `isPart`: whether it has `Content-Range`.
     init(unclaimed head: RequestHead, limits: UploadLimits, isPart: Bool = true) {
@@ -201,7 +199,7 @@ package enum UploadRequest: Sendable, Equatable {
         head.method == .patch || head.method == .post && head.overrides(with: .patch)
     }
 
-    /// Classifies a request, by its effective method, on a resource of another node.
+    /// Classifies a request on another node's resource by its effective method.
     init(elsewhere match: UploadResources.Match, _ method: HTTPRequest.Method) {
         guard case .resource = match, [.patch, .head, .get, .delete].contains(method) else {
             self = .refused(.otherNode)
@@ -307,7 +305,7 @@ package enum UploadRequest: Sendable, Equatable {
 }
 
 extension RequestHead {
-    /// The size in bytes of the whole representation, even if the content is a part; nil if the head does not state it.
+    /// The size in bytes of the whole representation, even if the content is a part; nil if unknown.
     package var representationLength: Int64? {
         let count = contentLength.count
         guard let range = fields.contentRange else { return count }

@@ -1,7 +1,7 @@
-// The paths of upload resources, and the matching of request paths.
+// The paths of upload resources.
 //
-// Paths are compared as sent, byte by byte and undecoded, so that an upload resource has only one spelling. Invariant:
-// match(path(of: id)) is that id.
+// Paths are compared as sent, byte by byte, so that an upload resource has only one spelling. Invariant: match(path(of:
+// id)) is that id.
 
 import SpoolgateTextFormats
 
@@ -40,20 +40,17 @@ package struct UploadResources: Sendable, Equatable {
     /// The media type of an append's content (draft-12 §6).
     package static let partialMediaType = "application/partial-upload"
 
-    /// The maximum length of an upload resource's path in bytes: its request line fits the 8 KiB limit of web servers.
+    /// The longest path of an upload resource in bytes: its request line fits the 8 KiB limit of web servers.
     package static let longestPath = 8_000
 
     /// The resource that a path names.
     package enum Match: Equatable, Sendable {
-        /// Not an upload resource.
         case none
-        /// An upload resource.
         case resource(UploadID)
-        /// An upload's status resource.
         case status(UploadID)
         /// A resource of another node.
         indirect case elsewhere(Match)
-        /// A path in the form of an upload resource whose last segment is not an identifier: 404.
+        /// A path in the form of an upload resource without a valid identifier: 404.
         case malformed
     }
 
@@ -63,7 +60,7 @@ package struct UploadResources: Sendable, Equatable {
             ?? Array(path.utf8).withUnsafeBufferPointer { match($0) }
     }
 
-    /// Matches the path of a request target with the resources of this route.
+    /// Matches the path of a request target.
     package func match(target: String) -> Match {
         var target = target
         return target.withUTF8 { bytes in
@@ -114,7 +111,7 @@ package struct UploadResources: Sendable, Equatable {
         return path.text
     }
 
-    /// The suffix that makes an upload resource's path that of its status resource.
+    /// The suffix of a status resource's path.
     package static let statusSuffix = "/status"
 
     private static let marker: StaticString = "/upload-resource/"

@@ -1,13 +1,12 @@
 // The protocol core: the state of one upload, and the decision on every request for it.
 //
-// Theory of operation. The state is all that the protocol knows about an upload: its offset, its length if a message
-// has stated it, its phase, whether its client received 202, and the status of its final response. UploadRequest
-// classifies a request without the state; then the state decides; the gateway carries out the decision; and
-// ResponseBuilder builds the response in the request's dialect. No other code compares phases to choose a response.
-// There are two tables: `row` (StateTable.swift) has a row for each phase and a column for each kind of request,
-// `phase(after:in:)` has the transitions with other causes. ARCHITECTURE.md shows the first and docs/STATES.md the
-// second; a test compares them. Decisions store refusals indirectly, because refusals are rare and large. Pure: nothing
-// is changed or stored here.
+// Theory of operation. The state is all that the protocol knows about an upload: its offset, its length if stated, its
+// phase, whether its client received 202, and the status of its final response. UploadRequest classifies a request
+// without the state; then the state decides; the gateway carries out the decision; and ResponseBuilder builds the
+// response in the request's dialect. No other code compares phases to choose a response. There are two tables: `row`
+// (StateTable.swift) has a row for each phase and a column for each kind of request, `phase(after:in:)` has the
+// transitions with other causes. ARCHITECTURE.md shows the first and docs/STATES.md the second; a test compares them.
+// Decisions store refusals indirectly, because refusals are rare and large. Pure: nothing is changed or stored here.
 //
 // The rules:
 //
@@ -20,8 +19,8 @@
 //  4. Limits apply to future content; an accepted length remains accepted (§4.1.4).
 //  5. A complete upload accepts no content. An empty append that says "complete" asks for the final response: it starts
 //     the delivery, or receives the stored response (§4.4.2).
-//  6. During an attempt there is no final response yet, and a client would take one that only means "later" for it. The
-//     connection is closed instead, and the client retries. No second attempt starts (RFC 9110 §9.2.2).
+//  6. During an attempt there is no final response yet, and a client would mistake a refusal that only means "later"
+//     for it. The connection is closed instead, and the client retries. No second attempt starts (RFC 9110 §9.2.2).
 //  7. If the client received 202 (RFC 9110 §15.3.3), that response is sent again, and no request waits.
 //  8. "Complete" is reported if the final response is stored (draft-12 §4.1.2), and in refusals if resuming might
 //     deliver the upload twice.
@@ -79,7 +78,7 @@ package struct UploadState: Sendable, Equatable {
         self.kind = kind
     }
 
-    /// The state reported for an upload whose lock another request does not release: like a running delivery.
+    /// The state reported for an upload that another request keeps locked: like a running delivery.
     package static let inUse = UploadState(offset: 0, phase: .delivering)
 
     /// The state in one word, for clients and operators; `isInUse`: a request has locked the upload.
@@ -104,9 +103,8 @@ package struct UploadState: Sendable, Equatable {
 
     /// The offset that the content of a request must not exceed.
     package struct Ceiling: Sendable, Equatable {
-        /// The maximum offset.
         package var offset: Int64
-        /// Whether the maximum is the length of the representation rather than a limit of the gateway.
+        /// Whether it is the length of the representation rather than a limit of the gateway.
         package var isLength: Bool
         /// The length that is known from now on.
         package var length: Int64?
@@ -279,7 +277,6 @@ package struct UploadState: Sendable, Equatable {
 
     /// Events that change the phase of an upload, other than a request's content.
     package enum Step: String, Sendable, CaseIterable {
-        /// An attempt starts.
         case attempt
         /// The final response is stored: the upstream's, or that of a check before the attempt.
         case response = "final response"
@@ -289,9 +286,7 @@ package struct UploadState: Sendable, Equatable {
         case silence = "no answer"
         /// The upstream refused it after 202, or its lifetime in the queue expired.
         case failure
-        /// An operator holds it.
         case hold
-        /// An operator requeues it.
         case requeue
         /// Content that was never durable was lost.
         case loss

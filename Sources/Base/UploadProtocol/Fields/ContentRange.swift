@@ -9,7 +9,7 @@ import SpoolgateTextFormats
 package struct ContentRange: Sendable, Equatable {
     /// The length of the whole in bytes; nil if the field does not state it.
     ///
-    /// It is the number after the slash, and at least the end of the part. A length beyond its range is `Int64.max`.
+    /// It is the number after the slash, and at least the end of the part; at most `Int64.max`.
     package var length: Int64?
 
     /// Parses a value; the largest length in it counts.

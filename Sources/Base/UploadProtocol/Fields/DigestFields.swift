@@ -1,4 +1,4 @@
-// The integrity fields (RFC 9530): digests of a request's content and representation, and of a response.
+// The integrity fields (RFC 9530) of requests and responses.
 //
 // Values only; digests are computed elsewhere. An unknown algorithm is ignored (RFC 9530 §2, §3). Invariant: each
 // stored value has exactly the length of its algorithm.
@@ -29,7 +29,6 @@ package enum DigestAlgorithm: String, Sendable, Hashable {
 
 /// The known digests of one field, or computed ones.
 package struct DigestValues: Sendable, Equatable {
-    /// The digests, each with the length of its algorithm.
     package private(set) var values: [DigestAlgorithm: [UInt8]] = [:]
 
     /// Creates an empty set of digests.

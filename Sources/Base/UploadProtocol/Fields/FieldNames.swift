@@ -1,7 +1,7 @@
 // The names of the fields that the gateway reads, writes or removes, created once.
 //
-// Names that swift-http-types defines are not repeated. Invariant: every name is a valid token, so that no request has
-// to check it.
+// Names of swift-http-types are not repeated. Invariant: every name is a valid token, so that no request has to check
+// it.
 
 package import HTTPTypes
 

@@ -1,14 +1,14 @@
 // The name of one running gateway in `Via`, which detects request loops.
 //
-// Pure: the random token is passed in. Invariant: two gateways have different names even if they share a spool, so that
-// one may be the other's upstream.
+// Pure: the random token is passed in. Invariant: gateways have different names even if they share a spool, so that one
+// may be the other's upstream.
 
 package import HTTPTypes
 import SpoolgateTextFormats
 
 /// The pseudonym of one gateway for the lifetime of its process (RFC 9110 §7.6.3).
 ///
-/// Immutable and safe to use from any thread.
+/// Immutable and thread-safe.
 package final class GatewayName: Sendable {
     /// The field added to each request that the gateway sends.
     package let via: HTTPField

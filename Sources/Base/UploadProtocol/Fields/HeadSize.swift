@@ -1,7 +1,7 @@
 // Limits the size of a response's head to one that web servers can relay.
 //
-// nginx reads the whole head into one buffer (fastcgi_buffer_size, 64 KiB as shipped). If it does not fit, nginx
-// responds with 502, and the client never learns that its upload was accepted. Invariant: `fitting` always fits.
+// nginx reads the head into one buffer (fastcgi_buffer_size, 64 KiB as shipped). If it does not fit, nginx responds
+// with 502, and the client never learns that its upload was accepted. Invariant: `fitting` always fits.
 
 import HTTPTypes
 

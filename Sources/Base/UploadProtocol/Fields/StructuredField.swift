@@ -50,8 +50,7 @@ package enum StructuredField {
 
     /// Returns the Integers of the Dictionary in the field `name`.
     ///
-    /// The result is empty if the field is missing, is not a Dictionary, or has a member of another type (draft-12
-    /// §4.1.4).
+    /// Empty if the field is missing, is not a Dictionary, or has a member of another type (draft-12 §4.1.4).
     package static func integers(_ name: HTTPField.Name, in fields: HTTPFields) -> [String: Int64] {
         guard let value = fields[name] else { return [:] }
         var parser = StructuredFieldValueParser(Array(value.utf8))

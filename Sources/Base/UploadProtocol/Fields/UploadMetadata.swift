@@ -28,7 +28,6 @@ package struct UploadMetadata: Sendable {
 
     /// The reason why a text is not a pair.
     private struct PairFault: Error {
-        /// The key, if the text has one.
         var key: Substring?
         var clause: String
     }
@@ -77,7 +76,7 @@ package struct UploadMetadata: Sendable {
 
     /// The media type of the file: `own` if it is more specific than "any bytes", otherwise that of `filetype`.
     ///
-    /// A `multipart/…` type is ignored, because an upstream would parse the file as a form.
+    /// A `multipart/…` type is ignored, because the upstream would parse the file as a form.
     ///
     /// - Returns: the type; nil if neither is usable.
     package func type(beside own: String?) -> String? {

@@ -1,7 +1,6 @@
-// The refusals of a gateway that has no capacity for another request, another upload, or more content.
+// The refusals of a gateway without capacity for another request, another upload, or more content.
 //
-// Those that only mean "later" are marked with `isOnlyLater` and never sent for an existing upload
-// (Requests/Answering.swift).
+// Those that only mean "later" have `isOnlyLater` and are never sent for an existing upload (Requests/Answering.swift).
 
 import HTTPTypes
 

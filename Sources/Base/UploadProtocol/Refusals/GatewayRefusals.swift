@@ -93,7 +93,7 @@ extension Refusal {
             """
     )
 
-    /// 503: the upstream responded that it cannot accept the upload now.
+    /// 503: the upstream cannot accept the upload now.
     ///
     /// - Parameters:
     ///   - retryAfter: the seconds that it asked for; nil: none.
@@ -160,7 +160,7 @@ extension Refusal {
         )
     }
 
-    /// 410: an offset retrieval of an upload that the upstream refused, so that no client treats the offset as success.
+    /// 410: an offset retrieval of a refused upload, so that no client treats the offset as success.
     package static let upstreamRefusedGone = Refusal(
         status: .gone,
         code: "upstream-refused",
@@ -246,7 +246,7 @@ extension Refusal {
 }
 
 extension Refusal {
-    /// The detail for an upload that is kept but not delivered: `clause`, and the instruction for the client.
+    /// The detail for an upload that is kept but not delivered: `clause`, and an instruction.
     private static func stored(_ clause: String) -> String {
         "The upload is stored\(clause). Send an empty append with Upload-Complete: ?1 later."
     }
@@ -271,7 +271,7 @@ extension Refusal {
 // MARK: Checks
 
 extension Refusal {
-    /// 403: an upload of a client that the web server did not identify, on a route without anonymous uploads.
+    /// 403: an upload of an unidentified client, on a route without anonymous uploads.
     package static let anonymousRefused = Refusal(
         status: .forbidden,
         code: "anonymous-refused",

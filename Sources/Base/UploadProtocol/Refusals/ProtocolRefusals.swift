@@ -1,7 +1,7 @@
 // The refusals of the upload protocol, one entry each: status, problem type, title, detail.
 //
-// The gateway's own are in GatewayRefusals.swift; neither file makes decisions. Invariant: a detail states the fault of
-// this request and the remedy.
+// The gateway's own are in GatewayRefusals.swift; neither file makes decisions. Invariant: a detail states the fault
+// and the remedy.
 
 package import HTTPTypes
 

@@ -1,7 +1,7 @@
 // A request that the gateway itself refuses, as a value and as a problem document.
 //
-// The entries are in ProtocolRefusals.swift, GatewayRefusals.swift and the files next to them. Invariant: the
-// document's status, type and title follow RFC 9457: the title of a problem without a type is the status phrase.
+// The other files of this folder have the entries. Invariant: the document's status, type and title follow RFC 9457:
+// without a type, the title is the status phrase.
 
 package import HTTPTypes
 package import SpoolgateTextFormats
@@ -26,9 +26,7 @@ package struct Refusal: Error, Sendable, Equatable {
     package var retryAfter: Int?
     /// Additional fields that the status requires: `Allow` with 405, `Accept-Patch` with 415.
     package var fields: HTTPFields = [:]
-    /// The completeness in the response: `.complete` if the client must not resume.
-    ///
-    /// The upload was sent to the upstream and its outcome is unknown then (draft-12 §4.1.2).
+    /// The completeness in the response: `.complete` if the client must not resume (draft-12 §4.1.2).
     package var completeness = Completeness.incomplete
     /// Whether it refuses an ordinary request, so that it has none of the protocol's fields.
     package var isOrdinary = false
@@ -60,7 +58,7 @@ package struct Refusal: Error, Sendable, Equatable {
 
     /// The problem document (RFC 9457 §3), with `type` and members if there are any, and `code`.
     ///
-    /// Without a type, the title is the status phrase if there is one (§4.2.1).
+    /// Without a type, the title is the status phrase, if there is one (§4.2.1).
     package var document: JSON {
         var members: [(name: String, value: JSON)] = []
         if let type {

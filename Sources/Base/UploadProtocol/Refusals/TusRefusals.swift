@@ -1,6 +1,6 @@
 // The refusals that only tus clients receive, one entry each.
 //
-// Invariant: a detail states the fault of this request and the remedy for the client.
+// Invariant: a detail states the fault and the remedy.
 
 import HTTPTypes
 
@@ -86,7 +86,7 @@ extension Refusal {
 
     /// 400: the URL of a part is not an upload of this service, or is listed twice.
     ///
-    /// - Parameter url: the URL as the client sent it; the detail contains its first 200 characters.
+    /// - Parameter url: the URL as sent; the detail has its first 200 characters.
     /// - Returns: a refusal that names the part.
     package static func noPart(_ url: String) -> Refusal {
         malformedField(

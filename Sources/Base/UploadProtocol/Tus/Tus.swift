@@ -5,7 +5,6 @@ import SpoolgateTextFormats
 
 /// tus 1.0 (tus.io/protocols/resumable-upload).
 package enum Tus {
-    /// The supported version.
     package static let version = "1.0.0"
     /// The media type of an upload's content.
     package static let mediaType = "application/offset+octet-stream"
@@ -40,7 +39,6 @@ extension DigestAlgorithm {
 
 /// The value of a creation's `Upload-Concat`.
 package enum UploadConcat: Sendable, Equatable {
-    /// The upload is a part.
     case partial
     /// The upload is concatenated from parts: their URLs, as sent, in order.
     case final([String])
@@ -73,7 +71,7 @@ extension HTTPField.Name {
     package static let tusChecksumAlgorithm = made("Tus-Checksum-Algorithm")
     /// `Upload-Defer-Length`, 1 if the length is not yet known.
     package static let uploadDeferLength = made("Upload-Defer-Length")
-    /// `Upload-Concat`, whether an upload is a part or concatenated from parts.
+    /// `Upload-Concat`, whether an upload is a part or made of parts.
     package static let uploadConcat = made("Upload-Concat")
     /// `Upload-Checksum`, the algorithm and the digest of a request's content.
     package static let uploadChecksum = made("Upload-Checksum")

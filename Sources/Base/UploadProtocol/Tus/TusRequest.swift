@@ -1,7 +1,6 @@
 // Classifies tus requests.
 //
-// The operations are those of the draft, read from other fields, and UploadState treats them alike. Malformed fields
-// are not ignored: tus requires 400.
+// The operations are those of the draft, read from other fields. Malformed fields are not ignored: tus requires 400.
 
 package import HTTPTypes
 import SpoolgateTextFormats

@@ -1,6 +1,6 @@
 // The responses of tus, one function for each row.
 //
-// Refusals are one line of plain text, because clients put it into their error messages. Invariant: no response makes a
+// Refusals are one line of plain text, because clients show it in their error messages. Invariant: no response makes a
 // client upload again what the upstream has accepted or may have accepted.
 
 import HTTPTypes
@@ -33,19 +33,19 @@ package struct TusResponseBuilder: ResponseWording {
         wantsAnswer = tellsAnswer || request.fields.prefersRepresentation
     }
 
-    /// Returns a copy for a request on an upload that `creation` created.
+    /// Returns a copy for a request on the upload of `creation`.
     package func on(_ creation: RequestHead) -> TusResponseBuilder {
         var builder = self
         builder.creation = creation.fields
         return builder
     }
 
-    /// Builds a 104 with the upload's URI; never sent, because tus clients do not know it.
+    /// Builds a 104 with the upload's URI; never sent, as tus does not have it.
     package func interimCreated(location: String) -> ResponseHead {
         ResponseHead(status: .uploadResumptionSupported, fields: [.location: location])
     }
 
-    /// Builds a 104 with the offset; never sent, because tus clients do not know it.
+    /// Builds a 104 with the offset; never sent, as tus does not have it.
     package func interimProgress(offset: Int64) -> ResponseHead {
         ResponseHead(status: .uploadResumptionSupported, fields: [.uploadOffset: "\(offset)"])
     }
