@@ -148,8 +148,12 @@ class Client:
     def head(self):
         return ask(self._port, "HEAD", self.current.location, self._where("HEAD"))
 
-    def check_replay(self, node=None):
-        """Asks for the final response once more, of that node; it must come again."""
+    def check_replay(self, node=None, seconds=0):
+        """Requests the final response once more, from that node; it must come again.
+
+        For `seconds` a closed connection is no fault: a node that has just started has uploads locked while it recovers them.
+        """
+        deadline = time.monotonic() + seconds
         size = len(self.task.content)
         fields = {
             "Upload-Offset": size,
@@ -157,11 +161,15 @@ class Client:
             "Content-Type": "application/partial-upload",
             "X-Node": node,
         }
-        try:
-            answer = ask(self._port, "PATCH", self.current.location, fields)
-        except Cut as cut:
-            self.faults.append(f"no replay: {cut}")
-            return
+        while True:
+            try:
+                answer = ask(self._port, "PATCH", self.current.location, fields)
+                break
+            except Cut as cut:
+                if time.monotonic() > deadline:
+                    self.faults.append(f"no replay: {cut}")
+                    return
+                time.sleep(0.1)
         if answer["x-upstream"] != self.current.target:
             self.faults.append(f"no replay: {answer}")
         self.replays += 1

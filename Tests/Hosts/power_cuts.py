@@ -49,7 +49,7 @@ def play(world, transcript, draw, rounds):
         for client in clients:
             # A power failure may take back what was answered at once: no offset of it was told.
             if client.end == ANSWERED and client.current.is_promised:
-                client.check_replay(draw.choice(NODES))
+                client.check_replay(draw.choice(NODES), 60)
                 replays += client.replays
         found = judge(world.application, clients, deaths, lambda one: was_begun(world, one))
         faults += [f"round {number}, {moment}: {fault}" for fault in found]
