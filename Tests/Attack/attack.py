@@ -507,7 +507,7 @@ def main():
             good = run_attacks(stage, arguments)
         log = (stage.directory / "spoolgate.log").read_text()
         for line in log.splitlines():
-            if re.search(r"turned away|let go|lowered|level=error", line):
+            if re.search(r"requests rejected|slow requests interrupted|lowered|level=error", line):
                 print(" ", line[:220])
         for what, count in stage.nginx_lacks().items():
             print(f"  nginx ran out of {what} {count} times")

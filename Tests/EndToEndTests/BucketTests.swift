@@ -193,7 +193,7 @@ struct BucketTests {
         try eventually("deferred") { stage.sandbox.log.contains("(NoSuchBucket); make the bucket") }
         try store.ask("PUT", "/later")
         try eventually("delivered; \(stage.sandbox.log.suffix(1_000))") {
-            stage.sandbox.log.contains(" msg=delivered ")
+            stage.sandbox.log.contains(" msg=\"upload delivered\" ")
         }
         #expect(try store.ask("GET", "/later").contains("-a</Key>"))
     }
@@ -258,7 +258,7 @@ struct BucketTests {
         if isKilled { try stage.sandbox.crash() }
         loss.update { $0.isReleased = true }
         try eventually("known; \(stage.sandbox.log.suffix(1_000))") {
-            stage.sandbox.log.contains(" msg=delivered ")
+            stage.sandbox.log.contains(" msg=\"upload delivered\" ")
         }
         #expect(try bucket.keys() == ["\(id)-a"])
         #expect(try bucket.content("\(id)-a") == content)
@@ -297,7 +297,7 @@ struct BucketTests {
             #expect(try bucket.content("\(id)-a") == content)
         }
         try eventually("noted") {
-            stage.sandbox.log.matches(of: /\ msg=delivered\ /).count == 3
+            stage.sandbox.log.matches(of: /\ msg="upload delivered"\ /).count == 3
         }
     }
 

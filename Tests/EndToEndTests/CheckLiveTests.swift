@@ -195,7 +195,7 @@ struct CheckLiveTests {
         let resource = try sandbox.create("/files/a")
         let answer = try sandbox.append(resource, Data(repeating: 7, count: 200_000))
         #expect(answer.status == 508)
-        #expect(sandbox.log.contains("request came back"))
+        #expect(sandbox.log.contains("request loop detected"))
     }
 
     @Test("a route that anybody may use, and too little room, are warnings; people get columns")

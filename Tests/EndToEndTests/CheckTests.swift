@@ -352,7 +352,7 @@ struct CheckTests {
     func reload() throws {
         let sandbox = try Sandbox()
         try sandbox.reload(replacing: "    upstream: ", with: "    #")
-        #expect(sandbox.log.contains("settings not reloaded"))
+        #expect(sandbox.log.contains("settings reload failed"))
         #expect(sandbox.log.contains("routes.default.upstream: not set; name the application"))
         let file = try sandbox.randomFile(10)
         let sent = try sandbox.curl([

@@ -72,7 +72,7 @@ struct CrashTests {
             try (try? sandbox.spooledOffset()) == 300_000 && sandbox.namelessBytes() == 300_000
         }
         sandbox.daemon.signal(SIGTERM)
-        try eventually("the daemon drains") { sandbox.log.contains("draining") }
+        try eventually("the daemon drains") { sandbox.log.contains("shutdown started") }
         for client in uploads { client.send(content.dropFirst(300_000)) }
         for client in uploads { #expect(try client.read().status == 201) }
         #expect(sandbox.daemon.wait() == 0)

@@ -73,7 +73,7 @@ struct DescriptorTests {
         #expect(try sandbox.append(resource, offset: 2, Data("cd".utf8)).status == 201)
         let delivered = try sandbox.delivered()
         #expect(delivered.count == maximum + 1)
-        #expect(!sandbox.log.contains("front in trouble"))
+        #expect(!sandbox.log.contains("FastCGI listener failed"))
         #expect(!sandbox.log.contains("level=error"))
         try eventually("descriptors are back") {
             sandbox.daemon.footprint().descriptors <= before.descriptors

@@ -28,7 +28,7 @@ struct EnvironmentTests {
         #expect(try status(2 << 20) == 413)
         try sandbox.reload(replacing: "max-size: 8MiB", with: "max-size: 16MiB")
         #expect(try status(2 << 20) == 413)
-        let told = sandbox.log.components(separatedBy: "settings from environment")
+        let told = sandbox.log.components(separatedBy: "settings read from environment")
         #expect(
             told.count == 2 && told[1].hasPrefix("\" variables=SPOOLGATE_MAX_SIZE\n"),
             "\(told)"

@@ -22,7 +22,7 @@ struct FrontFaultTests {
         let sandbox = try Sandbox(front: .nginxMistaken(.buffering))
         // Above client_body_buffer_size nginx has it in a file.
         for _ in 0..<3 { #expect(try put(3 << 20, sandbox).status == 201) }
-        let told = lines("front buffers uploads", sandbox)
+        let told = lines("request buffering enabled", sandbox)
         #expect(told.count == 1, "\(sandbox.log)")
         let line = try #require(told.first)
         #expect(line.contains(" level=warning ") && line.contains(" route=default"))
@@ -36,7 +36,7 @@ struct FrontFaultTests {
     func distributionsParameters() throws {
         let sandbox = try Sandbox(front: .nginxMistaken(.distributionsParameters))
         for _ in 0..<3 { #expect(try put(3 << 20, sandbox).status == 201) }
-        let told = lines("front may buffer uploads", sandbox)
+        let told = lines("request buffering unknown", sandbox)
         #expect(told.count == 1, "\(sandbox.log)")
         #expect(told.first?.contains("location*.conf;") == true)
     }
@@ -45,7 +45,7 @@ struct FrontFaultTests {
     func wrongInterim() throws {
         let sandbox = try Sandbox(front: .nginxMistaken(.wrongInterim))
         for _ in 0..<3 { #expect(try put(5, sandbox).status == 500) }
-        let told = lines("front misconfigured", sandbox)
+        let told = lines("web server misconfigured", sandbox)
         #expect(told.count == 1, "\(sandbox.log)")
         #expect(told.first?.contains("SPOOLGATE_INTERIM") == true)
     }
@@ -55,7 +55,7 @@ struct FrontFaultTests {
         // Few enough for the least limit of open files, which has a warning of its own.
         let sandbox = try Sandbox(extra: ["threads: {maximum: 64}"])
         #expect(try put(3 << 20, sandbox).status == 201)
-        #expect(!sandbox.log.contains("msg=\"front "), "\(sandbox.log)")
+        #expect(!sandbox.log.contains("msg=\"request buffering "), "\(sandbox.log)")
         let lines = sandbox.log.split(separator: "\n")
         #expect(!lines.contains { $0.contains(" level=warning ") || $0.contains(" level=error ") })
     }
@@ -68,7 +68,7 @@ struct FrontFaultTests {
             #expect(answer.status == 500)
             #expect(answer.text.contains("REQUEST_METHOD"))
         }
-        let told = lines("front misconfigured", sandbox)
+        let told = lines("web server misconfigured", sandbox)
         #expect(told.count == 1, "\(sandbox.log)")
         let line = try #require(told.first)
         #expect(line.contains(" level=error ") && line.contains(" count=1 "))
@@ -86,7 +86,7 @@ struct FrontFaultTests {
         for answer in answers {
             #expect(try answer.get()["location"]?.hasPrefix("/files/") == true)
         }
-        let told = lines("front tells no origin", sandbox)
+        let told = lines("SPOOLGATE_ORIGIN is not set", sandbox)
         #expect(told.count == 1, "\(sandbox.log)")
         #expect(told.first?.contains(" directive=\"fastcgi_param SPOOLGATE_ORIGIN ") == true)
     }

@@ -26,7 +26,8 @@ struct LogTests {
         )
         #expect(answer.status == 201)
         try eventually("it is told: \(sandbox.log.suffix(2_000))") {
-            sandbox.log.contains("msg=delivered") && sandbox.log.contains("\"delivered\"")
+            sandbox.log.contains("msg=\"upload delivered\"")
+                && sandbox.log.contains("\"delivered\"")
         }
         #expect(
             !sandbox.log.unicodeScalars.contains { "\u{202e}\u{9b}".unicodeScalars.contains($0) }
@@ -41,8 +42,8 @@ struct LogTests {
         func priorities(_ text: String) -> Set<String> {
             Set(lines.filter { $0.contains(text) }.map { String($0.prefix(3)) })
         }
-        #expect(priorities("msg=serving ") == ["<5>"])
-        #expect(priorities("msg=delivered ") == ["<6>"])
+        #expect(priorities("msg=\"daemon started\" ") == ["<5>"])
+        #expect(priorities("msg=\"upload delivered\" ") == ["<6>"])
         #expect(priorities("\"event\":") == ["<6>"])
         #expect(!lines.contains { $0.contains("time=") || $0.contains("level=") })
         #expect(lines.contains { $0.contains("\\u202ex=") && $0.contains("\\u009b\"") })
@@ -58,8 +59,8 @@ struct LogTests {
             let pattern = /^time=[0-9-]{10}T[0-9:]{8}\.\d{3}Z level=[a-z]+ msg=/
             #expect(line.firstMatch(of: pattern) != nil, "\(line)")
         }
-        #expect(lines.contains { $0.contains(" level=notice msg=serving listen=unix:") })
-        #expect(lines.contains { $0.contains(" level=info msg=delivered upload=") })
+        #expect(lines.contains { $0.contains(" level=notice msg=\"daemon started\" listen=unix:") })
+        #expect(lines.contains { $0.contains(" level=info msg=\"upload delivered\" upload=") })
         #expect(lines.contains { $0.hasPrefix("{\"") && $0.contains("\"event\":") })
     }
 

@@ -62,7 +62,7 @@ struct LostResponseTests {
         let sender = try sandbox.open("PATCH", resource, append(speaker, at: 0, Self.content.count))
         sender.send(Self.content)
         // Nobody reads the answer; that it was stored, the log tells.
-        try eventually("delivered") { sandbox.log.contains(" msg=delivered ") }
+        try eventually("delivered") { sandbox.log.contains(" msg=\"upload delivered\" ") }
         sender.cut(reset: true)
         try sandbox.crash()
         try recover(sandbox, resource, speaker, 201)

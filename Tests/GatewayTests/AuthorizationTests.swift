@@ -171,7 +171,7 @@ import Testing
             #expect(request.values("content-length") == ["5"])
             #expect(request.values("upload-offset") == [])
         }
-        #expect(test.log.messages.count { $0 == "field not set" } == 6)
+        #expect(test.log.messages.count { $0 == "authorizer field ignored" } == 6)
     }
 
     @Test("a smaller size holds for the upload's whole life")

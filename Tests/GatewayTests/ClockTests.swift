@@ -128,7 +128,7 @@ final class SetClock: Sendable {
         test.gateway.deliveries.removeOld(in: Retention.queues)
         let mended = try #require(try test.summaries().first?.lastActivity)
         #expect(abs(mended.seconds - WallTime.now.seconds) < 60)
-        #expect(test.log.messages.contains("upload time mended"))
+        #expect(test.log.messages.contains("upload time corrected"))
         clock.sleep(Self.day + 60)
         #expect(test.serve(.retrieval(partial)).status == 404)
     }
@@ -189,8 +189,8 @@ final class SetClock: Sendable {
         let test = try GatewayUnderTest(clock: clock.system)
         clock.set(error: 2 * Self.day)
         try test.gateway.deliveries.startQueue()
-        try eventually("it is told") { test.log.messages.contains("clock doubted") }
-        #expect(test.log.level(of: "clock doubted") == .warning)
+        try eventually("it is told") { test.log.messages.contains("system clock jumped") }
+        #expect(test.log.level(of: "system clock jumped") == .warning)
         let text = try String(contentsOfFile: "\(test.root)/spool/clock", encoding: .utf8)
         #expect(ClockMark(text: text)?.isDoubted == true)
     }

@@ -78,7 +78,7 @@ import Testing
             #expect(record[.uploadComplete] == "?1")
         }
         #expect(origin.requests.count == 3)
-        #expect(test.log.messages.filter { $0 == "target skipped" }.count == 1)
-        #expect(test.log.level(of: "target skipped") == .warning)
+        #expect(test.log.messages.filter { $0 == "upstream target skipped" }.count == 1)
+        #expect(test.log.level(of: "upstream target skipped") == .warning)
     }
 }

@@ -235,7 +235,7 @@ import Testing
         let location = try #require(created.location)
         _ = test.serve(.append(location, at: 1, ["y"], fields: [name: "2"]))
         #expect(test.log.values(of: "correlation", in: "upload created") == ["first"])
-        #expect(test.log.values(of: "correlation", in: "delivered") == ["first"])
+        #expect(test.log.values(of: "correlation", in: "upload delivered") == ["first"])
         #expect(test.log.values(of: "correlation", in: "content received") == ["first", "first"])
     }
 }

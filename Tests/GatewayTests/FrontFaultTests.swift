@@ -75,7 +75,7 @@ import Testing
             try test.start(exchange(.get, route: number % 2 == 0 ? nil : "other", [.noOrigin]))
         }
         for one in running { _ = try one.finish() }
-        let line = "front tells no origin"
+        let line = "SPOOLGATE_ORIGIN is not set"
         #expect(test.log.values(of: "route", in: line).sorted() == ["default", "other"])
         #expect(test.log.level(of: line) == .warning)
         #expect(test.log.values(of: "directive", in: line)[0].contains("SPOOLGATE_ORIGIN"))
@@ -97,7 +97,7 @@ import Testing
             let record = test.serve(.creation(["x"], complete: false, context: context))
             #expect(record[.location]?.hasPrefix("/files/") == true)
         }
-        let line = "front tells a bad origin"
+        let line = "SPOOLGATE_ORIGIN is invalid"
         #expect(test.log.level(of: line) == .warning)
         #expect(test.log.values(of: "origin", in: line) == ["http://a:80@evil"])
         #expect(test.log.values(of: "directive", in: line)[0].contains("SPOOLGATE_ORIGIN"))
@@ -107,7 +107,7 @@ import Testing
     @Test("an upload that the web server buffered is told with the directive that ends it")
     func buffered() throws {
         let test = try GatewayUnderTest()
-        let line = "front buffers uploads"
+        let line = "request buffering enabled"
         test.serve(exchange(.delete, [.buffered]))
         #expect(!test.log.messages.contains(line))
         for _ in 0..<3 { #expect(test.serve(exchange(.put, [.buffered])).status == 201) }

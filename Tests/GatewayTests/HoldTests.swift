@@ -106,8 +106,8 @@ import Testing
             #expect(record.status == 503)
             #expect(record[.retryAfter] == "300")
         }
-        #expect(test.log.level(of: "uploads not accepted") == .error)
-        let reasons = test.log.values(of: "reason", in: "uploads not accepted")
+        #expect(test.log.level(of: "hold queue full") == .error)
+        let reasons = test.log.values(of: "reason", in: "hold queue full")
         #expect(reasons.count == 1)
         #expect(
             reasons.first?.contains("spoolgate purge --force --older-than 0s --queue hold") == true

@@ -433,7 +433,7 @@ import Testing
         #expect(test.serve(rest.offer(second)).status == 201)
         #expect(second.events == [])
         #expect(try test.drops() == [Self.large])
-        #expect(test.log.messages.count { $0 == "front cannot write into the spool" } == 1)
+        #expect(test.log.messages.count { $0 == "nginx spool write failed" } == 1)
         test.reload()
         let third = ScriptedLane()
         let again = ScriptedExchange.creation([.bytes(Self.large)], length: .unknown)

@@ -47,8 +47,8 @@ import Testing
         }
         #expect(origin.requests.count == 1)
         #expect(try test.summaries().isEmpty)
-        #expect(test.log.messages.count { $0 == "request came back" } == 1)
-        #expect(test.log.level(of: "request came back") == .error)
+        #expect(test.log.messages.count { $0 == "request loop detected" } == 1)
+        #expect(test.log.level(of: "request loop detected") == .error)
     }
 
     @Test(

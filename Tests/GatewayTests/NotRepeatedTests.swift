@@ -68,7 +68,7 @@ import Testing
             _ = test.serve(.creation(["x"], complete: false, version: version))
         }
         _ = test.serve(.creation(["x"], complete: false, version: nil))
-        let line = "interop version unknown"
+        let line = "unknown interop version"
         #expect(test.log.values(of: "version", in: line) == ["11", "12"])
         #expect(
             test.log.values(of: "setting", in: line)

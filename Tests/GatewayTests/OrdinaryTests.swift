@@ -148,10 +148,12 @@ import Testing
         exchange.leave(after: 0)
         #expect(test.serve(exchange).isAborted)
         #expect(
-            test.log.messages == ["content written", "ordinary upload delivered", "client gone"]
+            test.log.messages == [
+                "content written", "ordinary upload delivered", "client disconnected",
+            ]
         )
         #expect(test.log.values(of: "status", in: "ordinary upload delivered") == ["201"])
-        #expect(test.log.level(of: "client gone") == .debug)
+        #expect(test.log.level(of: "client disconnected") == .debug)
     }
 
     @Test("the upstream gets the request as sent, its length known, and who stands behind it")

@@ -216,7 +216,7 @@ import Testing
         )
         #expect(record.events == [.read, .abort])
         #expect(origin.requests.isEmpty)
-        #expect(test.log.messages == ["client gone"])
+        #expect(test.log.messages == ["client disconnected"])
     }
 
     @Test("a client that leaves is no trouble of anybody's", arguments: [-1, 0])
@@ -227,9 +227,11 @@ import Testing
             let exchange = ScriptedExchange(.get, "/events", length: .unknown)
             exchange.leave(after: count)
             #expect(test.serve(exchange).isAborted)
-            #expect(test.log.messages == ["client gone"])
-            #expect(test.log.level(of: "client gone") == .debug)
-            let reason = try #require(test.log.values(of: "reason", in: "client gone").first)
+            #expect(test.log.messages == ["client disconnected"])
+            #expect(test.log.level(of: "client disconnected") == .debug)
+            let reason = try #require(
+                test.log.values(of: "reason", in: "client disconnected").first
+            )
             #expect(reason.hasSuffix(": the client is gone"), "\(reason)")
         }
     }

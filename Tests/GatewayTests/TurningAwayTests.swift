@@ -47,7 +47,7 @@ import Testing
             test.gateway.serve(reserved, isLast: isLast)
             #expect(reserved.record.offset == 5)
         }
-        #expect(test.log.values(of: "bound", in: "requests turned away") == ["threads.maximum"])
+        #expect(test.log.values(of: "bound", in: "requests rejected") == ["threads.maximum"])
         #expect(test.serve(.cancellation(location)).status == 204)
         slow.gate.open()
         #expect(try running.finish().status == 201)
@@ -102,7 +102,7 @@ import Testing
         }
         #expect(serve("alice").status == 201)
         #expect(
-            test.log.values(of: "client", in: "requests turned away") == ["alice"],
+            test.log.values(of: "client", in: "requests rejected") == ["alice"],
             "one line, though three were turned away"
         )
     }

@@ -32,7 +32,7 @@ def short(world, transcript, draw):
     world.run(clients, 120, at_a_time=CLIENTS, beside=trouble)
     check_once(transcript, world.application, clients)
     transcript.check(
-        world.gateways["n1"].status() is None and "fenced" not in world.gateways["n1"].log()[since:],
+        world.gateways["n1"].status() is None and "node fenced" not in world.gateways["n1"].log()[since:],
         f"n1 was without its storage for {MOMENT} s: {ends(clients)} after"
         f" {time.monotonic() - began:.0f} s, and n1 goes on",
     )
@@ -65,7 +65,7 @@ def long(world, transcript, draw):
     status = one.wait(90)
     said = one.log()[since:]
     transcript.check(
-        gone and status == FENCED and said.count("msg=fenced") == 1,
+        gone and status == FENCED and said.count('msg="node fenced"') == 1,
         f"its network is back: it ends with {status}, and says why in one line",
         said[-1500:],
     )

@@ -51,14 +51,14 @@ package struct Log: Sendable {
 
     /// Requests are taken from now on.
     package func serving(listen: String, spool: String, routes: [String]) {
-        write(.notice, "serving") {
+        write(.notice, "daemon started") {
             ["listen": listen, "spool": spool, "routes": routes.joined(separator: ",")]
         }
     }
 
     /// Variables of the environment, by name, have given settings.
     package func settingsFromEnvironment(_ variables: [String]) {
-        write(.notice, "settings from environment") {
+        write(.notice, "settings read from environment") {
             ["variables": variables.joined(separator: ",")]
         }
     }
@@ -77,12 +77,12 @@ package struct Log: Sendable {
 
     /// Recovery moved an upload to `corrupt`.
     package func setAside(_ id: UploadID, reason: String) {
-        write(.error, "upload set aside") { ["upload": id, "reason": reason] }
+        write(.error, "upload moved to corrupt/") { ["upload": id, "reason": reason] }
     }
 
     /// Recovery could not look at an upload, or at several, or not mend it.
     package func notRecovered(_ id: UploadID?, _ error: SpoolError) {
-        write(.error, "upload not recovered") { ["upload": id, "reason": error.sentence] }
+        write(.error, "upload recovery failed") { ["upload": id, "reason": error.sentence] }
     }
 
     /// New settings are in force; `unchanged` names those that need a restart.
@@ -94,7 +94,7 @@ package struct Log: Sendable {
 
     /// New settings were refused; the old ones stay.
     package func reloadRefused(reason: String) {
-        write(.error, "settings not reloaded") { ["reason": reason] }
+        write(.error, "settings reload failed") { ["reason": reason] }
     }
 
     /// The settings file has a line without effect: a setting that was removed.
@@ -104,25 +104,25 @@ package struct Log: Sendable {
 
     /// The time of day is `lead` seconds ahead of the time that is known to have passed.
     package func clockDoubted(lead: Int64) {
-        write(.warning, "clock doubted") { ["lead": lead] }
+        write(.warning, "system clock jumped") { ["lead": lead] }
     }
 
     /// The time of day is believed again.
-    package func clockBelieved() { write(.notice, "clock believed") }
+    package func clockBelieved() { write(.notice, "system clock trusted again") }
 
     /// The file system of a shared spool has shut this host out: the daemon ends at once.
     package func fenced(reason: String) {
-        write(.critical, "fenced") { ["reason": reason] }
+        write(.critical, "node fenced") { ["reason": reason] }
     }
 
     /// The daemon stops taking requests.
     package func draining(signal: String) {
-        write(.notice, "draining") { ["signal": signal] }
+        write(.notice, "shutdown started") { ["signal": signal] }
     }
 
     /// The daemon ends; `left` exchanges did not end in time.
     package func stopped(left: Int) {
-        write(.notice, "stopped") { ["left": left] }
+        write(.notice, "daemon stopped") { ["left": left] }
     }
 
     // MARK: An upload's life
@@ -156,14 +156,14 @@ package struct Log: Sendable {
 
     /// A delivery attempt begins.
     func delivering(_ id: UploadID, length: Int64) {
-        write(.info, "delivering") { ["upload": id, "length": length] }
+        write(.info, "delivery started") { ["upload": id, "length": length] }
     }
 
     /// The upstream has answered an upload, and the client gets that answer: a status below 400 takes it.
     func answered(_ upload: Upload, status: Int) {
         let (id, route, length) = (upload.creation.id, upload.creation.route, upload.offset)
         switch (upload.isRecorded, status < 400) {
-        case (true, true): write(.info, "delivered") { ["upload": id, "status": status] }
+        case (true, true): write(.info, "upload delivered") { ["upload": id, "status": status] }
         case (true, false):
             write(.notice, "upload refused by upstream", isWarning: status >= 500) {
                 ["upload": id, "status": status]
@@ -214,9 +214,9 @@ package struct Log: Sendable {
     /// line before.
     package func holdFull(route: String, size: Int64, limit: Int64, count: Int) {
         let reason =
-            "the queue hold is full of uploads that were not delivered; spoolgate requeue tries them "
-            + "again, spoolgate purge --force --older-than 0s --queue hold removes them"
-        write(.error, "uploads not accepted") {
+            "the queue hold has reached queue.maximum-hold-size; to retry its uploads, run spoolgate requeue; "
+            + "to remove them, run spoolgate purge --force --older-than 0s --queue hold"
+        write(.error, "hold queue full") {
             ["route": route, "size": size, "limit": limit, "count": count, "reason": reason]
         }
     }
@@ -233,12 +233,12 @@ package struct Log: Sendable {
 
     /// The queue cannot do its work.
     package func queueTrouble(_ reason: String) {
-        write(.error, "queue in trouble") { ["reason": reason] }
+        write(.error, "delivery queue failed") { ["reason": reason] }
     }
 
     /// Targets of an upstream were not reached; another one took the request.
     package func upstreamSkipped(route: String, reason: String) {
-        write(.warning, "target skipped") { ["route": route, "reason": reason] }
+        write(.warning, "upstream target skipped") { ["route": route, "reason": reason] }
     }
 
     /// The upstream was sent the upload and gave no answer; it is held.
@@ -258,7 +258,9 @@ package struct Log: Sendable {
 
     /// The upload's last activity lay in a future that the clock has left; it is now the present.
     package func timeMended(_ summary: UploadSummary) {
-        write(.info, "upload time mended") { ["upload": summary.id, "was": summary.lastActivity] }
+        write(.info, "upload time corrected") {
+            ["upload": summary.id, "was": summary.lastActivity]
+        }
     }
 
     /// The upload can never become whole and was removed.
@@ -292,19 +294,19 @@ package struct Log: Sendable {
     /// The connection of a request on an upload was broken off, because it could only be told to come
     /// back.
     package func brokenOff(_ refusal: Refusal, target: String) {
-        write(.debug, "request broken off") { ["target": target, "reason": refusal.title] }
+        write(.debug, "request aborted") { ["target": target, "reason": refusal.title] }
     }
 
     /// Requests were turned away by a bound, the last one this client's.
     package func turnedAway(bound: String, client: String, count: Int) {
-        write(.warning, "requests turned away") {
+        write(.warning, "requests rejected") {
             ["bound": bound, "client": client, "count": count]
         }
     }
 
     /// Threads ran short, and slow requests were asked to let go, the last one this client's.
     package func slowLetGo(client: String, count: Int) {
-        write(.warning, "slow requests let go") { ["client": client, "count": count] }
+        write(.warning, "slow requests interrupted") { ["client": client, "count": count] }
     }
 
     /// The spool failed under a request.
@@ -323,7 +325,7 @@ package struct Log: Sendable {
 
     /// The authorizer did not let a request in.
     package func notAuthorized(route: String, target: String, status: Int) {
-        write(.debug, "not authorized") {
+        write(.debug, "upload not authorized") {
             ["route": route, "target": shown(target), "status": status]
         }
     }
@@ -337,7 +339,7 @@ package struct Log: Sendable {
 
     /// The authorizer wants a field set that cannot be.
     package func fieldNotSet(route: String, field: String) {
-        write(.warning, "field not set") { ["route": route, "field": field] }
+        write(.warning, "authorizer field ignored") { ["route": route, "field": field] }
     }
 
     // MARK: Before the delivery

@@ -77,7 +77,7 @@ def play(world, transcript, draw):
     answers += [final(exchange) for _, exchange in [*running, *sent]] + [final(e) for e in asked]
     told = [answer for answer in answers if answer is not None]
     transcript.check(
-        status == FENCED and one.log()[since:].count("msg=fenced") == 1,
+        status == FENCED and one.log()[since:].count('msg="node fenced"') == 1,
         f"n1 wakes and ends at once with {status}, and one line in its log says why",
         one.log()[since:][-1500:],
     )

@@ -206,16 +206,16 @@ def look_at_journal(day):
     lines = day.value(
         "journalctl -q -o json --no-pager _SYSTEMD_UNIT=spoolgate.service"
     ).splitlines()
-    serving = [
+    started = [
         entry["PRIORITY"]
         for entry in map(json.loads, lines)
-        if "serving" in str(entry.get("MESSAGE"))
+        if "daemon started" in str(entry.get("MESSAGE"))
     ]
     day.transcript.command(
-        "journalctl -q -o json _SYSTEMD_UNIT=spoolgate.service | grep serving | jq .PRIORITY"
+        "journalctl -q -o json _SYSTEMD_UNIT=spoolgate.service | grep 'daemon started' | jq .PRIORITY"
     )
-    day.transcript.output("\n".join(serving))
-    day.check(serving == ["5"], "a line of level notice has the journal's priority 5")
+    day.transcript.output("\n".join(started))
+    day.check(started == ["5"], "a line of level notice has the journal's priority 5")
 
 
 SCENES = [

@@ -64,8 +64,8 @@ def loop(day):
     day.check("answered 508" in result.output, "the client hears that it is a loop")
     said = day.journal(since)
     day.transcript.output(said)
-    day.check("request came back" in said, "the log says so")
-    day.check(said.count("request came back") < 5, "and not once for each turn", said)
+    day.check("request loop detected" in said, "the log says so")
+    day.check(said.count("request loop detected") < 5, "and not once for each turn", said)
     day.check(day.deliveries("loop.bin") == [], "the application has heard nothing of it")
     upstream(day, APPLICATION)
     result = day.send("loop.bin", SIZE)
@@ -143,7 +143,7 @@ def recovery(day):
 NOT_REACHED = (r'msg="delivery deferred".*no connection',)
 
 SCENES = [
-    Scene("An upstream that leads back to the gateway", loop, (r"request came back", r"status=508")),
+    Scene("An upstream that leads back to the gateway", loop, (r"request loop detected", r"status=508")),
     Scene(
         "A dead application behind its own nginx",
         dead_application,

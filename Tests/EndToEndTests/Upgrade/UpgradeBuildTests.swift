@@ -161,7 +161,10 @@ struct UpgradeBuildTests {
             try sandbox.spoolgate("list", "--json").output.contains("\"offset\":600000")
         }
         sandbox.daemon.signal(SIGTERM)
-        try eventually("it drains") { sandbox.log.contains("draining") }
+        try eventually("it drains") {
+            // The previous build may be older than the message "shutdown started".
+            sandbox.log.contains("shutdown started") || sandbox.log.contains("msg=draining")
+        }
         gate.open()
         #expect(try sender.read().status == 201)
         #expect(sandbox.daemon.wait() == 0)
