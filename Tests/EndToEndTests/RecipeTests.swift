@@ -383,7 +383,7 @@ struct RecipeTests {
 
     @Test("that script says in one sentence why it ends")
     func curlScriptEnds() throws {
-        let why = "Nobody here knows whether it was taken."
+        let why = "It is unknown whether the upload was processed."
         let gateway = try LoopbackOrigin { connection in
             while let request = try connection.receiveRequest() {
                 let host = request.values("Host").first ?? ""

@@ -99,8 +99,8 @@ import Testing
             guard case .failure(let refusal) = result.head else { return "" }
             return refusal.detail
         }
-        #expect(reason(Array("/a#b".utf8)).contains("its target has a #, which is %23 there"))
-        #expect(reason(Array("/a".utf8) + [0xFF]).contains("its target is not UTF-8"))
+        #expect(reason(Array("/a#b".utf8)).contains("the target contains #; encode it as %23"))
+        #expect(reason(Array("/a".utf8) + [0xFF]).contains("the target is not UTF-8"))
     }
 
     @Test("a client's Connection takes nothing away that the web server has set")

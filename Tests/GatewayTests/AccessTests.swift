@@ -88,7 +88,7 @@ import Testing
                 let record = test.serve(request)
                 #expect(record.events == [.head(403)])
                 #expect(record[.contentType] == "application/problem+json")
-                #expect(record.text.contains("logged in"))
+                #expect(record.text.contains("authenticated clients"))
             }
         }
         #expect(test.log.level(of: "anonymous upload refused") == .info)

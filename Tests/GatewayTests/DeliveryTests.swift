@@ -148,10 +148,12 @@ import Testing
         #expect(record[.uploadComplete] == "?0")
         #expect(record[.retryAfter] != nil)
         #expect(
-            record.text.contains("stored and was sent on, but no answer came"),
+            record.text.contains(
+                "stored and was sent to the upstream server, but no response was received"
+            ),
             "\(record.text)"
         )
-        #expect(!record.text.contains("no connection could be made"))
+        #expect(!record.text.contains("the connection failed"))
     }
 
     @Test(

@@ -149,7 +149,7 @@ struct DocumentTests {
                 {"type":"https://iana.org/assignments/http-problem-types#\
                 mismatching-upload-offset",\
                 "title":"offset from request does not match offset of resource","status":409,\
-                "detail":"The upload has 5 bytes. Go on at Upload-Offset: 5.",\
+                "detail":"The upload has 5 bytes. Continue at Upload-Offset: 5.",\
                 "code":"offset-mismatch",\
                 "expected-offset":5,"provided-offset":3}
                 """

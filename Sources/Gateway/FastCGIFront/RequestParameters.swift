@@ -88,7 +88,7 @@ package struct RequestParameters: ~Copyable {
         if beginning.parameters == nil { refuse(.fieldsTooLarge(limit: limits.fieldBytes)) }
         guard let isSound = beginning.keepSoundParameters() else { return false }
         // No configuration has a NUL: it is a client's, in a value that the web server takes from it.
-        if !isSound { refuse(.malformed(reason: "a parameter has a NUL, or = in its name")) }
+        if !isSound { refuse(.malformed(reason: "a parameter contains NUL or has = in its name")) }
         return try request.forEachParameter(of: beginning) { add($0, $1) }
     }
 
@@ -183,10 +183,10 @@ extension RequestParameters {
         guard fieldBytes <= limits.fieldBytes else {
             return refuse(.fieldsTooLarge(limit: limits.fieldBytes))
         }
-        guard let name else { return refuse(.malformed(reason: "a field name is no token")) }
+        guard let name else { return refuse(.malformed(reason: "a field name is not a token")) }
         let trimmed = value.trimmed
         guard trimmed.allSatisfy(\.isFieldValueByte) else {
-            return refuse(.malformed(reason: "a field value has a control character"))
+            return refuse(.malformed(reason: "a field value contains a control character"))
         }
         // The same either way; of bytes that are no text the library keeps a list.
         fields.append(
@@ -200,7 +200,7 @@ extension RequestParameters {
         let digits = value.trimmed
         guard !digits.isEmpty, !digits.equals("-1") else { return contentLength = .unknown }
         guard let length = Int64(digits: digits) else {
-            return refuse(.malformed(reason: "its content length is no number that counts"))
+            return refuse(.malformed(reason: "Content-Length is not a valid number"))
         }
         contentLength = .known(length)
     }
@@ -241,7 +241,7 @@ extension RequestParameters {
     private static func method(_ value: ParameterBytes) -> Word<HTTPRequest.Method> {
         guard !value.isEmpty else { return .missing }
         guard value.allSatisfy(\.isTokenByte), let method = HTTPRequest.Method(rawValue: value.text)
-        else { return .refused(.malformed(reason: "its method is no token")) }
+        else { return .refused(.malformed(reason: "the method is not a token")) }
         return .valid(method)
     }
 
@@ -255,12 +255,12 @@ extension RequestParameters {
         else {
             let reason =
                 value.has(UInt8(ascii: "#"))
-                ? "its target has a #, which is %23 there" : "its target is no path"
+                ? "the target contains #; encode it as %23" : "the target is not a path"
             return .refused(.malformed(reason: reason))
         }
         guard let target = value.validText else {
             return .refused(
-                .malformed(reason: "its target is not UTF-8; percent-encode what is not ASCII")
+                .malformed(reason: "the target is not UTF-8; percent-encode non-ASCII characters")
             )
         }
         // Few have one anywhere.
@@ -268,7 +268,7 @@ extension RequestParameters {
         // The web server chose the location by the path without them, and what the upstream makes of them
         // need not be the same.
         guard !mayHaveDots || !target.hasDotSegment else {
-            return .refused(.malformed(reason: "its path has a segment of one or two dots"))
+            return .refused(.malformed(reason: "the path has a segment . or .."))
         }
         return .valid(target)
     }
@@ -280,7 +280,7 @@ extension RequestParameters {
         // are a client's, in a value that the web server takes from it.
         guard let text = value.validText, !value.has(0) else {
             let name = name.text
-            refuse(.malformed(reason: "the value for \(name) is no UTF-8 text without NUL"))
+            refuse(.malformed(reason: "the value of \(name) is not UTF-8 text or contains NUL"))
             return nil
         }
         return text
@@ -313,7 +313,9 @@ extension RequestParameters {
             guard let status = Int(part), (100...199).contains(status) else {
                 isMisconfigured = true
                 return refuse(
-                    .frontMisconfigured("SPOOLGATE_INTERIM must be 1xx statuses, like 104.")
+                    .frontMisconfigured(
+                        "SPOOLGATE_INTERIM must be a list of 1xx status codes, such as 104."
+                    )
                 )
             }
             context.interimStatuses.insert(status)
@@ -359,11 +361,13 @@ extension ParameterBytes {
 
 extension Refusal {
     fileprivate static let wrongRole = frontMisconfigured(
-        "The web server must use this service as a FastCGI responder."
+        "The web server must use FastCGI role RESPONDER for this service."
     )
 
     fileprivate static func missing(_ name: String) -> Refusal {
-        frontMisconfigured("The web server passes no \(name): a fastcgi_param \(name) is missing.")
+        frontMisconfigured(
+            "The web server does not pass \(name): its configuration lacks fastcgi_param \(name)."
+        )
     }
 }
 

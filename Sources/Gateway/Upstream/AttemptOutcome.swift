@@ -35,7 +35,7 @@ package enum AttemptOutcome: Sendable, Equatable {
     package var reason: String? {
         switch self {
         case .answered: nil
-        case .redirected(let target): "the upstream redirects to \(target)"
+        case .redirected(let target): "the upstream redirected the request to \(target)"
         case .notTried(let reason), .notReached(let reason, _), .noRoom(let reason),
             .putOff(let reason, _), .notForwarded(let reason), .indeterminate(let reason, _),
             .abandoned(let reason), .unheard(let reason):
@@ -92,8 +92,8 @@ extension AttemptOutcome {
     }
 
     private var cause: String {
-        if timedOut { return "its time ran out" }
-        if case .abandoned = self { return "the upload could not be read to its end" }
-        return "the connection ended"
+        if timedOut { return "the request timed out" }
+        if case .abandoned = self { return "the upload could not be read completely" }
+        return "the connection was closed"
     }
 }

@@ -95,7 +95,7 @@ package struct DigestValues: Sendable, Equatable {
         do {
             return try parser.parseDictionaryFieldValue()
         } catch {
-            throw .invalidDigest(name, "it is no list of algorithm=:base64:")
+            throw .invalidDigest(name, "it is not a list of algorithm=:base64:")
         }
     }
 }

@@ -59,7 +59,7 @@ package struct UploadMetadata: Sendable {
             do throws(PairFault) {
                 let key = try pair(text).key
                 guard keys.insert(key).inserted else {
-                    throw PairFault(key: key[...], clause: "comes twice")
+                    throw PairFault(key: key[...], clause: "repeats an earlier key")
                 }
             } catch {
                 let name = error.key.map { ", '\($0.prefix(40))'," } ?? ""

@@ -10,7 +10,7 @@ extension Refusal {
         status: .serviceUnavailable,
         code: "upload-in-use",
         title: "upload in use",
-        detail: "Another request still uses this upload. Try again in a moment.",
+        detail: "Another request is using this upload. Try again in a moment.",
         retryAfter: 2,
         isOnlyLater: true
     )
@@ -19,8 +19,8 @@ extension Refusal {
     package static let otherNode = Refusal(
         status: .serviceUnavailable,
         code: "other-node",
-        title: "upload of another node",
-        detail: "Another node of this service has this upload. Try again in a moment.",
+        title: "upload on another node",
+        detail: "This upload is stored on another node of this service. Try again in a moment.",
         retryAfter: 5,
         isOnlyLater: true
     )
@@ -29,8 +29,8 @@ extension Refusal {
     package static let busy = Refusal(
         status: .serviceUnavailable,
         code: "too-many-requests",
-        title: "too many requests at a time",
-        detail: "The server is at its limit of simultaneous requests. Try again in a moment.",
+        title: "too many concurrent requests",
+        detail: "The server has reached its limit of concurrent requests. Try again in a moment.",
         retryAfter: 5,
         isOnlyLater: true
     )
@@ -39,8 +39,8 @@ extension Refusal {
     package static let tooManyWait = Refusal(
         status: .serviceUnavailable,
         code: "too-many-waiting",
-        title: "too many requests wait",
-        detail: "Too many requests wait for others at this server. Try again in a moment.",
+        title: "too many waiting requests",
+        detail: "Too many requests are waiting on this server. Try again in a moment.",
         retryAfter: 5,
         isOnlyLater: true
     )
@@ -49,8 +49,8 @@ extension Refusal {
     package static let clientBusy = Refusal(
         status: .tooManyRequests,
         code: "client-too-many-requests",
-        title: "too many requests of one client",
-        detail: "This client has too many requests at work at a time. Let some of them end first.",
+        title: "too many concurrent requests from one client",
+        detail: "This client has too many concurrent requests. Wait until some of them have ended.",
         retryAfter: 5,
         isOnlyLater: true
     )
@@ -59,8 +59,9 @@ extension Refusal {
     package static let clientWaits = Refusal(
         status: .tooManyRequests,
         code: "client-too-many-waiting",
-        title: "too many waiting requests of one client",
-        detail: "Too many requests of this client wait for others. Let some of them end first.",
+        title: "too many waiting requests from one client",
+        detail:
+            "Too many requests from this client are waiting. Wait until some of them have ended.",
         retryAfter: 5,
         isOnlyLater: true
     )
@@ -69,8 +70,9 @@ extension Refusal {
     package static let clientHasUploads = Refusal(
         status: .tooManyRequests,
         code: "client-too-many-uploads",
-        title: "too many uploads of one client",
-        detail: "This client has too many unfinished uploads. Finish or cancel some of them first.",
+        title: "too many uploads from one client",
+        detail:
+            "This client has too many unfinished uploads. Complete or cancel some of them first.",
         retryAfter: 60
     )
 
@@ -79,7 +81,7 @@ extension Refusal {
         status: insufficientStorage,
         code: "too-many-uploads",
         title: "too many uploads",
-        detail: "The server keeps too many uploads to begin another one now. Try again later.",
+        detail: "The server stores too many uploads to accept another one. Try again later.",
         retryAfter: 60
     )
 
@@ -96,8 +98,9 @@ extension Refusal {
     package static let noDescriptor = Refusal(
         status: .serviceUnavailable,
         code: "out-of-descriptors",
-        title: "too many files open",
-        detail: "The server is at its limit of open files. What arrived is kept; try again soon.",
+        title: "too many open files",
+        detail:
+            "The server has reached its limit of open files. Received content is kept. Try again in a moment.",
         retryAfter: 5,
         isOnlyLater: true
     )
@@ -107,7 +110,8 @@ extension Refusal {
         status: insufficientStorage,
         code: "spool-full",
         title: "spool full",
-        detail: "The server has no room for this content now. What arrived before is kept.",
+        detail:
+            "The server has no space for this content. Content received before is kept. Try again later.",
         retryAfter: 60
     )
 
@@ -116,7 +120,7 @@ extension Refusal {
         status: .internalServerError,
         code: "spool-failed",
         title: "spool failed",
-        detail: "The server could not store or read this upload. Its log says why.",
+        detail: "The server could not store or read this upload. The server's log has the cause.",
         retryAfter: 30
     )
 
@@ -126,7 +130,8 @@ extension Refusal {
             status: .requestTimeout,
             code: "content-stalled",
             title: "content stalled",
-            detail: "No content came for \(seconds) seconds. A resumable upload may go on later."
+            detail:
+                "No content was received for \(seconds) seconds. A resumable upload can be resumed later."
         )
     }
 
@@ -134,7 +139,8 @@ extension Refusal {
     package static let truncated = Refusal(
         status: .badRequest,
         code: "content-truncated",
-        title: "content cut short",
-        detail: "The content ended before its length. A resumable upload may go on later."
+        title: "content truncated",
+        detail:
+            "The content ended before its announced length. A resumable upload can be resumed later."
     )
 }

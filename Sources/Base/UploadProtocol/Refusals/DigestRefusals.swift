@@ -12,7 +12,7 @@ extension Refusal {
             code: "invalid-digest",
             type: "digest-invalid-values",
             title: "Invalid Digest Values",
-            detail: "\(name.rawName) cannot be verified: \(reason). Correct it, or leave it out."
+            detail: "\(name.rawName) cannot be verified: \(reason). Correct the field or omit it."
         )
     }
 
@@ -23,8 +23,7 @@ extension Refusal {
         type: "digest-mismatched-values",
         title: "Mismatched Digest Values",
         detail: """
-            The content that arrived is not the content that Content-Digest describes. Nothing of \
-            it was kept. Send it again.
+            The received content does not match Content-Digest and was discarded. Send it again.
             """
     )
 
@@ -35,8 +34,8 @@ extension Refusal {
         type: "digest-mismatched-values",
         title: "Mismatched Digest Values",
         detail: """
-            The whole upload is not the representation that Repr-Digest describes. It was not \
-            delivered and is gone. Start a new upload.
+            The complete upload does not match Repr-Digest and was removed without delivery. Start a new \
+            upload.
             """,
         completeness: .complete
     )

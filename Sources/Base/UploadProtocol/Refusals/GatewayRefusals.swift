@@ -12,8 +12,8 @@ extension Refusal {
     package static let finalResponsePending = Refusal(
         status: locked,
         code: "final-response-pending",
-        title: "delivery under way",
-        detail: "The upload is being delivered. Ask again in a moment.",
+        title: "delivery in progress",
+        detail: "The upload is being delivered. Try again in a moment.",
         retryAfter: 5
     )
 
@@ -23,10 +23,10 @@ extension Refusal {
     package static let deliveryUnderWay = Refusal(
         status: .serviceUnavailable,
         code: "delivery-under-way",
-        title: "delivery under way",
+        title: "delivery in progress",
         detail: """
-            The upload is complete and waits for its delivery. Repeat this request in a moment to get \
-            the final response.
+            The upload is complete and waiting for delivery. Repeat this request in a moment to get the \
+            final response.
             """,
         retryAfter: 5,
         isOnlyLater: true
@@ -38,8 +38,8 @@ extension Refusal {
         code: "outcome-unknown",
         title: "outcome unknown",
         detail: """
-            The upload was sent on, but no answer came, so nobody here knows whether it was taken. \
-            Check at its destination before uploading it again.
+            The upload was sent to the upstream server, but no response was received, so it is unknown \
+            whether the upload was processed. Check its destination before you upload it again.
             """,
         completeness: .complete
     )
@@ -53,8 +53,8 @@ extension Refusal {
         code: "delivery-failed",
         title: "delivery failed",
         detail: """
-            The upload is stored, but could not be delivered, and nothing tries again by itself. \
-            Ask the operator of this server.
+            The upload is stored, but could not be delivered, and delivery is not retried automatically. \
+            Contact the operator of this server.
             """,
         completeness: .complete
     )
@@ -68,8 +68,8 @@ extension Refusal {
         code: "hold-full",
         title: "upload not accepted",
         detail: """
-            Too many uploads before this one could not be delivered. Try again later, or ask \
-            the operator of this server.
+            Too many earlier uploads could not be delivered. Try again later, or contact the operator of \
+            this server.
             """,
         retryAfter: 300
     )
@@ -78,8 +78,8 @@ extension Refusal {
     package static let uploadHeld = Refusal(
         status: .serviceUnavailable,
         code: "upload-held",
-        title: "upload held",
-        detail: "The upload is stored, and an operator holds it back. Ask again later.",
+        title: "upload on hold",
+        detail: "The upload is stored, and an operator has put it on hold. Try again later.",
         retryAfter: 300
     )
 
@@ -89,7 +89,7 @@ extension Refusal {
         code: "kept-for-operator",
         title: "upload not cancelled",
         detail: """
-            The upload is kept for the operator of this server, who alone can remove it. Ask them.
+            The upload is kept for the operator of this server. Only the operator can remove it.
             """
     )
 
@@ -105,8 +105,8 @@ extension Refusal {
             code: "upstream-busy",
             title: "upstream busy",
             detail: isKept
-                ? stored(", but the server it is for cannot take it now")
-                : "The server this is for cannot take it now. Try again later.",
+                ? stored(", but the upstream server cannot accept it now")
+                : "The upstream server cannot accept this request now. Try again later.",
             retryAfter: retryAfter ?? 30,
             isOrdinary: !isKept
         )
@@ -121,8 +121,8 @@ extension Refusal {
             status: .unauthorized,
             code: "credentials-refused",
             title: "credentials refused",
-            detail: stored(", but the server it is for does not accept its credentials")
-                + " Send new credentials of the same kind with it.",
+            detail: stored(", but the upstream server does not accept its credentials")
+                + " Include new credentials of the same kind.",
             fields: HTTPFields(
                 challenges.map { HTTPField(name: .wwwAuthenticate, value: $0) }
             )
@@ -134,15 +134,15 @@ extension Refusal {
         status: .forbidden,
         code: "other-owner",
         title: "credentials of another owner",
-        detail: stored(", but the credentials of this request are not its owner's.")
+        detail: stored(", but the credentials of this request belong to another owner")
     )
 
     /// 502: the upstream responded with a redirect that the gateway does not follow; the content is kept.
     package static let upstreamRedirects = Refusal(
         status: .badGateway,
         code: "upstream-redirects",
-        title: "upstream redirects",
-        detail: stored(", but the server it is for redirects it to another place"),
+        title: "upstream redirected the upload",
+        detail: stored(", but the upstream server redirects it to another location"),
         retryAfter: 60
     )
 
@@ -155,7 +155,7 @@ extension Refusal {
             status: .serviceUnavailable,
             code: "delivery-pauses",
             title: "too soon after the last attempt",
-            detail: stored(", and the last attempt to deliver it was moments ago"),
+            detail: stored(", and the last delivery attempt was only moments ago"),
             retryAfter: seconds
         )
     }
@@ -164,10 +164,10 @@ extension Refusal {
     package static let upstreamRefusedGone = Refusal(
         status: .gone,
         code: "upstream-refused",
-        title: "upload refused",
+        title: "upload refused by upstream",
         detail: """
-            The upload was delivered whole, and the server it is for refused it. An empty append \
-            with Upload-Complete: ?1 at its end gets that answer again.
+            The complete upload was sent to the upstream server, which refused it. To get the upstream \
+            server's response again, send an empty append with Upload-Complete: ?1 at the final offset.
             """,
         completeness: .complete
     )
@@ -179,14 +179,14 @@ extension Refusal {
     ///   - isKept: whether the content is kept, so that an empty completing append retries.
     /// - Returns: a refusal; of an ordinary request if not `isKept`.
     package static func notReached(timedOut: Bool, isKept: Bool) -> Refusal {
-        let reason = timedOut ? "its time ran out" : "no connection could be made"
+        let reason = timedOut ? "the connection timed out" : "the connection failed"
         return Refusal(
             status: timedOut ? .gatewayTimeout : .badGateway,
             code: "upstream-not-reached",
             title: "upstream not reached",
             detail: isKept
-                ? stored(", but the server it is for could not be reached: \(reason)")
-                : "The server this is for could not be reached: \(reason). Try again later.",
+                ? stored(", but the upstream server could not be reached: \(reason)")
+                : "The upstream server could not be reached: \(reason). Try again later.",
             retryAfter: 10,
             isOrdinary: !isKept
         )
@@ -202,8 +202,10 @@ extension Refusal {
         Refusal(
             status: timedOut ? .gatewayTimeout : .badGateway,
             code: "upstream-broke-off",
-            title: "no answer from upstream",
-            detail: stored(" and was sent on, but no answer came: \(reason)"),
+            title: "no response from upstream",
+            detail: stored(
+                " and was sent to the upstream server, but no response was received: \(reason)"
+            ),
             retryAfter: 10
         )
     }
@@ -218,8 +220,8 @@ extension Refusal {
             code: "destination-full",
             title: "destination full",
             detail: isKept
-                ? stored(", but there is no room where it is to go")
-                : "There is no room where this is to go. Try again later.",
+                ? stored(", but its destination has no space left")
+                : "The destination has no space left. Try again later.",
             retryAfter: 60,
             isOrdinary: !isKept
         )
@@ -235,10 +237,10 @@ extension Refusal {
         Refusal(
             status: timedOut ? .gatewayTimeout : .badGateway,
             code: "upstream-silent",
-            title: "no answer from upstream",
+            title: "no response from upstream",
             detail: """
-                The request was sent on, but no answer came: \(reason). Check whether it was \
-                taken before you repeat it.
+                The request was sent to the upstream server, but no response was received: \(reason). Check \
+                whether it was processed before you repeat it.
                 """,
             completeness: .complete
         )
@@ -248,7 +250,7 @@ extension Refusal {
 extension Refusal {
     /// The detail for an upload that is kept but not delivered: `clause`, and an instruction.
     private static func stored(_ clause: String) -> String {
-        "The upload is stored\(clause). Send an empty append with Upload-Complete: ?1 later."
+        "The upload is stored\(clause). To retry, send an empty append with Upload-Complete: ?1 later."
     }
 }
 
@@ -259,10 +261,10 @@ extension Refusal {
     package static let loop = Refusal(
         status: HTTPResponse.Status(code: 508, reasonPhrase: "Loop Detected"),
         code: "loop",
-        title: "request came back",
+        title: "request loop detected",
         detail: """
-            This request has passed this gateway before: what it is sent on to leads back here. Tell the operator of \
-            this server.
+            This request has already passed through this gateway: the upstream leads back to it. Contact the operator \
+            of this server.
             """,
         completeness: .complete
     )
@@ -275,8 +277,8 @@ extension Refusal {
     package static let anonymousRefused = Refusal(
         status: .forbidden,
         code: "anonymous-refused",
-        title: "anonymous upload",
-        detail: "Uploads are taken here only from clients that are logged in."
+        title: "anonymous upload refused",
+        detail: "Uploads are accepted only from authenticated clients."
     )
 
     /// 503: the upload could not be checked before its creation or its delivery.
@@ -289,7 +291,7 @@ extension Refusal {
             code: "check-unavailable",
             title: "upload not checked",
             detail: isKept
-                ? stored(", but could not be checked before it is sent on")
+                ? stored(", but could not be checked before its delivery")
                 : "The upload could not be checked. Try again later.",
             retryAfter: 10
         )
@@ -304,7 +306,7 @@ extension Refusal {
             status: .unprocessableContent,
             code: "inspection-refused",
             title: "content refused",
-            detail: message.isEmpty ? "This content is not taken here." : message,
+            detail: message.isEmpty ? "This content is not accepted." : message,
             completeness: .complete
         )
     }
@@ -317,9 +319,9 @@ extension Refusal {
     package static let incrementalRefused = Refusal(
         status: .notImplemented,
         code: "incremental-refused",
-        title: "not forwarded as it comes",
+        title: "incremental forwarding not supported",
         detail:
-            "This server receives uploads whole before it sends them on. Leave the field Incremental out.",
+            "This server receives each upload completely before it forwards it. Omit the Incremental field.",
         fields: [.proxyStatus: "spoolgate; error=incremental_refused"],
         isOrdinary: true
     )
@@ -345,7 +347,7 @@ extension Refusal {
             status: .requestHeaderFieldsTooLarge,
             code: "too-many-fields",
             title: "too many fields",
-            detail: "A request may have at most \(limit) field lines here.",
+            detail: "A request may have at most \(limit) field lines.",
             isOrdinary: true
         )
     }
@@ -356,7 +358,7 @@ extension Refusal {
             status: .requestHeaderFieldsTooLarge,
             code: "fields-too-large",
             title: "fields too large",
-            detail: "The fields of a request may have at most \(limit) bytes together here.",
+            detail: "The fields of a request may have at most \(limit) bytes in total.",
             isOrdinary: true
         )
     }
@@ -367,7 +369,7 @@ extension Refusal {
             status: .uriTooLong,
             code: "target-too-long",
             title: "request target too long",
-            detail: "A request target may have at most \(limit) bytes here.",
+            detail: "A request target may have at most \(limit) bytes.",
             isOrdinary: true
         )
     }
@@ -385,12 +387,14 @@ extension Refusal {
 
     /// 500: the web server names an unknown route, or none although there is no default.
     package static func unknownRoute(name: String?) -> Refusal {
-        let what = name.map { "the route \"\($0)\", which is not" } ?? "no route, and no default is"
+        let what =
+            name.map { "the route \"\($0)\", which is not in the settings" }
+            ?? "no route, and the settings have no default route"
         return Refusal(
             status: .internalServerError,
             code: "unknown-route",
             title: "unknown route",
-            detail: "The web server named \(what) in the settings of spoolgate.",
+            detail: "The web server passed \(what).",
             isOrdinary: true
         )
     }

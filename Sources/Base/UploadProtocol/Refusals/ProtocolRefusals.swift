@@ -12,10 +12,10 @@ extension Refusal {
     package static let unknownUpload = Refusal(
         status: .notFound,
         code: "unknown-upload",
-        title: "no such upload",
+        title: "upload not found",
         detail: """
-            There is no upload at this address for you: it never existed, was cancelled, has \
-            expired or could not be delivered. Start a new upload.
+            This client has no upload at this URL: it never existed, was cancelled, has expired or could \
+            not be delivered. Start a new upload.
             """
     )
 
@@ -23,7 +23,7 @@ extension Refusal {
     package static let uploadLost = Refusal(
         status: .gone,
         code: "upload-lost",
-        title: "the upload was lost",
+        title: "upload lost",
         detail: "The server has lost the state of this upload. Start a new upload."
     )
 
@@ -33,8 +33,8 @@ extension Refusal {
         code: "method-not-allowed",
         title: "method not allowed on an upload resource",
         detail: """
-            This is an upload resource. Use HEAD or GET to learn its offset, PATCH to append \
-            to it and DELETE to cancel it.
+            This is an upload resource. Use HEAD or GET to retrieve its offset, PATCH to append to it and \
+            DELETE to cancel it.
             """,
         fields: [.allow: UploadResources.allowedMethods]
     )
@@ -44,7 +44,7 @@ extension Refusal {
         status: .methodNotAllowed,
         code: "method-not-allowed",
         title: "method not allowed on a status resource",
-        detail: "This is the status of an upload. Use GET to read it.",
+        detail: "This resource is the status of an upload. Use GET to retrieve it.",
         fields: [.allow: "HEAD, GET"],
         isOrdinary: true
     )
@@ -63,14 +63,15 @@ extension Refusal {
         status: .badRequest,
         code: "missing-offset",
         title: "append without an offset",
-        detail: "Send an append with Upload-Offset, a non-negative integer; HEAD tells the value."
+        detail:
+            "Send an append with Upload-Offset, a non-negative integer. Use HEAD to retrieve the current offset."
     )
 
     /// 400: an append without a valid `Upload-Complete`, if the dialect requires it.
     package static let missingCompleteness = Refusal(
         status: .badRequest,
         code: "missing-completeness",
-        title: "append without completeness",
+        title: "append without Upload-Complete",
         detail: """
             Send an append with Upload-Complete: ?1 if its content ends the upload, and with \
             Upload-Complete: ?0 if more follows.
@@ -82,8 +83,8 @@ extension Refusal {
         Refusal(
             status: .badRequest,
             code: "stray-field",
-            title: "a field that only appends have",
-            detail: "Leave out \(name.rawName): only creations and appends may have it."
+            title: "field not allowed in this request",
+            detail: "Omit \(name.rawName): only creations and appends may have it."
         )
     }
 
@@ -93,10 +94,10 @@ extension Refusal {
     package static let otherFamily = Refusal(
         status: .badRequest,
         code: "other-protocol",
-        title: "append in another protocol than the upload's",
+        title: "append with another protocol",
         detail: """
-            This upload was created by another upload protocol. Go on with the one that created it, or \
-            start a new upload.
+            This upload was created with another upload protocol. Continue with that protocol, or start a \
+            new upload.
             """
     )
 
@@ -107,7 +108,7 @@ extension Refusal {
             code: "offset-mismatch",
             type: "mismatching-upload-offset",
             title: "offset from request does not match offset of resource",
-            detail: "The upload has \(expected) bytes. Go on at Upload-Offset: \(expected).",
+            detail: "The upload has \(expected) bytes. Continue at Upload-Offset: \(expected).",
             members: [
                 Member(name: "expected-offset", value: expected),
                 Member(name: "provided-offset", value: provided),
@@ -118,14 +119,14 @@ extension Refusal {
     /// 400: two messages, or two fields of one message, disagree on the length (draft-12 §4.1.3).
     package static func lengthChanged(known: Int64, told: Int64) -> Refusal {
         inconsistentLength(
-            "The length of this upload is \(known) bytes, but this request makes it \(told)."
+            "The length of this upload is \(known) bytes, but this request states \(told)."
         )
     }
 
     /// 400: the content exceeds the known length (draft-12 §4.4.2).
     package static func lengthExceeded(length: Int64) -> Refusal {
         inconsistentLength(
-            "The length of this upload is \(length) bytes, and this content goes past it."
+            "The length of this upload is \(length) bytes, but this content exceeds it."
         )
     }
 
@@ -133,8 +134,8 @@ extension Refusal {
     package static func lengthNotReached(length: Int64, offset: Int64) -> Refusal {
         inconsistentLength(
             """
-            The length of this upload is \(length) bytes, and only \(offset) have arrived. Send \
-            the rest before Upload-Complete: ?1.
+            The length of this upload is \(length) bytes, but only \(offset) were received. Send the rest \
+            before Upload-Complete: ?1.
             """
         )
     }
@@ -160,8 +161,8 @@ extension Refusal {
             type: typed ? "completed-upload" : nil,
             title: "upload is already completed",
             detail: """
-                The upload is complete and takes no more content. An empty append with \
-                Upload-Complete: ?1 at its end gets the final response again.
+                The upload is complete and accepts no more content. To get the final response again, send \
+                an empty append with Upload-Complete: ?1 at the final offset.
                 """
         )
     }
@@ -176,8 +177,8 @@ extension Refusal {
         code: "partial-content",
         title: "partial content",
         detail: """
-            Content-Range says that this is only a part of something, and only the whole of it can be taken here. Send \
-            all of it, without Content-Range.
+            Content-Range marks this content as a part, but only complete content is accepted here. Send all of it, \
+            without Content-Range.
             """
     )
 
@@ -187,7 +188,7 @@ extension Refusal {
         code: "partial-content",
         title: "partial content",
         detail: """
-            An upload that can be resumed has no Content-Range. Leave it out: the offset says where content belongs.
+            A resumable upload cannot have Content-Range. Omit the field: Upload-Offset gives the position of content.
             """
     )
 }
@@ -201,7 +202,7 @@ extension Refusal {
             status: .contentTooLarge,
             code: "too-large",
             title: "upload too large",
-            detail: "An upload may have at most \(maxSize) bytes here.",
+            detail: "An upload may have at most \(maxSize) bytes.",
             tellsLimits: true
         )
     }
@@ -211,9 +212,9 @@ extension Refusal {
         Refusal(
             status: .contentTooLarge,
             code: "append-too-large",
-            title: "content of one request too large",
+            title: "request content too large",
             detail:
-                "One request may bring at most \(maxAppendSize) bytes here. Send smaller parts.",
+                "The content of one request may have at most \(maxAppendSize) bytes. Send smaller parts.",
             tellsLimits: true
         )
     }
@@ -223,10 +224,10 @@ extension Refusal {
         Refusal(
             status: .badRequest,
             code: "append-too-small",
-            title: "content of one request too small",
+            title: "request content too small",
             detail: """
-                A request that does not complete the upload must bring at least \
-                \(minAppendSize) bytes here. Send larger parts.
+                The content of a request that does not complete the upload must have at least \
+                \(minAppendSize) bytes. Send larger parts.
                 """,
             tellsLimits: true
         )

@@ -9,8 +9,8 @@ extension Refusal {
     package static let tusVersion = Refusal(
         status: .preconditionFailed,
         code: "tus-version",
-        title: "no such version of tus",
-        detail: "Send Tus-Resumable: \(Tus.version), the only version that is spoken here.",
+        title: "unsupported tus version",
+        detail: "Send Tus-Resumable: \(Tus.version), the only supported version.",
         fields: [.tusVersion: Tus.version]
     )
 
@@ -18,7 +18,7 @@ extension Refusal {
     static let tusMediaType = Refusal(
         status: .unsupportedMediaType,
         code: "wrong-media-type",
-        title: "wrong media type for content of an upload",
+        title: "wrong media type for upload content",
         detail: "Send content with Content-Type: \(Tus.mediaType).",
         fields: [.acceptPatch: Tus.mediaType]
     )
@@ -42,7 +42,9 @@ extension Refusal {
 
     /// 400: the value of a field is not a number.
     static func malformedNumber(_ name: HTTPField.Name) -> Refusal {
-        malformedField("\(name.rawName) must be one non-negative integer of at most 15 digits.")
+        malformedField(
+            "\(name.rawName) must be a single non-negative integer of at most 15 digits."
+        )
     }
 
     /// 400: `Upload-Metadata` is malformed.
@@ -52,8 +54,8 @@ extension Refusal {
     static func malformedMetadata(_ fault: String) -> Refusal {
         malformedField(
             """
-            Upload-Metadata must be pairs of a key and its value in Base64, separated by commas, each \
-            key once: \(fault).
+            Upload-Metadata must be a comma-separated list of unique keys, each followed by its value in \
+            Base64: \(fault).
             """
         )
     }
@@ -65,7 +67,8 @@ extension Refusal {
         status: .gone,
         code: "already-delivered",
         title: "upload already delivered",
-        detail: "The upload was delivered before it could be cancelled. Remove it where it went.",
+        detail:
+            "The upload was delivered before it could be cancelled. Remove it at its destination.",
         completeness: .complete
     )
 
@@ -75,13 +78,13 @@ extension Refusal {
     package static let partElsewhere = Refusal(
         status: .conflict,
         code: "part-on-other-node",
-        title: "part of another node",
-        detail: "Another node of this service has one of these parts. Send the whole as one upload."
+        title: "part on another node",
+        detail: "A part is stored on another node of this service. Send all content as one upload."
     )
 
     /// 400: `Upload-Concat` is malformed.
     package static let malformedConcat = malformedField(
-        "Upload-Concat must be partial, or final; and the URLs of the parts."
+        "Upload-Concat must be \"partial\", or \"final;\" followed by the URLs of the parts."
     )
 
     /// 400: the URL of a part is not an upload of this service, or is listed twice.
@@ -91,7 +94,7 @@ extension Refusal {
     package static func noPart(_ url: String) -> Refusal {
         malformedField(
             """
-            Upload-Concat must name each part once, by the URL that its creation told: \
+            Upload-Concat must list each part once, by the URL from its creation response: \
             \(url.prefix(200)) is not such a URL.
             """
         )
@@ -101,9 +104,9 @@ extension Refusal {
     static let finalHasLength = Refusal(
         status: .badRequest,
         code: "malformed-field",
-        title: "a length beside parts",
+        title: "length of an upload made of parts",
         detail:
-            "An upload made of parts has their length. Leave Upload-Length and Upload-Defer-Length out."
+            "The parts determine the length of this upload. Omit Upload-Length and Upload-Defer-Length."
     )
 
     /// 403: a concatenated upload accepts no other content.
@@ -111,17 +114,17 @@ extension Refusal {
         status: .forbidden,
         code: "final-upload",
         title: "content for an upload made of parts",
-        detail: "This upload is made of parts and takes no other content."
+        detail: "This upload is made of parts and accepts no other content."
     )
 
     /// 400: an upload in `Upload-Concat` is not complete, or is not a part.
     package static let partUnfinished = Refusal(
         status: .badRequest,
         code: "part-unfinished",
-        title: "a part is not whole, or no part",
+        title: "part is incomplete or not a partial upload",
         detail: """
-            Each URL in Upload-Concat must be of an upload that was created with Upload-Concat: partial and \
-            is whole. Finish the parts first.
+            Each URL in Upload-Concat must be of a complete upload that was created with Upload-Concat: partial. \
+            Complete the parts first.
             """
     )
 
@@ -129,10 +132,10 @@ extension Refusal {
     package static let partConsumed = Refusal(
         status: .gone,
         code: "part-consumed",
-        title: "a part is in another upload",
+        title: "part already used by another upload",
         detail: """
-            A part in Upload-Concat went into an upload that was made of other parts, or in another order. \
-            Upload it again.
+            A part in Upload-Concat belongs to an upload that was made of other parts, or of the same parts in \
+            another order. Upload the part again.
             """
     )
 

@@ -171,17 +171,17 @@ extension DigestValues {
         self.init()
         guard let text = fields[.uploadChecksum] else { return }
         let words = text.split(separator: " ")
-        guard words.count == 2 else { throw .malformedChecksum("it has no two words") }
+        guard words.count == 2 else { throw .malformedChecksum("it does not have two parts") }
         let algorithm = Tus.checksumAlgorithms.first { $0.tusName == words[0] }
         guard let algorithm else {
-            throw .malformedChecksum("'\(words[0].prefix(40))' is none of them")
+            throw .malformedChecksum("'\(words[0].prefix(40))' is not supported")
         }
         guard let bytes = Base64.decode(words[1]) else {
-            throw .malformedChecksum("the digest is not Base64, hexadecimal perhaps")
+            throw .malformedChecksum("the digest is not Base64 (it may be hexadecimal)")
         }
         guard bytes.count == algorithm.length else {
             throw .malformedChecksum(
-                "the digest has \(bytes.count) bytes, and \(algorithm.tusName) has \(algorithm.length)"
+                "the digest has \(bytes.count) bytes, but \(algorithm.tusName) has \(algorithm.length)"
             )
         }
         self[algorithm] = bytes
