@@ -41,7 +41,7 @@ import Testing
                 .unusable,
                 on,
                 .warning,
-                "not in use: nginx could not use the file that it was given",
+                "not in use: nginx could not use the data file",
                 "AppArmor or SELinux"
             ),
             judged(.digest, on, .skipped, "not in use: the content has a digest"),

@@ -176,7 +176,7 @@ struct BucketTests {
         #expect(answer["upload-complete"] == "?0")
         #expect(!answer.text.contains("127.0.0.1"))
         let log = stage.sandbox.log
-        #expect(log.contains("the store answered 403 (SignatureDoesNotMatch)"))
+        #expect(log.contains("the store responded with 403 (SignatureDoesNotMatch)"))
         #expect(log.contains("s3.credentials"))
         for secret in ["wrong", ObjectGateway.keyID] { #expect(!log.contains(secret)) }
         try Stage.write(ObjectGateway.secret, to: stage.keyFile)
@@ -190,7 +190,9 @@ struct BucketTests {
         let stage = try Stage("\(store.url)/later", ["reply: accepted"])
         let (_, _, answer) = try stage.upload("/files/a", Data("x".utf8))
         #expect(answer.status == 202)
-        try eventually("deferred") { stage.sandbox.log.contains("(NoSuchBucket); make the bucket") }
+        try eventually("deferred") {
+            stage.sandbox.log.contains("(NoSuchBucket); create the bucket")
+        }
         try store.ask("PUT", "/later")
         try eventually("delivered; \(stage.sandbox.log.suffix(1_000))") {
             stage.sandbox.log.contains(" msg=\"upload delivered\" ")
@@ -231,8 +233,8 @@ struct BucketTests {
         let stage = try Stage(bucket.url)
         try Stage.write("wrong", to: stage.keyFile)
         let refused = try stage.sandbox.spoolgate("check", "--live")
-        #expect(refused.output.contains("the store answered 403 (SignatureDoesNotMatch)\n"))
-        #expect(refused.output.contains("look at the key in s3.credentials and at s3.region"))
+        #expect(refused.output.contains("the store responded with 403 (SignatureDoesNotMatch)\n"))
+        #expect(refused.output.contains("check the key in s3.credentials and s3.region"))
         #expect(refused.status == 69)
         #expect(try bucket.keys().isEmpty)
     }

@@ -190,10 +190,10 @@ struct CheckTests {
             ("true", "ROOT/key is not there; put it there, or name the file that is meant"),
             (
                 "printf 'id\\nsecret\\n' > key && chmod 0644 key",
-                "ROOT/key may be read by others, or changed by its group, or is no file; make its mode "
-                    + "0600 or 0640"
+                "ROOT/key is readable by others, writable by its group, or not a regular file; set its "
+                    + "mode to 0600 or 0640"
             ),
-            ("echo secret > key && chmod 0600 key", "ROOT/key has 1 line; an access key has two"),
+            ("echo secret > key && chmod 0600 key", "ROOT/key has 1 line; it must have two"),
         ]
         for (script, fault) in steps {
             try stage.sh(script)

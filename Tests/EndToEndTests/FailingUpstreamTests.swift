@@ -51,7 +51,7 @@ struct FailingUpstreamTests {
             let address = "127.0.0.\(1 + number % 2)"
             #expect(try send(sandbox, "/files/index.php", from: address) == "502")
         }
-        try expectFailing(sandbox, "the upstream answered 502")
+        try expectFailing(sandbox, "the upstream responded with 502")
         // The application's nginx still refuses by itself, which says nothing of PHP.
         #expect(try send(sandbox, "/files/nothing", from: "127.0.0.1") == "404")
         try expectFailing(sandbox, upstream.url)

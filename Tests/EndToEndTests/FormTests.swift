@@ -131,6 +131,6 @@ struct FormTests {
         #expect(chmod(key, 0o644) == 0)
         let check = try sandbox.spoolgate("check")
         #expect(check.status == 78)
-        #expect(check.errors.contains("routes.default.path.key-file: \(key) may be read by others"))
+        #expect(check.errors.contains("routes.default.path.key-file: \(key) is readable by others"))
     }
 }

@@ -91,6 +91,6 @@ struct LogTests {
         )
         #expect(failed.status == 73)
         #expect(failed.errors.contains("/proc/sys/kernel/random/boot_id: No such file"))
-        #expect(failed.errors.contains("is ProcSubset=pid set for the service?"))
+        #expect(failed.errors.contains("remove ProcSubset=pid"))
     }
 }

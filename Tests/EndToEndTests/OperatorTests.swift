@@ -256,7 +256,7 @@ struct OperatorTests {
         #expect(shown.status == 0)
         for line in [
             "upload         \(id)\n", "state          failed\n",
-            "reason         the upstream answered 422\n", "offset         7\n",
+            "reason         the upstream responded with 422\n", "offset         7\n",
             "attempts       1\n", "response       422\n", "request        POST /files/a.txt\n",
             "x-said: this\n", "x-odd: \u{fffd}31m\n", "authorization: (not shown)\n",
             "x-api-key: (not shown)\n",

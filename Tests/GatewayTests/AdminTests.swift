@@ -158,13 +158,13 @@ struct AdminTests {
                 testDescription: "the reserve",
                 change: { $0.spoolReserve = 1 << 50 },
                 cause: "reserve",
-                words: "are free on "
+                words: "too little free space on "
             ),
             Full(
                 testDescription: "the quota",
                 quota: 10,
                 cause: "quota",
-                words: "of at most 10B: purge it or raise spool.quota"
+                words: "of 10B used; purge uploads or raise spool.quota"
             ),
             Full(
                 testDescription: "the number of uploads",

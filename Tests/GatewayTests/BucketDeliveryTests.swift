@@ -81,7 +81,7 @@ import Testing
         #expect(record.status == 503)
         #expect(record[.uploadComplete] == "?0")
         #expect(record[.made("retry-after")] == "9")
-        #expect(stage.test.log.text.contains("the store answered \(status.prefix(3))"))
+        #expect(stage.test.log.text.contains("the store responded with \(status.prefix(3))"))
         let ordinary = stage.test.serve(.creation(["x"], version: nil, context: .init()))
         #expect(ordinary.status == 503)
         #expect(stage.origin.requests.count == 2)

@@ -99,7 +99,7 @@ import Testing
             ]
         )
         #expect(told.allSatisfy { $0["correlation"] == nil && $0["owner"] == nil })
-        #expect(told.last?["reason"]?.contains("no connection") == true)
+        #expect(told.last?["reason"]?.contains("connection failed") == true)
         #expect(told.last?["attempts"] == "1")
     }
 

@@ -106,7 +106,7 @@ struct FailingRouteTests {
         let age = try #require(failing.failing.first).run.age
         let words =
             "route default is failing: 5 deliveries failed in \(age)s, none succeeded "
-            + "(\(told.origin.base)); the last one: the upstream answered 500"
+            + "(\(told.origin.base)); the last one: the upstream responded with 500"
         #expect(failing.concerns == [words])
         #expect(failing.text.hasPrefix("WARNING: "))
         #expect(failing.text.split(separator: "\n").first?.contains(words) == true)
@@ -118,7 +118,7 @@ struct FailingRouteTests {
             failing.html.contains(
                 "<li class=\"failing\"><div><b>default</b><code>\(told.origin.base)</code></div>"
                     + "<p>5 deliveries failed in \(age)s, none succeeded</p>"
-                    + "<p class=\"reason\">the upstream answered 500</p></li>"
+                    + "<p class=\"reason\">the upstream responded with 500</p></li>"
             )
         )
         #expect(
@@ -130,7 +130,7 @@ struct FailingRouteTests {
             failing.json.text.contains(
                 "\"failing\":[{\"route\":\"default\",\"upstream\":[\"\(told.origin.base)\"],"
                     + "\"failures\":5,\"seconds\":\(age),\"several-clients\":true,\"reached\":true,"
-                    + "\"reason\":\"the upstream answered 500\"}]"
+                    + "\"reason\":\"the upstream responded with 500\"}]"
             )
         )
         let metric = "spoolgate_route_failing{route=\"default\"} "
@@ -262,7 +262,7 @@ struct FailingRouteTests {
         #expect(failing.count.hasSuffix(", none reached the upstream") == isUnreached)
         #expect(failing.targets == [target.text])
         // Another gateway would reach it no better.
-        if !failing.run.reason.contains("was not tried") { #expect(ready(test).status == 200) }
+        if !failing.run.reason.contains("was not attempted") { #expect(ready(test).status == 200) }
     }
 
     @Test("a bucket that takes nothing is a failure")
@@ -325,7 +325,7 @@ struct FailingRouteTests {
         #expect(
             record.text.contains("\"deliveries\":\"fail: route default: POST /files/a to https")
         )
-        #expect(record.text.contains("was not tried: libcurl"))
+        #expect(record.text.contains("was not attempted: libcurl"))
         #expect(status(test).level == .critical)
         #expect(Admin.of(test.gateway).metricsText.contains("spoolgate_ready 0\n"))
         #expect(

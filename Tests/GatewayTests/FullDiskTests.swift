@@ -123,7 +123,7 @@ import Testing
         #expect(test.log.level(of: "spool failed") == .error)
         let reason = try #require(test.log.values(of: "reason", in: "spool failed").first)
         let pattern =
-            #/2\.0MiB are needed, .+ are free on (.+) and 1048576\.0TiB must stay free: (.+)/#
+            #/too little free space on (.+): 2\.0MiB needed, .+ free, 1048576\.0TiB must stay free; (.+)/#
         let match = try #require(reason.wholeMatch(of: pattern), "\(reason)")
         #expect(match.1 == test.spool.directory)
         #expect(match.2 == "free space there, or lower spool.reserve and reload")
@@ -142,10 +142,11 @@ import Testing
             switch errno {
             case ENOSPC: ("No space left on device", "free space")
             case EDQUOT: ("Disk quota exceeded", "free space")
-            default: ("File too large", "raise this process's limit of file sizes")
+            default: ("File too large", "raise this process's limit on file sizes")
             }
         #expect(reason.contains(cause))
-        #expect(reason.contains(" free on \(test.spool.directory): \(remedy)"))
+        #expect(reason.contains("; \(test.spool.directory) has "))
+        #expect(reason.contains(" free; \(remedy)"))
     }
 
     @Test("each kind of want has its figures and its mend")
@@ -154,17 +155,18 @@ import Testing
         let figures: [(SpoolError, String)] = [
             (
                 .full(directory: "/s", needed: none, free: 5 << 20, reserve: 8 << 20),
-                "5.0MiB are free on /s and 8.0MiB must stay free: free space there, or lower "
-                    + "spool.reserve and reload"
+                "too little free space on /s: 5.0MiB free, 8.0MiB must stay free; free space there, "
+                    + "or lower spool.reserve and reload"
             ),
             (
                 .fewFiles(directory: "/s", free: 812, reserve: 1000),
-                "only 812 files are free and 1000 must stay free on /s: remove files there or make "
+                "too few free inodes on /s: 812 free, 1000 must stay free; remove files there, or make "
                     + "its file system with more inodes"
             ),
             (
                 .overQuota(directory: "/s", needed: 2 << 20, used: 9 << 20, quota: 10 << 20),
-                "2.0MiB are needed, /s holds 9.0MiB of at most 10.0MiB: purge it or raise spool.quota"
+                "quota of /s reached: 2.0MiB needed, 9.0MiB of 10.0MiB used; purge uploads or raise "
+                    + "spool.quota"
             ),
         ]
         for (error, sentence) in figures { #expect(error.sentence == sentence) }

@@ -60,7 +60,7 @@ import Testing
         #expect(test.log.level(of: "failed upload removed") == .notice)
         #expect(
             test.log.values(of: "reason", in: "failed upload removed")
-                == ["the upstream answered 422"]
+                == ["the upstream responded with 422"]
         )
     }
 

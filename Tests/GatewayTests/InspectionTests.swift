@@ -103,15 +103,15 @@ import Testing
     @Test(
         "anything but a verdict defers the upload with the reason",
         arguments: [
-            ("echo no database >&2; exit 2", "/bin/sh ended with status 2: no database"),
-            ("kill -SEGV $$", "/bin/sh was ended by signal 11"),
+            ("echo no database >&2; exit 2", "/bin/sh exited with status 2: no database"),
+            ("kill -SEGV $$", "/bin/sh was killed by signal 11"),
             (
                 "exec sleep 600",
-                "/bin/sh did not end within 100ms (inspect.timeout) and was killed"
+                "/bin/sh did not exit within 100ms (inspect.timeout) and was killed"
             ),
             (
                 "trap '' TERM; sleep 600 & exec cat /dev/zero",
-                "/bin/sh did not end within 100ms (inspect.timeout) and was killed"
+                "/bin/sh did not exit within 100ms (inspect.timeout) and was killed"
             ),
         ]
     )

@@ -163,7 +163,7 @@ import Testing
         _ = test.serve(.append(location, at: 300_000, ["hello"], complete: false))
         #expect(
             test.gateway.transfers.shares(of: id)?.words
-                == "300000 bytes by nginx, 5 by the gateway (a message of 256 KiB or less)"
+                == "300000 bytes by nginx, 5 by the gateway (the content is 256 KiB or less)"
         )
     }
 

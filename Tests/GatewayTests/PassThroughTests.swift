@@ -232,7 +232,7 @@ import Testing
             let reason = try #require(
                 test.log.values(of: "reason", in: "client disconnected").first
             )
-            #expect(reason.hasSuffix(": the client is gone"), "\(reason)")
+            #expect(reason.hasSuffix(": the client disconnected"), "\(reason)")
         }
     }
 

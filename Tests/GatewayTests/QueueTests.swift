@@ -393,7 +393,7 @@ import Testing
         let failed = try test.summary(location)
         #expect(failed.holdCause == .failed)
         #expect(failed.offset == 5)
-        #expect(failed.reason?.hasPrefix("its time in the queue is over") == true)
+        #expect(failed.reason?.hasPrefix("queue.lifetime expired") == true)
         #expect(test.serve(.retrieval(location)).status == 410)
         #expect(test.serve(.append(location, at: 5)).status == 502)
     }

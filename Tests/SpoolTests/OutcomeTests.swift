@@ -178,7 +178,7 @@ struct OutcomeTests {
         scripted.refuse(.sync, on: ".data", errno: 5, times: 1)
         try upload.hold(.indeterminate, reason: "no answer")
         #expect(upload.state == UploadState(offset: 0, length: 7, phase: .indeterminate))
-        #expect(upload.reason == "its content could not be made durable; no answer")
+        #expect(upload.reason == "the content could not be made durable; no answer")
         #expect(throws: SpoolError.self) { try upload.requeue(at: .now) }
         upload.unlock()
         directory.cutPower()

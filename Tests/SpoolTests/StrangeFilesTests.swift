@@ -75,7 +75,7 @@ struct StrangeFilesTests {
                     Issue.record("\(findings)")
                     return
                 }
-                #expect(reason.contains("no regular file"))
+                #expect(reason.contains("not a regular file"))
             } else {
                 #expect(throws: SpoolError.self) { try spool.lock(id) }
             }

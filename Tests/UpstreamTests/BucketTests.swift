@@ -346,7 +346,7 @@ struct BucketTests {
             (BucketUnderTest.object(id, 5), "is not this upload"),
             (BucketUnderTest.object(UploadID(high: 1, low: 3), 6), "is not this upload"),
             (.done, "is not this upload"), (.init(status: "403 F"), "s3:GetObject"),
-            (.init(status: "404 N"), "cannot be looked at"),
+            (.init(status: "404 N"), "cannot be read"),
         ]
     )
     func foreign(answer: BucketUnderTest.Answer, words: String) throws {
@@ -365,14 +365,14 @@ struct BucketTests {
             (BucketUnderTest.Answer.error("403 F", "SignatureDoesNotMatch"), "s3.credentials", nil),
             (.error("403 F", "AccessDenied"), "may put objects", nil),
             (.error("403 F", "RequestTimeTooSkewed"), "clock", nil),
-            (.error("404 N", "NoSuchBucket"), "make the bucket", nil),
+            (.error("404 N", "NoSuchBucket"), "create the bucket", nil),
             (.error("400 B", "AuthorizationHeaderMalformed"), "s3.region", nil),
             (.error("301 M", "PermanentRedirect"), "region", nil),
             (.error("501 N", "NotImplemented"), "If-None-Match", nil),
             (.error("409 C", "ConditionalRequestConflict"), "409", nil),
             (.error("500 I", "InternalError"), "500 (InternalError)", nil),
             (.error("503 S", "SlowDown", fields: ["Retry-After: 7"]), "503 (SlowDown)", 7),
-            (.init(status: "429 T", content: "later"), "answered 429", nil),
+            (.init(status: "429 T", content: "later"), "responded with 429", nil),
             (.error("400 B", "x\u{1b}[2Jy"), "(an error without a code)", nil),
         ] as [(BucketUnderTest.Answer, String, Int?)]
     )
@@ -382,7 +382,9 @@ struct BucketTests {
         #expect(outcome.isPutOff && outcome.isUnsent && !outcome.timedOut)
         #expect(outcome.reason.contains(words), "\(outcome.reason)")
         #expect(outcome.reason.hasPrefix("POST /in/a%20b.txt"), "\(outcome.reason)")
-        #expect(outcome.reason.contains(" to s3:\(test.origin.base)/drop: the store answered "))
+        #expect(
+            outcome.reason.contains(" to s3:\(test.origin.base)/drop: the store responded with ")
+        )
         #expect(outcome.retryAfter == retryAfter)
         #expect(!outcome.reason.contains("KEY") && !outcome.reason.contains("secret\n"))
         #expect(test.sink.head == nil)

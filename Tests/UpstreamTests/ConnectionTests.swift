@@ -124,7 +124,7 @@ struct ConnectionTests {
                 #expect(sink.text == "first")
                 #expect(origin.requests.last?.content == origin.requests[1].content)
             } else {
-                #expect(outcome.reason.contains("not sent again"), "\(outcome)")
+                #expect(outcome.reason.contains("not repeated"), "\(outcome)")
             }
         }
     }
@@ -187,7 +187,7 @@ struct ConnectionTests {
                 return outcome.isNotReached ? outcome : nil
             }
             #expect(outcome.reason.contains("POST /up to \(target)"))
-            #expect(outcome.reason.contains("look"))
+            #expect(outcome.reason.contains("check"))
         }
     }
 

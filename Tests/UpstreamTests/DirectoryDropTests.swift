@@ -288,7 +288,7 @@ struct DirectoryDropTests {
             )
             #expect(outcome.isNotReached)
             #expect(outcome.reason.contains(directory.file(name)))
-            #expect(outcome.reason.contains("look whether the directory exists"))
+            #expect(outcome.reason.contains("check that the directory exists"))
         }
     }
 

@@ -90,8 +90,10 @@ struct FailoverTests {
         #expect(origin.requests.count == contents.count)
         #expect(skipped.reasons.count == contents.count)
         let reason = try #require(skipped.reasons.first)
-        #expect(reason.contains("POST /x to \(dead): no connection"), "\(reason)")
-        #expect(reason.contains("; and POST /x to unix:\(directory.file("none")): no connection"))
+        #expect(reason.contains("POST /x to \(dead): connection failed"), "\(reason)")
+        #expect(
+            reason.contains("; and POST /x to unix:\(directory.file("none")): connection failed")
+        )
     }
 
     @Test("all dead: not reached, with every reason, and a timeout only if it was one for all")
@@ -103,7 +105,7 @@ struct FailoverTests {
         let mixed = try upstream([dead, muteBase], connect: .milliseconds(200))
             .attempt("POST", content: .bytes([1]))
         #expect(mixed.isNotReached && !mixed.timedOut)
-        #expect(mixed.reason.contains("to \(dead): no connection"))
+        #expect(mixed.reason.contains("to \(dead): connection failed"))
         #expect(mixed.reason.contains("; and POST /x to \(muteBase): no connection within"))
 
         let slow = try upstream([muteBase, muteBase + "/b"], connect: .milliseconds(200))

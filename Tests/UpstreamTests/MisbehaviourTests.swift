@@ -46,19 +46,27 @@ struct MisbehaviourTests {
     private static let length: Int64 = 20_000_000
 
     private static let cases = [
-        Case("closes at once", Verdict(kind: .indeterminate, words: "no answer", seen: 0)) { _ in },
-        Case("resets at the first byte", Verdict(kind: .indeterminate, words: "no answer", seen: 0))
-        {
+        Case(
+            "closes at once",
+            Verdict(kind: .indeterminate, words: "no response was received", seen: 0)
+        ) { _ in },
+        Case(
+            "resets at the first byte",
+            Verdict(kind: .indeterminate, words: "no response was received", seen: 0)
+        ) {
             _ = $0.receive(atMost: 1)
             $0.reset()
         },
-        Case("resets half-way", Verdict(kind: .indeterminate, words: "at least in part")) {
+        Case("resets half-way", Verdict(kind: .indeterminate, words: "at least partly")) {
             _ = try $0.receiveHead()
             var left = length / 2
             while left > 0 { left -= Int64($0.receive().count) }
             $0.reset()
         },
-        Case("reads all, then closes", Verdict(kind: .indeterminate, words: "no answer")) {
+        Case(
+            "reads all, then closes",
+            Verdict(kind: .indeterminate, words: "no response was received")
+        ) {
             _ = try $0.receiveRequest(keptContent: 0)
         },
         Case("stops reading", Verdict(kind: .indeterminate, words: "stalled", timedOut: true)) {
@@ -96,21 +104,21 @@ struct MisbehaviourTests {
         },
         Case(
             "says 100 again and again and then closes",
-            Verdict(kind: .indeterminate, words: "no answer")
+            Verdict(kind: .indeterminate, words: "no response was received")
         ) {
             _ = try $0.receiveRequest(keptContent: 0)
             for _ in 0..<100 { try $0.send("HTTP/1.1 100 Continue\r\n\r\n") }
         },
         Case(
             "announces more than it sends",
-            Verdict(kind: .indeterminate, words: "the response was cut short")
+            Verdict(kind: .indeterminate, words: "the response was truncated")
         ) {
             _ = try $0.receiveRequest(keptContent: 0)
             try $0.send("HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\nabc")
         },
         Case(
             "announces more than it sends, and keeps the connection",
-            Verdict(kind: .indeterminate, words: "nothing more of the response", timedOut: true)
+            Verdict(kind: .indeterminate, words: "no more of the response", timedOut: true)
         ) {
             _ = try $0.receiveRequest(keptContent: 0)
             try $0.send("HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\nabc")
@@ -122,7 +130,7 @@ struct MisbehaviourTests {
         },
         Case(
             "closes in the head",
-            Verdict(kind: .indeterminate, words: "inside the response's head")
+            Verdict(kind: .indeterminate, words: "within the response's header section")
         ) {
             _ = try $0.receiveRequest(keptContent: 0)
             try $0.send("HTTP/1.1 200 OK\r\nContent-Le")
@@ -145,7 +153,10 @@ struct MisbehaviourTests {
             try $0.send("HTTP/1.1 200 OK\r\n")
             while true { try $0.send(line) }
         },
-        Case("speaks another protocol", Verdict(kind: .indeterminate, words: "no answer")) {
+        Case(
+            "speaks another protocol",
+            Verdict(kind: .indeterminate, words: "no response was received")
+        ) {
             _ = try $0.receiveHead()
             try $0.send("220 mail.example ESMTP\r\n")
             $0.waitForEnd()

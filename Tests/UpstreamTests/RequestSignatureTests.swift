@@ -137,11 +137,14 @@ struct AccessKeyTests {
             ("a b\nSECRET\n", "other characters"), ("a/b\nSECRET\n", "other characters"),
             ("a\nSECRÉT\n", "other characters"),
             ("[other]\naws_access_key_id=a\n", "no section [default]"),
-            ("[default]\naws_access_key_id=a\n", "not both"),
-            ("[default]\naws_secret_access_key=SECRET\naws_access_key_id=\n", "not both"),
+            ("[default]\naws_access_key_id=a\n", "lacks aws_access_key_id or"),
+            (
+                "[default]\naws_secret_access_key=SECRET\naws_access_key_id=\n",
+                "lacks aws_access_key_id or"
+            ),
             (
                 "[default]\naws_access_key_id=a\n[other]\naws_secret_access_key=SECRET\n",
-                "not both"
+                "lacks aws_access_key_id or"
             ),
         ]
     )
@@ -179,7 +182,7 @@ struct AccessKeyTests {
         try Bucket.writeKey(to: path)
         #expect(settings.accessKeyFault == nil)
         #expect(chmod(path, 0o644) == 0)
-        #expect(settings.accessKeyFault?.reason.contains("make its mode 0600 or 0640") == true)
+        #expect(settings.accessKeyFault?.reason.contains("set its mode to 0600 or 0640") == true)
         #expect(settings.accessKeyFault?.reason.contains(path) == true)
     }
 }

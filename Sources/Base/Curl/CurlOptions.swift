@@ -227,7 +227,7 @@ package struct CurlOptions {
         guard code != CURLE_OK else { return }
         let text = CurlEnd(code).description
         throw CurlOptionError(
-            reason: "libcurl does not take its option \(option.rawValue): \(text)"
+            reason: "libcurl rejected option \(option.rawValue): \(text)"
         )
     }
 }

@@ -39,7 +39,7 @@ package struct FieldLines: ~Copyable {
             }
         }
         guard breaks == 0 else {
-            throw CurlOptionError(reason: "its field \(field.name) has a line end or a NUL byte")
+            throw CurlOptionError(reason: "field \(field.name) contains a line end or NUL")
         }
         end(start)
     }

@@ -42,7 +42,7 @@ package struct ResponseHeadReader {
     package mutating func take(_ raw: UnsafeRawBufferPointer) throws(Malformed) -> Step {
         size += raw.count
         guard size <= Self.sizeLimit else {
-            throw Malformed(reason: "its head is longer than \(Self.sizeLimit) bytes")
+            throw Malformed(reason: "the header section is longer than \(Self.sizeLimit) bytes")
         }
         var end = raw.count
         if end > 0, raw[end - 1] == 0x0a { end -= 1 }
@@ -58,7 +58,9 @@ package struct ResponseHeadReader {
             try unfold(line)
         } else {
             guard fields.count < Self.lineLimit else {
-                throw Malformed(reason: "its head has more than \(Self.lineLimit) field lines")
+                throw Malformed(
+                    reason: "the header section has more than \(Self.lineLimit) field lines"
+                )
             }
             fields.append(try Self.fieldLine(line))
         }
@@ -75,7 +77,7 @@ package struct ResponseHeadReader {
     /// A folded line; its fold is replaced by a space (RFC 9112 §5.2).
     private mutating func unfold(_ line: UnsafeRawBufferPointer) throws(Malformed) {
         guard let last = fields.last else {
-            throw Malformed(reason: "its first field line begins with a space")
+            throw Malformed(reason: "the first field line begins with a space")
         }
         let start = last.withUnsafeBytesOfValue { Array($0) }
         fields[fields.count - 1] = HTTPField(
@@ -91,11 +93,11 @@ package struct ResponseHeadReader {
         guard line.count >= 12, line.starts(with: "HTTP/1.".utf8), line[7].isDigit, line[8] == 0x20,
             line[9..<12].allSatisfy(\.isDigit), line.count == 12 || line[12] == 0x20
         else {
-            throw Malformed(reason: "its first line is no HTTP/1 status line")
+            throw Malformed(reason: "the first line is not an HTTP/1 status line")
         }
         let code = line[9..<12].reduce(0) { $0 * 10 + Int($1 - 0x30) }
         guard (100...999).contains(code) else {
-            throw Malformed(reason: "its status \(code) is below 100")
+            throw Malformed(reason: "status \(code) is below 100")
         }
         let phrase = line.count > 13 ? line[13...].withoutOuterWhitespace : line[line.endIndex...]
         return HTTPResponse.Status(
@@ -110,10 +112,10 @@ package struct ResponseHeadReader {
         guard let colon = line.firstIndex(of: 0x3a),
             let name = ResponseFieldNames.name(.init(rebasing: line[..<colon]))
         else {
-            throw Malformed(reason: "a line of its head is no field line")
+            throw Malformed(reason: "a line of the header section is not a field line")
         }
         guard !line.contains(0) else {
-            throw Malformed(reason: "its field \(name) has a NUL byte")
+            throw Malformed(reason: "field \(name) contains NUL")
         }
         let value = UnsafeRawBufferPointer(
             rebasing: line[(colon + 1)...].withoutOuterWhitespace
@@ -139,7 +141,7 @@ package struct ResponseHeadReader {
             for part in value.split(separator: ",", omittingEmptySubsequences: false) {
                 let one = Int64(digits: part.withoutOuterWhitespace)
                 if one == nil || length ?? one != one {
-                    fault = Malformed(reason: "its Content-Length is \(value)")
+                    fault = Malformed(reason: "Content-Length is \(value)")
                 }
                 length = one
             }

@@ -73,9 +73,9 @@ package struct SystemError: Error, Sendable, Equatable, CustomStringConvertible 
     /// The remedy for an error that `isFull`, as a clause.
     package var roomRemedy: String {
         errno == Self.tooLarge
-            ? "raise this process's limit of file sizes (LimitFSIZE= of the service, ulimit -f), or use a file "
-                + "system with larger files"
-            : "free space and files there, or raise this user's share (disk quota) of it"
+            ? "raise this process's limit on file sizes (LimitFSIZE= of the service, ulimit -f), or use a file "
+                + "system that allows larger files"
+            : "free space and inodes there, or raise this user's disk quota"
     }
 
     /// Whether the process or the system has run out of descriptors.
@@ -94,7 +94,7 @@ package struct SystemError: Error, Sendable, Equatable, CustomStringConvertible 
 
     /// The C library's text for the error number.
     package var reason: String {
-        if isNotRegular { return "it is no regular file" }
+        if isNotRegular { return "not a regular file" }
         var text = [CChar](repeating: 0, count: 256)
         guard strerror_r(errno, &text, text.count) == 0 else { return "error \(errno)" }
         return String(decoding: text.prefix { $0 != 0 }.map(UInt8.init(bitPattern:)), as: UTF8.self)

@@ -74,7 +74,7 @@ package struct Delivery {
         guard let slot = try waitForSlot(upload, listener.heartbeat) else {
             return try postpone(
                 upload,
-                reason: "no free place among the deliveries",
+                reason: "too many concurrent deliveries",
                 // Broken off, it hears nothing, and the queue goes on.
                 listener.isResumable ? listener.unheard : listener,
                 telling: .deliveryUnderWay
@@ -105,7 +105,7 @@ package struct Delivery {
         guard try consumeParts(of: upload) else {
             return try postpone(
                 upload,
-                reason: "one of its parts is in use",
+                reason: "one of the parts is in use",
                 listener,
                 telling: .deliveryUnderWay
             )
@@ -139,7 +139,7 @@ package struct Delivery {
                 try upload.remove(durably: true)
                 return journal.expired(upload)
             }
-            return try fail(upload, reason: upload.reason ?? "its client did not come back")
+            return try fail(upload, reason: upload.reason ?? "the client did not return")
         }
         let responses = ResponseBuilder(dialect: .newest, limits: route.settings.limits)
         _ = try deliverWaiting(
@@ -264,7 +264,7 @@ package struct Delivery {
     }
 
     private func fail(_ upload: Upload, reason: String) throws(SpoolError) {
-        let whole = "its time in the queue is over; the last attempt: \(reason)"
+        let whole = "queue.lifetime expired; last attempt: \(reason)"
         try upload.hold(.failed, reason: whole)
         deliveries.holdSizes.add(upload)
         journal.failed(upload, reason: whole)

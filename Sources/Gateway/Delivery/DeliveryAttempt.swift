@@ -131,7 +131,7 @@ final class DeliveryAttempt {
                 return nil
             }
             return try postpone(
-                "the upstream answered \(status)",
+                "the upstream responded with \(status)",
                 asked: retryAfter,
                 telling: self.refusal,
                 lacksCredentials: fate == .deferredForClient
@@ -322,7 +322,7 @@ extension DeliveryAttempt: ResponseSink {
         guard let head else { return }
         let response = StoredResponse(head: head, content: content)
         do throws(SpoolError) {
-            let reason = "the upstream answered \(head.status.code)"
+            let reason = "the upstream responded with \(head.status.code)"
             switch fate {
             case .failed: try upload.hold(.failed, reason: reason, response: response)
             case .heldWithResponse:

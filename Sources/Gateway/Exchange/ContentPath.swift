@@ -37,11 +37,11 @@ package enum ContentPath: Int, Sendable, CaseIterable {
         case .off: "the route has spool-receive: off"
         case .shared: "the spool is shared"
         case .digest: "the content has a digest"
-        case .ordinary: "it has no upload resource"
-        case .full: "there is no room for nginx to write into"
-        case .unusable: "nginx could not use the file that it was given"
-        case .notOffered: "nginx did not offer to write it"
-        case .small: "a message of 256 KiB or less"
+        case .ordinary: "the upload has no upload resource"
+        case .full: "the spool has no space for nginx to write to"
+        case .unusable: "nginx could not use the data file"
+        case .notOffered: "nginx did not offer to write the content"
+        case .small: "the content is 256 KiB or less"
         }
     }
 }

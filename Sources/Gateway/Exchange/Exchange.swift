@@ -23,7 +23,7 @@ package struct ClientGone: Error, Sendable, CustomStringConvertible {
     package init() {}
 
     /// A clause for a reason.
-    package var description: String { "the client is gone" }
+    package var description: String { "the client disconnected" }
 }
 
 /// One request and the way to answer it.

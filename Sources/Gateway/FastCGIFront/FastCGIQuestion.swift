@@ -40,8 +40,8 @@ package struct FastCGIQuestion {
             let answer = Self.answer(bytes)
         else {
             throw SystemError(
-                call: "answer of",
-                subject: "\(path), which was asked for \(target)",
+                call: "response from",
+                subject: "\(path) to GET \(target)",
                 errno: SystemError.lost
             )
         }

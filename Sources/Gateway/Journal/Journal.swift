@@ -210,7 +210,7 @@ package struct Journal: Sendable {
             counts.health.addFailure(
                 of: client,
                 .sent,
-                reason: "the upstream answered \(status)"
+                reason: "the upstream responded with \(status)"
             )
         case .answered, .unheard:
             if (200..<400).contains(status) { counts.health.reset() }
@@ -273,7 +273,7 @@ package struct Journal: Sendable {
     /// The upstream was sent it and gave no answer; it is kept in `hold`.
     package func indeterminate(_ upload: Upload, reason: String) {
         log.indeterminate(upload.creation.id, reason: reason)
-        countFailure(upload.creation, .held, reason: "its outcome is unknown: \(reason)")
+        countFailure(upload.creation, .held, reason: "outcome unknown: \(reason)")
         metrics.waiting.note(upload)
         events.note(Event(.held, of: upload, reason: reason))
     }
@@ -314,7 +314,7 @@ package struct Journal: Sendable {
             metrics.failures.note(
                 creation.id,
                 route: creation.route,
-                reason: "the upstream answered \(status)"
+                reason: "the upstream responded with \(status)"
             )
         }
     }

@@ -12,55 +12,52 @@ extension SpoolError: CustomStringConvertible {
     package var sentence: String {
         switch self {
         case .disk(let error) where error.isReadOnly:
-            "\(error): mounted read-only, or not among the ReadWritePaths= of the service: systemctl edit "
-                + "spoolgate spoolgate-purge"
+            "\(error); mount it read-write, or add it to ReadWritePaths= of the service: systemctl edit spoolgate "
+                + "spoolgate-purge"
         case .disk(let error): "\(error)"
         case .full(let directory, let needed, let free, let reserve):
-            Self.need(needed)
-                + "\(ByteSize.rounded(free)) are free on \(directory) and "
-                + "\(ByteSize.rounded(reserve)) must stay free: free space there, or lower "
-                + "spool.reserve and reload"
+            "too little free space on \(directory): \(Self.need(needed))\(ByteSize.rounded(free)) free, "
+                + "\(ByteSize.rounded(reserve)) must stay free; free space there, or lower spool.reserve and reload"
         case .fewFiles(let directory, let free, let reserve):
-            "only \(free == 1 ? "1 file is" : "\(free) files are") free and \(reserve) must stay free on \(directory): remove files "
-                + "there or make its file system with more inodes"
+            "too few free inodes on \(directory): \(free) free, \(reserve) must stay free; remove files there, or make "
+                + "its file system with more inodes"
         case .noSpace(let error, let directory, let free):
-            "\(error); \(free.map { "\($0.words) on" } ?? "it is not known what is free on") "
-                + "\(directory): \(error.roomRemedy)"
+            "\(error); \(directory) has \(free?.words ?? "an unknown amount of free space"); \(error.roomRemedy)"
         case .overQuota(let directory, let needed, let used, let quota):
-            Self.need(needed)
-                + "\(directory) holds \(ByteSize.rounded(used)) of at most "
-                + "\(ByteSize.rounded(quota)): purge it or raise spool.quota"
+            "quota of \(directory) reached: \(Self.need(needed))\(ByteSize.rounded(used)) of "
+                + "\(ByteSize.rounded(quota)) used; purge uploads or raise spool.quota"
         case .tooMany(let directory, .total(let most)):
-            "\(directory) holds \(most == 1 ? "1 upload" : "\(most) uploads"), as many as it may: purge it or raise "
-                + "spool.maximum-uploads"
+            "\(directory) has reached its limit of \(most == 1 ? "1 upload" : "\(most) uploads"); purge uploads or "
+                + "raise spool.maximum-uploads"
         case .tooMany(_, .ofClient(let most)):
-            "one client has \(most) unfinished uploads, as many as it may (clients.maximum-uploads)"
+            "a client has reached its limit of \(most == 1 ? "1 unfinished upload" : "\(most) unfinished uploads") "
+                + "(clients.maximum-uploads)"
         case .exhausted(let error):
-            "\(error); raise the limits of open files (LimitNOFILE) and memory, or lower "
+            "\(error); raise the limits on open files (LimitNOFILE) and memory, or lower "
                 + "threads.maximum"
-        case .busy(let id): "upload \(id) is in use and was not let go in time"
+        case .busy(let id): "upload \(id) is in use and was not unlocked in time"
         case .corrupt(let id, let reason):
-            "the record of upload \(id) is unreadable (\(reason)); it was moved to corrupt"
-        case .newer(let id, let reason): "upload \(id) was left alone: \(reason)"
+            "the record of upload \(id) is unreadable (\(reason)); it was moved to corrupt/"
+        case .newer(let id, let reason): "upload \(id) was left unchanged: \(reason)"
         case .contradiction(let id, let reason):
-            "upload \(id) was left as it is: \(reason); this is a fault of spoolgate, please report it "
-                + "with this line"
+            "upload \(id) was left unchanged: \(reason); this is a bug in spoolgate, please report it with "
+                + "this line"
         case .unusable(let directory, let reason, let advice):
-            "\(directory) cannot be a spool: \(reason); \(advice)"
+            "cannot use \(directory) as the spool: \(reason); \(advice)"
         case .bootUnknown(let error):
-            "\(error); it tells a power cut from the death of a process; is ProcSubset=pid set for the "
-                + "service? Remove it, and whatever else hides /proc/sys"
+            "\(error); without it, a power failure cannot be distinguished from a crash; remove ProcSubset=pid "
+                + "from the service, and anything else that hides /proc/sys"
         }
     }
 
     private static func need(_ bytes: Int64) -> String {
-        bytes > 0 ? "\(ByteSize.rounded(bytes)) are needed, " : ""
+        bytes > 0 ? "\(ByteSize.rounded(bytes)) needed, " : ""
     }
 }
 
 extension FileSystemSpace {
     fileprivate var words: String {
-        let bytes = "\(ByteSize.rounded(freeBytes)) "
-        return freeFiles.map { "\(bytes)and \($0) files are free" } ?? "\(bytes)are free"
+        let bytes = ByteSize.rounded(freeBytes)
+        return freeFiles.map { "\(bytes) and \($0) inodes free" } ?? "\(bytes) free"
     }
 }

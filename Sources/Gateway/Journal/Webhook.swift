@@ -86,7 +86,7 @@ final class Webhook: Sendable {
                 try send(to: service)
                 withExtendedLifetime(place) {}
             } catch {
-                log.webhookFailed(reason: "its queue: \(error)")
+                log.webhookFailed(reason: "the event queue failed: \(error)")
                 pause(Self.longestPause, service)
             }
         }
@@ -187,9 +187,10 @@ final class Webhook: Sendable {
         )
         // What an answer says beyond its status does not matter.
         if let status = answer.head?.status.code {
-            return (200..<300).contains(status) ? nil : "\(service.url.text) answered \(status)"
+            return (200..<300).contains(status)
+                ? nil : "\(service.url.text) responded with \(status)"
         }
-        return outcome.reason ?? "\(service.url.text) gave no answer"
+        return outcome.reason ?? "\(service.url.text) sent no response"
     }
 
     // MARK: Waiting

@@ -108,7 +108,7 @@ extension Request {
                 journal.notSent(
                     on: route.counts,
                     of: client,
-                    reason: "the authorizer answered \(response.head.status.code)"
+                    reason: "the authorizer responded with \(response.head.status.code)"
                 )
             }
             exchange.answer(response)

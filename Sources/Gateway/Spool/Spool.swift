@@ -323,7 +323,7 @@ package final class Spool: Sendable {
             // A move touches the name alone, whatever it stands for. It has no lock that would mean
             // anything, and nobody can use it.
             try setAside(name)
-            throw .corrupt(id, reason: "\(error.subject) is no regular file")
+            throw .corrupt(id, reason: "\(error.subject) is not a regular file")
         }
     }
 

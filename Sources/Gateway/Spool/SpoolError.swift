@@ -35,7 +35,7 @@ package enum SpoolError: Error, Sendable, Equatable {
     case unusable(
         directory: String,
         reason: String,
-        advice: String = "look at --spool or spool.directory"
+        advice: String = "check --spool or spool.directory"
     )
     /// The kernel's identity of this boot cannot be read, without which a power cut goes unseen.
     case bootUnknown(SystemError)

@@ -28,7 +28,7 @@ extension Response {
         ),
         content: Array(
             (JSON.object([
-                ("title", .string("Only uploads are taken here")), ("status", .integer(405)),
+                ("title", .string("Only uploads are accepted")), ("status", .integer(405)),
                 ("detail", .string("Send content with POST, PUT or PATCH.")),
             ]).text + "\n").utf8
         )
@@ -45,7 +45,7 @@ extension Response {
             if request.method != .head { try sink.receive(content: content.span.bytes) }
             return .answered
         } catch {
-            return .unheard(reason: "\(purpose): the response could not be passed on: \(error)")
+            return .unheard(reason: "\(purpose): cannot relay the response: \(error)")
         }
     }
 }

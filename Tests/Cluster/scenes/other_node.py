@@ -55,7 +55,7 @@ def play(world, transcript, draw):
     # and deferred where it went over a new one, as of the first uploads on a node.
     allowed = (
         r'msg="outcome unknown" .*POST /files/uother\d+-\d+\?',
-        r'msg="delivery deferred" .*PUT /files/uother\d+-\d+\?.* no answer',
+        r'msg="delivery deferred" .*PUT /files/uother\d+-\d+\?.* no response',
     )
     said = [
         line

@@ -140,7 +140,7 @@ def recovery(day):
     day.must("systemctl reload spoolgate", "and back")
 
 
-NOT_REACHED = (r'msg="delivery deferred".*no connection',)
+NOT_REACHED = (r'msg="delivery deferred".*connection failed',)
 
 SCENES = [
     Scene("An upstream that leads back to the gateway", loop, (r"request loop detected", r"status=508")),

@@ -46,7 +46,7 @@ def await_application(day):
     day.check(up, "the application is back")
 
 
-DEFERRED = (r'msg="delivery deferred".*no connection',)
+DEFERRED = (r'msg="delivery deferred".*connection failed',)
 
 SCENES = [
     Scene("The application is down, and its clients wait", down, DEFERRED),

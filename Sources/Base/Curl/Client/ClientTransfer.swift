@@ -79,7 +79,7 @@ package final class ClientTransfer: CurlTransfer {
         defer { end = .now }
         deadline = .after(request.timeout * 2)
         guard let connection else {
-            fault = ClientFault(.notTried, "there is no memory for a connection")
+            fault = ClientFault(.notTried, "no memory for a connection")
             return
         }
         connection.reset()
@@ -183,7 +183,7 @@ package final class ClientTransfer: CurlTransfer {
         }
         guard deadline.hasPassed else { return true }
         let limit = DurationText.text(request.timeout)
-        return giveUp(.silence, "nothing came or went for \(limit)")
+        return giveUp(.silence, "no data was sent or received for \(limit)")
     }
 
     /// Waits briefly while the content has no bytes; otherwise libcurl would spin.
@@ -201,7 +201,7 @@ package final class ClientTransfer: CurlTransfer {
     /// Ends the transfer from this side; returns false for libcurl.
     private func giveUp(
         _ kind: ClientFault.Kind = .stopped,
-        _ reason: String = "ended from this side"
+        _ reason: String = "ended by this side"
     ) -> Bool {
         ending = ClientFault(kind, reason)
         return false
@@ -259,7 +259,7 @@ package final class ClientTransfer: CurlTransfer {
             }
             return true
         } catch {
-            return giveUp(.noAnswer, "what came is no response: \(error.reason)")
+            return giveUp(.noAnswer, "invalid response: \(error.reason)")
         }
     }
 
@@ -286,7 +286,7 @@ package final class ClientTransfer: CurlTransfer {
         case .noAddress: return ClientFault(.noAddress, text)
         // libcurl would retry over a new connection; that is refused, and libcurl reports the refusal.
         case .noConnection where wasBegun:
-            return ClientFault(.noAnswer, "the connection was closed before an answer")
+            return ClientFault(.noAnswer, "the connection was closed before a response")
         case .noConnection, .timedOut: return ClientFault(.noConnection, text)
         case .noTLS: return ClientFault(.noTLS, text, mayPass: true)
         case .untrusted, .badAuthorities, .badCertificate: return ClientFault(.noTLS, text)

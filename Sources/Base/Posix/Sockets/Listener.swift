@@ -150,12 +150,16 @@ extension Listener {
         var status = stat()
         try SystemError.check(lstat(path, &status), "lstat", on: path)
         guard status.st_mode & S_IFMT == S_IFSOCK else {
-            throw SystemError(call: "bind", subject: "\(path), which is no socket", errno: EEXIST)
+            throw SystemError(
+                call: "bind",
+                subject: "\(path), which is not a socket",
+                errno: EEXIST
+            )
         }
         guard try !LocalSocket.isListening(path) else {
             throw SystemError(
                 call: "bind",
-                subject: "\(path), where another process listens",
+                subject: "\(path), on which another process listens",
                 errno: EADDRINUSE
             )
         }
@@ -204,7 +208,7 @@ extension Listener {
         guard environment("LISTEN_PID") == String(getpid()), environment("LISTEN_FDS") == "1" else {
             throw SystemError(
                 call: "sd_listen_fds",
-                subject: "\(subject) (exactly one is wanted)",
+                subject: "\(subject) (exactly one is required)",
                 errno: ENOENT
             )
         }

@@ -122,14 +122,14 @@ package final class Authorizer: Sendable {
     private func answer(_ outcome: AttemptOutcome, _ sink: WholeResponse) -> AuthorizationAnswer {
         if let reason = outcome.reason { return .unavailable(reason: reason) }
         guard let head = sink.head, let response = sink.response else {
-            return .unavailable(reason: "\(url.text) gave no answer")
+            return .unavailable(reason: "\(url.text) sent no response")
         }
         guard (200..<300).contains(head.status.code) else { return .refused(response) }
         guard let grant = Grant(head.fields) else {
             return .unavailable(
                 reason:
-                    "\(url.text) answered with a Spoolgate-Max-Size that is no number above 0, or a "
-                    + "Spoolgate-Owner that is no UTF-8 text"
+                    "\(url.text) sent a Spoolgate-Max-Size that is not a positive number, or a Spoolgate-Owner "
+                    + "that is not UTF-8 text"
             )
         }
         return .granted(grant)

@@ -50,7 +50,7 @@ extension Delivery {
             return .ended(
                 try postpone(
                     upload,
-                    reason: "too many requests wait for others",
+                    reason: "too many waiting requests",
                     listener.isResumable ? listener.unheard : listener,
                     telling: .tooManyWait
                 )
@@ -150,14 +150,14 @@ extension Delivery {
         switch answer {
         case .granted(let grant):
             guard isOwner(of: upload, grant, listener.completing) else {
-                let reason = "the authorizer names another owner than at the creation"
+                let reason = "the authorizer named another owner than at the creation"
                 return .lacksCredentials(.otherOwner, reason: reason)
             }
             return .cleared
         case .unavailable(let reason): return .postponed(reason: reason)
         case .refused(let response):
             let status = response.head.status.code
-            let reason = "the authorizer answered \(status)"
+            let reason = "the authorizer responded with \(status)"
             let isAccepted = route.hasAccepted(nextAttempt: upload.nextAttempt)
             let client = listener.knowledge(isAccepted: isAccepted)
             if status == 401,

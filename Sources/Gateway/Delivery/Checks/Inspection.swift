@@ -89,9 +89,10 @@ package final class Inspection: Sendable {
         }
         guard place != nil else {
             return .failed(
-                reason: "no free place among the inspections within "
-                    + "\(DurationText.text(settings.timeout)); raise inspect.maximum-concurrent or "
-                    + "look at what \(settings.command[0]) does with the time"
+                reason:
+                    "the inspection did not start within \(DurationText.text(settings.timeout)), because too "
+                    + "many others were running; raise inspect.maximum-concurrent, or check why "
+                    + "\(settings.command[0]) is slow"
             )
         }
         defer { running.update { $0 -= 1 } }
@@ -110,7 +111,7 @@ package final class Inspection: Sendable {
         }
         child.terminate(grace: Self.grace)
         return .failed(
-            reason: "\(settings.command[0]) did not end within "
+            reason: "\(settings.command[0]) did not exit within "
                 + "\(DurationText.text(settings.timeout)) (inspect.timeout) and was killed"
         )
     }
@@ -165,9 +166,9 @@ package final class Inspection: Sendable {
             let output = child.output.replacing(Array(path.utf8), with: Self.name(head).utf8)
             return .refused(message: Self.text(output))
         case .exited(let status):
-            return .failed(reason: "\(program) ended with status \(status)\(Self.tail(child))")
+            return .failed(reason: "\(program) exited with status \(status)\(Self.tail(child))")
         case .signalled(let number):
-            return .failed(reason: "\(program) was ended by signal \(number)\(Self.tail(child))")
+            return .failed(reason: "\(program) was killed by signal \(number)\(Self.tail(child))")
         }
     }
 

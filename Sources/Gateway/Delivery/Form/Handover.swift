@@ -44,18 +44,19 @@ struct Handover {
             try files.sync()
         } catch let error as SystemError {
             throw FormFailure(
-                reason: "hand over \(path): \(error); "
+                reason: "cannot hand over \(path): \(error); "
                     + (error.isFull
                         ? error.roomRemedy
-                        : "look whether the directory exists, may be written by this user"),
+                        : "check that the directory exists and this user may write to it"),
                 isFull: error.isFull
             )
         } catch let error as DropContentError {
             throw FormFailure(
-                reason: "hand over \(path): the content could not be read: \(error.underlying)"
+                reason:
+                    "cannot hand over \(path): cannot read the content: \(error.underlying)"
             )
         } catch {
-            throw FormFailure(reason: "hand over \(path): \(error)")
+            throw FormFailure(reason: "cannot hand over \(path): \(error)")
         }
     }
 
@@ -86,17 +87,17 @@ struct SigningKey {
         } catch {
             throw FormFailure(
                 reason: error.call == "stat"
-                    ? "\(file) may be read by others, or changed by its group, or is no file; "
-                        + "make its mode 0600 or 0640"
-                    : "read the key: \(error)"
+                    ? "\(file) is readable by others, writable by its group, or not a regular file; set its mode to "
+                        + "0600 or 0640"
+                    : "cannot read the key: \(error)"
             )
         }
         if bytes.last == UInt8(ascii: "\n") { bytes.removeLast() }
         if bytes.last == UInt8(ascii: "\r") { bytes.removeLast() }
         guard bytes.count >= Self.limits.lowerBound else {
             throw FormFailure(
-                reason: "\(file) has \(bytes.count) bytes; a key has at least "
-                    + "\(Self.limits.lowerBound)"
+                reason:
+                    "\(file) has \(bytes.count) bytes, but a key needs at least \(Self.limits.lowerBound)"
             )
         }
         self.bytes = bytes
@@ -160,7 +161,9 @@ extension Deliveries {
             do throws(SystemError) {
                 try route.removeExpiredHandovers(now: now) { log.handoverExpired($0, route: name) }
             } catch {
-                log.queueTrouble("path.directory of the route '\(name)': \(error)")
+                log.queueTrouble(
+                    "cannot remove expired files from path.directory of route '\(name)': \(error)"
+                )
             }
         }
     }

@@ -147,7 +147,7 @@ extension Deliveries {
             guard upload.state.phase == .deferred else { return nil }
             guard let delivery = delivery(of: upload) else {
                 log.queueTrouble(
-                    "upload \(id) is of the route '\(upload.creation.route)', which is no more"
+                    "cannot deliver upload \(id): its route '\(upload.creation.route)' is not in the settings"
                 )
                 return nil
             }

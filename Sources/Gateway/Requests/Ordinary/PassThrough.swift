@@ -49,7 +49,7 @@ extension Request {
         do throws(ContentError) {
             content = try passedContent(buffer, room)
         } catch {
-            return giveUp("the content could not be read: \(error)")
+            return giveUp("cannot read the content: \(error)")
         }
         var fields = UpstreamFields.passedThrough(head.fields, policy: route.settings.fields)
         fields.addForwarding(

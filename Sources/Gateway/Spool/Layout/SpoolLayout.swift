@@ -44,11 +44,11 @@ final class SpoolLayout: Sendable {
                     throw SpoolError.unusable(
                         directory: path,
                         reason: Self.sentence(of: format),
-                        advice: "use the version of spoolgate that made it, or another directory"
+                        advice: "use the version of spoolgate that created it, or another directory"
                     )
                 }
             } else {
-                guard creating else { throw unusable("it holds no file named format") }
+                guard creating else { throw unusable("it has no file named format") }
                 // Nothing was in it that others could have read or put there.
                 if try root.status().isOpenToOthers { try disk.makePrivate(root) }
                 // Its own name. Where the parent is not for us to read, somebody else made it.
@@ -86,22 +86,23 @@ final class SpoolLayout: Sendable {
         guard owner == user || user == 0 else {
             throw SpoolError.unusable(
                 directory: path,
-                reason: "it belongs to user \(owner), and this is user \(user)"
+                reason: "it belongs to user \(owner), but this process runs as user \(user)"
             )
         }
         for directory in directories {
             let status = try directory.status()
             if status.owner != owner {
                 let reason =
-                    "\(directory.path) belongs to user \(status.owner), the spool to user \(owner)"
+                    "\(directory.path) belongs to user \(status.owner), but the spool to user \(owner)"
                 throw SpoolError.unusable(directory: path, reason: reason)
             }
             if status.isOpenToOthers {
                 let mode = String(status.permissions, radix: 8)
                 throw SpoolError.unusable(
                     directory: path,
-                    reason: "\(directory.path) has mode 0\(mode), so that others get at uploads",
-                    advice: "look who did, then chmod -R go= it"
+                    reason:
+                        "\(directory.path) has mode 0\(mode), which gives other users access to uploads",
+                    advice: "find out who changed it, then run chmod -R go= on it"
                 )
             }
         }
@@ -109,7 +110,7 @@ final class SpoolLayout: Sendable {
 
     private static func sentence(of format: String) -> String {
         let shown = format.prefix { $0 != "\n" }.prefix(40)
-        return "its format is '\(shown)', and this program knows '\(Self.format.dropLast())'"
+        return "its format is '\(shown)', but this program supports '\(Self.format.dropLast())'"
     }
 
     // MARK: An upload's files
@@ -226,7 +227,7 @@ final class SpoolLayout: Sendable {
         guard try !strangers(in: root).isEmpty else { return nil }
         // Another process that makes the same spool may have come to its end since, and written more.
         if let format = try text(of: "format", in: root) { return format }
-        throw SpoolError.unusable(directory: path, reason: "it holds no file named format")
+        throw SpoolError.unusable(directory: path, reason: "it has no file named format")
     }
 
     /// What is in a directory that is to become a spool and does not belong there.

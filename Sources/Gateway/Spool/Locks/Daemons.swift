@@ -108,12 +108,12 @@ extension Spool {
         leave()
         let reason =
             isShared
-            ? "a daemon serves from it that has it for itself"
-            : "it is shared, and node \(others.compactMap(Writer.node).joined(separator: ", ")) serves from it"
+            ? "a daemon without spool.shared is using it"
+            : "it is shared, and node \(others.compactMap(Writer.node).joined(separator: ", ")) is using it"
         throw .unusable(
             directory: directory,
             reason: reason,
-            advice: "give all of them the same spool.shared"
+            advice: "set spool.shared to the same value on all nodes"
         )
     }
 

@@ -53,7 +53,7 @@ final class LoadedRecord: Sendable {
                 if let record { return .success(record) }
             } catch { return .failure(error) }
         }
-        return .failure(UnreadableRecord(reason: "it is cut off"))
+        return .failure(UnreadableRecord(reason: "it is truncated"))
     }
 
     /// The state that was written before the newest one and is there still; nil where none is.
@@ -78,7 +78,10 @@ final class LoadedRecord: Sendable {
         of id: UploadID,
         _ cache: CreationCache?
     ) throws(UnreadableRecord) {
-        let unwritten = UnreadableRecord(reason: "it was never written whole", kind: .unwritten)
+        let unwritten = UnreadableRecord(
+            reason: "it was never written completely",
+            kind: .unwritten
+        )
         let text = bytes.dropFirst(Int(RecordSlots.end))
         switch RecordSlots.read(bytes, of: id) {
         case .blank: throw unwritten
@@ -88,7 +91,7 @@ final class LoadedRecord: Sendable {
             // cut may leave the zeros of sectors that were never written, which no text has.
             let isEarly = bytes.prefix(2 * Int(RecordSlots.block)).allSatisfy { $0 == 0 }
             if isEarly, bytes.dropFirst(2 * Int(RecordSlots.block)).contains(0) { throw unwritten }
-            throw UnreadableRecord(reason: "none of its states has a checksum that matches")
+            throw UnreadableRecord(reason: "none of its states has a matching checksum")
         case .state(let state, let isPromised, let isOtherDamaged):
             let count: Int
             if let known = cache?.creation(id, in: text) {
@@ -137,12 +140,12 @@ extension RecordState {
             return .success(StoredResponse(head: head, content: nil))
         }
         guard let extent = response else {
-            return .failure(UnreadableRecord(reason: "it has no stored response"))
+            return .failure(UnreadableRecord(reason: "the stored response is missing"))
         }
         // The size of the file bounds what a damaged extent can make us allocate.
         let size = try file.status().size
         guard extent.upperBound <= size else {
-            return .failure(UnreadableRecord(reason: "the stored response is cut off"))
+            return .failure(UnreadableRecord(reason: "the stored response is truncated"))
         }
         let bytes = try file.bytes(at: extent.lowerBound, count: extent.count)
         do throws(UnreadableRecord) {

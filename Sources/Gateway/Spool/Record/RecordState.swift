@@ -88,7 +88,7 @@ struct RecordState: Sendable, Equatable {
 
     /// Says that its content was cut back and is received again.
     mutating func receiveAgain() {
-        go(to: .incoming, "its content could not be made durable")
+        go(to: .incoming, "the content could not be made durable")
         whole = nil
     }
 }

@@ -30,8 +30,8 @@ struct UnreadableRecord: Error, Equatable {
     /// What a newer program wrote, with the first word that is not known here.
     static func newer(_ word: String) -> UnreadableRecord {
         UnreadableRecord(
-            reason: "a newer version of spoolgate wrote it ('\(word)' is not known here); use that "
-                + "version",
+            reason:
+                "a newer version of spoolgate wrote it ('\(word)' is unknown); use that version",
             kind: .newer
         )
     }
@@ -112,7 +112,7 @@ extension UploadCreation {
             let created = values["created"].flatMap({ RecordNumber.moment($0) }),
             let repeatable = values["repeatable"], ["yes", "no"].contains(repeatable),
             let promise = values["promise"]
-        else { throw UnreadableRecord(reason: "a line of the creation is missing or wrong") }
+        else { throw UnreadableRecord(reason: "a line of the creation is missing or invalid") }
         var contentLength = ContentLength.unknown
         if let text = values["content-length"] {
             guard let length = RecordNumber.read(text) else {
@@ -122,7 +122,7 @@ extension UploadCreation {
         }
         guard let promise = UploadPromise(rawValue: promise) else { throw .newer(promise) }
         let maxSize = values["max-size"].map { RecordNumber.read($0) ?? 0 }
-        guard maxSize ?? 1 > 0 else { throw UnreadableRecord(reason: "max-size is no size") }
+        guard maxSize ?? 1 > 0 else { throw UnreadableRecord(reason: "max-size is invalid") }
         self.init(
             id: id,
             route: route,

@@ -59,7 +59,7 @@ enum Repair: Equatable {
         let durable = state.durable ?? 0
         // The death of a process tears nothing: the disk has lost a state, and nobody knows which.
         if isSlotDamaged, !isForeign {
-            self = .setAside(reason: "one of its states has no checksum that matches")
+            self = .setAside(reason: "one of its states has no matching checksum")
             return
         }
         if let responseFault {
@@ -75,8 +75,8 @@ enum Repair: Equatable {
             return
         }
         guard size >= durable else {
-            let found = dataSize.map { "its content has \($0) bytes" } ?? "its content is gone"
-            self = .setAside(reason: "\(found), \(durable) were made durable")
+            let found = dataSize.map { "its content has \($0) bytes" } ?? "its content is missing"
+            self = .setAside(reason: "\(found), but \(durable) were made durable")
             return
         }
         let length = state.length ?? .max
@@ -100,8 +100,8 @@ enum Repair: Equatable {
         case .deferred where size == length: self = .keep
         case .active where state.then == .deferred && size == length: self = .retry
         case .deferred, .active, .hold, .delivered, .corrupt:
-            let said = state.length.map { String($0) } ?? "no"
-            self = .setAside(reason: "its content has \(size) bytes, \(said) are its length")
+            let said = state.length.map { "its length is \($0)" } ?? "its length is unknown"
+            self = .setAside(reason: "its content has \(size) bytes, but \(said)")
         }
         // Nobody sends the content of one that is made of others; it is made again.
         if isConcatenation, case .receiveAgain = self { self = .forget }

@@ -191,7 +191,7 @@ package final class ContentFile {
                 return data
             }
         }
-        guard let data else { throw .contradiction(id, reason: "its content has no file") }
+        guard let data else { throw .contradiction(id, reason: "its data file is missing") }
         guard !memory.isEmpty else { return data }
         try spool.onDisk { () throws(SystemError) in try disk.write(memory, to: data, at: 0) }
         spool.room.giveBackMemory(Int64(memory.count), isStored: true)

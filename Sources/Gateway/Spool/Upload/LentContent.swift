@@ -45,14 +45,16 @@ extension ContentFile {
         } catch {
             throw spool.failure(error)
         }
-        throw .contradiction(id, reason: "its content is not its own")
+        throw .contradiction(id, reason: "another process has locked its content")
     }
 
     /// Lets up to `count` bytes more be added, at least one.
     ///
     /// - Throws: as `Upload.lend`; then the bound is what it was.
     package func lendMore(upTo count: Int64) throws(SpoolError) {
-        guard loan != nil else { throw .contradiction(id, reason: "its content is not lent") }
+        guard loan != nil else {
+            throw .contradiction(id, reason: "its content is not lent to nginx")
+        }
         loan?.taken += try spool.room.lend(upTo: count)
     }
 
@@ -93,7 +95,7 @@ extension ContentFile {
     func takeBack(_ count: Int64?, until deadline: Deadline) throws(SpoolError) -> Bool {
         guard let loan else { return true }
         let data = try spool.onDisk { () throws(SystemError) in try layout.openData(name) }
-        guard let data else { throw .contradiction(id, reason: "its content has no file") }
+        guard let data else { throw .contradiction(id, reason: "its data file is missing") }
         while try !spool.onDisk({ () throws(SystemError) in try data.tryLock() }) {
             // The kernel tells nobody when a lock comes free.
             guard !deadline.hasPassed else { return false }

@@ -180,7 +180,7 @@ package final class Upload {
     package func setLength(_ length: Int64) throws(SpoolError) {
         guard record.state.length != length else { return }
         if let known = record.state.length {
-            throw .contradiction(id, reason: "its length is \(known) and was to become \(length)")
+            throw .contradiction(id, reason: "its length is \(known) and cannot become \(length)")
         }
         try require(queue == .incoming)
         try record.write { $0.length = length }
@@ -248,7 +248,7 @@ package final class Upload {
         guard !isUnlocked else { throw .busy(id) }
         _ = try takeSync(waits: true)
         guard isAllowed else {
-            throw .contradiction(id, reason: "a step was tried that is not for one in \(queue)")
+            throw .contradiction(id, reason: "operation not allowed: upload is in \(queue)")
         }
     }
 
@@ -297,7 +297,7 @@ package final class Upload {
             guard content.size > durable, record.state.verified == nil else { return }
             try files.setAside()
             end()
-            throw .corrupt(id, reason: "its content could neither be made durable nor cut back")
+            throw .corrupt(id, reason: "its content could be neither made durable nor truncated")
         }
         isContentInDoubt = false
     }

@@ -126,7 +126,7 @@ extension Upload {
         _ change: (inout RecordState) -> Void
     ) throws(SpoolError) {
         guard record.state.verified == nil else {
-            throw .contradiction(id, reason: "it was to be whole before all of it was verified")
+            throw .contradiction(id, reason: "it cannot be complete before all content is verified")
         }
         guard state.length == nil || state.length == state.offset else {
             let lost = SystemError.lost

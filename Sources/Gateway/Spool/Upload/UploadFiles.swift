@@ -151,7 +151,7 @@ struct UploadFiles {
             return fault
         }
         guard state.completion != nil, try record.completion() == nil else { return nil }
-        return UnreadableRecord(reason: "the completing request is damaged")
+        return UnreadableRecord(reason: "the stored completing request is damaged")
     }
 
     private func apply(_ repair: Repair, _ creation: UploadCreation) throws(SpoolError) {

@@ -69,7 +69,7 @@ extension Upload {
     ) throws(SpoolError) {
         try require([.incoming, .active, .deferred].contains(queue))
         let size = content.size
-        let lost = "its content could not be made durable; \(reason)"
+        let lost = "the content could not be made durable; \(reason)"
         func change(_ state: inout RecordState) {
             state.go(to: .hold, reason)
             state.cause = cause

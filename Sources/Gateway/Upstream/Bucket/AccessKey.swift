@@ -38,9 +38,9 @@ struct AccessKey: CustomStringConvertible {
         } catch {
             throw AccessKeyFault(
                 reason: error.call == "stat"
-                    ? "\(file) may be read by others, or changed by its group, or is no file; "
-                        + "make its mode 0600 or 0640"
-                    : "read the access key: \(error)"
+                    ? "\(file) is readable by others, writable by its group, or not a regular file; set its mode to "
+                        + "0600 or 0640"
+                    : "cannot read the access key: \(error)"
             )
         }
         do throws(AccessKeyFault) {
@@ -60,14 +60,14 @@ struct AccessKey: CustomStringConvertible {
         for (name, value) in zip(names, values).prefix(2) where value == nil {
             throw AccessKeyFault(
                 reason:
-                    "\(name) is not set; set it for the service, or name a file in s3.credentials"
+                    "\(name) is not set; set it for the service, or set s3.credentials to a file"
             )
         }
         do throws(AccessKeyFault) {
             try self.init(values.compactMap { $0.map { Substring($0) } })
         } catch {
             throw AccessKeyFault(
-                reason: "\(names[0]) and the variables beside it: what they hold \(error.reason)"
+                reason: "\(names[0]) and related variables: the access key \(error.reason)"
             )
         }
     }
@@ -82,9 +82,9 @@ struct AccessKey: CustomStringConvertible {
         guard (2...3).contains(values.count) else {
             throw AccessKeyFault(
                 reason:
-                    "has \(values.count == 1 ? "1 line" : "\(values.count) lines"); an access key has two, its identity and its "
-                    + "secret, and perhaps a third, a session token; or the file is one of the AWS "
-                    + "tools, with a section [default]"
+                    "has \(values.count == 1 ? "1 line" : "\(values.count) lines"); it must have two lines, the key's ID and "
+                    + "secret, and optionally a third, a session token, or be a file of the AWS tools with a "
+                    + "section [default]"
             )
         }
         try self.init(values)
@@ -96,7 +96,7 @@ struct AccessKey: CustomStringConvertible {
             !values[0].contains("/"), !values[0].contains(",")
         else {
             throw AccessKeyFault(
-                reason: "has spaces or other characters inside a line that no access key has"
+                reason: "has spaces or other characters that an access key cannot have"
             )
         }
         id = String(values[0])
@@ -119,8 +119,7 @@ struct AccessKey: CustomStringConvertible {
             let secret = values["aws_secret_access_key"], !secret.isEmpty
         else {
             throw AccessKeyFault(
-                reason: "has not both aws_access_key_id and aws_secret_access_key in its section "
-                    + "[default]"
+                reason: "lacks aws_access_key_id or aws_secret_access_key in its section [default]"
             )
         }
         let token = values["aws_session_token"].flatMap { $0.isEmpty ? nil : $0 }

@@ -219,7 +219,7 @@ struct BucketRequests {
             return .digest(try content.digest(onProgress))
         } catch {
             throw NotStored(
-                outcome: .abandoned(reason: "\(purpose): the content could not be read: \(error)")
+                outcome: .abandoned(reason: "\(purpose): cannot read the content: \(error)")
             )
         }
     }
@@ -260,7 +260,7 @@ struct BucketRequests {
             answer.contentLength == object.length
         else {
             let reason =
-                "\(purpose): what is there as \(object.path) is not this upload; move it away"
+                "\(purpose): object \(object.path) exists and is not this upload; move it away"
             throw NotStored(outcome: .putOff(reason: reason))
         }
         return true
@@ -270,8 +270,8 @@ struct BucketRequests {
     func requireThere() throws(NotStored) {
         guard try !isThere() else { return }
         let reason =
-            "\(purpose): something is there as \(object.path) and cannot be looked at; let the key in "
-            + "s3.credentials read objects there (s3:GetObject)"
+            "\(purpose): object \(object.path) exists and cannot be read; allow the key in s3.credentials to read "
+            + "objects there (s3:GetObject)"
         throw NotStored(outcome: .putOff(reason: reason))
     }
 }

@@ -78,7 +78,8 @@ final class BucketAnswer: ResponseSink {
     /// Why it was not carried out; `purpose` says what was attempted on what.
     func refusal(_ purpose: String) -> NotStored {
         let code = error
-        let reason = "\(purpose): the store answered \(status)\(code.map { " (\($0))" } ?? "")"
+        let reason =
+            "\(purpose): the store responded with \(status)\(code.map { " (\($0))" } ?? "")"
         if status == 507 || code == "QuotaExceeded" {
             return NotStored(outcome: .noRoom(reason: "\(reason); raise the bucket's quota"))
         }
@@ -91,13 +92,13 @@ final class BucketAnswer: ResponseSink {
         switch (code, status) {
         case ("SignatureDoesNotMatch", _), ("InvalidAccessKeyId", _),
             ("AuthorizationHeaderMalformed", _), ("InvalidToken", _), ("ExpiredToken", _):
-            "; look at the key in s3.credentials and at s3.region"
+            "; check the key in s3.credentials and s3.region"
         case ("RequestTimeTooSkewed", _): "; set this machine's clock"
-        case ("NoSuchBucket", _): "; make the bucket, or mend its name in upstream"
+        case ("NoSuchBucket", _): "; create the bucket, or correct its name in upstream"
         case ("NotImplemented", _), (_, 501):
-            "; look whether this store knows If-None-Match with PUT"
-        case (_, 300..<400): "; name the endpoint of the bucket's region, and s3.region"
-        case (_, 403): "; look whether the key in s3.credentials may put objects there"
+            "; check that this store supports If-None-Match with PUT"
+        case (_, 300..<400): "; set upstream and s3.region to the region of the bucket"
+        case (_, 403): "; check that the key in s3.credentials may put objects there"
         default: ""
         }
     }

@@ -81,7 +81,7 @@ struct MultipartUpload {
         }
         guard let tag = answer.head?.fields[.eTag],
             tag.utf8.allSatisfy({ (0x21...0x7e).contains($0) && !"<>&".utf8.contains($0) })
-        else { throw nonsense("no ETag of part \(count + 1)") }
+        else { throw nonsense("no ETag for part \(count + 1)") }
         return tag
     }
 
@@ -134,7 +134,7 @@ struct MultipartUpload {
     }
 
     private func nonsense(_ what: String) -> NotStored {
-        let reason = "\(requests.purpose): the store answered with \(what); look what listens there"
+        let reason = "\(requests.purpose): the store sent \(what); check which server listens there"
         return NotStored(outcome: .putOff(reason: reason))
     }
 }

@@ -37,12 +37,12 @@ struct DirectoryDrop {
             return .noRoom(reason: "\(purpose): \(error); \(error.roomRemedy)")
         } catch let error as SystemError {
             return .notReached(
-                reason: "\(purpose): \(error); look whether the directory exists, may be "
-                    + "written by this user"
+                reason:
+                    "\(purpose): \(error); check that the directory exists and this user may write to it"
             )
         } catch let error as DropContentError {
             return .abandoned(
-                reason: "\(purpose): the content could not be read: \(error.underlying)"
+                reason: "\(purpose): cannot read the content: \(error.underlying)"
             )
         } catch {
             return .abandoned(reason: "\(purpose): \(error)")

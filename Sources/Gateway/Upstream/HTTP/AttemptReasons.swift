@@ -23,8 +23,8 @@ final class AttemptReasons {
 
     /// Why a request was not passed on by what is in front of the upstream.
     var unforwarded: String {
-        "\(purpose) was answered with 407 (Proxy Authentication Required): something on the way wants credentials, and "
-            + "the gateway has none for it; look at what listens there"
+        "\(purpose): status 407 (Proxy Authentication Required): a proxy requires credentials, and the gateway has none "
+            + "for it; check which server listens there"
     }
 
     /// Why no byte of the request was sent, libcurl having come to `end` with `text`.
@@ -32,30 +32,32 @@ final class AttemptReasons {
         switch end {
         case .untrusted:
             let trust =
-                settings.certificateAuthority.map { "the authorities in \($0)" }
-                ?? "the system's authorities"
+                settings.certificateAuthority.map { "the certificate authorities in \($0)" }
+                ?? "the system's certificate authorities"
             return "\(purpose): the certificate of host \(location.host) could not be verified "
-                + "with \(trust): \(text); look at the certificate, its host name and the "
-                + "authority it needs"
+                + "with \(trust): \(text); check the certificate, its host name and its certificate authority"
         case .badAuthorities:
             return
-                "\(purpose): the authorities in \(settings.certificateAuthority ?? "the system") "
-                + "could not be loaded: \(text); look at that file"
+                "\(purpose): the certificate authorities in \(settings.certificateAuthority ?? "the system") could not "
+                + "be loaded: \(text); check that file"
         case .badCertificate:
             return "\(purpose): the client certificate \(settings.clientCertificate ?? "") could "
-                + "not be used: \(text); look at it and at its key"
+                + "not be used: \(text); check the certificate and its key"
         case .noAddress:
-            return "\(purpose): no address for host \(location.host): \(text); look at the name "
-                + "and the resolver"
+            return
+                "\(purpose): host \(location.host) could not be resolved: \(text); check the name and the "
+                + "resolver"
         case .noConnection:
-            return "\(purpose): no connection: \(text); look whether a server runs and listens "
-                + "there"
+            return
+                "\(purpose): connection failed: \(text); check that a server is running and listening there"
         case .timedOut:
-            return "\(purpose): no connection within \(settings.connectTimeout): \(text); look "
-                + "at the way to that host (connect timeout)"
+            return
+                "\(purpose): no connection within \(settings.connectTimeout): \(text); check the network path to "
+                + "that host (connect timeout)"
         case .noTLS:
-            return "\(purpose): no TLS with host \(location.host): \(text); look whether the "
-                + "server there speaks TLS 1.2 or newer"
+            return
+                "\(purpose): TLS handshake with host \(location.host) failed: \(text); check that the server "
+                + "supports TLS 1.2 or later"
         default:
             return "\(purpose) was not sent: \(text)"
         }
@@ -65,19 +67,22 @@ final class AttemptReasons {
     func unanswered(_ text: String) -> String {
         // Over TLS 1.3 the upstream judges a client's certificate when the client has gone on to its
         // request already (RFC 8446 §4.4.2.4, figure 1).
-        let hint = location.isSecure ? "; look also at the client certificate it may want" : ""
-        return "\(purpose) was sent at least in part, no answer: \(text)\(hint)"
+        let hint =
+            location.isSecure
+            ? "; also check the client certificate, which the server may require" : ""
+        return "\(purpose) was sent at least partly, but no response was received: \(text)\(hint)"
     }
 
     /// Which deadline passed: while sending, after `sent` bytes of content, or (nil) while waiting.
     func silence(sent: Int64?, hasHead: Bool) -> String {
         if let sent {
-            return "\(purpose) stalled: no byte went either way for \(settings.stallTimeout) "
-                + "after \(sent) bytes of content; look whether the server still reads "
-                + "(stall timeout)"
+            return
+                "\(purpose) stalled: no data was sent or received for \(settings.stallTimeout) after \(sent) bytes "
+                + "of content; check that the server still reads (stall timeout)"
         }
-        let awaited = hasHead ? "nothing more of the response" : "no response"
-        return "\(purpose) got \(awaited) for \(settings.responseTimeout); look what the "
-            + "server is doing with the request (response timeout)"
+        let awaited = hasHead ? "no more of the response" : "no response"
+        return
+            "\(purpose) received \(awaited) for \(settings.responseTimeout); check what the server is doing with "
+            + "the request (response timeout)"
     }
 }

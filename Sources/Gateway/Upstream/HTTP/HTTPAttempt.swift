@@ -87,7 +87,7 @@ final class HTTPAttempt: CurlTransfer {
             // So little is best read now: libcurl then sends it with the head.
             return try source.all(length).withUnsafeBytes { sendWhole($0) }
         } catch {
-            return .abandoned(reason: "\(purpose): the content could not be read: \(error)")
+            return .abandoned(reason: "\(purpose): cannot read the content: \(error)")
         }
     }
 
@@ -100,14 +100,14 @@ final class HTTPAttempt: CurlTransfer {
     private func send(_ content: HandedContent) -> AttemptOutcome {
         guard let target = reasons.location.requestTarget(reasons.request.target) else {
             return .notReached(
-                reason: "\(purpose) was not tried: its request target has spaces or control "
+                reason: "\(purpose) was not attempted: its request target has spaces or control "
                     + "characters"
             )
         }
         do throws(CurlOptionError) {
             try setOptions(target, content)
         } catch {
-            return .notTried(reason: "\(purpose) was not tried: \(error.reason)")
+            return .notTried(reason: "\(purpose) was not attempted: \(error.reason)")
         }
         wasTried = true
         let outcome = outcome(connection.perform(for: self))
@@ -207,7 +207,7 @@ final class HTTPAttempt: CurlTransfer {
             deadline = .after(stallTimeout)
             return .bytes(count)
         } catch {
-            stopReason = .abandoned(reason: "\(purpose): the content could not be read: \(error)")
+            stopReason = .abandoned(reason: "\(purpose): cannot read the content: \(error)")
             return .stop
         }
     }
@@ -323,7 +323,8 @@ final class HTTPAttempt: CurlTransfer {
         if reading.isWhole || reading.hasFinalHead && end == .whole { return .answered }
         if end == .whole {
             return .indeterminate(
-                reason: "\(purpose) was sent, and the connection ended inside the response's head"
+                reason:
+                    "\(purpose) was sent, but the connection was closed within the response's header section"
             )
         }
         let text = connection.explanation(of: end, socket: reasons.location.socket)
@@ -331,20 +332,21 @@ final class HTTPAttempt: CurlTransfer {
         guard wasTaken else {
             let lacksDescriptors = end == .noConnection && connection.context.lacksDescriptors
             if end.isOfProcess || lacksDescriptors {
-                let text = lacksDescriptors ? "this process has no free descriptor" : text
-                return .notTried(reason: "\(purpose) was not tried: \(text)")
+                let text = lacksDescriptors ? "this process has no free file descriptor" : text
+                return .notTried(reason: "\(purpose) was not attempted: \(text)")
             }
             return .notReached(reason: reasons.unreached(end, text), timedOut: timedOut)
         }
         if reading.hasFinalHead {
-            return .indeterminate(reason: "\(purpose): the response was cut short: \(text)")
+            return .indeterminate(reason: "\(purpose): the response was truncated: \(text)")
         }
         // The latter is how libcurl reports a socket that `mayConnect` did not allow.
         let isRefusal = end == .stopped || end == .noConnection
         if starts > 0, !mayStartAgain, isRefusal {
             return .indeterminate(
-                reason: "\(purpose) went over a kept connection that ended without an answer; "
-                    + "it was not sent again because that is not safe"
+                reason:
+                    "\(purpose) was sent on a kept connection, which was closed without a response; it was not "
+                    + "repeated because that is not safe"
             )
         }
         return .indeterminate(reason: reasons.unanswered(text), timedOut: timedOut)

@@ -47,8 +47,8 @@ struct ResponseReading {
             return try take(head, contentLength: length)
         } catch {
             return .indeterminate(
-                reason: "\(reasons.purpose) was answered with something that is no response: "
-                    + "\(error.reason); look at what listens there"
+                reason:
+                    "\(reasons.purpose): invalid response: \(error.reason); check which server listens there"
             )
         }
     }
@@ -61,7 +61,7 @@ struct ResponseReading {
         case 100, 104:
             return nil
         case 101:
-            throw .init(reason: "101 Switching Protocols, which was not asked for")
+            throw .init(reason: "unrequested 101 (Switching Protocols)")
         case 102..<200:
             return pass { try sink.receive(interim: head) }
         default:
@@ -144,7 +144,7 @@ struct ResponseReading {
             return nil
         } catch {
             return .unheard(
-                reason: "\(reasons.purpose): the response could not be passed on: \(error)"
+                reason: "\(reasons.purpose): cannot relay the response: \(error)"
             )
         }
     }

@@ -21,7 +21,7 @@ package final class WholeResponse: ResponseSink {
 
     /// It took longer than it may.
     private struct TooSlow: Error, CustomStringConvertible {
-        let description = "the answer took too long"
+        let description = "the response took too long"
     }
 
     /// Takes a response of up to `cap` bytes of content until `timeout` is over; `meanwhile` is called
