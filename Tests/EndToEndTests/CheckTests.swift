@@ -314,8 +314,9 @@ struct CheckTests {
         let stage = try Stage("reply: accepted, anonymous: allow")
         try stage.sh("mkdir over")
         let sentence =
-            "spoolgate: \(stage.file): routes.default.upstream: not set; name the application that gets "
-            + "the uploads, as in upstream: http://127.0.0.1:3000\n"
+            "spoolgate: \(stage.file): routes.default.upstream: not set; set it to the "
+            + "application that receives the uploads, for example upstream: "
+            + "http://127.0.0.1:3000\n"
         let check = try stage.check()
         #expect((check.status, check.output) == (78, ""))
         #expect(check.errors == sentence + "spoolgate: \(stage.file): not usable as they are\n")
@@ -340,7 +341,7 @@ struct CheckTests {
         let sandbox = try Sandbox(extra: ["threads: {reserve: 1}"])
         let check = try sandbox.spoolgate("check")
         #expect(check.status == 0)
-        let words = "threads.reserve: no longer a setting, and ignored: "
+        let words = "threads.reserve: this setting was removed and is ignored: "
         #expect(check.errors.contains(words), "\(check.errors)")
         #expect(sandbox.log.contains("msg=\"setting ignored\"") && sandbox.log.contains(words))
         try sandbox.reload(replacing: "reserve: 1}", with: "minimum-spare: 1}")
@@ -353,7 +354,7 @@ struct CheckTests {
         let sandbox = try Sandbox()
         try sandbox.reload(replacing: "    upstream: ", with: "    #")
         #expect(sandbox.log.contains("settings reload failed"))
-        #expect(sandbox.log.contains("routes.default.upstream: not set; name the application"))
+        #expect(sandbox.log.contains("routes.default.upstream: not set; set it to the application"))
         let file = try sandbox.randomFile(10)
         let sent = try sandbox.curl([
             "-T", file.url.path(), "http://localhost:\(sandbox.port)/files/a.bin",

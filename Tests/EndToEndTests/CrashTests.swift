@@ -100,7 +100,7 @@ struct CrashTests {
     func wrongReload() throws {
         let sandbox = try Sandbox(routeSettings: ["limits: {max-size: 64MiB}"])
         try sandbox.reload(replacing: "max-size: 64MiB", with: "max-sizes: 1MiB")
-        #expect(sandbox.log.contains("no such setting"))
+        #expect(sandbox.log.contains("unknown setting"))
         let answer = try sandbox.ask("PUT", "/files/big.bin", content: Data(count: 2 << 20))
         #expect(answer.status == 201)
     }

@@ -29,8 +29,9 @@ import Testing
         let settings = try Settings(text, file: "f")
         #expect(settings == Self.withoutUpstream)
         #expect(
-            settings.lack == "routes.default.upstream: not set; name the application that gets the "
-                + "uploads, as in upstream: http://127.0.0.1:3000"
+            settings.lack
+                == "routes.default.upstream: not set; set it to the application that receives the "
+                + "uploads, for example upstream: http://127.0.0.1:3000"
         )
     }
 
@@ -202,14 +203,15 @@ import Testing
         #expect(settings.maximumThreads == 2)
         #expect(
             settings.ignored.map(\.description) == [
-                "f:2:18: threads.minimum-spare: no longer a setting, and ignored: 16 threads are "
+                "f:2:18: threads.minimum-spare: this setting was removed and is ignored: 16 threads are "
                     + "always ready; remove the line",
-                "f:4:12: threads.reserve: no longer a setting, and ignored: 64 requests beyond "
-                    + "threads.maximum may ask for offsets or cancel; remove the line",
-                "f:5:28: clients.maximum-waiting: no longer a setting, and ignored: one client's "
-                    + "requests may wait in a quarter of the threads; remove the line",
-                "f:8:23: routes.a.inspect.status: no longer a setting, and ignored: the client of a "
-                    + "refused upload gets 422; remove the line",
+                "f:4:12: threads.reserve: this setting was removed and is ignored: 64 threads "
+                    + "beyond threads.maximum always serve offset retrievals and cancellations; remove "
+                    + "the line",
+                "f:5:28: clients.maximum-waiting: this setting was removed and is ignored: the "
+                    + "waiting requests of one client may use a quarter of the threads; remove the line",
+                "f:8:23: routes.a.inspect.status: this setting was removed and is ignored: the "
+                    + "client of a refused upload always gets 422; remove the line",
             ]
         )
         #expect(try Settings("threads: {maximum: 2}", file: "f").ignored == [])
@@ -310,7 +312,7 @@ import Testing
             _ = try Settings.load(path)
             Issue.record("taken")
         } catch {
-            #expect(error.description == "\(path):3:20: this is not UTF-8; save the file so")
+            #expect(error.description == "\(path):3:20: the file is not UTF-8; save it as UTF-8")
         }
     }
 

@@ -102,11 +102,11 @@ struct VariableTests {
             #expect(Self.fault([variable.name: value]) == "\(variable.name): \(reason)")
         }
         let texts = [
-            ("[", "this is not YAML: did not find expected node content"),
-            ("*", "this is not YAML: did not find expected alphabetic or numeric character"),
-            ("&a b", "anchors, aliases and tags are not used in settings"),
-            ("a\n--- b", "a second document; the settings are one document"),
-            ("\u{FFFD}", "this is not UTF-8"),
+            ("[", "invalid YAML: did not find expected node content"),
+            ("*", "invalid YAML: did not find expected alphabetic or numeric character"),
+            ("&a b", "anchors, aliases and tags are not supported"),
+            ("a\n--- b", "unexpected second YAML document; use a single document"),
+            ("\u{FFFD}", "the value is not UTF-8"),
         ]
         for (text, reason) in texts {
             #expect(Self.fault([variable.name: text]) == "\(variable.name): \(reason)")
@@ -132,8 +132,9 @@ struct VariableTests {
         let settings = try Self.settings(["SPOOLGATE_LOG_LEVEL": "debug"])
         #expect(settings.routes["default"]?.upstream.targets.isEmpty == true)
         #expect(
-            settings.lack == "routes.default.upstream: not set; name the application that gets the "
-                + "uploads, as in upstream: http://127.0.0.1:3000 or "
+            settings.lack
+                == "routes.default.upstream: not set; set it to the application that receives the "
+                + "uploads, for example upstream: http://127.0.0.1:3000 or "
                 + "SPOOLGATE_UPSTREAM=http://127.0.0.1:3000"
         )
         let named = try Self.settings(["SPOOLGATE_UPSTREAM": "http://a:1"])
@@ -156,7 +157,7 @@ struct VariableTests {
     )
     func contradictions() {
         let reply =
-            "reply: accepted promises that an upload survives a power cut; use promise: power-cut"
+            "reply: accepted requires promise: power-cut, because an accepted upload must survive a power failure"
         #expect(
             Self.fault(
                 ["SPOOLGATE_REPLY": "accepted"],
@@ -165,7 +166,7 @@ struct VariableTests {
         )
         #expect(
             Self.fault(["SPOOLGATE_FORM": "path", "SPOOLGATE_UPSTREAM": "http://a:1"])
-                == "SPOOLGATE_FORM: routes.default.form: 'path': it needs path.directory and path.key-file"
+                == "SPOOLGATE_FORM: routes.default.form: 'path': it requires path.directory and path.key-file"
         )
     }
 

@@ -6,74 +6,74 @@ extension SettingsTests {
     private static let wrongKeys = [
         Wrong(
             "spol: {}\n",
-            "1:1: spol: no such setting; did you mean spool?"
+            "1:1: spol: unknown setting; did you mean spool?"
         ),
         Wrong(
             "storage: {}\n",
-            "1:1: storage: no such setting; known here: listen, socket-mode, socket-group, "
+            "1:1: storage: unknown setting; valid settings: listen, socket-mode, socket-group, "
                 + "admin-listen, node, log-level, log-queries, spool, threads, clients, timeouts, delivery, interim, interop-alias, "
                 + "correlation-field, events, routes"
         ),
         Wrong(
             "routes: {a: {annonymous: allow}}\n",
-            "1:14: routes.a.annonymous: no such setting; did you mean anonymous?"
+            "1:14: routes.a.annonymous: unknown setting; did you mean anonymous?"
         ),
         Wrong(
             "routes: {a: {limits.max-size: 1GiB}}\n",
-            "1:14: routes.a.limits.max-size: no such setting; write max-size: in a line of its own below "
+            "1:14: routes.a.limits.max-size: unknown setting; write max-size: on its own line below "
                 + "limits:"
         ),
         Wrong(
             "limits: {max-size: 1GiB}\n",
-            "1:1: limits: no such setting; it is a setting of a route: write it below routes: and the "
+            "1:1: limits: unknown setting; it is a route setting: write it below routes: and the "
                 + "route's name"
         ),
         Wrong(
             "interop-alias: {10: 9}\n",
-            "1:21: interop-alias.10: expected a version that is not known here, such as 11, with "
-                + "one of 3 to 10"
+            "1:21: interop-alias.10: expected an unknown version, such as 11, mapped to one of "
+                + "3 to 10"
         ),
         Wrong(
             "interop-alias: {11: 12}\n",
-            "1:21: interop-alias.11: expected a version that is not known here, such as 11, with "
-                + "one of 3 to 10"
+            "1:21: interop-alias.11: expected an unknown version, such as 11, mapped to one of "
+                + "3 to 10"
         ),
         Wrong(
             "spool.reserve: 1GiB\n",
-            "1:1: spool.reserve: no such setting; write reserve: in a line of its own below spool:"
+            "1:1: spool.reserve: unknown setting; write reserve: on its own line below spool:"
         ),
         Wrong(
             "spool:\n  reserve: 1GiB\n  size: 1GiB\n",
-            "3:3: spool.size: no such setting; known here: directory, shared, reserve, quota, "
+            "3:3: spool.size: unknown setting; valid settings: directory, shared, reserve, quota, "
                 + "maximum-uploads"
         ),
         Wrong(
             "spool: {shared: true}\n",
-            "1:17: spool.shared: each host that shares it needs a node of its own (node: n1)"
+            "1:17: spool.shared: each host that shares the spool needs its own node name (node: n1)"
         ),
         Wrong(
             "node: n1\nspool:\n  shared: true\nroutes: {a: {promise: process}}\n",
-            "3:11: spool.shared: routes.a.promise is process, and the death of a host is none that it "
-                + "survives"
+            "3:11: spool.shared: routes.a.promise is process, which does not survive the "
+                + "failure of a host; use promise: power-cut"
         ),
-        Wrong("node: N1\n", "1:7: node: 'N1' is not 1 to 8 letters in lower case or digits"),
+        Wrong("node: N1\n", "1:7: node: 'N1' is not 1 to 8 lower-case letters or digits"),
         Wrong(
             "routes:\n  a:\n    limits: {max: 1B}\n",
-            "3:14: routes.a.limits.max: no such setting; known here: max-size, min-size, "
+            "3:14: routes.a.limits.max: unknown setting; valid settings: max-size, min-size, "
                 + "min-rate, max-append-size, min-append-size, max-age"
         ),
         Wrong(
             "routes: {a: {queue: {backoff: 1s}}}\n",
-            "1:22: routes.a.queue.backoff: no such setting; known here: maximum-concurrent, "
+            "1:22: routes.a.queue.backoff: unknown setting; valid settings: maximum-concurrent, "
                 + "minimum-backoff, maximum-backoff, lifetime, failed-retention, maximum-hold-size"
         ),
         Wrong(
             "spool: {directory: /a}\nspool: {reserve: 0}\n",
-            "2:1: the key 'spool' stands here a second time, the first is in line 1; put both under one"
+            "2:1: duplicate key 'spool', first used in line 1; merge the two"
         ),
         Wrong(
             "routes:\n  a: {}\n  b: {}\n  a: {}\n",
-            "4:3: the key 'a' stands here a second time, the first is in line 2; put both under one"
+            "4:3: duplicate key 'a', first used in line 2; merge the two"
         ),
         Wrong("? [a]\n: b\n", "1:3: a key must be a plain word"),
     ]
@@ -81,13 +81,13 @@ extension SettingsTests {
     private static let wrongValues = [
         Wrong(
             "correlation-field: 'a b'\n",
-            "1:20: correlation-field: 'a b' is not a field name that passes to the upstream, such as "
-                + "X-Request-Id"
+            "1:20: correlation-field: 'a b' is not the name of a field that is forwarded to the "
+                + "upstream, such as X-Request-Id"
         ),
         Wrong(
             "correlation-field: Upload-Offset\n",
-            "1:20: correlation-field: 'Upload-Offset' is not a field name that passes to the "
-                + "upstream, such as X-Request-Id"
+            "1:20: correlation-field: 'Upload-Offset' is not the name of a field that is "
+                + "forwarded to the upstream, such as X-Request-Id"
         ),
         Wrong(
             "events: {to: events.json}\n",
@@ -95,7 +95,7 @@ extension SettingsTests {
         ),
         Wrong(
             "events: {webhook: {url: 'directory:/a'}}\n",
-            "1:25: events.webhook.url: 'directory:/a': it begins with http://, https:// or unix:"
+            "1:25: events.webhook.url: 'directory:/a': it must begin with http://, https:// or unix:"
         ),
         Wrong(
             "events: {webhook: {lifetime: 31d}}\n",
@@ -104,12 +104,12 @@ extension SettingsTests {
         ),
         Wrong(
             "routes: {a: {authorize: {url: ask.example}}}\n",
-            "1:31: routes.a.authorize.url: 'ask.example': ask.example is no upstream target: it "
-                + "begins with http://, https://, unix:, directory: or s3:"
+            "1:31: routes.a.authorize.url: 'ask.example': ask.example is not an upstream "
+                + "target: it must begin with http://, https://, unix:, directory: or s3:"
         ),
         Wrong(
             "routes: {a: {authorize: {cache: 1s}}}\n",
-            "1:26: routes.a.authorize.cache: no such setting; known here: url, timeout, tls"
+            "1:26: routes.a.authorize.cache: unknown setting; valid settings: url, timeout, tls"
         ),
         Wrong(
             "routes: {a: {inspect: {command: [clamdscan, --fdpass]}}}\n",
@@ -118,13 +118,13 @@ extension SettingsTests {
         ),
         Wrong(
             "threads: {reserve: 1, spare: 1}\n",
-            "1:23: threads.spare: no such setting; known here: maximum, maximum-waiting"
+            "1:23: threads.spare: unknown setting; valid settings: maximum, maximum-waiting"
         ),
-        Wrong("- listen\n", "1:1: the settings must be keys with values"),
-        Wrong("listen", "1:1: the settings must be keys with values"),
-        Wrong("spool: /srv\n", "1:8: spool must be keys with values"),
-        Wrong("routes:\n  a: http://b\n", "2:6: routes.a must be keys with values"),
-        Wrong("routes: [a]\n", "1:9: routes must be keys with values"),
+        Wrong("- listen\n", "1:1: the settings must be a mapping of keys to values"),
+        Wrong("listen", "1:1: the settings must be a mapping of keys to values"),
+        Wrong("spool: /srv\n", "1:8: spool must be a mapping of keys to values"),
+        Wrong("routes:\n  a: http://b\n", "2:6: routes.a must be a mapping of keys to values"),
+        Wrong("routes: [a]\n", "1:9: routes must be a mapping of keys to values"),
         Wrong(
             "listen: localhost:9000\n",
             "1:9: listen: 'localhost:9000' is not unix:/path, tcp:host:port or systemd"
@@ -223,92 +223,97 @@ extension SettingsTests {
         ),
         Wrong(
             "routes: {a: {upstream: [\"http://b\", x]}}\n",
-            "1:37: routes.a.upstream: 'x': x is no upstream target: it begins with http://, https://, "
-                + "unix:, directory: or s3:"
+            "1:37: routes.a.upstream: 'x': x is not an upstream target: it must begin with "
+                + "http://, https://, unix:, directory: or s3:"
         ),
         Wrong(
             "routes: {a: {upstream: [[x]]}}\n",
-            "1:25: routes.a.upstream: expected one text, or a list of such"
+            "1:25: routes.a.upstream: expected a single value, or a list of them"
         ),
         Wrong(
             "routes: {a: {upstream: []}}\n",
-            "1:24: routes.a.upstream: expected at least one"
+            "1:24: routes.a.upstream: expected at least one target"
         ),
         Wrong(
             "routes:\n  a:\n    upstream:\n      - unix:/a\n      - unix:/b\n      - unix:/a\n",
-            "6:9: routes.a.upstream: 'unix:/a': this target stands here already"
+            "6:9: routes.a.upstream: 'unix:/a': this target is listed twice"
         ),
         Wrong(
             "routes: {a: {upstream: [\"unix:/a\", \"directory:/b\"]}}\n",
-            "1:36: routes.a.upstream: 'directory:/b': a directory or a bucket is a route's only target"
+            "1:36: routes.a.upstream: 'directory:/b': a directory or a bucket must be the only target of its route"
         ),
         Wrong(
             "routes: {a: {upstream: [\"directory:/b\", \"unix:/a\"]}}\n",
-            "1:41: routes.a.upstream: 'unix:/a': a directory or a bucket is a route's only target"
+            "1:41: routes.a.upstream: 'unix:/a': a directory or a bucket must be the only target of its route"
         ),
         Wrong(
             "routes: {a: {limits: {max-append-size: 1KiB, min-append-size: 2KiB}}}\n",
-            "1:63: routes.a.limits.min-append-size: '2KiB' is more than limits.max-append-size: 1KiB"
+            "1:63: routes.a.limits.min-append-size: '2KiB' exceeds limits.max-append-size, "
+                + "which is 1KiB"
         ),
         Wrong(
             "routes: {a: {limits: {max-size: 1KiB, min-append-size: 2KiB}}}\n",
-            "1:56: routes.a.limits.min-append-size: '2KiB' is more than limits.max-size: 1KiB"
+            "1:56: routes.a.limits.min-append-size: '2KiB' exceeds limits.max-size, which is "
+                + "1KiB"
         ),
         Wrong(
             "routes: {a: {limits: {min-size: 2KiB, max-size: 1KiB}}}\n",
-            "1:33: routes.a.limits.min-size: '2KiB' is more than limits.max-size: 1KiB"
+            "1:33: routes.a.limits.min-size: '2KiB' exceeds limits.max-size, which is 1KiB"
         ),
         Wrong(
             "routes: {a: {limits: {min-size: 17GiB}}}\n",
-            "1:33: routes.a.limits.min-size: '17GiB' is more than limits.max-size: 16GiB"
+            "1:33: routes.a.limits.min-size: '17GiB' exceeds limits.max-size, which is 16GiB"
         ),
         Wrong(
             "routes: {a: {queue: {minimum-backoff: 5s, maximum-backoff: 3s}}}\n",
-            "1:39: routes.a.queue.minimum-backoff: '5s' is more than queue.maximum-backoff: 3s"
+            "1:39: routes.a.queue.minimum-backoff: '5s' exceeds queue.maximum-backoff, which is "
+                + "3s"
         ),
         Wrong(
             "routes: {a: {queue: {minimum-backoff: 2h}}}\n",
-            "1:39: routes.a.queue.minimum-backoff: '2h' is more than queue.maximum-backoff: 1h"
+            "1:39: routes.a.queue.minimum-backoff: '2h' exceeds queue.maximum-backoff, which is "
+                + "1h"
         ),
     ]
 
     private static let wrongForms = [
         Wrong(
             "routes: {a: {form: file}}\n",
-            "1:20: routes.a.form: 'file': it is none of body, multipart, path"
+            "1:20: routes.a.form: 'file' is not one of body, multipart, path"
         ),
         Wrong(
             "routes: {a: {upstream: \"directory:/d\", form: multipart}}\n",
-            "1:46: routes.a.form: 'multipart': a directory: upstream takes uploads as they are; "
-                + "use form: body"
+            "1:46: routes.a.form: 'multipart': a directory: upstream requires form: body"
         ),
         Wrong(
             "routes: {a: {upstream: \"s3:http://b/drop\", form: path, s3: {credentials: /k}}}\n",
-            "1:50: routes.a.form: 'path': an s3: upstream takes uploads as they are; use form: body"
+            "1:50: routes.a.form: 'path': an s3: upstream requires form: body"
         ),
         Wrong(
             "routes: {a: {upstream: \"s3:http://b/drop\", ordinary: pass, s3: {credentials: /k}}}\n",
-            "1:54: routes.a.ordinary: 'pass': what passes as it comes cannot have an s3: upstream, "
-                + "which needs the whole; leave that out, or use ordinary: spool"
+            "1:54: routes.a.ordinary: 'pass': an upload that is not spooled cannot have an s3: "
+                + "upstream, which requires complete content; remove that setting, or use ordinary: "
+                + "spool"
         ),
         Wrong(
             "routes: {a: {upstream: \"s3:http://b/drop\", s3: {region: r}}}\n",
-            "1:24: routes.a.upstream: 's3:http://b/drop': it needs s3.credentials, the file of its "
-                + "access key or environment"
+            "1:24: routes.a.upstream: 's3:http://b/drop': an s3: upstream requires "
+                + "s3.credentials, a file or environment"
         ),
         Wrong(
             "routes: {a: {upstream: 's3:http://b/d/', s3: {credentials: /k}}}\n",
-            "1:24: routes.a.upstream: 's3:http://b/d/': s3: 'd' is no bucket; its name has 3 to 255 "
-                + "letters, digits, dots, hyphens and underscores, and a prefix follows behind a slash"
+            "1:24: routes.a.upstream: 's3:http://b/d/': s3: 'd' is not a bucket name; use 3 to "
+                + "255 letters, digits, dots, hyphens and underscores, and separate a prefix with a "
+                + "slash"
         ),
         Wrong(
             "routes: {a: {upstream: 's3:http://b/drop', s3: {credentials: /k}, limits: {max-size: 6TiB}}}"
                 + "\n",
-            "1:86: routes.a.limits.max-size: '6TiB': an object of a bucket has at most 5TiB"
+            "1:86: routes.a.limits.max-size: '6TiB': an object in a bucket is limited to 5TiB"
         ),
         Wrong(
             "routes: {a: {upstream: ['s3:http://b/drop', 'http://c']}}\n",
-            "1:45: routes.a.upstream: 'http://c': a directory or a bucket is a route's only target"
+            "1:45: routes.a.upstream: 'http://c': a directory or a bucket must be the only target of its route"
         ),
         Wrong(
             "routes: {a: {s3: {region: EU}}}\n",
@@ -322,25 +327,25 @@ extension SettingsTests {
         ),
         Wrong(
             "routes: {a: {s3: {fields: {X-Amz-Copy-Source: /a/b}}}}\n",
-            "1:47: routes.a.s3.fields.X-Amz-Copy-Source: expected Cache-Control, Expires or an X-Amz- "
-                + "field that the gateway does not set itself, and a value of ASCII characters for it"
+            "1:47: routes.a.s3.fields.X-Amz-Copy-Source: expected Cache-Control, Expires or an "
+                + "X-Amz- field that the gateway does not set, with a value of ASCII characters"
         ),
         Wrong(
             "routes: {a: {s3: {fields: {X-Amz-Acl: 'ü'}}}}\n",
-            "1:39: routes.a.s3.fields.X-Amz-Acl: expected Cache-Control, Expires or an X-Amz- field "
-                + "that the gateway does not set itself, and a value of ASCII characters for it"
+            "1:39: routes.a.s3.fields.X-Amz-Acl: expected Cache-Control, Expires or an X-Amz- "
+                + "field that the gateway does not set, with a value of ASCII characters"
         ),
         Wrong(
             "events: {webhook: {url: 's3:http://a/drop'}}\n",
-            "1:25: events.webhook.url: 's3:http://a/drop': it begins with http://, https:// or unix:"
+            "1:25: events.webhook.url: 's3:http://a/drop': it must begin with http://, https:// or unix:"
         ),
         Wrong(
             "routes: {a: {upstream: \"http://b\", form: path, path: {directory: /d}}}\n",
-            "1:42: routes.a.form: 'path': it needs path.directory and path.key-file"
+            "1:42: routes.a.form: 'path': it requires path.directory and path.key-file"
         ),
         Wrong(
             "routes: {a: {upstream: \"http://b\", form: path, path: {key-file: /k}}}\n",
-            "1:42: routes.a.form: 'path': it needs path.directory and path.key-file"
+            "1:42: routes.a.form: 'path': it requires path.directory and path.key-file"
         ),
         Wrong(
             "routes: {a: {path: {encoding: xml}}}\n",
@@ -362,7 +367,7 @@ extension SettingsTests {
         ),
         Wrong(
             "routes: {a: {multipart: {fields: [b]}}}\n",
-            "1:34: routes.a.multipart.fields: must be names with values"
+            "1:34: routes.a.multipart.fields: must be a mapping of names to values"
         ),
         Wrong(
             "routes: {a: {multipart: {from-fields: {album: a b}}}}\n",
@@ -370,22 +375,22 @@ extension SettingsTests {
         ),
         Wrong(
             "routes: {a: {ordinary: stream}}\n",
-            "1:24: routes.a.ordinary: 'stream': it is none of spool, pass"
+            "1:24: routes.a.ordinary: 'stream' is not one of spool, pass"
         ),
         Wrong(
             "routes: {a: {cors: {origins: ['https://a.test', 'https://b.test/']}}}\n",
-            "1:49: routes.a.cors.origins: 'https://b.test/' is not \"*\" or an origin as browsers name "
-                + "it, such as https://app.example or http://localhost:5173: in lower case, without a "
-                + "slash at its end and without the scheme's own port"
+            "1:49: routes.a.cors.origins: 'https://b.test/' is not \"*\" or an origin as "
+                + "browsers send it, such as https://app.example or http://localhost:5173: in lower "
+                + "case, without a trailing slash and without the scheme's default port"
         ),
         Wrong(
             "routes: {a: {cors: {origins: ['*', 'https://b.test']}}}\n",
-            "1:30: routes.a.cors.origins: \"*\" stands for all origins, and then alone"
+            "1:30: routes.a.cors.origins: \"*\" means all origins and must be the only entry"
         ),
         Wrong(
             "routes: {a: {cors: {origins: '*', credentials: true}}}\n",
-            "1:48: routes.a.cors.credentials: 'true': with origins: \"*\" any page could upload in its "
-                + "visitors' names; name the origins"
+            "1:48: routes.a.cors.credentials: 'true': with origins: \"*\", any page could "
+                + "upload on behalf of its visitors; list the origins"
         ),
         Wrong(
             "routes: {a: {cors: {expose: '*'}}}\n",
@@ -398,27 +403,30 @@ extension SettingsTests {
         ),
         Wrong(
             "routes: {a: {ordinary: pass, inspect: {command: /scan}}}\n",
-            "1:24: routes.a.ordinary: 'pass': what passes as it comes cannot have inspect.command, "
-                + "which needs the whole; leave that out, or use ordinary: spool"
+            "1:24: routes.a.ordinary: 'pass': an upload that is not spooled cannot have "
+                + "inspect.command, which requires complete content; remove that setting, or use "
+                + "ordinary: spool"
         ),
         Wrong(
             "routes: {a: {ordinary: pass, digest: sha-256}}\n",
-            "1:24: routes.a.ordinary: 'pass': what passes as it comes cannot have digest: sha-256, "
-                + "which needs the whole; leave that out, or use ordinary: spool"
+            "1:24: routes.a.ordinary: 'pass': an upload that is not spooled cannot have digest: "
+                + "sha-256, which requires complete content; remove that setting, or use ordinary: "
+                + "spool"
         ),
         Wrong(
             "routes: {a: {ordinary: pass, upstream: 'directory:/d'}}\n",
-            "1:24: routes.a.ordinary: 'pass': what passes as it comes cannot have a directory: "
-                + "upstream, which needs the whole; leave that out, or use ordinary: spool"
+            "1:24: routes.a.ordinary: 'pass': an upload that is not spooled cannot have a directory: "
+                + "upstream, which requires complete content; remove that setting, or use ordinary: spool"
         ),
         Wrong(
             "routes: {a: {incremental: pass, inspect: {command: /scan}}}\n",
-            "1:27: routes.a.incremental: 'pass': what passes as it comes cannot have inspect.command, "
-                + "which needs the whole; leave that out, or use incremental: refuse"
+            "1:27: routes.a.incremental: 'pass': an upload that is not spooled cannot have "
+                + "inspect.command, which requires complete content; remove that setting, or use "
+                + "incremental: refuse"
         ),
         Wrong(
             "routes: {a: {incremental: yes}}\n",
-            "1:27: routes.a.incremental: 'yes': it is none of refuse, pass"
+            "1:27: routes.a.incremental: 'yes' is not one of refuse, pass"
         ),
         Wrong(
             "routes: {a: {digest: md5}}\n",
@@ -427,7 +435,7 @@ extension SettingsTests {
     ]
 
     private static let nameForms =
-        "the name of a field that may be decided on: none of connections, framing or Upload-*"
+        "the name of a field that is not about connections, framing or uploads (Upload-*)"
 
     private static let wrongFields = [
         Wrong(
@@ -440,15 +448,15 @@ extension SettingsTests {
         ),
         Wrong(
             "routes: {a: {fields: {set: {Content-Length: 1}}}}\n",
-            "1:45: routes.a.fields.set.Content-Length: expected \(nameForms), and a value for it"
+            "1:45: routes.a.fields.set.Content-Length: expected \(nameForms), with a value"
         ),
         Wrong(
             "routes: {a: {fields: {set: {X-A: \"a\\nb\"}}}}\n",
-            "1:34: routes.a.fields.set.X-A: expected \(nameForms), and a value for it"
+            "1:34: routes.a.fields.set.X-A: expected \(nameForms), with a value"
         ),
         Wrong(
             "routes: {a: {fields: {add: {}}}}\n",
-            "1:23: routes.a.fields.add: no such setting; known here: forward, strip, set, "
+            "1:23: routes.a.fields.add: unknown setting; valid settings: forward, strip, set, "
                 + "metadata-prefix"
         ),
         Wrong(
@@ -468,35 +476,38 @@ extension SettingsTests {
     private static let wrongYAML = [
         Wrong(
             "spool: &s {}\n",
-            "1:8: anchors, aliases and tags are not used in settings"
+            "1:8: anchors, aliases and tags are not supported"
         ),
         Wrong(
             "spool:\n  directory: !!str /a\n",
-            "2:14: anchors, aliases and tags are not used in settings"
+            "2:14: anchors, aliases and tags are not supported"
         ),
         Wrong(
             "spool: *s\n",
-            "1:8: anchors, aliases and tags are not used in settings"
+            "1:8: anchors, aliases and tags are not supported"
         ),
-        Wrong("---\n{}\n---\n{}\n", "3:1: a second document; the settings are one document"),
+        Wrong(
+            "---\n{}\n---\n{}\n",
+            "3:1: unexpected second YAML document; use a single document"
+        ),
         Wrong(
             String(repeating: "[", count: 17) + String(repeating: "]", count: 17),
-            "1:17: nested too deep"
+            "1:17: nested too deeply"
         ),
         Wrong(
             String(repeating: "[", count: 100_000),
-            "1:17: nested too deep"
+            "1:17: nested too deeply"
         ),
         Wrong(
             "spool:\n\tdirectory: /a\n",
-            "2:1: this is not YAML: found character that cannot start any token; indent with spaces, "
+            "2:1: invalid YAML: found character that cannot start any token; indent with spaces, "
                 + "not with tabs"
         ),
-        Wrong("spool: {\n", "2:1: this is not YAML: did not find expected node content"),
-        Wrong("log-level: \"info\n", "2:1: this is not YAML: found unexpected end of stream"),
+        Wrong("spool: {\n", "2:1: invalid YAML: did not find expected node content"),
+        Wrong("log-level: \"info\n", "2:1: invalid YAML: found unexpected end of stream"),
         Wrong(
             "log-level: info\nspool: \u{1}\n",
-            "2:8: this is not YAML: control characters are not allowed"
+            "2:8: invalid YAML: control characters are not allowed"
         ),
     ]
 }

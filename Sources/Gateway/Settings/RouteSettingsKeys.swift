@@ -109,57 +109,57 @@ extension RouteSettings {
     /// The first setting that does not go with the others, and why; nil where all can be carried out.
     var contradiction: (key: String, reason: String)? {
         if form != .body, let store {
-            return ("form", "\(store) upstream takes uploads as they are; use form: body")
+            return ("form", "\(store) upstream requires form: body")
         }
         if upstream.isBucket {
             if upstream.bucket.credentials == nil {
                 return (
-                    "upstream", "it needs s3.credentials, the file of its access key or environment"
+                    "upstream", "an s3: upstream requires s3.credentials, a file or environment"
                 )
             }
             if limits.maxSize > BucketSettings.largestObject {
                 let most = ByteSize.text(BucketSettings.largestObject)
-                return ("limits.max-size", "an object of a bucket has at most \(most)")
+                return ("limits.max-size", "an object in a bucket is limited to \(most)")
             }
         }
         if form == .path, path.directory == nil || path.keyFile == nil {
-            return ("form", "it needs path.directory and path.key-file")
+            return ("form", "it requires path.directory and path.key-file")
         }
         if promise == .process, reply == .accepted {
             return (
                 "promise",
-                "reply: accepted promises that an upload survives a power cut; use promise: power-cut"
+                "reply: accepted requires promise: power-cut, because an accepted upload must survive a power failure"
             )
         }
         if ordinary == .pass, let need = needOfWhole {
             return (
                 "ordinary",
-                "what passes as it comes cannot have \(need), which needs the whole; "
-                    + "leave that out, or use ordinary: spool"
+                "an upload that is not spooled cannot have \(need), which requires complete content; "
+                    + "remove that setting, or use ordinary: spool"
             )
         }
         if incremental == .pass, let need = needOfWhole {
             return (
                 "incremental",
-                "what passes as it comes cannot have \(need), which needs the whole; "
-                    + "leave that out, or use incremental: refuse"
+                "an upload that is not spooled cannot have \(need), which requires complete content; "
+                    + "remove that setting, or use incremental: refuse"
             )
         }
         if tus == .pass, let need = needOfWhole {
             return (
                 "tus",
-                "what passes as it comes cannot have \(need), which needs the whole; "
-                    + "leave that out, or use tus: on or off"
+                "an upload that is not spooled cannot have \(need), which requires complete content; "
+                    + "remove that setting, or use tus: on or off"
             )
         }
         if crossOrigin.origins.contains(CrossOrigin.anyOrigin) {
             if crossOrigin.origins.count > 1 {
-                return ("cors.origins", "\"*\" stands for all origins, and then alone")
+                return ("cors.origins", "\"*\" means all origins and must be the only entry")
             }
             if crossOrigin.allowsCredentials {
                 return (
                     "cors.credentials",
-                    "with origins: \"*\" any page could upload in its visitors' names; name the origins"
+                    "with origins: \"*\", any page could upload on behalf of its visitors; list the origins"
                 )
             }
         }

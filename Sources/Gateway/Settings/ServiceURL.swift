@@ -19,16 +19,18 @@ package struct ServiceURL: Sendable, Equatable {
     /// - Throws: `UpstreamTargetError`, a sentence about what is wrong with it.
     package init(_ text: String) throws(UpstreamTargetError) {
         let (service, resource) = Self.split(text)
-        guard !resource.contains("#") else { throw .init(reason: "a fragment is never sent") }
+        guard !resource.contains("#") else { throw .init(reason: "a URL must not have a fragment") }
         guard resource.utf8.allSatisfy({ $0 > 0x20 && $0 != 0x7f }) else {
-            throw .init(reason: "an address has no spaces or control characters")
+            throw .init(reason: "a URL must not have spaces or control characters")
         }
         guard resource.isEmpty || resource.hasPrefix("/") else {
-            throw .init(reason: "a path begins with a slash, as in unix:/run/app.sock:/events")
+            throw .init(
+                reason: "the path must begin with a slash, as in unix:/run/app.sock:/events"
+            )
         }
         target = try UpstreamTarget(service)
         guard !target.standsAlone else {
-            throw .init(reason: "it begins with http://, https:// or unix:")
+            throw .init(reason: "it must begin with http://, https:// or unix:")
         }
         requestTarget = resource.isEmpty ? "/" : resource
         self.text = text

@@ -93,13 +93,15 @@ package struct Settings: Sendable, Equatable {
     var contradiction: (key: String, reason: String)? {
         guard sharesSpool else { return nil }
         if node == nil {
-            return ("spool.shared", "each host that shares it needs a node of its own (node: n1)")
+            return (
+                "spool.shared", "each host that shares the spool needs its own node name (node: n1)"
+            )
         }
         let weak = routes.filter { $0.value.promise == .process }.keys.sorted()
         guard let route = weak.first else { return nil }
         return (
             "spool.shared",
-            "routes.\(route).promise is process, and the death of a host is none that it survives"
+            "routes.\(route).promise is process, which does not survive the failure of a host; use promise: power-cut"
         )
     }
 
@@ -114,8 +116,8 @@ package struct Settings: Sendable, Equatable {
             .map { "routes.\($0).upstream" }
         guard !keys.isEmpty else { return nil }
         return
-            "\(keys.joined(separator: ", ")): not set; name the application that gets the uploads, "
-            + "as in upstream: http://127.0.0.1:3000"
+            "\(keys.joined(separator: ", ")): not set; set it to the application that receives the uploads, "
+            + "for example upstream: http://127.0.0.1:3000"
             + (variables.isEmpty ? "" : " or SPOOLGATE_UPSTREAM=http://127.0.0.1:3000")
     }
 }

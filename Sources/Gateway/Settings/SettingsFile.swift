@@ -47,7 +47,7 @@ extension Settings {
         throw SettingsError(
             file: file,
             place: SourcePlace(of: offset, in: text.utf8),
-            reason: "this is not UTF-8; save the file so"
+            reason: "the file is not UTF-8; save it as UTF-8"
         )
     }
 
@@ -174,7 +174,7 @@ struct SettingsValue {
     {
         guard !node.isNull else { return [] }
         return try entries(
-            else: "\(name.isEmpty ? "the settings" : name) must be keys with values"
+            else: "\(name.isEmpty ? "the settings" : name) must be a mapping of keys to values"
         )
     }
 
@@ -182,16 +182,16 @@ struct SettingsValue {
     private static func advice(on key: String, of known: [String], isTop: Bool) -> String {
         if known.contains(key), let dot = key.lastIndex(of: ".") {
             let (section, name) = (key[..<dot], key[key.index(after: dot)...])
-            return "write \(name): in a line of its own below \(section):"
+            return "write \(name): on its own line below \(section):"
         }
         if isTop, RouteSettings.keys.contains(where: { ($0.name + ".").hasPrefix(key + ".") }) {
-            return "it is a setting of a route: write it below routes: and the route's name"
+            return "it is a route setting: write it below routes: and the route's name"
         }
         let words = known.map { $0.prefix { $0 != "." } }
         let choice = words.enumerated().filter { words.firstIndex(of: $1) == $0 }.map(\.1)
         let near = choice.filter { MistypedWord.isLike(key, $0) }
         if near.count == 1 { return "did you mean \(near[0])?" }
-        return "known here: " + choice.joined(separator: ", ")
+        return "valid settings: " + choice.joined(separator: ", ")
     }
 
     /// The values of a section's settings by dotted key, those left out for which nothing is said.
@@ -213,13 +213,14 @@ struct SettingsValue {
                 }
             } else if let removed = Settings.removed.first(where: { value.name.hasSuffix($0.key) })
             {
-                let fact = "no longer a setting, and ignored: \(removed.value); remove the line"
+                let fact =
+                    "this setting was removed and is ignored: \(removed.value); remove the line"
                 ignored.append(value.fault(fact))
             } else {
                 throw SettingsError(
                     file: file,
                     place: place,
-                    reason: "\(value.name): no such setting; "
+                    reason: "\(value.name): unknown setting; "
                         + Self.advice(on: key, of: known, isTop: value.name == key)
                 )
             }

@@ -68,7 +68,7 @@ struct SettingsKey<Root>: Sendable {
             for bound in bounds {
                 guard let most = bound.value(root), read > most else { continue }
                 let written = try value.scalar(else: kind.expected)
-                throw value.fault("'\(written)' is more than \(bound.name): \(kind.text(most))")
+                throw value.fault("'\(written)' exceeds \(bound.name), which is \(kind.text(most))")
             }
             root[keyPath: path] = read
         }

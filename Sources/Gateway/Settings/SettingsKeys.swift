@@ -51,9 +51,11 @@ extension Settings {
     /// A line that sets one has no effect and is no error, so that the daemon starts after an upgrade.
     static let removed = [
         "threads.minimum-spare": "16 threads are always ready",
-        "threads.reserve": "64 requests beyond threads.maximum may ask for offsets or cancel",
-        "clients.maximum-waiting": "one client's requests may wait in a quarter of the threads",
-        ".inspect.status": "the client of a refused upload gets 422",
+        "threads.reserve":
+            "64 threads beyond threads.maximum always serve offset retrievals and cancellations",
+        "clients.maximum-waiting":
+            "the waiting requests of one client may use a quarter of the threads",
+        ".inspect.status": "the client of a refused upload always gets 422",
     ]
 
     /// Every setting's dotted key and its value as it would be written in the file, in the file's order.

@@ -11,7 +11,7 @@ import SpoolgateUpstream
 /// How the values of a setting are read and written.
 struct SettingsKind<Value>: Sendable {
     /// What a value is, in words.
-    var expected = "one text"
+    var expected = "a single value"
     /// Reads what a file says.
     let read: @Sendable (SettingsValue) throws(SettingsError) -> Value
     /// A value as it would be written in a file.
@@ -31,7 +31,7 @@ extension SettingsKind {
     /// A scalar that is `expected`; `read` gives nil for what is not, and that is refused with `refusal`
     /// behind the text, or as not what is expected.
     private init(
-        _ expected: String = "one text",
+        _ expected: String = "a single value",
         refusal: String? = nil,
         text: @escaping @Sendable (Value) -> String = { "\($0)" },
         read: @escaping @Sendable (String) -> Value?
@@ -54,7 +54,7 @@ extension SettingsKind {
     ) {
         self.text = text
         self.read = { value throws(SettingsError) in
-            let text = try value.scalar(else: "expected one text")
+            let text = try value.scalar(else: "expected a single value")
             do throws(UpstreamTargetError) {
                 return try read(text)
             } catch {
@@ -71,7 +71,7 @@ extension SettingsKind {
     ) -> Self where Value == [Element] {
         Self(
             read: { value throws(SettingsError) in
-                let words = "expected \(kind([]).expected), or a list of such"
+                let words = "expected \(kind([]).expected), or a list of them"
                 for item in value.listed { _ = try item.scalar(else: words) }
                 var elements: [Element] = []
                 for item in value.listed { elements.append(try kind(elements).read(item)) }
@@ -90,7 +90,9 @@ extension SettingsKind {
         Self(
             read: { value throws(SettingsError) in
                 var pairs: [Pair] = []
-                for entry in try value.entries(else: "\(value.name): must be names with values") {
+                for entry in try value.entries(
+                    else: "\(value.name): must be a mapping of names to values"
+                ) {
                     let text = try entry.value.scalar(else: "expected \(expected)")
                     guard let pair = read(entry.key, text) else {
                         throw entry.value.fault("expected \(expected)")
@@ -174,7 +176,7 @@ extension SettingsKind {
     }
 
     /// A text; not empty.
-    static func text() -> Self where Value == String { text("a text") { !$0.isEmpty } }
+    static func text() -> Self where Value == String { text("a non-empty text") { !$0.isEmpty } }
 
     /// An absolute path.
     static func path() -> Self where Value == String {
@@ -183,7 +185,7 @@ extension SettingsKind {
 
     /// What can name a node.
     static func node() -> Self where Value == String {
-        Self("1 to 8 letters in lower case or digits") {
+        Self("1 to 8 lower-case letters or digits") {
             UploadResources.isNode($0.utf8) ? $0 : nil
         }
     }
@@ -197,7 +199,7 @@ extension SettingsKind {
 
     /// What the names of fields begin with.
     static func fieldPrefix() -> Self where Value == String {
-        text("the beginning of a field name that ends in -") {
+        text("the prefix of a field name, ending in -") {
             $0.hasSuffix("-") && $0.count > 1 && FieldPolicy.name($0 + "a") != nil
         }
     }
@@ -214,7 +216,7 @@ extension SettingsKind {
     /// One of an enumeration's words that other settings may rule out (`RouteSettings.contradiction`).
     static func choice() -> Self where Value: RawRepresentable<String> & CaseIterable & Sendable {
         let words = Value.allCases.map(\.rawValue).joined(separator: ", ")
-        return Self(refusal: ": it is none of \(words)", text: { $0.rawValue }) {
+        return Self(refusal: " is not one of \(words)", text: { $0.rawValue }) {
             Value(rawValue: $0)
         }
     }
@@ -270,9 +272,9 @@ extension SettingsKind {
     static func origins() -> Self where Value == [String] {
         list(text: listText) { _ in
             .text(
-                "\"*\" or an origin as browsers name it, such as https://app.example or "
-                    + "http://localhost:5173: in lower case, without a slash at its end and without the "
-                    + "scheme's own port"
+                "\"*\" or an origin as browsers send it, such as https://app.example or "
+                    + "http://localhost:5173: in lower case, without a trailing slash and without the "
+                    + "scheme's default port"
             ) { $0 == CrossOrigin.anyOrigin || CrossOrigin.isOrigin($0) }
         }
     }
@@ -295,7 +297,7 @@ extension SettingsKind {
         return Self(
             read: { value throws(SettingsError) in
                 let targets = try kind.read(value)
-                guard !targets.isEmpty else { throw value.fault("expected at least one") }
+                guard !targets.isEmpty else { throw value.fault("expected at least one target") }
                 return targets
             },
             text: kind.text
@@ -305,7 +307,7 @@ extension SettingsKind {
     // MARK: Fields
 
     private static var decidable: String {
-        "the name of a field that may be decided on: none of connections, framing or Upload-*"
+        "the name of a field that is not about connections, framing or uploads (Upload-*)"
     }
 
     private static func name(_ expected: String) -> Self where Value == HTTPField.Name {
@@ -314,7 +316,7 @@ extension SettingsKind {
 
     /// The name of a field that may hold anything of the gateway's own making.
     static func passingName() -> Self where Value == HTTPField.Name {
-        name("a field name that passes to the upstream, such as X-Request-Id")
+        name("the name of a field that is forwarded to the upstream, such as X-Request-Id")
     }
 
     /// Names of fields that may be forwarded or stripped.
@@ -367,8 +369,8 @@ extension SettingsKind {
     /// Fields of every object of a bucket, with their values.
     static func objectFields() -> Self where Value == [HTTPField] {
         pairs(
-            "Cache-Control, Expires or an X-Amz- field that the gateway does not set itself, and a "
-                + "value of ASCII characters for it",
+            "Cache-Control, Expires or an X-Amz- field that the gateway does not set, with a value of "
+                + "ASCII characters",
             text: { ($0.name.rawName, $0.value) }
         ) { name, value in
             guard let name = HTTPField.Name(name), HTTPField.isValidValue(value) else { return nil }
@@ -379,7 +381,7 @@ extension SettingsKind {
 
     /// Fields with their values.
     static func fields() -> Self where Value == [HTTPField] {
-        pairs("\(decidable), and a value for it", text: { ($0.name.rawName, $0.value) }) {
+        pairs("\(decidable), with a value", text: { ($0.name.rawName, $0.value) }) {
             name,
             value in
             guard HTTPField.isValidValue(value) else { return nil }
@@ -406,7 +408,7 @@ extension SettingsKind {
     static func aliases() -> Self where Value == [Int: Int] {
         let known = Dialect.versions
         let kind = SettingsKind<[(named: Int, served: Int)]>.pairs(
-            "a version that is not known here, such as \(known.upperBound + 1), with one of "
+            "an unknown version, such as \(known.upperBound + 1), mapped to one of "
                 + "\(known.lowerBound) to \(known.upperBound)",
             text: { ("\($0.named)", "\($0.served)") }
         ) { name, text in

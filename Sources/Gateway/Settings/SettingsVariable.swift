@@ -55,7 +55,7 @@ package struct SettingsVariable: Sendable, Equatable {
             let node: YAMLNode?
             do throws(SettingsError) {
                 guard !text.unicodeScalars.contains("\u{FFFD}") else {
-                    throw variable.fault("this is not UTF-8")
+                    throw variable.fault("the value is not UTF-8")
                 }
                 node = try YAMLDocument.root(of: text, file: variable.name)
             } catch {

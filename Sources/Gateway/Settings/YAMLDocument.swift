@@ -105,7 +105,7 @@ struct YAMLDocument: ~Copyable {
         try expect(YAML_DOCUMENT_END_EVENT)
         let last = try next()
         guard last.kind == YAML_STREAM_END_EVENT else {
-            throw fault(last.place, "a second document; the settings are one document")
+            throw fault(last.place, "unexpected second YAML document; use a single document")
         }
         return root
     }
@@ -122,7 +122,7 @@ struct YAMLDocument: ~Copyable {
     private borrowing func next() throws(SettingsError) -> Event {
         var raw = yaml_event_t()
         guard yaml_parser_parse(parser, &raw) == 1 else {
-            let problem = parser.pointee.problem.map { String(cString: $0) } ?? "not YAML"
+            let problem = parser.pointee.problem.map { String(cString: $0) } ?? "invalid syntax"
             // Where the bytes themselves are wrong there is no mark, only how far they were read.
             let place =
                 parser.pointee.error == YAML_READER_ERROR
@@ -132,7 +132,7 @@ struct YAMLDocument: ~Copyable {
             let isTab = problem.hasPrefix("found character that cannot start any token")
             throw fault(
                 place,
-                "this is not YAML: \(problem)\(isTab ? "; indent with spaces, not with tabs" : "")"
+                "invalid YAML: \(problem)\(isTab ? "; indent with spaces, not with tabs" : "")"
             )
         }
         defer { yaml_event_delete(&raw) }
@@ -155,18 +155,20 @@ struct YAMLDocument: ~Copyable {
         default: event.isDecorated = raw.type == YAML_ALIAS_EVENT
         }
         guard !event.isDecorated else {
-            throw fault(event.place, "anchors, aliases and tags are not used in settings")
+            throw fault(event.place, "anchors, aliases and tags are not supported")
         }
         return event
     }
 
     private borrowing func expect(_ kind: yaml_event_type_t) throws(SettingsError) {
         let event = try next()
-        guard event.kind == kind else { throw fault(event.place, "this is not one YAML document") }
+        guard event.kind == kind else {
+            throw fault(event.place, "not a single YAML document")
+        }
     }
 
     private borrowing func node(_ event: Event, depth: Int) throws(SettingsError) -> YAMLNode {
-        guard depth < Self.depthLimit else { throw fault(event.place, "nested too deep") }
+        guard depth < Self.depthLimit else { throw fault(event.place, "nested too deeply") }
         switch event.kind {
         case YAML_SCALAR_EVENT:
             return YAMLNode(
@@ -192,15 +194,15 @@ struct YAMLDocument: ~Copyable {
                 if let first = entries.first(where: { $0.key == key.text }) {
                     throw fault(
                         key.place,
-                        "the key '\(key.text)' stands here a second time, the first is in line "
-                            + "\(first.place.line); put both under one"
+                        "duplicate key '\(key.text)', first used in line \(first.place.line); "
+                            + "merge the two"
                     )
                 }
                 entries.append((key.text, key.place, try node(next(), depth: depth + 1)))
             }
             return YAMLNode(content: .mapping(entries), place: event.place)
         default:
-            throw fault(event.place, "this is not one YAML document")
+            throw fault(event.place, "not a single YAML document")
         }
     }
 

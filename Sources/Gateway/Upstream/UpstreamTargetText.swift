@@ -15,7 +15,7 @@ extension UpstreamTarget {
     /// - Throws: `UpstreamTargetError`, a sentence about what is wrong with it.
     package init(_ text: String) throws(UpstreamTargetError) {
         guard !text.hasControlCharacters else {
-            throw .init(reason: "an upstream target has no control characters")
+            throw .init(reason: "an upstream target must not have control characters")
         }
         if let path = text.dropping(prefix: "unix:") {
             self = .unix(path: try Self.absolute(path, scheme: "unix", example: "/run/app.sock"))
@@ -33,7 +33,8 @@ extension UpstreamTarget {
             self = .bucket(try BucketAddress(address))
         } else {
             throw .init(
-                reason: "\(text) is no upstream target: it begins with http://, https://, unix:, "
+                reason:
+                    "\(text) is not an upstream target: it must begin with http://, https://, unix:, "
                     + "directory: or s3:"
             )
         }
@@ -67,10 +68,10 @@ extension UpstreamTarget {
     package init(_ text: String, after others: [UpstreamTarget]) throws(UpstreamTargetError) {
         try self.init(text)
         guard !others.contains(self) else {
-            throw .init(reason: "this target stands here already")
+            throw .init(reason: "this target is listed twice")
         }
         guard others.isEmpty || !(others + [self]).contains(where: \.standsAlone) else {
-            throw .init(reason: "a directory or a bucket is a route's only target")
+            throw .init(reason: "a directory or a bucket must be the only target of its route")
         }
     }
 
@@ -81,7 +82,7 @@ extension UpstreamTarget {
     ) throws(UpstreamTargetError) -> String {
         guard path.hasPrefix("/"), !path.hasPrefix("//") else {
             throw .init(
-                reason: "\(scheme): needs an absolute path, as in \(scheme):\(example)"
+                reason: "\(scheme): requires an absolute path, as in \(scheme):\(example)"
             )
         }
         return String(path)
@@ -92,15 +93,15 @@ extension UpstreamTarget {
         _ rest: Substring
     ) throws(UpstreamTargetError) -> String {
         guard !rest.contains(" ") else {
-            throw .init(reason: "\(scheme): a URL has no spaces; %20 stands for one in a path")
+            throw .init(reason: "\(scheme): a URL must not have spaces; use %20 in a path")
         }
         guard !rest.contains("?"), !rest.contains("#") else {
-            throw .init(reason: "\(scheme): an upstream target has no query and no fragment")
+            throw .init(reason: "\(scheme): an upstream target must not have a query or a fragment")
         }
         let authority = rest.prefix { $0 != "/" }
         guard !authority.contains("@") else {
             throw .init(
-                reason: "\(scheme): a user or password does not belong in an upstream target"
+                reason: "\(scheme): an upstream target must not have a user or password"
             )
         }
         try checkAuthority(authority, scheme: scheme)
@@ -128,7 +129,7 @@ extension UpstreamTarget {
             guard !host.isEmpty,
                 host.utf8.allSatisfy(\.isOfAddress)
             else {
-                throw .init(reason: "\(scheme)\(authority): no IPv6 address between [ and ]")
+                throw .init(reason: "\(scheme)\(authority): invalid IPv6 address between [ and ]")
             }
         } else {
             if let colon = authority.firstIndex(of: ":") {
@@ -136,15 +137,17 @@ extension UpstreamTarget {
                 port = authority[authority.index(after: colon)...]
             }
             guard !host.isEmpty else {
-                throw .init(reason: "\(scheme) names no host, as in \(scheme)127.0.0.1:8080")
+                throw .init(reason: "\(scheme) requires a host, as in \(scheme)127.0.0.1:8080")
             }
             guard host.utf8.allSatisfy({ $0.isUnreserved && $0 != UInt8(ascii: "~") }) else {
-                throw .init(reason: "\(scheme)\(authority): \(host) is no host name or address")
+                throw .init(reason: "\(scheme)\(authority): \(host) is not a host name or address")
             }
         }
         if let port {
             guard let number = UInt16(digits: port), number > 0 else {
-                throw .init(reason: "\(scheme)\(authority): a port is a number from 1 to 65535")
+                throw .init(
+                    reason: "\(scheme)\(authority): a port must be a number from 1 to 65535"
+                )
             }
         }
     }
@@ -156,13 +159,13 @@ extension BucketAddress {
     fileprivate init(_ text: Substring) throws(UpstreamTargetError) {
         let example = "s3:https://s3.eu-central-1.amazonaws.com/bucket/incoming"
         guard let scheme = ["http://", "https://"].first(where: text.hasPrefix) else {
-            throw .init(reason: "s3: needs the URL of a bucket, as in \(example)")
+            throw .init(reason: "s3: requires the URL of a bucket, as in \(example)")
         }
         let base = try UpstreamTarget.base(scheme, text.dropFirst(scheme.count))
         let segments = base.dropFirst(scheme.count)
             .split(separator: "/", omittingEmptySubsequences: false)
         guard segments.count > 1 else {
-            throw .init(reason: "s3: names no bucket behind the host, as in \(example)")
+            throw .init(reason: "s3: requires a bucket after the host, as in \(example)")
         }
         endpoint = scheme + segments[0]
         name = String(segments[1])
@@ -172,8 +175,8 @@ extension BucketAddress {
             name.utf8.first?.isAlphanumeric ?? false
         else {
             throw .init(
-                reason: "s3: '\(name)' is no bucket; its name has 3 to 255 letters, digits, dots, "
-                    + "hyphens and underscores, and a prefix follows behind a slash"
+                reason: "s3: '\(name)' is not a bucket name; use 3 to 255 letters, digits, dots, "
+                    + "hyphens and underscores, and separate a prefix with a slash"
             )
         }
         var decoded: [String] = []
@@ -183,8 +186,9 @@ extension BucketAddress {
                 !text.contains("/"), !["", ".", ".."].contains(text)
             else {
                 throw .init(
-                    reason: "s3: a prefix has parts between single slashes, none of them . or .., "
-                        + "in UTF-8 without control characters"
+                    reason:
+                        "s3: the parts of a prefix must be separated by single slashes, must not be . or .., "
+                        + "and must be UTF-8 without control characters"
                 )
             }
             decoded.append(text)
