@@ -19,7 +19,7 @@ struct AdminTests {
         let page = try sandbox.ask("GET", Self.prefix)
         #expect(page.status == 200)
         #expect(page["content-security-policy"]?.contains("default-src 'none'") == true)
-        #expect(page.text.contains("Nothing is being received."))
+        #expect(page.text.contains("No uploads are being received."))
         #expect(
             try sandbox.ask("GET", Self.prefix + "style.css")["content-type"]?.hasPrefix("text/css")
                 == true
@@ -50,7 +50,7 @@ struct AdminTests {
         let select = "getSelection().selectAllChildren(document.querySelector('main'))"
         _ = try sandbox.create("/files/first")
         try browser.run("return refresh()")
-        #expect(try browser.text(shown).contains("1 partial upload waits"))
+        #expect(try browser.text(shown).contains("1 partial upload is waiting"))
         try browser.run(select)
         let selected = try browser.text("return getSelection().toString()")
         #expect(!selected.isEmpty)
@@ -168,7 +168,7 @@ struct AdminTests {
             try sandbox.ask("GET", Self.prefix + "ready").status == 503
         }
         let ready = try sandbox.ask("GET", Self.prefix + "ready").text
-        #expect(ready.contains("\"threads\":\"fail: all of threads.maximum (4) are taken\""))
+        #expect(ready.contains("\"threads\":\"fail: all threads are in use (threads.maximum: 4)\""))
         #expect(try sandbox.ask("GET", Self.prefix + "live").status == 200)
         #expect(
             try sandbox.ask("GET", Self.prefix + "metrics").text
@@ -281,7 +281,7 @@ struct AdminTests {
         let socket = sandbox.directory.path() + "/admin.sock"
         let check = try sandbox.spoolgate("status", "--check", "--socket", socket)
         #expect(check.status == 1)
-        #expect(check.output.contains("the settings were not reloaded"))
+        #expect(check.output.contains("settings reload failed"))
         try sandbox.reload(replacing: "drain: nonsense", with: "drain: 20s")
         #expect(try sandbox.spoolgate("status", "--check").status == 0)
     }
@@ -316,7 +316,7 @@ struct AdminTests {
         _ = try sandbox.append(resource, Data(count: 100_000), complete: false)
         func status() throws -> String { try sandbox.spoolgate("status").output }
         try eventually("the upload waits for its client") {
-            try status().contains("1 partial upload waits for its client")
+            try status().contains("1 partial upload is waiting for its client")
         }
         #expect(try sandbox.spoolgate("purge", "--force", "--older-than", "0s").status == 0)
         try eventually("nothing is left") { try !status().contains("partial") }

@@ -138,7 +138,7 @@ struct AdminTests {
         #expect(location != nil)
         let status = Status(of: admin)
         #expect(status.level == .warning)
-        #expect(status.concerns.contains { $0.hasSuffix("of the quota of 10.0 kB are taken") })
+        #expect(status.concerns.contains { $0.hasSuffix("of the quota of 10.0 kB used") })
         #expect(ask("/ready", of: admin).status == 200)
     }
 
@@ -336,7 +336,9 @@ struct AdminTests {
         let ids = locations.map { String($0.split(separator: "/").last ?? "") }
         try test.age(locations[0], by: 300)
         #expect(Status(of: admin).partial.first.isEmpty)
-        #expect(Status(of: admin).text.contains("\n  2 partial uploads wait for their clients: "))
+        #expect(
+            Status(of: admin).text.contains("\n  2 partial uploads are waiting for their clients: ")
+        )
         let status = look()
         #expect(status.partial.count == 2)
         #expect(status.partial.first.map(\.id.description) == [ids[1], ids[0]])
@@ -395,7 +397,7 @@ struct AdminTests {
         #expect(status.text.contains("\nNow (1)\n  1 ordinary upload\n"))
         #expect(status.html.contains("<h2>Now <span>1</span></h2>"))
         #expect(status.html.contains("1 ordinary upload</p>"))
-        #expect(!status.html.contains("Nothing is being received."))
+        #expect(!status.html.contains("No uploads are being received."))
         #expect(status.json.text.contains("\"receiving\":1,\"ordinary\":1,"))
         let later = Status(of: Admin.of(gateway))
         #expect(later.receiving == 0 && later.ordinary == 0)
@@ -415,7 +417,7 @@ struct AdminTests {
         #expect(
             before.text.hasPrefix(
                 "WARNING: 0 receiving, 0 waiting, 0 need you, still counting; "
-                    + "a daemon died, and what it left is being counted\n"
+                    + "a daemon crashed; its uploads are being counted\n"
             )
         )
         #expect(before.json.text.contains("\"counting\":true"))
@@ -443,7 +445,7 @@ struct AdminTests {
         #expect(status.line.hasPrefix("0 receiving, 0 waiting, 0 need you, 1 held"))
         #expect(!status.text.contains("Needs you"))
         #expect(status.text.contains("\nHeld (1)\n"))
-        #expect(status.text.contains("\n    to give it back: spoolgate release \(id)\n"))
+        #expect(status.text.contains("\n    to release it: spoolgate release \(id)\n"))
         #expect(status.html.contains("<h2>Needs you <span>0</span></h2>"))
         #expect(status.html.contains("<h2>Held <span>1</span></h2>"))
         let json = status.json.text
@@ -468,15 +470,15 @@ struct AdminTests {
             status.text.contains(
                 """
 
-                  indeterminate: ask the upstream whether it has the upload
-                    to see what it is: spoolgate show \(id)
-                    if it has not: spoolgate requeue \(id)
-                    if it has: spoolgate purge --force \(id)
+                  indeterminate: check whether the upstream has the upload
+                    to inspect it: spoolgate show \(id)
+                    if it does not: spoolgate requeue \(id)
+                    if it does: spoolgate purge --force \(id)
 
                 """
             )
         )
-        #expect(status.html.contains("if it has not: <kbd>spoolgate requeue \(id)</kbd>"))
+        #expect(status.html.contains("if it does not: <kbd>spoolgate requeue \(id)</kbd>"))
         #expect(status.failures.map(\.id) == [id])
     }
 

@@ -106,7 +106,7 @@ struct FailingRouteTests {
         let age = try #require(failing.failing.first).run.age
         let words =
             "route default is failing: 5 deliveries failed in \(age)s, none succeeded "
-            + "(\(told.origin.base)); the last one: the upstream responded with 500"
+            + "(\(told.origin.base)); last failure: the upstream responded with 500"
         #expect(failing.concerns == [words])
         #expect(failing.text.hasPrefix("WARNING: "))
         #expect(failing.text.split(separator: "\n").first?.contains(words) == true)
@@ -392,7 +392,7 @@ struct FailingRouteTests {
         let first = test.createPartial()
         #expect(
             status(test).text.contains(
-                "\nPartial (1)\n  1 partial upload waits for its client: spoolgate list --state partial\n"
+                "\nPartial (1)\n  1 partial upload is waiting for its client: spoolgate list --state partial\n"
             )
         )
         _ = test.createPartial()

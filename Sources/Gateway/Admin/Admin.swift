@@ -96,10 +96,10 @@ package final class Admin: Sendable {
     private func answer(to head: RequestHead) -> Response {
         let name = head.path.split(separator: "/", omittingEmptySubsequences: false).last ?? ""
         guard let make = page(named: name) else {
-            return Self.text("There is no such page here.\n", status: .notFound)
+            return Self.text("Page not found.\n", status: .notFound)
         }
         guard head.method == .get || head.method == .head else {
-            var response = Self.text("Only GET and HEAD.\n", status: .methodNotAllowed)
+            var response = Self.text("Only GET and HEAD are allowed.\n", status: .methodNotAllowed)
             response.head.fields[.allow] = "GET, HEAD"
             return response
         }
@@ -126,7 +126,7 @@ package final class Admin: Sendable {
     /// Who wrote an upload's content, for `spoolgate show`.
     private func shares(of id: UploadID) -> Response {
         guard let shares = gateway.transfers.shares(of: id) else {
-            return Self.text("Nothing is known of it here.\n", status: .notFound)
+            return Self.text("Unknown upload.\n", status: .notFound)
         }
         return Self.text(shares.line + "\n")
     }
@@ -207,15 +207,15 @@ extension Admin {
     /// received and resumed then, and the metrics tell. An attempt that fails inside this process is among it.
     func checks(_ load: FrontLoad) -> [Check] {
         [
-            Check(name: "serving", fault: isOver ? "it ends" : nil),
+            Check(name: "serving", fault: isOver ? "shutting down" : nil),
             Check(
                 name: "accepting",
-                fault: load.isAccepting ? nil : "no thread takes up connections"
+                fault: load.isAccepting ? nil : "no thread accepts connections"
             ),
             Check(
                 name: "threads",
                 fault: load.busy < load.maximum
-                    ? nil : "all of threads.maximum (\(load.maximum)) are taken",
+                    ? nil : "all threads are in use (threads.maximum: \(load.maximum))",
                 detail: "\(load.busy)/\(load.maximum)"
             ),
             Check(name: "spool-writable", fault: sampler.fault),

@@ -26,28 +26,40 @@ extension Admin {
 
     private func addProcess(to text: inout MetricsText) {
         let metrics = gateway.metrics
-        text.begin("build_info", .gauge, "The program's version and build; always 1.")
+        text.begin("build_info", .gauge, "Version and build of the program; always 1.")
         text.add(1, [("version", version), ("build", build ?? "unknown")])
-        text.begin("start_time_seconds", .gauge, "When the daemon began, in Unix time.")
+        text.begin(
+            "start_time_seconds",
+            .gauge,
+            "Start time of the daemon, in seconds since the Unix epoch."
+        )
         text.add(metrics.start.seconds)
         text.begin(
             "settings_last_reload_success",
             .gauge,
-            "Whether the settings were taken when they were read last."
+            "Whether the last reload of the settings succeeded (1) or failed (0)."
         )
         text.add(1 - metrics.refusedReload.count)
         let load = self.load()
-        text.begin("ready", .gauge, "Whether the daemon is ready, as /ready says.")
+        text.begin(
+            "ready",
+            .gauge,
+            "Whether the daemon is ready (1) or not (0), as reported by /ready."
+        )
         text.add(checks(load).allSatisfy(\.isGood) ? 1 : 0)
-        text.begin("threads_busy", .gauge, "Requests at work.")
+        text.begin("threads_busy", .gauge, "Requests being processed.")
         text.add(load.busy)
-        text.begin("threads_maximum", .gauge, "Most requests at work at a time (threads.maximum).")
+        text.begin(
+            "threads_maximum",
+            .gauge,
+            "Maximum number of concurrent requests (threads.maximum)."
+        )
         text.add(load.maximum)
     }
 
     private func addRequests(to text: inout MetricsText) {
         let metrics = gateway.metrics
-        text.begin("requests_total", .counter, "Requests that are over.")
+        text.begin("requests_total", .counter, "Completed requests.")
         for (route, counts) in metrics.routes {
             for (method, status, count) in counts.answered {
                 let word = status == 0 ? "none" : "\(status)"
@@ -63,7 +75,7 @@ extension Admin {
         text.begin(
             "front_faults_total",
             .counter,
-            "Requests that show a mistake in the web server's configuration."
+            "Requests that reveal a fault in the web server's configuration."
         )
         let faults = gateway.faults.counts
         for fault in FrontFault.allCases {
@@ -73,7 +85,7 @@ extension Admin {
 
     private func addUploads(to text: inout MetricsText) {
         let metrics = gateway.metrics
-        text.begin("uploads_total", .counter, "What became of uploads.")
+        text.begin("uploads_total", .counter, "Uploads, by outcome.")
         for (route, counts) in metrics.routes {
             for (outcome, dialect, count) in counts.outcomes {
                 text.add(
@@ -89,7 +101,7 @@ extension Admin {
         text.begin(
             "spool_receive_bytes_total",
             .counter,
-            "Of these, bytes that nginx has written into the spool by itself (spool_receive)."
+            "Bytes of content that nginx wrote to the spool directly (spool_receive)."
         )
         for (route, counts) in metrics.routes {
             text.add(counts.receivedByLane.count, [("route", route)])
@@ -97,35 +109,39 @@ extension Admin {
         text.begin(
             "spool_receive_total",
             .counter,
-            "Messages with more than 256 KiB of content for an upload, by who wrote it and why."
+            "Requests with more than 256 KiB of upload content, by writer (nginx or gateway) and reason."
         )
         for (route, counts) in metrics.routes {
             for (path, count) in counts.paths {
                 text.add(count, [("route", route), ("result", path.label)])
             }
         }
-        text.begin("uploads_receiving", .gauge, "Uploads whose content is received now.")
+        text.begin("uploads_receiving", .gauge, "Uploads being received.")
         text.add(metrics.receiving.count)
-        text.begin("interruptions_total", .counter, "Uploads whose content ended early.")
+        text.begin("interruptions_total", .counter, "Interruptions of received content, by reason.")
         text.add(metrics.interruptions, "reason")
-        text.begin("resumptions_total", .counter, "Uploads that went on after that.")
+        text.begin("resumptions_total", .counter, "Uploads resumed after an interruption.")
         text.add(metrics.resumptions.count)
-        text.begin("upload_seconds", .histogram, "From an upload's creation until it is whole.")
+        text.begin(
+            "upload_seconds",
+            .histogram,
+            "Time from the creation of an upload to its completion."
+        )
         for (route, counts) in metrics.routes { text.add(counts.uploadTimes, [("route", route)]) }
     }
 
     private func addQueues(to text: inout MetricsText) {
         let queues = QueueFigures(of: gateway)
-        text.begin("uploads", .gauge, "Uploads in the spool.")
+        text.begin("uploads", .gauge, "Uploads in the spool, by queue.")
         for (queue, cause, count) in queues.counts {
             text.add(count, [("queue", queue.rawValue), ("cause", cause?.rawValue ?? "")])
         }
-        text.begin("queue_runs_total", .counter, "Looks through the queue for what is due.")
+        text.begin("queue_runs_total", .counter, "Queue runs.")
         text.add(gateway.metrics.queueRuns.count)
         text.begin(
             "queue_oldest_seconds",
             .gauge,
-            "For how long the oldest whole upload has been waiting."
+            "Waiting time of the oldest complete upload."
         )
         for (key, age) in queues.oldest {
             text.add(age, [("queue", key.queue.rawValue), ("route", key.route)])
@@ -134,27 +150,31 @@ extension Admin {
 
     private func addDeliveries(to text: inout MetricsText) {
         let metrics = gateway.metrics
-        text.begin("deliveries_total", .counter, "Attempts to deliver an upload.")
+        text.begin("deliveries_total", .counter, "Delivery attempts, by result.")
         for (route, counts) in metrics.routes {
             for (result, count) in counts.results {
                 text.add(count, [("route", route), ("result", result.label)])
             }
         }
-        text.begin("route_failing", .gauge, "Whether the uploads of a route do not get through.")
+        text.begin(
+            "route_failing",
+            .gauge,
+            "Whether deliveries of a route are failing (1) or not (0)."
+        )
         for route in routes {
             text.add(route.counts.health.failing == nil ? 0 : 1, [("route", route.name)])
         }
-        text.begin("delivery_seconds", .histogram, "How long these attempts took.")
+        text.begin("delivery_seconds", .histogram, "Duration of delivery attempts.")
         for (route, counts) in metrics.routes {
             text.add(counts.deliveryTimes, [("route", route)])
         }
-        text.begin("delivered_bytes_total", .counter, "Bytes of uploads that the upstream took.")
+        text.begin("delivered_bytes_total", .counter, "Bytes of uploads accepted by the upstream.")
         for (route, counts) in metrics.routes {
             text.add(counts.delivered.count, [("route", route)])
         }
-        text.begin("authorizer_seconds", .histogram, "How long the authorizer's answers took.")
+        text.begin("authorizer_seconds", .histogram, "Response time of the authorizer.")
         text.add(metrics.authorizerTimes, "result")
-        text.begin("inspect_seconds", .histogram, "How long inspections took.")
+        text.begin("inspect_seconds", .histogram, "Duration of inspections.")
         text.add(metrics.inspectionTimes, "result")
     }
 
@@ -163,10 +183,14 @@ extension Admin {
         let (figures, sample) = (spool.figures, sampler.sample)
         text.begin("spool_bytes", .gauge, "Bytes of content and records in the spool.")
         text.add(figures.bytes)
-        text.begin("spool_reserve_bytes", .gauge, "Bytes that stay free (spool.reserve).")
+        text.begin("spool_reserve_bytes", .gauge, "Bytes that must stay free (spool.reserve).")
         text.add(figures.reserve)
         if let quota = figures.quota {
-            text.begin("spool_quota_bytes", .gauge, "Most bytes in the spool (spool.quota).")
+            text.begin(
+                "spool_quota_bytes",
+                .gauge,
+                "Maximum number of bytes in the spool (spool.quota)."
+            )
             text.add(quota)
         }
         let full = Set(spool.refusals(with: sample.space).compactMap(\.fullness))
@@ -175,29 +199,33 @@ extension Admin {
             text.add(full.contains(cause) ? 1 : 0, [("cause", cause.rawValue)])
         }
         if let space = sample.space {
-            text.begin("spool_free_bytes", .gauge, "Bytes that are free on its file system.")
+            text.begin("spool_free_bytes", .gauge, "Free bytes on the file system of the spool.")
             text.add(space.freeBytes)
             if let files = space.freeFiles {
-                text.begin("spool_free_files", .gauge, "Files that can still be made there.")
+                text.begin(
+                    "spool_free_files",
+                    .gauge,
+                    "Free inodes on the file system of the spool."
+                )
                 text.add(files)
             }
         }
-        text.begin("sync_seconds", .histogram, "How long it took until something was durable.")
+        text.begin("sync_seconds", .histogram, "Time to make data durable.")
         text.add(Disk.syncTimes)
         if let purge = sample.lastPurge {
             text.begin(
                 "purge_last_success_timestamp_seconds",
                 .gauge,
-                "When what is over was last removed from the spool, in Unix time."
+                "Time of the last purge of expired uploads, in seconds since the Unix epoch."
             )
             text.add(purge.seconds)
         }
     }
 
     private func addRest(to text: inout MetricsText) {
-        text.begin("events_pending", .gauge, "Events that wait for the webhook.")
+        text.begin("events_pending", .gauge, "Events waiting for the webhook.")
         text.add(max(0, gateway.events.pending))
-        text.begin("events_lost_total", .counter, "Events that could not be written down.")
+        text.begin("events_lost_total", .counter, "Events lost because they could not be written.")
         text.add(gateway.events.lost)
     }
 }

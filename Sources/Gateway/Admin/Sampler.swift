@@ -97,7 +97,7 @@ final class Sampler: Sendable {
     var fault: String? {
         state.update { state in
             state.patience.hasPassed
-                ? "the disk has not answered for a minute" : state.sample.fault
+                ? "the disk has not responded for a minute" : state.sample.fault
         }
     }
 }

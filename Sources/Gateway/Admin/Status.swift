@@ -174,8 +174,8 @@ struct Status: Sendable {
         if isAfterDeath {
             all.append(
                 isCounting
-                    ? "a daemon died, and what it left is being counted"
-                    : "a daemon died, and not all that it left could be looked at (see the log)"
+                    ? "a daemon crashed; its uploads are being counted"
+                    : "a daemon crashed; not all of its uploads could be read (see the log)"
             )
         }
         if let oldestWait, oldestWait > 900 {
@@ -184,17 +184,19 @@ struct Status: Sendable {
         all += roomConcerns
         let dead = sample.nodes.filter { !$0.isAlive }.map(\.name)
         if !dead.isEmpty {
-            all.append("node \(dead.joined(separator: ", ")) died, and is not cleared up yet")
+            all.append(
+                "node \(dead.joined(separator: ", ")) failed; its uploads have not been recovered yet"
+            )
         }
-        if busy * 10 > maximum * 8 { all.append("\(busy) of \(maximum) threads are taken") }
+        if busy * 10 > maximum * 8 { all.append("\(busy) of \(maximum) threads are in use") }
         if let purge = sample.lastPurge, now.seconds - purge.seconds > 10_800 {
-            all.append("nothing was purged for \(since(purge))")
+            all.append("the last purge was \(since(purge)) ago")
         }
         if !faults.isEmpty {
             let words = faults.map(\.rawValue).joined(separator: ", ")
-            all.append("the web server's configuration: \(words) (see the log)")
+            all.append("web server misconfigured: \(words) (see the log)")
         }
-        if isReloadRefused { all.append("the settings were not reloaded (spoolgate check)") }
+        if isReloadRefused { all.append("settings reload failed (run spoolgate check)") }
         return all
     }
 
@@ -205,16 +207,16 @@ struct Status: Sendable {
         if let free = sample.space?.freeBytes, free < 2 * figures.reserve,
             !causes.contains(.reserve)
         {
-            all.append("only \(ByteSize.decimal(free)) are free")
+            all.append("only \(ByteSize.decimal(free)) free")
         }
         if let quota = figures.quota, quota > 0, figures.bytes > quota / 10 * 9,
             !causes.contains(.quota)
         {
             let used = ByteSize.decimal(figures.bytes)
-            all.append("\(used) of the quota of \(ByteSize.decimal(quota)) are taken")
+            all.append("\(used) of the quota of \(ByteSize.decimal(quota)) used")
         }
         if let files = sample.space?.freeFiles, files < 2_000, !causes.contains(.files) {
-            all.append("files that can still be made: \(files)")
+            all.append("only \(files) free inodes")
         }
         return all
     }
@@ -303,7 +305,7 @@ struct FailingRoute: Sendable {
 
     /// A few words for the one line of `status --check`.
     var concern: String {
-        "route \(name) is failing: \(count) (\(upstream)); the last one: \(run.reason.prefix(300))"
+        "route \(name) is failing: \(count) (\(upstream)); last failure: \(run.reason.prefix(300))"
     }
 }
 
@@ -335,25 +337,25 @@ extension WaitingUpload {
 
     /// What a person has to find out before anything is typed; nil: nothing.
     var question: String? {
-        cause == .indeterminate ? "ask the upstream whether it has the upload" : nil
+        cause == .indeterminate ? "check whether the upstream has the upload" : nil
     }
 
     /// What a person can type about it, each after when that is right.
     var steps: [(when: String, command: String)] {
         switch cause {
         case nil: []
-        case .held?: [("to give it back", "spoolgate release \(id)")]
+        case .held?: [("to release it", "spoolgate release \(id)")]
         case .failed?:
             [
                 ("to see why", "spoolgate show \(id)"),
-                ("to try it again", "spoolgate requeue \(id)"),
+                ("to retry", "spoolgate requeue \(id)"),
             ]
         case .indeterminate?:
             // A person decides: the upstream would get it twice.
             [
-                ("to see what it is", "spoolgate show \(id)"),
-                ("if it has not", "spoolgate requeue \(id)"),
-                ("if it has", "spoolgate purge --force \(id)"),
+                ("to inspect it", "spoolgate show \(id)"),
+                ("if it does not", "spoolgate requeue \(id)"),
+                ("if it does", "spoolgate purge --force \(id)"),
             ]
         }
     }

@@ -114,7 +114,8 @@ extension Status {
     }
 
     private var receives: String {
-        part("Now", transfers, ordinary: ordinary, none: "Nothing is being received.") { transfer in
+        part("Now", transfers, ordinary: ordinary, none: "No uploads are being received.") {
+            transfer in
             var facts = [
                 Self.size(transfer.offset, of: transfer.length),
                 "\(ByteSize.decimal(transfer.rate))/s",
@@ -161,7 +162,7 @@ extension Status {
     }
 
     private var waits: String {
-        part("Waiting", waiting, none: "No upload waits for the upstream.") { upload in
+        part("Waiting", waiting, none: "No uploads are waiting for delivery.") { upload in
             "<li>\(head("\(upload.id)", upload.route, upload.owner, naming: upload.naming))"
                 + HTML.element("p", "\(ByteSize.decimal(upload.size)) · \(upload.when(now))")
                 + reason(upload.reason) + "</li>"
@@ -177,7 +178,7 @@ extension Status {
     }
 
     private func inHold(_ upload: WaitingUpload, class kind: String) -> String {
-        let waited = upload.since.map { "whole for \(since($0))" }
+        let waited = upload.since.map { "complete for \(since($0))" }
         let facts = [upload.cause?.rawValue, ByteSize.decimal(upload.size), waited]
         let steps = upload.steps.map { step in
             "<p>\(HTML.text(step.when)): \(HTML.element("kbd", step.command))</p>"
@@ -190,7 +191,7 @@ extension Status {
     }
 
     private var recent: String {
-        part("Last failures", Part(failures), none: "None since the daemon began.") { failure in
+        part("Last failures", Part(failures), none: "None since the daemon started.") { failure in
             "<li>\(head("\(failure.id)", failure.route, nil, time: "\(since(failure.time)) ago"))"
                 + "\(reason(failure.reason))</li>"
         }
@@ -304,8 +305,8 @@ enum StatusPage {
                 const newer = document.querySelector('strong').textContent
                 say(newer === level ? '' : `Now ${newer}`)
             } catch {
-                say('The gateway does not answer: what is shown is old.')
-                document.title = 'No answer: spoolgate'
+                say('The gateway does not respond. This page is out of date.')
+                document.title = 'No response: spoolgate'
             } finally {
                 isBusy = false
             }

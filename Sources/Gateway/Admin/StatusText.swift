@@ -17,7 +17,7 @@ extension Status {
         var lines = ["\(level.rawValue): \(([line] + furtherConcerns).joined(separator: "; "))"]
         lines.append(running)
         if !sample.nodes.isEmpty {
-            let nodes = sample.nodes.map { $0.name + ($0.isAlive ? "" : " (died)") }
+            let nodes = sample.nodes.map { $0.name + ($0.isAlive ? "" : " (failed)") }
             lines.append("nodes of this spool: \(nodes.joined(separator: ", "))")
         }
         add("Now", transfers, ordinary: ordinary, to: &lines) { transfer in
@@ -115,8 +115,8 @@ extension Status {
     /// `2 partial uploads wait for their clients`.
     var partialWords: String {
         partial.count == 1
-            ? "1 partial upload waits for its client"
-            : "\(partial.count) partial uploads wait for their clients"
+            ? "1 partial upload is waiting for its client"
+            : "\(partial.count) partial uploads are waiting for their clients"
     }
 
     /// The command that lists all of them.
@@ -133,9 +133,9 @@ extension Status {
         ]
         if let space = sample.space {
             parts.append("\(ByteSize.decimal(space.freeBytes)) free")
-            parts.append("\(ByteSize.decimal(figures.reserve)) kept free")
+            parts.append("\(ByteSize.decimal(figures.reserve)) reserved")
             if let files = space.freeFiles {
-                parts.append(files == 1 ? "1 more file" : "\(files) more files")
+                parts.append(files == 1 ? "1 free inode" : "\(files) free inodes")
             }
         }
         if let purge = sample.lastPurge {
