@@ -133,15 +133,15 @@ struct AdminTests {
                       exp_alerts:
                         - exp_labels: {instance: a, cause: failed, severity: warning}
                           exp_annotations:
-                            summary: 'a: uploads that wait for a person (failed): \(count)'
-                            description: 'They are kept until somebody decides: spoolgate list, then requeue or purge.'
+                            summary: 'a: uploads that need an operator (failed): \(count)'
+                            description: 'They are kept until an operator acts: run spoolgate list, then requeue or purge.'
                     - eval_time: 1m
                       alertname: SpoolgateSpoolFull
                       exp_alerts:
                         - exp_labels: {instance: a, cause: reserve, severity: critical}
                           exp_annotations:
                             summary: 'a: the spool is full (reserve), uploads are refused with 507'
-                            description: 'spoolgate status says how much is free. Make room: clients resume by themselves.'
+                            description: 'Run spoolgate status to see how much space is free. Free some space; clients then resume by themselves.'
 
                 """
         }
