@@ -67,7 +67,7 @@ struct PageOriginTests {
         let file = try sandbox.randomFile(300_000, "far.bin")
         try page.choose(file.url)
         try page.awaitState("far.bin", "failed")
-        #expect(try page.words("far.bin").contains("takes no uploads from this page."))
+        #expect(try page.words("far.bin").contains("does not accept uploads from this page."))
         #expect(try page.creations() == 0)
         #expect(upstream.requests.allSatisfy { $0.method != "POST" })
     }

@@ -95,7 +95,7 @@ struct PageTests {
         #expect(try page.shown("long.bin") <= page.network.passed)
         page.network.cut()
         try page.awaitState("long.bin", "waiting")
-        #expect(try page.words("long.bin").contains("The connection broke."))
+        #expect(try page.words("long.bin").contains("The connection was lost."))
         // Some seconds, by the pauses between attempts.
         try eventually("it tries again and again") { page.network.refused >= 4 }
         page.network.hold(at: nil)
@@ -118,7 +118,7 @@ struct PageTests {
         try page.choose(file.url)
         try eventually("the upstream has it whole") { origin.requests.count == 1 }
         try eventually("the page says so") {
-            try page.words("answered.bin").contains("All sent.")
+            try page.words("answered.bin").contains("Sent. The server")
         }
         page.network.cut()
         try page.awaitState("answered.bin", "waiting")
@@ -399,7 +399,7 @@ struct PageTests {
         try page.awaitState("fake.png", "failed")
         let words = try page.words("fake.png")
         #expect(words.contains("It begins like a <b>program</b>."), "as text, not as elements")
-        #expect(words.contains("The server's answer (422)"))
+        #expect(words.contains("Server response (422)"))
         #expect(words.contains("\"line\": 17"))
         #expect(try page.unfinished() == [])
         #expect(origin.requests.map { Data($0.content) } == [file.bytes])
@@ -430,7 +430,7 @@ struct PageTests {
         try page.press("Discard", "same.bin")
         try eventually("the page says why it does not") {
             try page.browser.text("return document.querySelector('#live').textContent")
-                .contains("same.bin is being sent in another window.")
+                .contains("same.bin is being uploaded in another window.")
         }
         page.network.hold(at: nil)
         try eventually("the first window has sent it") { origin.requests.count == 1 }

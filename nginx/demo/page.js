@@ -225,7 +225,7 @@ class Item {
         this.#bar.value = size ? loaded : 1
         const received = `${bytes(loaded)} of ${bytes(size)} received`
         if (state === 'running') {
-            if (loaded === size) this.#write('send', 'All sent. The server is processing it…')
+            if (loaded === size) this.#write('send', 'Sent. The server is processing the file…')
             else this.#write('send', received + pace(this.upload))
         } else if (state === 'waiting') {
             const left = (this.#next.time - performance.now()) / 1000
@@ -250,7 +250,7 @@ class Item {
         if (had === this.#go && this.#go.hidden) this.#leave.focus()
         if (had === this.#now && this.#now.hidden) this.#go.focus()
         this.#more.hidden = true
-        if (state === 'queued') this.#write('wait', 'Waiting for its turn.')
+        if (state === 'queued') this.#write('wait', 'Waiting in the queue.')
         if (detail.state === 'waiting') {
             this.#next = { time: performance.now() + detail.delay, message: detail.error.message }
             say(`${this.name}: ${detail.error.message}`)
@@ -288,9 +288,9 @@ class Item {
         }
         if (!text || text === answer.reason) return
         this.#more.hidden = false
-        const pre = make('pre', { textContent: text, tabIndex: 0, ariaLabel: `Answer for ${this.name}` })
+        const pre = make('pre', { textContent: text, tabIndex: 0, ariaLabel: `Response for ${this.name}` })
         pre.setAttribute('role', 'region')
-        this.#more.replaceChildren(make('summary', { textContent: `The server's answer (${answer.status})` }), pre)
+        this.#more.replaceChildren(make('summary', { textContent: `Server response (${answer.status})` }), pre)
     }
 }
 
@@ -304,7 +304,7 @@ function add(file) {
     if (same && leaving.has(same)) return same.stay()
     if (same && !['done', 'failed', 'cancelled'].includes(same.upload.state)) {
         if (same.upload.state === 'paused') same.start()
-        else say(`${file.name} is in the list already.`)
+        else say(`${file.name} is already in the list.`)
         return
     }
     const item = new Item(upload)
@@ -400,7 +400,7 @@ function pendingNode({ fingerprint, lock, url, name, size, loaded }) {
     /** @param {() => void} body */
     const exclusively = async (body) => {
         /** @param {unknown} held */
-        const use = (held) => held ? body() : say(`${name} is being sent in another window.`)
+        const use = (held) => held ? body() : say(`${name} is being uploaded in another window.`)
         await (navigator.locks?.request(lock, { ifAvailable: true }, use) ?? use(true))
     }
     /** @type {ReturnType<typeof setTimeout> | undefined} */
@@ -450,7 +450,7 @@ element('clear').onclick = () => {
         node.remove()
     }
     showTotal()
-    say('Finished uploads are cleared.')
+    say('Finished uploads were cleared.')
     ;(element('list').querySelector('button:not([hidden])') ?? element('pick')).focus()
 }
 

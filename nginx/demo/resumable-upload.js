@@ -55,17 +55,17 @@ const CREATION_ONLY = /^(content-|repr-digest$|want-|idempotency-key$|prefer$)/i
  */
 const WORDS = {
     401: 'You are not signed in.',
-    403: 'You may not upload here.',
-    404: 'Nothing takes uploads at this address.',
+    403: 'You are not allowed to upload here.',
+    404: 'This address does not accept uploads.',
     413: 'The file is too large for this server.',
-    415: 'This server does not take files of this type.',
-    507: 'The server has no room for the file.',
+    415: 'This server does not accept files of this type.',
+    507: 'The server has no space for the file.',
 }
-const CHANGED = 'The file has changed since its upload began.'
-const BUSY = 'The server is busy or not available.'
-const REFUSED = 'The server did not take the file.'
-const BROKEN = 'The connection broke.'
-const UNREADABLE = 'The file cannot be read any more: it was changed, moved or removed.'
+const CHANGED = 'The file has changed since the upload began.'
+const BUSY = 'The server is busy or unavailable.'
+const REFUSED = 'The server did not accept the file.'
+const BROKEN = 'The connection was lost.'
+const UNREADABLE = 'The file can no longer be read: it was changed, moved or removed.'
 
 /**
  * Older compilers do not know its methods.
@@ -453,7 +453,7 @@ export class ResumableUpload extends EventTarget {
             if (isLocked || signal.aborted) throw error
             // A browser that stores nothing for this page has no locks for it either.
             if (!patience.aborted) return body()
-            throw new UploadError('This file is being sent in another window.', { code: 'locked' })
+            throw new UploadError('This file is being uploaded in another window.', { code: 'locked' })
         }
     }
 
@@ -543,7 +543,7 @@ export class ResumableUpload extends EventTarget {
                     throw failure(answer, { retryable: [404, 410].includes(answer.status) || undefined })
                 } else if (isLast) {
                     // Received, and its answer is yet to come: the next attempt asks for it.
-                    throw failure(answer, { words: 'The server has not answered yet.', retryable: true })
+                    throw failure(answer, { words: 'The server has not responded yet.', retryable: true })
                 } else {
                     const next = answer.integer('upload-offset') ?? end
                     // The next attempt comes later, or a server that takes nothing would be asked without end.
@@ -701,7 +701,7 @@ export class ResumableUpload extends EventTarget {
             mode: 'no-cors', method: 'HEAD', cache: 'no-store', credentials: 'omit',
         }).then(() => true, () => false)
         if (!isThere) return error
-        return new UploadError(`${origin} takes no uploads from this page.`, { code: 'origin', cause: error })
+        return new UploadError(`${origin} does not accept uploads from this page.`, { code: 'origin', cause: error })
     }
 
     /** @param {number} offset */
@@ -1004,7 +1004,7 @@ async function send(options, order, signal) {
             end()
             resolve(new Answer(xhr, request.url))
         }
-        xhr.onerror = () => broken('network', navigator.onLine ? BROKEN : 'There is no network.')
+        xhr.onerror = () => broken('network', navigator.onLine ? BROKEN : 'No network connection.')
         // A browser stops requests of a page that is left.
         xhr.onabort = () => signal.aborted ? fail(signal.reason) : broken('network', BROKEN)
         signal.addEventListener('abort', stop, { once: true })
@@ -1024,7 +1024,7 @@ async function send(options, order, signal) {
  */
 function callbackError(cause) {
     if (cause instanceof UploadError) return cause
-    const words = 'The upload cannot be prepared.'
+    const words = 'The upload could not be prepared.'
     return new UploadError(words, { code: 'callback', cause, retryable: true })
 }
 
@@ -1128,10 +1128,10 @@ function check(options, rules) {
     const values = /** @type {Record<string, unknown>} */ (options ?? {})
     if (rules.endpoint && !values.endpoint) throw new TypeError('The option endpoint is missing.')
     for (const [name, value] of Object.entries(values)) {
-        if (!Object.hasOwn(rules, name)) throw new TypeError(`There is no option ${name}.`)
+        if (!Object.hasOwn(rules, name)) throw new TypeError(`Unknown option: ${name}.`)
         if (value === undefined || rules[name](value)) continue
         const isRange = typeof value === 'number' || Array.isArray(value)
-        throw new (isRange ? RangeError : TypeError)(`The option ${name} cannot be ${String(value)}.`)
+        throw new (isRange ? RangeError : TypeError)(`Invalid value of option ${name}: ${String(value)}.`)
     }
 }
 
