@@ -53,7 +53,7 @@ package final class RunningDigest {
     /// Adds the next part.
     package func update(_ bytes: UnsafeRawBufferPointer) {
         let status = EVP_DigestUpdate(context, bytes.baseAddress, bytes.count)
-        precondition(status == 1, "OpenSSL cannot go on with a digest")
+        precondition(status == 1, "OpenSSL cannot continue a digest")
     }
 
     /// Returns the digest of all parts; called once, after the last part.
@@ -69,7 +69,7 @@ package final class RunningDigest {
 package enum HMAC256 {
     /// Returns the 32-byte code of `bytes` with `key`, which must not be empty.
     package static func code(_ bytes: [UInt8], key: [UInt8]) -> [UInt8] {
-        precondition(!key.isEmpty, "a code without a key proves nothing")
+        precondition(!key.isEmpty, "an HMAC needs a key")
         var code = [UInt8](repeating: 0, count: 32)
         let made = HMAC(
             DigestFunction.sha256.method,

@@ -24,11 +24,11 @@ enum AttemptResult: String, CaseIterable {
     /// The same, if the route says that such a status means that nothing was processed.
     case notProcessed = "502, 503 in `not-processed`"
     /// A redirect that asks for the same request elsewhere, where the gateway does not follow.
-    case redirect = "a redirect not to be followed"
+    case redirect = "a redirect that is not followed"
     /// Not sent to any target, or not passed on, or refused by a store that has no room or no time now.
     case unsent = "not sent, or not processed"
     /// Sent, and no whole response came.
-    case unanswered = "sent, no whole answer"
+    case unanswered = "sent, no complete response"
 
     /// Reads a final response.
     init(_ status: HTTPResponse.Status, method: HTTPRequest.Method, notProcessed: [Int]) {
@@ -48,15 +48,15 @@ enum AttemptResult: String, CaseIterable {
 /// What the client of an upload knows when its attempt ends.
 enum ClientKnowledge: String, CaseIterable {
     /// It waits, has sent everything in this message, and was told no upload resource.
-    case message = "waits, sent all at once, knows no resource"
+    case message = "waits, sent everything in one request, knows no upload resource"
     /// It waits, has sent everything in this message, and could come back.
-    case all = "waits, sent all at once"
+    case all = "waits, sent everything in one request"
     /// It waits, and has sent a part of the content in this message.
-    case resource = "waits, sent it in parts"
+    case resource = "waits, sent parts"
     /// It is gone, or only asks how far the upload is.
-    case gone = "is gone"
+    case gone = "has disconnected"
     /// It was told 202, and waits for nothing.
-    case accepted = "was told 202"
+    case accepted = "received 202"
 }
 
 /// What becomes of an upload after an attempt.

@@ -246,7 +246,7 @@ extension FastCGIExchange {
     /// - Throws: `ClientGone` when the web server left or does not read.
     package func send(content: RawSpan) throws(ClientGone) {
         switch outgoing {
-        case .nothing: preconditionFailure("content before a head")
+        case .nothing: preconditionFailure("content before a header section")
         case .headOnly: return
         case .gone, .aborted: throw ClientGone()
         case .content(let remaining):

@@ -41,7 +41,7 @@ extension FastCGIExchange: ContentLane {
         at offset: Int64,
         _ limit: LaneLimit
     ) throws(ContentError) {
-        precondition(reader.lane == .offered, "a grant that nobody asked for")
+        precondition(reader.lane == .offered, "a grant without an offer")
         reader.noteAnswer(isGrant: true)
         guard writer.send(.grant(offset: offset, limit), passing: file) else { throw fail() }
     }

@@ -127,7 +127,7 @@ struct RecordParser {
 
     /// Notes that content of the present record was read past this parser.
     mutating func skip(_ count: Int) {
-        precondition(count <= rest, "content beyond its record")
+        precondition(count <= rest, "content past the end of its record")
         rest -= count
     }
 

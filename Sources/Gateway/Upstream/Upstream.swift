@@ -161,7 +161,10 @@ package final class Upstream: Sendable {
         self.settings = settings
         var locations: [UpstreamLocation] = []
         for target in settings.targets {
-            precondition(!target.standsAlone || settings.targets.count == 1, "it stands alone")
+            precondition(
+                !target.standsAlone || settings.targets.count == 1,
+                "it must be the only target"
+            )
             switch target {
             case .directory(let path):
                 way = .drop(DirectoryDrop(path: path))

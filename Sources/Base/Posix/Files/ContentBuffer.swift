@@ -24,7 +24,7 @@ package final class ContentBuffer {
     ///
     /// - Throws: `SystemError` if there is no memory left.
     package init(capacity: Int) throws(SystemError) {
-        precondition(capacity > 0, "a buffer needs room")
+        precondition(capacity > 0, "a buffer needs a capacity")
         let start = mmap(
             nil,
             capacity,
@@ -65,7 +65,7 @@ package final class ContentBuffer {
     ) throws(E) {
         let free = UnsafeMutableRawBufferPointer(rebasing: region[count...])
         let added = try body(free)
-        precondition((0...free.count).contains(added), "a buffer was filled beyond its end")
+        precondition((0...free.count).contains(added), "a buffer was filled past its end")
         count += added
         touched = max(touched, count)
     }

@@ -47,7 +47,7 @@ package final class ChildProcess {
         environment: [(name: String, value: String)],
         limit: Int
     ) throws(SystemError) {
-        guard let program = command.first else { preconditionFailure("a command has a program") }
+        guard let program = command.first else { preconditionFailure("a command needs a program") }
         let outputPipe = try Pipe(for: program)
         let errorsPipe = try Pipe(for: program)
         for source in [outputPipe.source.number, errorsPipe.source.number] {

@@ -67,7 +67,7 @@ package final class EventPoll: Sendable {
         _ token: UInt64,
         _ subject: String
     ) throws(SystemError) {
-        precondition(token < Self.asked, "a token is taken")
+        precondition(token < Self.asked, "this token is reserved")
         let status = spoolgate_epoll_watch(epoll.number, number, token, 0)
         try SystemError.check(status, "epoll_ctl", on: subject)
     }

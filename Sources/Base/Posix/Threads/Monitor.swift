@@ -43,7 +43,7 @@ import Glibc
         pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC)
         let status = (pthread_mutex_init(mutex, nil), pthread_cond_init(changed, &attributes))
         pthread_condattr_destroy(&attributes)
-        precondition(status == (0, 0), "the system has no room for a mutex")
+        precondition(status == (0, 0), "the system cannot create a mutex")
     }
 
     deinit {

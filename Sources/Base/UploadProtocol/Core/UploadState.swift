@@ -283,7 +283,7 @@ package struct UploadState: Sendable, Equatable {
         /// The delivery is due later: after a 202, or because an attempt failed and a retry is safe.
         case postponed
         /// The upload was sent without a response, and a retry is not safe.
-        case silence = "no answer"
+        case silence = "no response"
         /// The upstream refused it after 202, or its lifetime in the queue expired.
         case failure
         case hold

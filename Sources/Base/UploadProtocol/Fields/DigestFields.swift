@@ -69,7 +69,10 @@ package struct DigestValues: Sendable, Equatable {
     package subscript(_ algorithm: DigestAlgorithm) -> [UInt8]? {
         get { values[algorithm] }
         set {
-            precondition(newValue.map { $0.count == algorithm.length } ?? true, "a short digest")
+            precondition(
+                newValue.map { $0.count == algorithm.length } ?? true,
+                "wrong length of a digest"
+            )
             values[algorithm] = newValue
         }
     }

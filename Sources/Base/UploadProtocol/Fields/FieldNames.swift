@@ -37,7 +37,7 @@ extension HTTPField.Name {
     /// Creates a name from a valid token; traps if it is invalid.
     package static func made(_ text: String) -> HTTPField.Name {
         guard let name = HTTPField.Name(text) else {
-            preconditionFailure("\(text) is no field name")
+            preconditionFailure("\(text) is not a field name")
         }
         return name
     }

@@ -223,7 +223,7 @@ extension UpstreamContent {
         case .file(_, let length, let read):
             return .framed(before: before, length: length, read: read, after: after)
         case .framed, .stream:
-            preconditionFailure("an upload is whole before it gets a form, and gets one")
+            preconditionFailure("an upload must be complete and have no form yet")
         }
     }
 }

@@ -126,14 +126,15 @@ extension UpstreamContent {
         case .bytes(let bytes): Int64(bytes.count)
         case .held(let buffer): Int64(buffer.count)
         case .file(_, let length, _): length
-        case .framed, .stream: preconditionFailure("a bucket takes uploads as they are, and whole")
+        case .framed, .stream:
+            preconditionFailure("a bucket accepts only complete content without a form")
         }
     }
 
     /// `count` bytes of a file's content from `start` on.
     func part(from start: Int64, _ count: Int64) -> UpstreamContent {
         guard case .file(_, _, let read) = self else {
-            preconditionFailure("what is larger than a part lies in a file")
+            preconditionFailure("content larger than a part must be in a file")
         }
         return .file(descriptor: nil, length: count) { try read($0, start + $1) }
     }

@@ -32,7 +32,7 @@ final class HTTPTargets: Sendable {
         _ settings: UpstreamSettings,
         skipped: @escaping @Sendable (String) -> Void
     ) {
-        precondition(!locations.isEmpty, "an upstream has a target")
+        precondition(!locations.isEmpty, "an upstream needs a target")
         places = locations.map { Place(location: $0) }
         order = TargetOrder(count: places.count)
         self.settings = settings
