@@ -50,7 +50,8 @@ class Node:
     def start(self):
         self.launch()
         try:
-            must(30, f"{self.name} serves", self._serves)
+            # After a power failure its own lock stays until Ceph gives up the dead session.
+            must(120, f"{self.name} serves", self._serves)
         except NeverHappened as never:
             raise NeverHappened(f"{never}: {self.log()[-500:]}") from None
 

@@ -30,7 +30,7 @@ class HostMount:
         if self._is_kernel:
             monitor = self._ceph.monitor.removeprefix("v2:")
             self._host.run(
-                f"mount -t ceph {monitor}:/ {self.path} -o name={name},ms_mode=crc,mount_timeout=30"
+                f"mount -t ceph {monitor}:/ {self.path} -o name={name},ms_mode=crc,wsync,mount_timeout=30"
             )
             return self._host.wait_until_mounted(self.path, "ceph")
         self._host.write("/etc/ceph/ceph.conf", FUSE_SETTINGS.format(monitor=self._ceph.monitor))

@@ -24,7 +24,7 @@ package struct Settings: Sendable, Equatable {
     package var node: String?
     /// The spool directory.
     package var spoolDirectory = "/var/spool/spoolgate"
-    /// Whether several hosts share it, each with a `node` of its own; experimental.
+    /// Whether several hosts share it, each with a `node` of its own.
     package var sharesSpool = false
     /// Bytes that must stay free on the spool's file system.
     package var spoolReserve: Int64 = 256 << 20

@@ -118,10 +118,12 @@ struct Serve: SpoolgateCommand {
             // Lets requests of another process that works in the spool have uploads that are being
             // received here, as requests of this one do; and looks at the spool when a command has changed it.
             try Thread.start(name: "spool-watch") {
-                while true {
+                for turn in 1... {
                     Thread.pause(.milliseconds(100))
                     // A spool that cannot be read is told by the request that reads it.
                     try? spool.requestReleaseForOthers()
+                    // On a file system of several hosts each look is a request to its server.
+                    guard !spool.isShared || turn.isMultiple(of: 10) else { continue }
                     if spool.isWoken() { gateway.deliveries.noteChangedSpool() }
                 }
             }

@@ -183,7 +183,7 @@ extension Spool {
 
     /// Whether the daemons were to look at the queue since this was asked last.
     ///
-    /// Asked several times a second, it is also what first notices that this host is shut out of a shared spool.
+    /// Called at least once a second, it also detects first that this host is shut out of a shared spool.
     package func isWoken() -> Bool {
         let seen = try? onDisk { () throws(SystemError) in
             try layout.root.status(of: Self.wakeFile)?.file
