@@ -47,11 +47,11 @@ struct DigestFieldTests {
             ("sha-256=abc", "sha-256 is not followed by =:base64:"),
             ("sha-256", "sha-256 is not followed by =:base64:"),
             ("sha-256=(:AAAA:)", "sha-256 is not followed by =:base64:"),
-            ("sha-256=44af", "it is no list of algorithm=:base64:"),
-            ("sha-256:=\(sha256)", "it is no list of algorithm=:base64:"),
-            ("SHA-256=:\(sha256):", "it is no list of algorithm=:base64:"),
-            ("sha-256=:AA", "it is no list of algorithm=:base64:"),
-            ("=", "it is no list of algorithm=:base64:"),
+            ("sha-256=44af", "it is not a list of algorithm=:base64:"),
+            ("sha-256:=\(sha256)", "it is not a list of algorithm=:base64:"),
+            ("SHA-256=:\(sha256):", "it is not a list of algorithm=:base64:"),
+            ("sha-256=:AA", "it is not a list of algorithm=:base64:"),
+            ("=", "it is not a list of algorithm=:base64:"),
         ]
     )
     func refused(value: String, reason: String) throws {
