@@ -1,9 +1,9 @@
-// The queue of whole uploads that wait for their next attempt: which of them is due, and the threads
-// that make the attempts.
+// The queue of complete uploads that wait for their next attempt, and the steps of its scheduler and its
+// threads.
 //
-// What waits is written in the spool; here is only a table of it, so that nothing is lost with the
-// process. Invariant: an upload is in the table at most once, waiting, ready or under way, and a backlog of any
-// size takes no more memory than `most` uploads of each route.
+// The spool holds the queue itself. This file holds only a table in memory, so a crash loses no upload. Invariant:
+// an upload is in the table at most once, as waiting, ready or under way, and the table holds at most `most`
+// uploads of each route.
 
 package import SpoolgatePosix
 package import SpoolgateSpool
@@ -11,42 +11,44 @@ import SpoolgateUploadProtocol
 
 /// The delivery queue.
 ///
-/// Any thread.
+/// Thread-safe.
 package final class DeliveryQueue: Sendable {
-    /// How long a thread waits for more work before it ends.
+    /// The time that an idle thread waits for work before it ends.
     private static let linger = Duration.seconds(5)
 
-    /// An upload under way.
+    /// An upload whose attempt is under way.
     private struct UnderWay {
         let user: SlotUser
-        /// When it is due again, where it was added meanwhile.
+        /// The next due time, if the upload was added again during its attempt.
         var again: WallTime?
     }
 
     private struct Table {
-        /// Most uploads of one route.
+        /// The maximum number of uploads of one route.
         let most: Int
-        /// How many there are of each route.
+        /// The number of uploads in the table, by route.
         var counts: [String: Int] = [:]
-        /// What is due later is left to a later run, so that it takes no place from what is due.
+        /// Uploads due after this time are left to a later run, so that they take no place from uploads due
+        /// earlier.
         var horizon = WallTime(seconds: .max)
-        /// Routes of which some were left out.
+        /// Routes with uploads left out of the table.
         var cut: Set<String> = []
         var schedule = DueHeap()
-        /// Uploads whose time has come, by route.
+        /// Uploads that are due, by route.
         var ready: [String: ReadyUploads] = [:]
         var known: Set<UploadID> = []
-        /// When those that wait for their time are due; what the schedule says else is out of date.
+        /// The due times of waiting uploads. An entry of `schedule` with another time is outdated.
         var due: [UploadID: WallTime] = [:]
         var underWay: [UploadID: UnderWay] = [:]
-        /// The threads that have one, shared like the slots: who waits for a slot keeps no thread from the others.
+        /// The threads in use, shared like the slots, so that attempts that wait for a slot leave threads for the
+        /// others.
         var shares = SlotShares()
         var threads = 0
         var idle = 0
         var isStopping = false
         var isRunAsked = false
 
-        /// Moves what is due to the ready lists.
+        /// Moves uploads that are due to the ready lists.
         mutating func promote(until now: WallTime) {
             while let entry = schedule.popFirst(until: now) {
                 guard due[entry.id] == entry.due else { continue }
@@ -55,9 +57,9 @@ package final class DeliveryQueue: Sendable {
             }
         }
 
-        /// Takes one ready upload for which there is room.
+        /// Takes one ready upload that has room.
         mutating func take(_ bounds: DeliveryBounds) -> (id: UploadID, route: String)? {
-            // Another route's turn first, so that a long list does not keep the others waiting.
+            // The route with the fewest threads comes first, so that a long list does not delay the others.
             let turns = ready.keys.map { (shares.taken(ofRoute: $0), $0) }.sorted { $0 < $1 }
             for (_, route) in turns {
                 guard let room = room(for: route, bounds),
@@ -72,7 +74,7 @@ package final class DeliveryQueue: Sendable {
             return nil
         }
 
-        /// Whether a thread would find an upload.
+        /// Whether `take` would return an upload.
         func hasWork(_ bounds: DeliveryBounds) -> Bool {
             ready.contains { route, uploads in
                 room(for: route, bounds).map { uploads.fits(in: $0) } ?? false
@@ -104,7 +106,7 @@ package final class DeliveryQueue: Sendable {
             schedule.insert(entry)
         }
 
-        /// Forgets an upload whose turn is over; asks for those that were left out once there is room.
+        /// Forgets an upload after its turn, and requests a run if its route had uploads left out and now has room.
         mutating func forget(_ id: UploadID, _ route: String) {
             known.remove(id)
             let left = counts[route, default: 1] - 1
@@ -117,55 +119,54 @@ package final class DeliveryQueue: Sendable {
 
     private let table: Monitor<Table>
 
-    /// Begins with none, for at most so many uploads of each route.
+    /// Creates an empty queue with at most `most` uploads of each route.
     init(most: Int = DueUploads.most) { table = Monitor(Table(most: most)) }
 
-    /// Adds an upload that is to be tried at `due`; one that is there already is tried then if it
-    /// waited for longer, and one that is under way is looked at again then.
+    /// Schedules an attempt of an upload at `due`.
     ///
-    /// Where there is no room for one more of its route, or it is due long after the next run of the queue, a later run
-    /// finds it.
+    /// An upload that is already waiting gets the earlier of the two times. An upload whose attempt is under way is
+    /// scheduled again after it. If the route is full or `due` is beyond the horizon, a later run finds the upload.
     package func add(_ upload: UploadCreation, due: WallTime) {
         add(DueHeap.Entry(due: due, id: upload.id, route: upload.route, client: upload.client))
     }
 
-    /// The same of an entry.
+    /// Schedules the upload of an entry.
     func add(_ entry: DueHeap.Entry) { table.update { $0.add(entry) } }
 
-    /// Notes until when what is due has to be known here; nil: without end, as long as a run is under way.
+    /// Sets the latest due time that the table accepts; nil during a run: no limit.
     func setHorizon(_ time: WallTime?) {
         table.updateQuietly { $0.horizon = time ?? WallTime(seconds: .max) }
     }
 
-    /// Notes that uploads of a route were left out, for which a run is asked once there is room.
+    /// Records that uploads of a route were left out; a run is requested once the route has room.
     func noteCut(_ route: String) { table.update { _ = $0.cut.insert(route) } }
 
-    /// Asks for a look through the whole spool at once.
+    /// Requests a run through the whole spool.
     func askForRun() { table.update { $0.isRunAsked = true } }
 
-    /// Stops taking uploads up and waits for the attempts under way.
+    /// Stops starting attempts and waits for those under way.
     ///
-    /// - Returns: how many are still under way at `deadline`.
+    /// - Returns: The number of attempts still under way at `deadline`.
     func stop(until deadline: Deadline) -> Int {
         table.update { $0.isStopping = true }
         let isEmpty: Bool? = table.wait(until: deadline) { $0.underWay.isEmpty ? true : nil }
         return isEmpty == nil ? table.update { $0.underWay.count } : 0
     }
 
-    /// What the scheduler has to do next.
+    /// The next step of the scheduler.
     enum Step {
         /// Start a thread for ready uploads.
         case startThread
-        /// Look through the spool.
+        /// Read the queue in the spool.
         case run
-        /// Nothing any more.
+        /// End.
         case end
     }
 
-    /// Waits for the scheduler's next step; a run is due at `nextRun`.
+    /// Waits for the next step of the scheduler; a run is due at `nextRun`.
     func nextStep(nextRun: Deadline, bounds: DeliveryBounds, clock: SpoolClock) -> Step {
         while true {
-            // Wall time can be set while we wait, so it is looked at again every second.
+            // The system clock can be set during the wait, so the time is checked every second.
             let step = table.wait(until: min(nextRun, .after(.seconds(1)))) { table -> Step? in
                 if table.isStopping { return .end }
                 if table.isRunAsked {
@@ -179,18 +180,18 @@ package final class DeliveryQueue: Sendable {
                 table.threads += 1
                 return .startThread
             }
-            // Work comes first: a look through a long queue may take longer than the time between two.
+            // Attempts come before runs: a run through a long queue may take longer than the interval between runs.
             if let step { return step }
             if nextRun.hasPassed { return .run }
         }
     }
 
-    // MARK: The threads' side
+    // MARK: Calls of the delivery threads
 
-    /// Notes that a thread that was to start did not.
+    /// Records that a thread could not be started.
     func noteUnstarted() { table.update { $0.threads -= 1 } }
 
-    /// The next upload for a thread; nil: the thread is to end.
+    /// Waits for the next upload for a thread; nil: the thread must end.
     func take(_ bounds: DeliveryBounds, clock: SpoolClock) -> (id: UploadID, route: String)? {
         table.update { $0.idle += 1 }
         let deadline = Deadline.after(Self.linger)
@@ -201,7 +202,7 @@ package final class DeliveryQueue: Sendable {
         }
         return table.update { table in
             table.idle -= 1
-            // Also one that was added between the deadline and now is this thread's.
+            // This thread also takes an upload that was added after the deadline.
             guard let work = taken ?? (table.isStopping ? nil : table.take(bounds)) else {
                 table.threads -= 1
                 return nil
@@ -210,8 +211,10 @@ package final class DeliveryQueue: Sendable {
         }
     }
 
-    /// Ends the turn of an upload, which is to be tried again at `next`, or earlier if it was added meanwhile;
-    /// nil: not at all.
+    /// Ends the turn of an upload.
+    ///
+    /// The next attempt is due at `next`, or earlier if the upload was added again meanwhile. If `next` is nil and
+    /// the upload was not added again, no attempt follows.
     func finish(_ id: UploadID, route: String, next: WallTime?) {
         table.update { table in
             table.forget(id, route)

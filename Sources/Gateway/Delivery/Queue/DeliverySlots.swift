@@ -1,15 +1,15 @@
-// How many delivery attempts may run at once, in all and of each route, shared among targets and clients
-// (SlotShares); a reload can change the bounds.
+// The limits on concurrent delivery attempts, in total and per route.
 //
-// An attempt gives its slot back when the upstream's head is there: from then on a client that reads
-// slowly keeps only itself waiting. Invariant: a slot is given back exactly once.
+// `SlotShares` shares the slots among targets and clients. A reload can change the limits. An attempt returns its
+// slot when the head of the upstream's response arrives, so a client that reads slowly delays no other delivery.
+// Invariant: a slot is returned exactly once.
 
 import SpoolgatePosix
 import SpoolgateSettings
 import SpoolgateUploadProtocol
 import SpoolgateUpstream
 
-/// Most delivery attempts at a time, in all and of each route, and who shares with whom.
+/// The maximum number of concurrent attempts, in total and per route, and the target of each route.
 package struct DeliveryBounds: Sendable {
     let total: Int
     private let byRoute: [String: Int]
@@ -23,20 +23,20 @@ package struct DeliveryBounds: Sendable {
         )
     }
 
-    /// Bounds in numbers; `targets` by route.
+    /// Creates bounds from numbers; `byRoute` and `targets` are keyed by route.
     init(total: Int, byRoute: [String: Int] = [:], targets: [String: String] = [:]) {
         self.total = total
         self.byRoute = byRoute
         self.targets = targets
     }
 
-    /// Most attempts of one route.
+    /// The maximum number of concurrent attempts of one route.
     func ofRoute(_ name: String) -> Int { byRoute[name] ?? total }
 
-    /// The target that deliveries of a route are counted on: the first of its upstream.
+    /// The target that counts the deliveries of a route: the first target of its upstream.
     func target(ofRoute name: String) -> String { targets[name] ?? "" }
 
-    /// What a delivery of a route is counted on.
+    /// The user of a slot for a delivery of a route.
     func user(ofRoute name: String, for client: ClientName) -> SlotUser {
         SlotUser(target: target(ofRoute: name), route: name, client: client)
     }
@@ -44,11 +44,11 @@ package struct DeliveryBounds: Sendable {
 
 /// The slots of all delivery attempts of one process.
 ///
-/// Any thread.
+/// Thread-safe.
 package final class DeliverySlots: Sendable {
     private struct State {
         var line: SlotLine
-        /// Those that wait, by their numbers in the line.
+        /// The signals of waiting deliveries, by their numbers in the line.
         var signals: [Int: Monitor<Bool>] = [:]
 
         mutating func removeSignals(_ numbers: [Int]) -> [Monitor<Bool>] {
@@ -60,13 +60,13 @@ package final class DeliverySlots: Sendable {
 
     init(_ bounds: DeliveryBounds) { state = Monitor(State(line: SlotLine(bounds))) }
 
-    /// Changes the bounds; attempts already running go on.
+    /// Changes the bounds; running attempts continue.
     func setBounds(_ bounds: DeliveryBounds) {
         let signals = state.updateQuietly { $0.removeSignals($0.line.setBounds(bounds)) }
         for signal in signals { signal.update { $0 = true } }
     }
 
-    /// Lines up for a slot for a delivery of a route; it may have one at once.
+    /// Queues for a slot for a delivery of a route; the slot may be available at once.
     func lineUp(ofRoute route: String, for client: ClientName) -> SlotPlace {
         let (user, wait) = state.updateQuietly { state in
             let user = state.line.bounds.user(ofRoute: route, for: client)
@@ -78,7 +78,7 @@ package final class DeliverySlots: Sendable {
         return SlotPlace(user, wait, in: self)
     }
 
-    /// How many wait for a slot.
+    /// The number of deliveries that wait for a slot.
     var waiting: Int { state.updateQuietly { $0.line.waiting } }
 
     fileprivate func leave(_ number: Int) -> Bool {
@@ -89,7 +89,7 @@ package final class DeliverySlots: Sendable {
     }
 
     fileprivate func giveBack(_ user: SlotUser) {
-        // Each of them is woken by itself: thousands may wait.
+        // Each waiter has its own signal, because thousands may wait.
         let signals = state.updateQuietly { $0.removeSignals($0.line.giveBack(user)) }
         for signal in signals { signal.update { $0 = true } }
     }
@@ -97,7 +97,7 @@ package final class DeliverySlots: Sendable {
 
 /// A place in the line for a slot.
 ///
-/// One thread.
+/// Not thread-safe.
 final class SlotPlace {
     fileprivate struct Wait: Sendable {
         let number: Int
@@ -106,9 +106,9 @@ final class SlotPlace {
 
     private let slots: DeliverySlots
     private let user: SlotUser
-    /// nil: it is let in.
+    /// nil: the slot is assigned.
     private var wait: Wait?
-    /// Whether it has left, with its slot or without one.
+    /// Whether the place was left, with or without a slot.
     private var isOver = false
 
     fileprivate init(_ user: SlotUser, _ wait: Wait?, in slots: DeliverySlots) {
@@ -119,7 +119,9 @@ final class SlotPlace {
 
     deinit { leave() }
 
-    /// Waits for the slot, once or several times, and keeps its place in the line; nil when `deadline` comes first.
+    /// Waits for the slot until `deadline`; nil if the deadline passes first.
+    ///
+    /// The place in the line is kept, so the call can be repeated.
     func take(until deadline: Deadline) -> DeliverySlot? {
         guard !isOver else { return nil }
         if let wait {
@@ -130,18 +132,18 @@ final class SlotPlace {
         return DeliverySlot(slots, user)
     }
 
-    /// Leaves the line; harmless if the slot was taken.
+    /// Leaves the line; has no effect if the slot was taken.
     func leave() {
         guard !isOver else { return }
         isOver = true
-        // One that was let in meanwhile has a slot that nobody took.
+        // A slot may have been assigned meanwhile and not taken.
         if wait.map({ !slots.leave($0.number) }) ?? true { slots.giveBack(user) }
     }
 }
 
-/// A slot that is held.
+/// A slot in use.
 ///
-/// One thread.
+/// Not thread-safe.
 final class DeliverySlot {
     private var slots: DeliverySlots?
     private let user: SlotUser
@@ -153,7 +155,7 @@ final class DeliverySlot {
 
     deinit { giveBack() }
 
-    /// Lets another delivery have it; harmless if that was done before.
+    /// Returns the slot; has no effect if it was returned before.
     func giveBack() {
         slots?.giveBack(user)
         slots = nil

@@ -1,11 +1,11 @@
-// What of the delivery queue waits for its time.
+// The uploads of the delivery queue that are not due yet, ordered by time.
 
 import SpoolgatePosix
 import SpoolgateUploadProtocol
 
-/// Uploads by the time they are due: a binary heap.
+/// A binary heap of uploads, ordered by due time.
 struct DueHeap {
-    /// One upload.
+    /// An upload and its due time.
     struct Entry {
         var due: WallTime
         var id: UploadID
@@ -25,7 +25,7 @@ struct DueHeap {
         }
     }
 
-    /// Takes the one that is due first, if that is at `now` or before.
+    /// Removes and returns the earliest upload if it is due at `now` or before.
     mutating func popFirst(until now: WallTime) -> Entry? {
         guard let first = entries.first, first.due <= now else { return nil }
         entries.swapAt(0, entries.count - 1)
@@ -44,19 +44,19 @@ struct DueHeap {
     }
 }
 
-/// The uploads of each route that are due first, of any number of them.
+/// The uploads of each route that are due first, selected from any number of uploads.
 struct DueUploads {
-    /// Most of one route that are kept.
+    /// The maximum number of uploads kept of one route.
     static let most = 10_000
 
     private let most: Int
     private var entries: [String: [DueHeap.Entry]] = [:]
     private var cut: Set<String> = []
 
-    /// Begins with none, for at most so many of each route.
+    /// Creates an empty selection of at most `most` uploads of each route.
     init(most: Int = most) { self.most = most }
 
-    /// Adds one.
+    /// Adds an upload.
     mutating func add(_ entry: DueHeap.Entry) {
         entries[entry.route, default: []].append(entry)
         if entries[entry.route]?.count == 2 * most { keepEarliest(of: entry.route) }
@@ -70,7 +70,7 @@ struct DueUploads {
         cut.insert(route)
     }
 
-    /// Gives the earliest to a queue, and tells it of which routes there are more.
+    /// Adds the earliest uploads to a queue, and reports the routes that have more.
     mutating func addAll(to queue: DeliveryQueue) {
         for route in entries.keys { keepEarliest(of: route) }
         for entry in entries.values.joined() {

@@ -1,8 +1,9 @@
-// How much content the queue `hold` keeps of what clients sent: failed uploads, and those of unknown
-// outcome. Where a route's is full, no more uploads are accepted that could end there.
+// The size of the content in the queue `hold` that clients sent: failed uploads and uploads of unknown outcome. If
+// a route reaches its limit, the gateway accepts no more uploads that could end in `hold`.
 //
-// Nothing in `hold` is destroyed to make room. Invariants: before anything is refused it was counted lately, since
-// commands change the queue too; what comes to `hold` during a count is counted, at the worst twice until the next.
+// Nothing in `hold` is deleted to make room. Invariants: before a refusal the sizes were counted recently, because
+// commands change the queue as well; an upload that enters `hold` during a count is counted, at worst twice until
+// the next count.
 
 import SpoolgateJournal
 import SpoolgatePosix
@@ -10,29 +11,29 @@ import SpoolgateSettings
 import SpoolgateSpool
 import SpoolgateUploadProtocol
 
-/// What `hold` keeps of each route, as far as this process knows.
+/// The size of `hold` for each route, as this process knows it.
 ///
-/// Any thread.
+/// Thread-safe.
 final class HoldSizes: Sendable {
     private struct State {
         var sizes: [String: Int64] = [:]
-        /// What the count under way has found, and what has come during it; nil: there is none.
+        /// The sizes found by the count under way, with the uploads added during it; nil: no count is under way.
         var counted: [String: Int64]?
-        /// The uploads that have come during the count under way.
+        /// The uploads added during the count under way.
         var added: Set<UploadID> = []
-        /// When it may be counted again.
+        /// The earliest time of the next count.
         var nextCount = Deadline.after(.zero)
-        /// Refusals of each route.
+        /// The refusals of each route.
         var refusals = RareLines<String>()
     }
 
     private let state = Monitor(State())
     private static let countInterval = Duration.seconds(10)
 
-    /// Notes that an upload has come to `hold`.
+    /// Adds an upload that entered `hold`.
     func add(_ upload: Upload) { add(upload.creation, size: upload.offset) }
 
-    /// The same of one that nobody has locked.
+    /// Adds an upload that is not locked.
     func add(_ creation: UploadCreation, size: Int64) {
         state.updateQuietly { state in
             state.sizes[creation.route, default: 0] += size
@@ -42,10 +43,12 @@ final class HoldSizes: Sendable {
         }
     }
 
-    /// Bytes that `hold` keeps of a route.
+    /// The number of bytes in `hold` for a route.
     func size(of route: String) -> Int64 { state.update { $0.sizes[route, default: 0] } }
 
-    /// Begins a count, which `endCount` must end; false if one is under way or was made just now.
+    /// Begins a count, which `endCount` must end.
+    ///
+    /// - Returns: false if a count is under way or ended less than 10 seconds ago.
     func beginCount() -> Bool {
         state.updateQuietly { state in
             guard state.counted == nil, state.nextCount.hasPassed else { return false }
@@ -54,7 +57,7 @@ final class HoldSizes: Sendable {
         }
     }
 
-    /// Counts an upload that was found, unless an operator holds it: that is the operator's.
+    /// Counts an upload, unless an operator holds it: those uploads do not count against the limit.
     func count(_ upload: WaitingUpload) {
         guard let cause = upload.cause, cause != .held else { return }
         state.updateQuietly { state in
@@ -63,7 +66,7 @@ final class HoldSizes: Sendable {
         }
     }
 
-    /// Ends a count; its result stands only if all uploads were seen.
+    /// Ends a count; its result is used only if the count covered all uploads.
     func endCount(isWhole: Bool) {
         state.updateQuietly { state in
             if isWhole, let counted = state.counted { state.sizes = counted }
@@ -72,12 +75,12 @@ final class HoldSizes: Sendable {
         }
     }
 
-    /// Counts a refusal; how many are to be told now, or nil for none.
+    /// Counts a refusal; returns the number of refusals to log now, or nil if none is due.
     func noteRefusal(of route: String) -> Int? { state.update { $0.refusals.note(route) } }
 }
 
 extension Deliveries {
-    /// Counts what `hold` keeps of each route, unless that was done just now.
+    /// Counts the content in `hold` for each route, unless the last count is recent.
     private func countHold() {
         guard holdSizes.beginCount() else { return }
         var isWhole = false
@@ -90,7 +93,7 @@ extension Deliveries {
         }
     }
 
-    /// Whether `hold` keeps as much of a route as it may.
+    /// Whether `hold` has reached the limit of a route.
     package func isHoldFull(_ route: Route) -> Bool {
         let limit = route.settings.queue.maximumHoldSize
         guard limit > 0, holdSizes.size(of: route.name) >= limit else { return false }
@@ -98,7 +101,7 @@ extension Deliveries {
         return holdSizes.size(of: route.name) >= limit
     }
 
-    /// Tells, once in a while, that an upload was not accepted because `hold` is full.
+    /// Logs, at most once a minute for each route, that uploads were refused because `hold` is full.
     package func noteHoldFull(_ route: Route) {
         guard let count = holdSizes.noteRefusal(of: route.name) else { return }
         log.holdFull(

@@ -1,8 +1,7 @@
-// The queue at work: threads that make the attempts that are due, and runs through the names of the spool's
-// queue for what the table does not know, at start and from time to time.
+// The delivery queue at work: threads that make due attempts, and runs that read the spool's queue at start and
+// periodically to fill the table.
 //
-// A run finds what another process has put there, as `requeue` does, and uploads whose time in the queue
-// is over.
+// A run finds uploads that another process queued, such as `requeue`, and uploads whose time in the queue is over.
 // Invariant: a run never takes an upload from a request.
 
 import SpoolgateJournal
@@ -13,37 +12,36 @@ import SpoolgateTextFormats
 import SpoolgateUploadProtocol
 
 extension Deliveries {
-    /// Starts the queue: one run at once, then attempts as they are due; and the upkeep, which first makes
-    /// legal what a daemon has left that died.
+    /// Starts the queue, with one run at once, and the upkeep, which first recovers the spool after a crash.
     ///
     /// Call it once.
     ///
-    /// - Throws: `SystemError` when no thread can be started.
+    /// - Throws: `SystemError` if a thread cannot be started.
     package func startQueue() throws(SystemError) {
         try Thread.start(name: "queue", stackSize: Self.queueStack) { [self] in scheduleQueue() }
         try startUpkeep()
     }
 
-    /// Makes no more attempts and waits for those under way.
+    /// Stops making attempts and waits for those under way.
     ///
-    /// - Returns: how many are still under way at `deadline`.
+    /// - Returns: The number of attempts still under way at `deadline`.
     package func stopQueue(until deadline: Deadline) -> Int {
         upkeep.end()
         return queue.stop(until: deadline)
     }
 
-    /// Looks at once for uploads that wait for an attempt.
+    /// Requests a run, which finds uploads that wait for an attempt.
     package func runQueue() { queue.askForRun() }
 
-    /// Looks at once for uploads that wait, and counts the spool again: another process has changed it.
+    /// Requests a run and a count of the spool after another process changed it.
     package func noteChangedSpool() {
         runQueue()
         upkeep.noteChange()
     }
 
-    /// Tells in the log and as an event that an upload is held whose attempt died.
+    /// Logs and reports as an event that an upload is held because its attempt crashed.
     func noteHeld(_ id: UploadID) {
-        // One that cannot be read now, or that somebody has queued again since, tells of itself.
+        // An upload that is unreadable or was requeued since is reported elsewhere.
         guard let summary = try? spool.look(at: id), summary.holdCause == .indeterminate else {
             return
         }
@@ -81,10 +79,10 @@ extension Deliveries {
 
     // MARK: A run
 
-    /// Reads the names of the queue once, for the table, for what waits, and on a far look for what `hold` keeps.
+    /// Reads the names in the queue once: for the table, for the metrics and, on a far look, for `holdSizes`.
     private func run(_ settings: Settings, looksFar: Bool) {
         let (now, confirmed) = (clock.now, clock.confirmed)
-        // What comes while names are read may not be among them.
+        // The run may miss an upload that is added while names are read.
         queue.setHorizon(nil)
         defer {
             let interval = settings.queueRunInterval.components.seconds
@@ -92,7 +90,7 @@ extension Deliveries {
         }
         let scope = RunScope(settings, at: now, looksFar: looksFar)
         let countsHold = looksFar && holdSizes.beginCount()
-        // Of what is due before the next run, the earliest are in memory, and nothing else.
+        // Only the earliest of the uploads that are due before the next run are in memory.
         var due = DueUploads()
         var isWhole = false
         do throws(SpoolError) {
@@ -105,7 +103,7 @@ extension Deliveries {
                 }
                 let policy = settings.routes[exactly: upload.route]?.queue
                 let since = upload.since ?? confirmed
-                // Of a route that is no more, the attempt says so.
+                // If the route is missing, the attempt reports it.
                 let isOver = policy?.isOver(since: since, at: confirmed) ?? (since < confirmed)
                 guard let next = upload.next ?? (isOver ? now : nil) else { return }
                 let isDue = policy?.isDue(next, at: now) ?? true
@@ -135,11 +133,11 @@ extension Deliveries {
         }
     }
 
-    /// Tries one upload that is due; returns when to look at it again, where that is not written.
+    /// Tries one upload that is due; returns when to try it again, unless the record says so.
     private func attempt(_ id: UploadID) -> WallTime? {
         do throws(SpoolError) {
             guard let upload = try spool.tryLock(id) else {
-                // A request may only ask for its offset just now.
+                // The lock may be held by a request that only retrieves the offset.
                 let isThere = try spool.look(at: id)?.queue == .deferred
                 return isThere ? WallTime(seconds: clock.now.seconds + 1) : nil
             }
@@ -160,13 +158,12 @@ extension Deliveries {
             return upload.state.phase == .deferred ? upload.nextAttempt : nil
         } catch {
             log.spoolFailed(error, upload: id)
-            // A spool in trouble is left in peace for a while.
+            // A failed spool gets a pause.
             return WallTime(seconds: clock.now.seconds + 30)
         }
     }
 
-    /// How an upload of the queue is delivered by the settings in force; nil where they have its route
-    /// no more.
+    /// The delivery of an upload by the current settings; nil if they lack its route.
     package func delivery(of upload: Upload) -> Delivery? {
         let name = upload.creation.route
         let configuration = current
@@ -180,13 +177,15 @@ extension Deliveries {
     }
 }
 
-/// Which uploads a run reads for the table, by the time in their names.
+/// The uploads that a run reads for the table, by the time in their names.
 struct RunScope {
     private let limit: WallTime
     private let horizon: WallTime
 
-    /// The scope of a run at `now`: what is due before the next one, and if it looks far what lies beyond the time
-    /// by which any setting puts off an attempt: that waits for its client, or was written by a clock that was ahead.
+    /// Creates the scope of a run at `now`.
+    ///
+    /// It contains uploads due before the next run. If `looksFar`, it also contains those due later than any
+    /// setting can defer an attempt: they wait for their clients, or a clock that was ahead wrote the time.
     init(_ settings: Settings, at now: WallTime, looksFar: Bool) {
         func time(after duration: Duration) -> WallTime {
             WallTime(seconds: now.seconds + duration.components.seconds)
@@ -200,16 +199,16 @@ struct RunScope {
     func contains(_ time: WallTime) -> Bool { time <= limit || time > horizon }
 }
 
-/// When a run looks at what lies further ahead than any attempt is put off, and counts what `hold` keeps.
+/// Decides when a run takes a far look: reads uploads beyond any deferral, and counts the content in `hold`.
 ///
-/// There are as many as wait for their clients and for operators, hence not always; but a time there may have been
-/// written by a clock that was ahead, and other processes change what `hold` keeps.
+/// A far look reads all uploads that wait for clients and operators, so not every run takes one. It is needed
+/// because a clock that was ahead may have written a time, and because other processes change `hold`.
 private struct FarLook {
     private var offset: Int64?
     private var next = Deadline.after(.zero)
 
-    /// Whether this run does: the first one, one after the time of day was set back, and one an hour, since
-    /// machines that share a spool have clocks of their own.
+    /// Whether this run takes a far look: the first run, the first after the system clock was set back, and one
+    /// each hour, because machines that share a spool have different clocks.
     mutating func isDue(_ clock: SpoolClock) -> Bool {
         let offset = clock.offset
         defer { self.offset = offset }

@@ -1,29 +1,29 @@
-// The uploads of one route whose time has come, by client.
+// The uploads of one route that are due, by client.
 //
-// Invariant: each client that has one has one turn.
+// Invariant: each client with ready uploads has exactly one turn.
 
 import SpoolgateUploadProtocol
 
-/// Uploads that are ready: those of one client in order, the clients in turn.
+/// Ready uploads: in order of arrival for each client, with the clients in turn.
 struct ReadyUploads {
     private var uploads: [ClientName: ArraySlice<UploadID>] = [:]
     private var turns: ArraySlice<ClientName> = []
-    /// How many there are.
+    /// The number of uploads.
     private(set) var count = 0
 
-    /// Adds one behind the others of its client.
+    /// Adds an upload after the others of its client.
     mutating func append(_ id: UploadID, of client: ClientName) {
         count += 1
         if uploads[client] == nil { turns.append(client) }
         uploads[client, default: []].append(id)
     }
 
-    /// Whether there is one of a client for which there is room.
+    /// Whether a client with ready uploads has room.
     func fits(in room: SlotShares.Room) -> Bool { turns.contains { room.admits($0) } }
 
-    /// Takes the first of the client whose turn it is, of those for which there is room.
+    /// Takes the first upload of the next client that has room.
     mutating func popFirst(fitting room: SlotShares.Room) -> (id: UploadID, client: ClientName)? {
-        // Few have no room, since each of them holds at least two slots.
+        // Few clients lack room, because each of those holds at least two slots.
         guard let turn = turns.firstIndex(where: { room.admits($0) }) else { return nil }
         let client = turns[turn]
         for index in (turns.startIndex..<turn).reversed() { turns[index + 1] = turns[index] }

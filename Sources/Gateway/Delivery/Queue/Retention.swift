@@ -1,7 +1,7 @@
-// How long the settings promise to keep what lies in the spool: what the daemon and `purge` remove by
-// themselves is decided here and nowhere else.
+// How long the settings promise to keep uploads. This is the only place that decides which uploads the daemon and
+// `purge` remove on their own.
 //
-// Invariant: what a client was promised is never over for one who asks here.
+// Invariant: an upload that the settings still promise to keep is never over.
 
 package import SpoolgatePosix
 package import SpoolgateSettings
@@ -9,19 +9,19 @@ package import SpoolgateSpool
 import SpoolgateTextFormats
 import SpoolgateUploadProtocol
 
-/// What the settings promise to keep, and for how long.
+/// The retention times of the settings.
 package struct Retention: Sendable {
     private let routes: [String: RouteSettings]
-    /// Beside the routes in force the defaults count: a route that is no more may have had them.
+    /// The routes and the defaults, because a route that was removed may have had the defaults.
     private let all: [RouteSettings]
 
-    /// The promises of these settings.
+    /// Creates the retention of these settings.
     package init(_ settings: Settings) {
         routes = settings.routes
         all = settings.routes.values + [RouteSettings()]
     }
 
-    /// The queues of which uploads are removed without being asked for.
+    /// The queues whose uploads are removed when their time is over.
     package static let queues: [Queue] = [.incoming, .hold, .delivered]
 
     /// Whether the settings have a route of that name.
@@ -29,30 +29,30 @@ package struct Retention: Sendable {
         route.map { routes[exactly: $0] != nil } ?? false
     }
 
-    /// Whether nothing is promised of an upload any more at `time`.
+    /// Whether the retention of an upload has ended at `time`.
     ///
-    /// An upload whose route is not known is kept for the longest time that any route keeps one.
+    /// An upload of an unknown route is kept for the longest time of any route.
     package func isOver(_ summary: UploadSummary, at time: WallTime) -> Bool {
         end(of: summary).map { time > $0 } ?? false
     }
 
-    /// Until when an upload is kept if nothing happens to it; nil: until somebody says otherwise.
+    /// The time until which an idle upload is kept; nil: until an operator removes it.
     package func end(of summary: UploadSummary) -> WallTime? {
         promised(summary).map { WallTime(seconds: summary.lastActivity.seconds + $0) }
     }
 
-    /// The shortest time, in seconds, for which an upload in one of `queues` is kept.
+    /// The shortest time, in seconds, that an idle upload in one of `queues` is kept.
     package func shortest(_ queues: [Queue]) -> Int64 {
         queues.compactMap { queue in all.compactMap { $0.kept(queue) }.min() }.min() ?? 0
     }
 
-    /// The longest time for which any route keeps what is in a queue; nil: nothing there is over.
+    /// The longest time that any route keeps an idle upload in a queue; nil: without limit.
     package func longest(_ queue: Queue) -> Duration? {
         all.compactMap { $0.kept(queue) }.max().map { .seconds($0) }
     }
 
     private func promised(_ summary: UploadSummary) -> Int64? {
-        // What else is in `hold` waits for a person, however long that takes.
+        // All other uploads in `hold` wait for an operator, without limit.
         if summary.queue == .hold, summary.holdCause != .failed { return nil }
         guard let route = summary.creation.flatMap({ routes[exactly: $0.route] }) else {
             return all.compactMap { $0.kept(summary.queue) }.max()
@@ -62,7 +62,7 @@ package struct Retention: Sendable {
 }
 
 extension RouteSettings {
-    /// Seconds for which an upload without activity is kept in a queue; nil: until somebody says so.
+    /// Seconds that an idle upload is kept in a queue; nil: until an operator removes it.
     fileprivate func kept(_ queue: Queue) -> Int64? {
         switch queue {
         case .incoming: limits.maxAge

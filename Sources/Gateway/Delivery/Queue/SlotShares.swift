@@ -1,25 +1,25 @@
-// How the delivery slots are shared: a dynamic threshold, since a slot that is taken cannot be taken back.
+// How the delivery slots are shared: by a dynamic threshold, because a slot in use cannot be taken back.
 //
-// Pure. A target takes one more slot only while it holds fewer than twice as many as are free, and so does a client
-// within its target's share: an application that does not answer leaves a third to the others, and one client of it a
-// third of its share. Invariant: no waiting delivery could be let in; each change lets in, in the order of arrival,
-// every one that it makes room for.
+// Pure. A target gets another slot only while it holds fewer than twice as many slots as are free. A client gets
+// another slot of its target's share by the same rule. An application that does not respond therefore leaves a
+// third of the slots to the others, and one client of it leaves a third of that share. Invariant: no waiting
+// delivery could have a slot; each change assigns all slots that it frees, in the order of arrival.
 
 import SpoolgateUploadProtocol
 
-/// What one delivery's slot is counted on.
+/// The target, route and client that a slot is counted for.
 struct SlotUser: Hashable, Sendable {
     /// The application, as `UpstreamTarget.place` names it.
     let target: String
     /// The route.
     let route: String
-    /// Whose upload it is.
+    /// The client that owns the upload.
     let client: ClientName
 }
 
-/// The slots that are taken, and the rule for one more.
+/// The slots in use, and the rule for one more.
 struct SlotShares {
-    /// Slots of one target, or of one route.
+    /// The slots of one target, or of one route.
     fileprivate struct Share {
         var taken = 0
         var clients: [ClientName: Int] = [:]
@@ -31,7 +31,7 @@ struct SlotShares {
 
         mutating func remove(_ client: ClientName) {
             taken -= 1
-            // Only clients that have one are kept.
+            // Only clients with slots are kept.
             guard let index = clients.index(forKey: client) else { return }
             if clients.values[index] > 1 {
                 clients.values[index] -= 1
@@ -41,43 +41,43 @@ struct SlotShares {
         }
     }
 
-    /// Slots that are taken.
+    /// The number of slots in use.
     private(set) var taken = 0
-    // Those without a slot stay: there are as many as the settings name.
+    // Shares without slots are kept: the settings limit their number.
     private var targets: [String: Share] = [:]
     private var routes: [String: Share] = [:]
 
-    /// Slots of a route that are taken.
+    /// The number of slots in use by a route.
     func taken(ofRoute route: String) -> Int { routes[route]?.taken ?? 0 }
 
-    /// What a target and a route may still take, at least one each.
+    /// The slots that a target and a route may still take, at least one each.
     struct Room {
         fileprivate let target: Share?
         fileprivate let ofTarget: Int
         fileprivate let route: Share?
         fileprivate let ofRoute: Int
 
-        /// Whether a client may take one of them: it must hold fewer than twice as many as are left.
+        /// Whether a client may take one of the slots: it must hold fewer than twice as many as are left.
         func admits(_ client: ClientName) -> Bool {
             (target?.clients[client] ?? 0) < 2 * ofTarget
                 && (route?.clients[client] ?? 0) < 2 * ofRoute
         }
     }
 
-    /// The room for deliveries of a route to a target; nil: there is none, whatever client they are of.
+    /// The room for deliveries of a route to a target; nil: no client may take a slot.
     func room(for target: String, route: String, _ bounds: DeliveryBounds) -> Room? {
         let share = targets[target]
-        // Without a bound of its own a route is held to its target's.
+        // A route without its own limit is bound only by its target's share.
         let most = bounds.ofRoute(route)
         let ofRoute = most < bounds.total ? routes[route] : nil
-        // It takes the n-th further slot while held + n - 1 < 2 * (free - n + 1).
+        // The target takes its n-th further slot if held + n - 1 < 2 * (free - n + 1).
         let margin = 2 * (bounds.total - taken) - (share?.taken ?? 0)
         let left = most - (ofRoute?.taken ?? 0)
         guard margin > 0, left > 0 else { return nil }
         return Room(target: share, ofTarget: (margin + 2) / 3, route: ofRoute, ofRoute: left)
     }
 
-    /// Takes a slot, if the threshold lets it.
+    /// Takes a slot if the threshold allows it.
     mutating func take(_ user: SlotUser, _ bounds: DeliveryBounds) -> Bool {
         guard room(for: user.target, route: user.route, bounds)?.admits(user.client) ?? false else {
             return false
@@ -86,14 +86,14 @@ struct SlotShares {
         return true
     }
 
-    /// Counts a slot that is taken, without asking for room.
+    /// Counts a slot as taken, without checking the threshold.
     mutating func hold(_ user: SlotUser) {
         taken += 1
         targets[user.target, default: Share()].add(user.client)
         routes[user.route, default: Share()].add(user.client)
     }
 
-    /// Gives back a slot that was taken.
+    /// Returns a slot.
     mutating func giveBack(_ user: SlotUser) {
         taken -= 1
         targets[user.target]?.remove(user.client)
@@ -101,23 +101,23 @@ struct SlotShares {
     }
 }
 
-/// The slots with the line of those that wait for one.
+/// The slots, and the line of deliveries that wait for one.
 struct SlotLine {
     private(set) var bounds: DeliveryBounds
     private var shares = SlotShares()
     private var line: [(number: Int, user: SlotUser)] = []
     private var next = 0
 
-    /// Begins with all slots free.
+    /// Creates a line with all slots free.
     init(_ bounds: DeliveryBounds) { self.bounds = bounds }
 
-    /// How many wait.
+    /// The number of waiting deliveries.
     var waiting: Int { line.count }
 
-    /// Takes a slot at once; false: the threshold does not let it, and it may `lineUp`.
+    /// Takes a slot if the threshold allows it; otherwise the caller may `lineUp`.
     mutating func take(_ user: SlotUser) -> Bool { shares.take(user, bounds) }
 
-    /// Takes a place in the line; it gets the number that comes back when it is let in.
+    /// Joins the line; returns a number, which is reported when the slot is assigned.
     mutating func lineUp(_ user: SlotUser) -> Int {
         next += 1
         line.append((next, user))
@@ -126,31 +126,31 @@ struct SlotLine {
 
     /// Leaves the line.
     ///
-    /// - Returns: false where it has been let in, and has a slot to give back.
+    /// - Returns: false if a slot was already assigned, which the caller must return.
     mutating func leave(_ number: Int) -> Bool {
         guard let index = line.firstIndex(where: { $0.number == number }) else { return false }
         line.remove(at: index)
         return true
     }
 
-    /// Gives a slot back.
+    /// Returns a slot.
     ///
-    /// - Returns: the numbers of those that are let in by that; each has a slot now.
+    /// - Returns: The numbers of the deliveries that have a slot now because of this call.
     mutating func giveBack(_ user: SlotUser) -> [Int] {
         shares.giveBack(user)
         return letIn()
     }
 
-    /// Changes the bounds; taken slots stay taken.
+    /// Changes the bounds; slots in use stay in use.
     ///
-    /// - Returns: the numbers of those that are let in by that.
+    /// - Returns: The numbers of the deliveries that have a slot now because of this call.
     mutating func setBounds(_ bounds: DeliveryBounds) -> [Int] {
         self.bounds = bounds
         return letIn()
     }
 
     private mutating func letIn() -> [Int] {
-        // One pass is enough: each that is let in leaves less to those before it.
+        // One pass is enough: each assigned slot leaves less room for the deliveries before it.
         var indices: [Int] = []
         for index in line.indices {
             guard shares.taken < bounds.total else { break }

@@ -1,10 +1,8 @@
-// What the daemon does by itself beside serving: it makes legal what one has left that died, and removes
-// what is over: partial uploads that their clients left, failed ones, stored responses
-// and handed-over files, each when the time that its route keeps it is over.
+// The daemon's background work: it recovers the spool after a crash, and removes partial uploads, failed uploads,
+// stored responses and handed-over files when their route's retention is over.
 //
-// A thread of its own goes through the spool in small steps with pauses between them, so that nobody waits
-// for it and the disk has time for others. Invariant: nothing is removed that anybody uses, or that
-// `Retention` still promises.
+// Its own thread walks the spool in small steps with pauses, so that no request waits for it and the disk stays
+// available. Invariant: it removes no upload that is in use or that `Retention` still promises to keep.
 
 import SpoolgateJournal
 import SpoolgatePosix
@@ -12,9 +10,9 @@ import SpoolgateSettings
 package import SpoolgateSpool
 import SpoolgateUploadProtocol
 
-/// The end of the thread that looks for what is over, its pauses, and news for it.
+/// The signals to the upkeep thread, and its pauses.
 ///
-/// Any thread.
+/// Thread-safe.
 final class Upkeep: Sendable {
     private struct State {
         var isEnding = false
@@ -23,17 +21,17 @@ final class Upkeep: Sendable {
 
     private let state = Monitor(State())
 
-    /// Waits between two steps of a look, unless the thread is to end.
+    /// Pauses between two steps of a walk; returns at once if the thread must end.
     func pause(_ duration: Duration) {
         _ = state.wait(until: .after(duration)) { $0.isEnding ? true : nil }
     }
 
-    /// Waits between two looks, or until another process has changed the spool.
+    /// Waits between two rounds, or until another process has changed the spool.
     ///
     /// - Parameters:
-    ///   - duration: the longest wait.
-    ///   - isChanged: whether another process has changed it since the last wait.
-    /// - Returns: false if the thread is to end.
+    ///   - duration: The longest wait.
+    ///   - isChanged: Set to whether another process has changed the spool since the last wait.
+    /// - Returns: false if the thread must end.
     func rest(_ duration: Duration, isChanged: inout Bool) -> Bool {
         _ = state.wait(until: .after(duration)) { $0.isEnding || $0.isChanged ? true : nil }
         return state.update { state in
@@ -43,31 +41,32 @@ final class Upkeep: Sendable {
         }
     }
 
-    /// Ends the thread at its next pause between two looks.
+    /// Ends the thread after its current round.
     func end() { state.update { $0.isEnding = true } }
 
-    /// Notes that another process has changed the spool.
+    /// Records that another process has changed the spool.
     func noteChange() { state.update { $0.isChanged = true } }
 }
 
 extension Deliveries {
-    /// Time between two looks.
+    /// The interval between two searches for expired uploads.
     private static let lookInterval = Duration.seconds(600)
-    /// Time between two looks at the clock.
+    /// The interval between two checks of the clock.
     private static let clockInterval = Duration.seconds(60)
-    /// Time between two looks at what is being received: there may be very many, and most are young.
+    /// The interval between two searches among incoming uploads: there may be very many, and most are young.
     private static let partialInterval = Duration.seconds(3_600)
-    /// Least time between two counts because of other processes: a command may tell of each upload.
+    /// The minimum interval between two counts caused by other processes: a command may report each upload it
+    /// changes.
     private static let countInterval = Duration.seconds(1)
-    /// Uploads looked at between two pauses.
+    /// The number of uploads examined between two pauses.
     private static let step = 64
     private static let pause = Duration.milliseconds(20)
-    /// The same in the walk, which uploads may wait for.
+    /// The pause in a recovery, because uploads may wait for it.
     private static let shortPause = Duration.milliseconds(2)
-    /// Uploads removed at a time: each takes a descriptor until that is durable.
+    /// The number of uploads removed at a time: each needs a file descriptor until its removal is durable.
     private static let batch = 32
 
-    /// Starts the thread: a walk through the spool and one look at once, then from time to time.
+    /// Starts the thread: it recovers the spool, searches for expired uploads once, and repeats both as needed.
     func startUpkeep() throws(SystemError) {
         try Thread.start(name: "upkeep", stackSize: 512 * 1024) { [self] in
             var skipped = recoverSpool()
@@ -82,9 +81,9 @@ extension Deliveries {
                 } else if !skipped.isEmpty {
                     skipped = recoverAgain(skipped)
                 }
-                // Where nobody asks anything, nothing else would show it.
+                // Without requests, nothing else would detect that this node was excluded.
                 try? spool.checkMembership()
-                // The next host to start goes on from it.
+                // The next host that starts continues from this mark.
                 if spool.isShared { spool.noteClock() }
                 spool.recount(isDue: isChanged)
                 if isChanged { upkeep.pause(Self.countInterval) }
@@ -102,14 +101,14 @@ extension Deliveries {
         }
     }
 
-    /// Time between two looks for daemons that have died: what those of other hosts left is due with the queue.
+    /// The interval between two checks for crashed daemons: uploads of other hosts are due with the queue.
     private var lookForDead: Duration {
         spool.isShared
             ? min(Self.clockInterval, current.settings.queueRunInterval) : Self.clockInterval
     }
 
-    /// Makes legal what nobody else would come for, and counts what there is; returns the uploads that it
-    /// skipped.
+    /// Repairs what crashed processes left and no request would repair, and counts the uploads; returns the uploads
+    /// that it skipped.
     private func recoverSpool() -> [UploadID] {
         journal.metrics.waiting.noteWalk(isUnderWay: true)
         var looked = 0
@@ -119,15 +118,15 @@ extension Deliveries {
         }
         log.recovered(recovery)
         journal.metrics.waiting.noteWalk(isUnderWay: false)
-        // It finds what the walk has mended, and tells of it.
+        // A run finds the uploads that the walk repaired, and reports them.
         runQueue()
         return recovery.skipped
     }
 
-    /// Looks again at the uploads that were skipped; returns those that were skipped once more.
+    /// Examines skipped uploads again; returns those skipped once more.
     private func recoverAgain(_ skipped: [UploadID]) -> [UploadID] {
         let recovery = spool.recoverAgain(skipped, noteFinding)
-        // The queue gets those that can be tried now.
+        // The run queues the uploads that can be tried now.
         if recovery.skipped.count < skipped.count { runQueue() }
         return recovery.skipped
     }
@@ -140,7 +139,7 @@ extension Deliveries {
         }
     }
 
-    /// Tells once that the clock is doubted, and once that it is not any more.
+    /// Logs once when the clock jumps ahead, and once when it can be trusted again.
     private func watchClock(_ wasDoubted: inout Bool) {
         let lead = clock.lead
         guard (lead != nil) != wasDoubted else { return }
@@ -149,8 +148,7 @@ extension Deliveries {
         spool.noteClock()
     }
 
-    /// Removes what was kept for as long as its route says: handed-over files, and what is over in
-    /// `queues`.
+    /// Removes handed-over files and the uploads in `queues` whose retention is over.
     package func removeOld(in queues: [Queue]) {
         let settings = current.settings
         let now = clock.confirmed
