@@ -1,36 +1,37 @@
-// The table of outcomes: how an attempt ended, and what that means for the upload and for its client.
+// The table of outcomes: how an attempt ended, and what follows for the upload and its client.
 //
-// Pure. ARCHITECTURE.md shows the table, and a test makes it from here. The promise behind it: an upload is
-// delivered at most once, unless repeating is safe; and no content is given up that its client, the queue or an
-// operator could still have delivered. Invariant: of a response that is not final the client hears nothing; the
-// gateway answers by itself, for the draft wants a final response to say `Upload-Complete: ?1` (draft-12 §4.1.2).
+// Pure. ARCHITECTURE.md contains the table, which a test generates from this code. The table guarantees that an
+// upload is delivered at most once, unless repeating is safe, and that no content is deleted that its client, the
+// queue or an operator could still have delivered. Invariant: the client receives nothing of a response that is not
+// final; the gateway responds itself, because the draft requires a final response to contain `Upload-Complete: ?1`
+// (draft-12 §4.1.2).
 
 import HTTPTypes
 import SpoolgateSettings
 import SpoolgateUpstream
 
-/// How an attempt ended, as far as it decides on the upload.
+/// The result of an attempt, as far as it decides on the upload.
 enum AttemptResult: String, CaseIterable {
-    /// A status below 400, redirects that are the application's answer among them.
+    /// A status below 400, including redirects that are the application's own response.
     case taken = "below 400"
-    /// 400 or above, but for those that follow.
+    /// 400 or above, except for the cases below.
     case refused = "400 or above"
-    /// 401: the credentials are not those, or no longer.
+    /// 401: the credentials are wrong or expired.
     case unauthorized = "401"
     /// 429: too many requests.
     case busy = "429"
-    /// 502, 503 or 504: a server in front of the application answers for it, or the application is stopping.
+    /// 502, 503 or 504: a server in front of the application responded, or the application is stopping.
     case gatewayError = "502, 503, 504"
-    /// The same, if the route says that such a status means that nothing was processed.
+    /// The same statuses, if the route's `not-processed` lists them as proof that nothing was processed.
     case notProcessed = "502, 503 in `not-processed`"
-    /// A redirect that asks for the same request elsewhere, where the gateway does not follow.
+    /// A redirect that requires the same request at another place, and that the gateway does not follow.
     case redirect = "a redirect that is not followed"
-    /// Not sent to any target, or not passed on, or refused by a store that has no room or no time now.
+    /// Not sent to any target, not passed on, or refused by a store that has no room or is busy.
     case unsent = "not sent, or not processed"
-    /// Sent, and no whole response came.
+    /// Sent, without a complete response.
     case unanswered = "sent, no complete response"
 
-    /// Reads a final response.
+    /// Classifies a final response.
     init(_ status: HTTPResponse.Status, method: HTTPRequest.Method, notProcessed: [Int]) {
         switch status.code {
         case 401: self = .unauthorized
@@ -45,36 +46,38 @@ enum AttemptResult: String, CaseIterable {
     }
 }
 
-/// What the client of an upload knows when its attempt ends.
+/// The knowledge of an upload's client when the attempt ends.
 enum ClientKnowledge: String, CaseIterable {
-    /// It waits, has sent everything in this message, and was told no upload resource.
+    /// It waits, sent everything in this request, and knows no upload resource.
     case message = "waits, sent everything in one request, knows no upload resource"
-    /// It waits, has sent everything in this message, and could come back.
+    /// It waits, sent everything in this request, and can resume.
     case all = "waits, sent everything in one request"
-    /// It waits, and has sent a part of the content in this message.
+    /// It waits, and sent a part of the content in this request.
     case resource = "waits, sent parts"
-    /// It is gone, or only asks how far the upload is.
+    /// It has disconnected, or only retrieves the offset.
     case gone = "has disconnected"
-    /// It was told 202, and waits for nothing.
+    /// It received 202, and does not wait.
     case accepted = "received 202"
 }
 
-/// What becomes of an upload after an attempt.
+/// The state of an upload after an attempt.
 enum AttemptFate: String, CaseIterable {
-    /// The response is the final one: stored, told with `?1`; the content is removed.
+    /// The response is final: it is stored and sent with `?1`, and the content is removed.
     case delivered
-    /// The response is stored, and told with `?1` if somebody waits; the content goes to `hold` as `failed`.
+    /// The response is stored, and sent with `?1` if a client waits; the content moves to `hold` as `failed`.
     case failed
-    /// The same, as `indeterminate`: the application may have taken it. Without room in `hold`, `delivered`.
+    /// Like `failed`, but as `indeterminate`: the application may have taken it. If `hold` is full, `delivered`.
     case heldWithResponse = "response, held"
-    /// 502 or 504 with `?1`; the content goes to `hold` as `indeterminate`.
+    /// The client receives 502 or 504 with `?1`; the content moves to `hold` as `indeterminate`.
     case held
-    /// A client that waits hears `?0` and tries again; for all others the queue does.
+    /// A waiting client receives `?0` and retries; for all other uploads the queue retries.
     case deferred
-    /// A client that waits hears `?0`. Only the client can go on, with other credentials, until `queue.lifetime` ends.
+    /// A waiting client receives `?0`.
+    ///
+    /// Only the client can continue, with other credentials, until `queue.lifetime` ends.
     case deferredForClient = "deferred for its client"
 
-    /// The cell of the table.
+    /// Looks up a cell of the table.
     init(after result: AttemptResult, isRepeatable: Bool, _ client: ClientKnowledge) {
         let refused: AttemptFate = client == .accepted ? .failed : .delivered
         self =
@@ -96,7 +99,7 @@ enum AttemptFate: String, CaseIterable {
             }
     }
 
-    /// Whether the response is the final one, which is stored and told.
+    /// Whether the response is final, so that it is stored and relayed.
     var tellsResponse: Bool {
         switch self {
         case .delivered, .failed, .heldWithResponse: true

@@ -1,7 +1,8 @@
-// Everything that delivers: the settings in force with their routes, the bounds on attempts, the queue.
+// The state shared by all deliveries: the current settings with their routes, the limits on attempts, and the
+// queue.
 //
-// A request that completes an upload delivers it here, and so do the queue's threads. Invariant: whoever
-// delivers, the same rules hold.
+// Requests that complete an upload deliver it here, and so do the queue's threads. Invariant: the same rules hold
+// for both.
 
 import SpoolgateCrypto
 package import SpoolgateExchange
@@ -13,26 +14,26 @@ package import SpoolgateUploadProtocol
 
 /// The deliveries of one process.
 ///
-/// Any thread.
+/// Thread-safe.
 package final class Deliveries: Sendable {
-    /// What the gateway calls itself in the requests that it sends.
+    /// The name of the gateway in the requests that it sends.
     package let name = GatewayName(token: RandomToken.make())
-    /// Where uploads lie.
+    /// The spool of the uploads.
     package let spool: Spool
-    /// Where it is told what happens to uploads.
+    /// The journal of events, log lines and metrics.
     package let journal: Journal
-    /// Who may be at work, and who may wait.
+    /// The limits on active and waiting requests.
     package let admission: Admission
-    /// What waits for its next attempt.
+    /// The uploads that wait for their next attempt.
     package let queue = DeliveryQueue()
     let slots: DeliverySlots
     let holdSizes = HoldSizes()
     let upkeep = Upkeep()
     private let configuration: Monitor<Configuration>
 
-    /// The settings in force and the routes made from them.
+    /// The current settings and the routes made from them.
     ///
-    /// One reference, so that a request has the lock for the time of one retain.
+    /// One reference, so that a request holds the lock only for one retain.
     package final class Configuration: Sendable {
         /// The settings.
         package let settings: Settings
@@ -62,13 +63,13 @@ package final class Deliveries: Sendable {
         }
     }
 
-    /// Makes the deliveries over an opened and recovered spool; nothing is delivered before `start`.
+    /// Creates the deliveries for an open and recovered spool; nothing is delivered before `startQueue`.
     ///
     /// - Parameters:
-    ///   - settings: the settings in force.
-    ///   - spool: the spool.
-    ///   - log: the log.
-    ///   - admission: the bounds on requests, of which waiting ones are kept here.
+    ///   - settings: The current settings.
+    ///   - spool: The spool.
+    ///   - log: The log.
+    ///   - admission: The limits on requests; deliveries that wait count against them.
     package init(_ settings: Settings, spool: Spool, log: Log, admission: Admission) {
         self.spool = spool
         self.admission = admission
@@ -83,20 +84,20 @@ package final class Deliveries: Sendable {
         configuration = Monitor(first)
     }
 
-    /// The configuration in force.
+    /// The current configuration.
     package var current: Configuration { configuration.updateQuietly { $0 } }
 
-    /// What time it is.
+    /// The clock of the spool.
     package var clock: SpoolClock { spool.clock }
 
-    /// Puts new settings in force for the requests and attempts that begin from now on.
+    /// Applies new settings to requests and attempts that begin from now on.
     package func reload(_ settings: Settings) {
         configuration.updateQuietly {
             $0 = Configuration(settings, of: name, keeping: $0, journal)
         }
         slots.setBounds(current.bounds)
         journal.events.reload(settings)
-        // The pause before the next run was the old settings', and uploads may have a route again.
+        // The next run was scheduled by the old settings, and the new ones may contain routes that were missing.
         queue.askForRun()
     }
 

@@ -1,7 +1,7 @@
-// The delivery of one upload: one regular request to the upstream, the final response stored, then relayed.
+// The delivery of one upload: one regular request to the upstream, whose final response is stored, then relayed.
 //
-// A request that completed the upload drives it, or the queue; here they are the same. Invariant: an
-// upload is in `active` exactly while its attempt runs.
+// The request that completed the upload starts the delivery, or the queue does; the rules are the same. Invariant:
+// an upload is in `active` exactly while its attempt runs.
 
 package import HTTPTypes
 import SpoolgateCrypto
@@ -13,25 +13,25 @@ package import SpoolgateSpool
 package import SpoolgateUploadProtocol
 import SpoolgateUpstream
 
-/// Delivers whole uploads of one route.
+/// Delivers complete uploads of one route.
 package struct Delivery {
-    /// What all deliveries share.
+    /// The state shared by all deliveries.
     let deliveries: Deliveries
     let route: Route
     let journal: Journal
-    /// How long to wait for a free place among the deliveries.
+    /// The maximum wait for a slot.
     let patience: Duration
-    /// The request that drives it; nil: the queue does.
+    /// The request that started the delivery; nil: the queue did.
     let ticket: AdmissionTicket?
 
-    /// Makes the delivery of uploads of one route.
+    /// Creates the delivery of uploads of one route.
     ///
     /// - Parameters:
-    ///   - deliveries: what all deliveries share.
-    ///   - route: the route.
-    ///   - journal: the journal, correlated with the upload.
-    ///   - patience: how long to wait for a free place among the deliveries.
-    ///   - ticket: the request that drives it; nil: the queue does.
+    ///   - deliveries: The state shared by all deliveries.
+    ///   - route: The route.
+    ///   - journal: The journal, correlated with the upload.
+    ///   - patience: The maximum wait for a slot.
+    ///   - ticket: The request that started the delivery; nil: the queue did.
     package init(
         _ deliveries: Deliveries,
         route: Route,
@@ -46,17 +46,17 @@ package struct Delivery {
         self.ticket = ticket
     }
 
-    /// Delivers an upload that is whole and held.
+    /// Delivers a complete upload that the caller has locked.
     ///
-    /// One without a record is sent once, takes no slot, and nothing of it is kept.
+    /// An upload without a record is sent once, takes no slot, and is not stored.
     ///
     /// - Parameters:
-    ///   - upload: the upload.
-    ///   - listener: who waits for the final response.
-    ///   - digests: the upload's, checked; nil: they are computed here.
-    /// - Returns: nil when the final response is in and went to the listener, else why there is none; the
-    ///   offset is durable then.
-    /// - Throws: where the spool failed and the upstream has nothing.
+    ///   - upload: The upload.
+    ///   - listener: The receiver of the final response.
+    ///   - digests: The verified digests of the upload; nil: they are computed here.
+    /// - Returns: nil if the listener was sent a final response, else the reason that it was not; the offset is
+    ///   durable then.
+    /// - Throws: `SpoolError` if the spool failed and the upstream received nothing.
     package func deliver(
         _ upload: Upload,
         to listener: ResponseListener,
@@ -67,7 +67,7 @@ package struct Delivery {
             return .deliveryPauses(seconds)
         }
         if case .ended(let refusal) = try check(upload, listener) { return refusal }
-        // Its client waits for nobody but the upstream, as it would without a gateway.
+        // This client waits only for the upstream, as it would without a gateway.
         if !upload.isRecorded, let digests {
             return try DeliveryAttempt(upload, digests, to: listener, by: self, in: nil).run()
         }
@@ -75,7 +75,7 @@ package struct Delivery {
             return try postpone(
                 upload,
                 reason: "too many concurrent deliveries",
-                // Broken off, it hears nothing, and the queue goes on.
+                // The connection of a resumable client is closed without a response, and the queue retries.
                 listener.isResumable ? listener.unheard : listener,
                 telling: .deliveryUnderWay
             )
@@ -94,13 +94,14 @@ package struct Delivery {
         }
     }
 
-    /// Delivers an upload that was left to wait, maybe by a process that has died.
+    /// Delivers an upload that waited for delivery, possibly since a process that crashed.
     ///
     /// The other parameters and results are those of `deliver`.
     package func deliverWaiting(_ upload: Upload, to listener: ResponseListener) throws(SpoolError)
         -> Refusal?
     {
-        // Who put it there may have died before it was durable, and clients are told of the attempt.
+        // The process that queued the upload may have crashed before it was durable, and clients are told of the
+        // attempt.
         try upload.sync()
         guard try consumeParts(of: upload) else {
             return try postpone(
@@ -113,9 +114,10 @@ package struct Delivery {
         return try deliver(upload, to: listener)
     }
 
-    /// Consumes the parts of an upload that is made of parts and durable: who made it may have died before.
+    /// Consumes the parts of a durable concatenated upload, because the process that created it may have crashed
+    /// before.
     ///
-    /// - Returns: false where a part is in use.
+    /// - Returns: false if a part is in use.
     private func consumeParts(of upload: Upload) throws(SpoolError) -> Bool {
         let id = upload.creation.id
         for part in upload.creation.parts ?? [] {
@@ -129,12 +131,13 @@ package struct Delivery {
         return true
     }
 
-    /// Makes the attempt that is due for an upload in `deferred`, with nobody waiting for its final response.
+    /// Makes the due attempt for an upload in `deferred`, for which no client waits.
     package func deliverQueued(_ upload: Upload) throws(SpoolError) {
         if upload.nextAttempt == nil {
-            // Its client was told that it is not delivered, and has the time of the queue to come back.
+            // The client was told that the upload is not delivered, and may return until its time in the queue is
+            // over.
             guard isOver(upload) else { return }
-            // Nobody could deliver it, and whoever has no credentials must not fill the hold.
+            // The upload could not be delivered, and clients without credentials must not fill `hold`.
             if upload.lacksCredentials {
                 try upload.remove(durably: true)
                 return journal.expired(upload)
@@ -148,9 +151,9 @@ package struct Delivery {
         )
     }
 
-    /// Keeps of the completing request what a delivery by the queue needs.
+    /// Stores the fields of the completing request that a delivery by the queue needs.
     ///
-    /// - Throws: `SpoolError` where the record cannot be written.
+    /// - Throws: `SpoolError` if the record cannot be written.
     package func keepCompletion(_ upload: Upload, _ fields: HTTPFields?) throws(SpoolError) {
         guard let fields else { return }
         let kept = UpstreamFields.keptOfCompletion(
@@ -161,7 +164,7 @@ package struct Delivery {
         if !kept.isEmpty { try upload.keepCompletion(kept) }
     }
 
-    /// Waits for a slot; nil when none came free in time, or a newer request wants the upload.
+    /// Waits for a slot; nil if none became free in time, or a newer request requests the release of the upload.
     private func waitForSlot(
         _ upload: Upload,
         _ heartbeat: Heartbeat?
@@ -175,37 +178,39 @@ package struct Delivery {
         }
         while true {
             let deadline = limit.deadline
-            // Whoever asks for the upload must not wait for a slot as well.
+            // A request that waits for this upload must not wait for the slot as well.
             let look = Deadline.after(.milliseconds(100))
             let next = min(deadline, look, heartbeat?.next ?? deadline)
             if let slot = line.take(until: next) { return slot }
             if limit.hasPassed || upload.isReleaseRequested { return nil }
-            // One that fails may have cut the content back: then this is no whole upload any more.
+            // A failed heartbeat may have truncated the content, and the upload is then no longer complete.
             try heartbeat?.beat(upload)
         }
     }
 
-    /// Whether an attempt of unknown outcome may be repeated, by the settings of the creation and by those
-    /// in force: a reload may have made a POST of it, or taken its key away.
+    /// Whether an attempt of unknown outcome may be repeated, by the settings at creation and by the current ones.
+    ///
+    /// A reload may have changed the method to POST or removed the idempotency key.
     func isRepeatable(_ upload: Upload) -> Bool {
         upload.creation.isRepeatable && route.mayRepeat(upload.creation.head)
     }
 
-    // MARK: Trying again
+    // MARK: Retries
 
-    /// Keeps the bytes for another attempt: the queue's, unless a client hears now that it may try.
+    /// Keeps the upload for another attempt: by the queue, or by a client that learns now that it may retry.
     ///
     /// An upload without a record has failed.
     ///
     /// - Parameters:
-    ///   - upload: the upload.
-    ///   - reason: why there is no final response.
-    ///   - listener: who is told.
-    ///   - asked: seconds the upstream asked to wait.
-    ///   - refusal: what the listener is told.
-    ///   - lacksCredentials: whether it waits for other credentials of its client, so that the queue could do nothing.
-    /// - Returns: the refusal, or another one where it is not tried again.
-    /// - Throws: where the disk does not take what became of it.
+    ///   - upload: The upload.
+    ///   - reason: Why there is no final response.
+    ///   - listener: The client that receives the refusal.
+    ///   - asked: The seconds that the upstream requested to wait.
+    ///   - refusal: The refusal for the listener.
+    ///   - lacksCredentials: Whether the upload waits for other credentials from its client, so that the queue
+    ///     cannot deliver it.
+    /// - Returns: `refusal`, or another one if the upload is not retried.
+    /// - Throws: `SpoolError` if the new state cannot be written.
     func postpone(
         _ upload: Upload,
         reason: String,
@@ -228,7 +233,7 @@ package struct Delivery {
             try fail(upload, reason: reason)
             return .deliveryFailed
         }
-        // Who hears that it is not delivered must not find it delivered behind its back.
+        // A client that learns that its upload is not delivered must not find it delivered by the queue.
         let isQueued = !listener.isThere && !lacksCredentials
         if isQueued { try keepCompletion(upload, listener.completing) }
         let end = route.settings.queue.end(from: deliveries.clock.now)
@@ -241,20 +246,20 @@ package struct Delivery {
         return refusal
     }
 
-    /// Seconds that a request has to wait before it can have another attempt made; nil: none.
+    /// The seconds until a request may start another attempt; nil: it may start now.
     ///
-    /// Each attempt sends all content, and with other credentials each is a guess.
+    /// Each attempt sends all content, and each attempt with other credentials is a guess.
     private func pause(of upload: Upload) -> Int? {
-        // The queue has pauses of its own.
+        // The queue has its own pauses.
         guard ticket != nil, upload.isRecorded, upload.state.phase == .deferred else { return nil }
         let pause = route.settings.queue.pauseOfClient(after: upload.attempts)
         let passed = deliveries.clock.now.seconds - upload.lastActivity.seconds
-        // A clock that was set back says nothing.
+        // The elapsed time is unknown if the clock was set back.
         guard passed >= 0, passed < pause.components.seconds else { return nil }
         return Int(pause.components.seconds - passed)
     }
 
-    /// Whether the upload's time in the queue is over when `pause` is.
+    /// Whether the upload's time in the queue is over after `pause`.
     private func isOver(_ upload: Upload, in pause: Duration = .zero) -> Bool {
         let now = deliveries.clock.confirmed
         return route.settings.queue.isOver(

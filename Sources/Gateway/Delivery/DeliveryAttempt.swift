@@ -1,9 +1,9 @@
-// One attempt to deliver an upload: one regular request, what the upstream answers, and what becomes of the upload.
+// One attempt to deliver an upload: the request, the upstream's response, and the state of the upload afterwards.
 //
-// What an outcome means is AttemptFate's to say. Up to the cap the whole final response is stored before its first byte
-// leaves for the client; beyond it the head is stored, and the content streams through, as all of it does for an upload
-// without a record. Invariants: an upload is in `active` exactly while its attempt runs; nothing of a response that is no
-// final response is stored or relayed.
+// `AttemptFate` decides what an outcome means. A final response up to the cap is stored whole before its first byte
+// is sent to the client. For a larger response, the head is stored and the content is streamed to the client. For
+// an upload without a record, all of the response is streamed. Invariants: an upload is in `active` exactly while
+// its attempt runs; a response that is not final is neither stored nor relayed.
 
 import HTTPTypes
 import SpoolgateExchange
@@ -14,38 +14,38 @@ import SpoolgateSpool
 import SpoolgateUploadProtocol
 import SpoolgateUpstream
 
-/// One attempt to deliver an upload, and what is known of the response.
+/// One attempt to deliver an upload, and the response received so far.
 ///
-/// One thread.
+/// Not thread-safe.
 final class DeliveryAttempt {
     private let upload: Upload
     private let digests: UploadDigests
     private let listener: ResponseListener
     private let delivery: Delivery
-    /// Whether the upstream may be sent it again.
+    /// Whether the request may be sent again.
     private let isRepeatable: Bool
-    /// Whether the client was told 202.
+    /// Whether the client received 202.
     private let isAccepted: Bool
-    /// Given back when the head is there; nil: it needs none.
+    /// The slot, returned when the response head arrives; nil: the attempt needs none.
     private let slot: DeliverySlot?
-    /// The final response's head as it is told, once it came.
+    /// The head of the final response as relayed to the client; nil until it arrives.
     private var head: ResponseHead?
     private var contentLength: Int64?
     private var content: [UInt8] = []
     private var isStreaming = false
-    /// What the attempt came to by the response, and what becomes of the upload.
+    /// The result by the response's status, and its consequence for the upload.
     private var result = AttemptResult.taken
     private var fate = AttemptFate.delivered
     /// The challenges of a 401.
     private var challenges: [String] = []
-    /// Seconds the upstream asked to wait, where it did.
+    /// The seconds that the upstream requested to wait.
     private var retryAfter: Int?
     private var isStored = false
-    /// Why the final response could not be stored.
+    /// The error that prevented storing the final response.
     private var spoolError: SpoolError?
-    /// Whether the client was told the final response.
+    /// Whether the head of the final response was sent to the client.
     private var hasBegun = false
-    /// Whether the client is told its content as well.
+    /// Whether the content of the response is relayed to the client.
     private var relaysContent = true
 
     private var route: Route { delivery.route }
@@ -53,7 +53,7 @@ final class DeliveryAttempt {
     private var deliveries: Deliveries { delivery.deliveries }
     private var log: Log { delivery.journal.log }
 
-    /// An attempt to deliver a whole upload with these digests, for a listener.
+    /// Creates an attempt to deliver a complete upload with these digests, for a listener.
     init(
         _ upload: Upload,
         _ digests: UploadDigests,
@@ -70,7 +70,7 @@ final class DeliveryAttempt {
         isAccepted = delivery.route.hasAccepted(nextAttempt: upload.nextAttempt)
     }
 
-    /// Makes it; results and errors are those of `Delivery.deliver`.
+    /// Makes the attempt; results and errors are those of `Delivery.deliver`.
     func run() throws(SpoolError) -> Refusal? {
         let form: UploadForm
         do throws(FormFailure) {
@@ -90,7 +90,7 @@ final class DeliveryAttempt {
         return upload.isRecorded ? try end(outcome, form) : endUnrecorded(outcome, form)
     }
 
-    /// What becomes of an upload without a record: nothing of it is kept.
+    /// Ends the attempt for an upload without a record; nothing is kept.
     private func endUnrecorded(_ outcome: AttemptOutcome, _ form: UploadForm) -> Refusal? {
         form.end(status: status)
         guard let reason = outcome.reason,
@@ -100,7 +100,7 @@ final class DeliveryAttempt {
             return nil
         }
         if case .unheard = outcome {
-            // The upstream has answered; only its client does not hear all of it.
+            // The upstream has responded, but the client did not receive the whole response.
             journal.delivered(upload, status: status)
             let target = upload.creation.head.target
             log.clientGone(route: route.name, target: target, reason: reason)
@@ -114,12 +114,12 @@ final class DeliveryAttempt {
         return nil
     }
 
-    /// What becomes of an upload with a record.
+    /// Ends the attempt for an upload with a record.
     private func end(_ outcome: AttemptOutcome, _ form: UploadForm) throws(SpoolError) -> Refusal? {
         if outcome == .answered { finish() }
         form.end(status: isStored ? status : nil)
         if let error = spoolError {
-            // The upstream has taken the upload: its client must hear that, stored or not.
+            // The upstream has taken the upload, so the client must receive the response even if it is not stored.
             guard hasBegun else { throw error }
             log.spoolFailed(error, upload: upload.creation.id)
         }
@@ -137,8 +137,8 @@ final class DeliveryAttempt {
                 lacksCredentials: fate == .deferredForClient
             )
         }
-        // Over the cap the final response was stored before its content was relayed; what the client has of
-        // that content is not the whole.
+        // A final response over the cap was stored before its content was relayed, and the client received only a
+        // part of the content.
         if isStored || hasBegun {
             noteFinalResponse()
             breakOff()
@@ -185,10 +185,10 @@ final class DeliveryAttempt {
 
     // MARK: Sending
 
-    /// The most redirects that one delivery follows.
+    /// The maximum number of redirects that one delivery follows.
     private static let mostRedirects = 2
 
-    /// Sends the request, and once more for each redirect within the upstream; counts the last.
+    /// Sends the request, and again for each redirect within the upstream; counts the last attempt.
     private func send(_ form: UploadForm) throws(SpoolError) -> AttemptOutcome {
         let watch = Stopwatch()
         let outcome =
@@ -213,7 +213,7 @@ final class DeliveryAttempt {
         try upload.beginAttempt(isRepeatable: isRepeatable)
         while true {
             journal.delivering(upload)
-            // One too many is for the response, as one that leads elsewhere.
+            // A redirect beyond the limit is treated as a response, like a redirect to another host.
             request.interceptsRedirects = redirects < Self.mostRedirects
             let outcome = route.upstream.attempt(request, sink: self)
             guard case .redirected(let target) = outcome else { return outcome }
@@ -227,7 +227,7 @@ final class DeliveryAttempt {
 // MARK: The response
 
 extension DeliveryAttempt: ResponseSink {
-    /// The upstream's status; 0 before its head came.
+    /// The status of the upstream's response; 0 before its head arrives.
     private var status: Int { head?.status.code ?? 0 }
 
     func onProgress() {
@@ -247,7 +247,7 @@ extension DeliveryAttempt: ResponseSink {
         self.head = told
         self.contentLength = contentLength
         guard upload.isRecorded else {
-            // Nothing of it is stored, so it need not be whole.
+            // The response is not stored, so it need not be complete.
             isStreaming = true
             return try begin(contentLength: contentLength)
         }
@@ -283,15 +283,15 @@ extension DeliveryAttempt: ResponseSink {
         if relaysContent { try listener.exchange?.send(content: part) }
     }
 
-    /// Stores and relays a response that ended.
+    /// Stores and relays a complete response.
     private func finish() {
         guard !isStreaming, fate.tellsResponse else { return }
         store(content: content)
-        // `try?`: the final response is stored, and a client that is gone can come back for it.
+        // `try?`: the final response is stored, and a disconnected client can request it later.
         try? begin(contentLength: contentLength ?? Int64(content.count))
     }
 
-    /// What the client hears of a response that is not its final one.
+    /// The refusal that the client receives for a response that is not final.
     private var refusal: Refusal {
         switch fate {
         case .deferredForClient: .credentialsRefused(challenges)
@@ -301,7 +301,7 @@ extension DeliveryAttempt: ResponseSink {
         }
     }
 
-    /// Relays the head, and what there is of the content.
+    /// Relays the head and the buffered content.
     private func begin(contentLength: Int64?) throws(ClientGone) {
         let held = content
         content = []
@@ -315,7 +315,7 @@ extension DeliveryAttempt: ResponseSink {
         if final.hasContent, !held.isEmpty { try exchange.send(content: held.span.bytes) }
     }
 
-    /// Ends a response whose content did not come whole.
+    /// Aborts a response whose content is incomplete.
     private func breakOff() { listener.exchange?.abort() }
 
     private func store(content: [UInt8]?) {

@@ -1,4 +1,4 @@
-// The fields that tell the upstream who stands behind the request, as a reverse proxy adds them.
+// The fields that identify the client to the upstream, as a reverse proxy adds them.
 
 package import HTTPTypes
 package import SpoolgateExchange
@@ -7,17 +7,17 @@ package import SpoolgateUploadProtocol
 package import SpoolgateUpstream
 
 extension HTTPFields {
-    /// Adds the client's address, scheme and host, and our own mark (RFC 9110 §7.6.3).
+    /// Adds the client's address, scheme and host, and the gateway's own `Via` (RFC 9110 §7.6.3).
     ///
-    /// The address is put behind those already named, whichever the fields; scheme and host replace what
-    /// was said of them in `X-Forwarded-*`.
+    /// The address is appended to the addresses already listed, in `X-Forwarded-For` and in `Forwarded`. Scheme and
+    /// host replace existing values of `X-Forwarded-*`.
     ///
     /// - Parameters:
-    ///   - forwarding: by which fields.
-    ///   - address: the client's address as the web server said; nil leaves it out.
-    ///   - scheme: the scheme the client used; nil leaves it out.
-    ///   - host: the host the client asked for; nil leaves it out.
-    ///   - gateway: our own name.
+    ///   - forwarding: The fields to use.
+    ///   - address: The client's address as the web server reported it; nil leaves it out.
+    ///   - scheme: The scheme that the client used; nil leaves it out.
+    ///   - host: The host that the client requested; nil leaves it out.
+    ///   - gateway: The name of the gateway.
     package mutating func addForwarding(
         _ forwarding: FieldPolicy.Forwarding,
         address: String?,
@@ -26,7 +26,7 @@ extension HTTPFields {
         by gateway: GatewayName
     ) {
         let host = host.flatMap { $0.isEmpty ? nil : $0 }
-        // Once, for all that is added here.
+        // One reservation for all fields added here.
         reserveCapacity(count + 5)
         if forwarding == .xForwarded || forwarding == .both {
             if let address { put(.xForwardedFor, address, behindOthers: true) }
@@ -43,7 +43,7 @@ extension HTTPFields {
         append(gateway.via)
     }
 
-    /// Sets a field, or adds to its value: what a client says of it was mostly left out before.
+    /// Sets a field, or appends to its value; most values from clients were removed before.
     private mutating func put(
         _ name: HTTPField.Name,
         _ value: String,
@@ -54,13 +54,13 @@ extension HTTPFields {
         self[name] = before + value
     }
 
-    /// Puts the host of the origin in place of what the client sent as `Host`.
+    /// Replaces the client's `Host` by the host of the origin.
     ///
-    /// A web server may have chosen by another name than that: the one in the request's target (RFC 9112
-    /// §3.2.2). Where the origin is none, nobody vouches for a host.
+    /// The web server may have selected a host by the request's target instead (RFC 9112 §3.2.2). If the origin is
+    /// invalid, the host is unknown, and the field is removed.
     package mutating func takeHost(from context: ExchangeContext) {
         if let origin = context.origin, let slash = origin.utf8.firstIndex(of: UInt8(ascii: "/")) {
-            // Mostly the client has asked for the very same.
+            // The two are usually equal.
             if let told = value(of: .host), Self.isHost(told, of: origin) { return }
             self[.host] = String(Substring(origin.utf8[slash...].dropFirst(2)))
         } else if context.badOrigin != nil {
@@ -68,7 +68,7 @@ extension HTTPFields {
         }
     }
 
-    /// Whether an origin, which has no slashes but those before its host, has this one.
+    /// Whether an origin, which contains slashes only before its host, has this host.
     private static func isHost(_ host: String, of origin: String) -> Bool {
         var (host, origin) = (host, origin)
         return host.withUTF8 { host in
@@ -81,15 +81,15 @@ extension HTTPFields {
         }
     }
 
-    /// An address as a node (RFC 7239 §6): one of IPv6 in brackets and quotes, a text that is none
-    /// `unknown`.
+    /// An address as a node (RFC 7239 §6): IPv6 in brackets and quotes, and `unknown` for text that is not an
+    /// address.
     private static func node(_ address: String) -> String {
         let isAddress = address.utf8.allSatisfy("0123456789abcdefABCDEF.:".utf8.contains)
         guard isAddress, !address.isEmpty else { return "unknown" }
         return address.contains(":") ? "\"[\(address)]\"" : address
     }
 
-    /// A token, or else a quoted string (RFC 7239 §4).
+    /// The text as a token, or as a quoted string if it is not a token (RFC 7239 §4).
     private static func value(_ text: String) -> String {
         if HTTPField.Name(text) != nil { return text }
         let escaped = text.unicodeScalars.map { $0 == "\"" || $0 == "\\" ? "\\\($0)" : "\($0)" }
@@ -105,6 +105,6 @@ extension HTTPField.Name {
 }
 
 extension HTTPResponse.Status {
-    /// Whether a final response of this status can have content (RFC 9110 §6.4.1).
+    /// Whether a final response with this status can have content (RFC 9110 §6.4.1).
     package var hasContent: Bool { code >= 200 && code != 204 && code != 304 }
 }

@@ -1,7 +1,8 @@
-// Every 104 (Upload Resumption Supported) is sent from here: where an upload is, progress of content as it comes, and
-// heartbeats while the client of a whole upload waits for the upstream, so that no idle timer on the way runs out.
+// Sends every 104 (Upload Resumption Supported): the location of an upload, progress while content arrives, and
+// heartbeats while the client of a complete upload waits for the upstream, so that no idle timer on the connection
+// expires.
 //
-// Invariant: an offset is durable before it is told, and nothing is made durable that is not told.
+// Invariant: an offset is durable before it is sent, and content is synced here only to send its offset.
 
 package import SpoolgateExchange
 package import SpoolgateJournal
@@ -10,12 +11,12 @@ package import SpoolgateSettings
 package import SpoolgateSpool
 package import SpoolgateUploadProtocol
 
-/// One way to tell a client how much of its upload is safe (draft-12 §4.1.1).
+/// Sends a client the durable offset of its upload (draft-12 §4.1.1).
 package struct ProgressReport {
     private let exchange: any Exchange
     private let responses: any ResponseWording
 
-    /// Makes it; nil where the client's dialect or the web server knows no such report.
+    /// Creates a report; nil if the client's dialect or the web server does not support 104.
     package init?(
         to exchange: any Exchange,
         _ context: ExchangeContext,
@@ -28,9 +29,9 @@ package struct ProgressReport {
         self.responses = responses
     }
 
-    /// Tells a client where its upload is (draft-12 §4.2.2), before any of its content is read.
+    /// Sends a client the location of its upload (draft-12 §4.2.2), before any of its content is read.
     ///
-    /// Only where `Dialect.allowsInterim(toCreationOf:)` allows it.
+    /// Call it only if `Dialect.allowsInterim(toCreationOf:)` allows it.
     package static func tell(
         location: String,
         to exchange: any Exchange,
@@ -39,32 +40,31 @@ package struct ProgressReport {
         exchange.send(interim: responses.interimCreated(location: location))
     }
 
-    /// Makes the offset durable and tells it.
+    /// Makes the offset durable and sends it.
     package func tell(_ upload: Upload) throws(SpoolError) {
         try upload.sync()
         tell(durable: upload.durableOffset)
     }
 
-    /// Tells an offset that is durable.
+    /// Sends an offset that is durable.
     package func tell(durable offset: Int64) {
         exchange.send(interim: responses.interimProgress(offset: offset))
     }
 
-    /// Has `alarm` end the exchange's waits for content early, so that what became durable meanwhile is told.
+    /// Makes `alarm` end the exchange's waits for content early, so that new durable offsets are sent.
     package func setAlarm(_ alarm: Alarm) { exchange.setAlarm(alarm) }
 }
 
-/// Progress while nothing comes: the whole length again and again, from the end of the content to the
-/// final response.
+/// Progress without new content: the full length, repeated between the end of the content and the final response.
 ///
-/// One thread.
+/// Not thread-safe.
 package final class Heartbeat {
     private let report: ProgressReport
     private let interval: Duration
-    /// When the next one is due.
+    /// The time of the next heartbeat.
     private(set) var next: Deadline
 
-    /// Begins with the wait; nil where there are no heartbeats.
+    /// Starts the heartbeats; nil if there is no report or the rate disables them.
     package init?(_ report: ProgressReport?, rate: InterimRate) {
         guard let report, rate.heartbeat > .zero else { return nil }
         self.report = report
@@ -72,9 +72,9 @@ package final class Heartbeat {
         next = .after(interval)
     }
 
-    /// Tells the client that the wait goes on, if it is time.
+    /// Sends a heartbeat if one is due.
     ///
-    /// - Throws: what `Upload.sync` throws; there is no further heartbeat then.
+    /// - Throws: The errors of `Upload.sync`; no more heartbeats follow.
     package func beat(_ upload: Upload) throws(SpoolError) {
         guard next.hasPassed else { return }
         next = .never
@@ -82,8 +82,8 @@ package final class Heartbeat {
         next = .after(interval)
     }
 
-    /// The same where a heartbeat that fails must not end what it tells of: the client hears no more of
-    /// the wait.
+    /// Sends a heartbeat if one is due, and logs a failure instead of throwing it; no more heartbeats follow a
+    /// failure.
     package func beat(_ upload: Upload, failingInto log: Log) {
         do throws(SpoolError) { try beat(upload) } catch {
             log.spoolFailed(error, upload: upload.creation.id)

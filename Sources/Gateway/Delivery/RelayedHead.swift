@@ -1,10 +1,10 @@
-// A response's head on its way to a client, held to what web servers in front take.
+// The limit on the head of a response relayed to a client: the size that web servers accept.
 
 package import SpoolgateJournal
 package import SpoolgateUploadProtocol
 
 extension ResponseHead {
-    /// The head as it can be relayed, with a log line where that is not all of it.
+    /// The head without the fields that exceed the limit; a log line reports that fields were removed.
     package func fitting(telling log: Log, upload: UploadID? = nil) -> ResponseHead {
         guard fieldBytes > Self.mostFieldBytes else { return self }
         log.headCut(upload: upload, bytes: fieldBytes)

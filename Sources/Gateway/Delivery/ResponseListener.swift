@@ -1,32 +1,32 @@
-// Who waits for the final response of a delivery, and how it is told.
+// The receiver of a delivery's final response, and the form in which it receives it.
 
 package import HTTPTypes
 package import SpoolgateExchange
 import SpoolgateSpool
 package import SpoolgateUploadProtocol
 
-/// Who hears the final response of a delivery, and how it is told.
+/// The receiver of the final response of a delivery.
 package struct ResponseListener {
-    /// The request that waits for it; nil: it is only stored.
+    /// The request that waits for the final response; nil: the response is only stored.
     package var exchange: (any Exchange)?
-    /// Builds what that request hears.
+    /// Builds the responses for that request.
     let responses: any ResponseWording
-    /// The upload resource's URI, where the request is the creation.
+    /// The URI of the upload resource, if the request is the creation.
     package var location: String?
-    /// Tells the client that the wait goes on; nil where it cannot hear that.
+    /// Sends heartbeats during the wait; nil if the client cannot receive them.
     package var heartbeat: Heartbeat?
-    /// The fields of the request that completes the upload; nil if none does.
+    /// The fields of the request that completes the upload; nil if no request does.
     let completing: HTTPFields?
-    /// Whether some client hears, of a final response that is only stored, that there is none yet.
+    /// Whether a client waits to learn that there is no final response yet, although the response is only stored.
     package var isWitnessed = false
-    /// Whether its client knows where the upload is, and comes back when its connection breaks.
+    /// Whether the client knows the upload resource and resumes after a lost connection.
     package var isResumable = false
-    /// Whether its client has sent the whole upload in this message.
+    /// Whether the client sent the whole upload in this request.
     package var hasSentAll = false
-    /// Whether its client did not ask for the protocol's fields.
+    /// Whether the client did not use the upload protocol.
     private let isOrdinary: Bool
 
-    /// Nobody: the final response is only stored.
+    /// Creates a listener without a request: the final response is only stored.
     package init(
         _ responses: any ResponseWording,
         completing: HTTPFields?,
@@ -37,20 +37,20 @@ package struct ResponseListener {
         self.isOrdinary = isOrdinary
     }
 
-    /// The final response as its client is told it.
+    /// The head of the final response as its client receives it.
     func final(_ head: ResponseHead, of upload: Upload) -> FinalHead {
         isOrdinary
             ? .ordinary(head)
             : responses.final(head, offset: upload.offset, location: location)
     }
 
-    /// The same where nobody will hear anything.
+    /// The same listener without a request.
     var unheard: ResponseListener { ResponseListener(responses, completing: completing) }
 
-    /// Whether the client can still be told something.
+    /// Whether a client can still receive a response.
     var isThere: Bool { exchange.map { !$0.isPeerGone } ?? isWitnessed }
 
-    /// What the client knows; `isAccepted`: whether it was told 202.
+    /// The client's knowledge; `isAccepted`: whether it received 202.
     func knowledge(isAccepted: Bool) -> ClientKnowledge {
         if isAccepted { return .accepted }
         guard let exchange, !exchange.isPeerGone else { return .gone }

@@ -1,5 +1,7 @@
-// One route in force: its settings and what was made from them, held by reference: thousands of requests
-// wait at a time, each with frames that would hold copies of it.
+// One current route: its settings and the objects made from them.
+//
+// It is held by reference, because thousands of requests wait at a time, and the frames of each would contain
+// copies.
 
 package import SpoolgateJournal
 package import SpoolgatePosix
@@ -9,36 +11,36 @@ package import SpoolgateUpstream
 
 /// One route as requests and deliveries use it.
 ///
-/// Any thread. Never changes; a request with settings of its own has a reference of its own.
+/// Immutable and thread-safe. A request with its own settings has its own instance.
 package final class Route: Sendable {
-    /// Its name.
+    /// The name of the route.
     package let name: String
-    /// What the operator set.
+    /// The operator's settings.
     package let settings: RouteSettings
-    /// The gateway whose route it is, as it names itself in requests.
+    /// The name of the gateway in requests to other servers.
     package let gateway: GatewayName
-    /// How it names its upload resources.
+    /// The naming scheme of the upload resources.
     package let resources: UploadResources
-    /// Who gets its uploads.
+    /// The upstream that receives the uploads.
     package let upstream: Upstream
-    /// Who is asked whether an upload may come in; nil: nobody.
+    /// The service that authorizes uploads; nil: none.
     package let authorizer: Authorizer?
-    /// What looks at a whole upload; nil: nothing.
+    /// The command that inspects complete uploads; nil: none.
     package let inspection: Inspection?
-    /// What is counted of it.
+    /// The metrics of the route.
     package let counts: RouteMetrics
 
-    /// Makes a route from its settings.
+    /// Creates a route from its settings.
     ///
     /// - Parameters:
-    ///   - name: its name.
-    ///   - settings: what the operator set; at least one target.
-    ///   - gateway: the name of the gateway.
-    ///   - node: the node whose uploads are made here; nil: there is one.
-    ///   - old: the route of that name before, of which is kept what its settings do not change: open
-    ///     connections, and places that are taken.
-    ///   - metrics: where it counts.
-    ///   - skipped: called where targets of the upstream were not reached and another one was.
+    ///   - name: The name of the route.
+    ///   - settings: The operator's settings, with at least one target.
+    ///   - gateway: The name of the gateway.
+    ///   - node: The node that creates the uploads; nil if there is only one.
+    ///   - old: The previous route of that name; its connections and counts of use are kept if its settings are
+    ///     unchanged.
+    ///   - metrics: The metrics of the process.
+    ///   - skipped: Called when an attempt reached a target only after others could not be reached.
     package init(
         _ name: String,
         _ settings: RouteSettings,
@@ -63,7 +65,7 @@ package final class Route: Sendable {
             old?.inspection?.settings == settings.inspection
             ? old?.inspection : Inspection(settings.inspection, metrics.inspectionTimes)
         counts = metrics[name]
-        // What failed at another upstream says nothing of this one.
+        // Failures of another upstream do not apply to this one.
         if old?.upstream.settings != settings.upstream { counts.health.reset() }
     }
 
@@ -78,20 +80,20 @@ package final class Route: Sendable {
         resources = route.resources
     }
 
-    /// Its upstream's targets, as they are written in the settings.
+    /// The targets of the upstream, as they are written in the settings.
     package var targets: [String] { settings.upstream.targets.map(\.text) }
 
-    /// The same with changed settings, which what was made from them does not hear of.
+    /// A copy with changed settings; the objects made from the old settings are kept.
     package func changed(_ change: (inout RouteSettings) -> Void) -> Route {
         var settings = settings
         change(&settings)
         return Route(self, settings)
     }
 
-    /// Whether the client of a whole upload was told 202, and so hears nothing of what the upstream says.
+    /// Whether the client of a complete upload received 202, and so does not learn the upstream's response.
     ///
-    /// - Parameter nextAttempt: the upload's; nil where the queue does not have it.
-    /// - Returns: whether the queue delivers it, and nobody waits.
+    /// - Parameter nextAttempt: The next attempt of the upload; nil if it is not in the queue.
+    /// - Returns: Whether the queue delivers it and no client waits.
     package func hasAccepted(nextAttempt: WallTime?) -> Bool {
         settings.reply == .accepted && nextAttempt != nil
     }

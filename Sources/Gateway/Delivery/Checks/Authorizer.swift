@@ -1,7 +1,7 @@
-// The service that is asked whether an upload may come in, and again whether it may be delivered.
+// The service that authorizes the creation of an upload, and its delivery.
 //
-// It asks and reads the answer; Gate.swift and DeliveryChecks.swift do what follows from it. Invariant: an answer that
-// cannot be understood lets nothing in.
+// This file sends the requests and reads the responses; Gate.swift and DeliveryChecks.swift act on them. Invariant:
+// an invalid response authorizes nothing.
 
 package import HTTPTypes
 import SpoolgatePosix
@@ -11,31 +11,31 @@ package import SpoolgateTextFormats
 package import SpoolgateUploadProtocol
 package import SpoolgateUpstream
 
-/// What an authorizer lets an upload have.
+/// The permissions that an authorizer grants to an upload.
 package struct Grant: Equatable {
-    /// Who the client is, as the authorizer says.
+    /// The client, as the authorizer names it.
     package var owner: ExactText?
-    /// Most bytes the upload may have.
+    /// The maximum number of bytes of the upload.
     package var maxSize: Int64?
-    /// Fields to set in the request to the upstream; one without a value is left out there.
+    /// Fields to set in the request to the upstream; a field without a value is removed there.
     package var fields = HTTPFields()
     /// Names of fields that cannot be set.
     package var refusedNames: [String] = []
 
-    /// Nothing beside the upload itself.
+    /// Creates a grant without limits and fields.
     package init() {}
 }
 
-/// An authorizer's answer.
+/// The result of an authorization.
 package enum AuthorizationAnswer {
-    /// Let it in.
+    /// The upload is authorized.
     case granted(Grant)
-    /// The client is to get this.
+    /// The upload is refused with this response to the client.
     case refused(Response)
-    /// There is no answer, or none that can be understood.
+    /// No response, or an invalid one.
     case unavailable(reason: String)
 
-    /// Which of them it is.
+    /// The name of the result in the metrics.
     fileprivate var word: String {
         switch self {
         case .granted: "granted"
@@ -47,27 +47,28 @@ package enum AuthorizationAnswer {
 
 /// The authorizer of one route.
 ///
-/// Any thread; connections are kept and reused.
+/// Thread-safe; connections are kept and reused.
 package final class Authorizer: Sendable {
-    /// The settings it was made with.
+    /// The settings of the service.
     let settings: ServiceSettings
     private let url: ServiceURL
     private let upstream: Upstream
     private let times: Histograms<String>
-    /// How it knows a question that comes back to it.
+    /// The name by which the gateway recognizes its own request if it loops back.
     private let gateway: GatewayName
-    /// Most content of an answer that a client gets.
+    /// The maximum number of bytes of a response's content that a client receives.
     static let answerCap = 64 << 10
 
-    /// The moments at which it is asked.
+    /// The times of an authorization.
     package enum Moment: String {
         /// Before any content is read.
         case creation
-        /// Before the upstream is sent the whole upload.
+        /// Before the complete upload is sent to the upstream.
         case delivery
     }
 
-    /// Makes an authorizer, asked by a gateway, which counts how long its answers took; nil where the settings name none.
+    /// Creates an authorizer for a gateway, which records how long responses took; nil if the settings name no
+    /// service.
     init?(_ settings: ServiceSettings, _ times: Histograms<String>, by gateway: GatewayName) {
         guard let url = settings.url, let upstream = settings.upstream else { return nil }
         self.settings = settings
@@ -77,16 +78,16 @@ package final class Authorizer: Sendable {
         self.gateway = gateway
     }
 
-    /// Asks; blocks for up to the timeouts.
+    /// Sends the request; blocks for up to the timeouts.
     ///
     /// - Parameters:
-    ///   - moment: when; an upload that is still to be created is not named.
-    ///   - creation: the upload, and the request that creates it.
-    ///   - length: bytes of the upload, where known.
-    ///   - completing: the fields of the request that completes the upload, where one does.
-    ///   - policy: whose credentials go along; the rest of it is for the upstream.
-    ///   - meanwhile: called at least once a second once there is a connection.
-    /// - Returns: its answer.
+    ///   - moment: The time of the request; at the creation the upload is not named.
+    ///   - creation: The upload, and the request that creates it.
+    ///   - length: The number of bytes of the upload, if known.
+    ///   - completing: The fields of the request that completes the upload, if any.
+    ///   - policy: Decides which credentials are sent; the rest of it applies to the upstream only.
+    ///   - meanwhile: Called at least once a second after the connection is open.
+    /// - Returns: The result.
     package func ask(
         at moment: Moment,
         about creation: UploadCreation,
@@ -135,7 +136,7 @@ package final class Authorizer: Sendable {
         return .granted(grant)
     }
 
-    /// The client's fields, without what belongs to content, framing or conditions, and who it is.
+    /// The client's fields without those of content, framing and conditions, and with the client's identity.
     private func fields(
         of creation: UploadCreation,
         completing: HTTPFields?,
@@ -165,8 +166,10 @@ package final class Authorizer: Sendable {
         return fields
     }
 
-    /// `Host` names the authorizer; conditions and ranges are about the upload's target, and would
-    /// change the answer; nobody but the gateway says `Spoolgate-`.
+    /// Whether a field is left out.
+    ///
+    /// `Host` names the authorizer. Conditions and ranges apply to the upload's target and would change the
+    /// response. Only the gateway sets `Spoolgate-` fields.
     private static func leftOut(_ name: String) -> Bool {
         name == "host" || name == "range" || name.hasPrefix("if-") || name.hasPrefix("spoolgate-")
             || ["x-forwarded-method", "x-forwarded-uri", "x-forwarded-host"].contains(name)
@@ -176,9 +179,9 @@ package final class Authorizer: Sendable {
 extension Grant {
     private static let setPrefix = "spoolgate-set-"
 
-    /// Reads the fields of an answer that lets an upload in; nil where they say what cannot be.
+    /// Reads the fields of a response that authorizes an upload; nil if a field is invalid.
     package init?(_ fields: HTTPFields) {
-        // Repaired bytes could make one owner of two.
+        // Repaired bytes could make two owners equal.
         for field in fields where field.name == .spoolgateOwner {
             let isText = field.withUnsafeBytesOfValue {
                 String(validating: $0, as: UTF8.self) != nil
@@ -200,12 +203,12 @@ extension Grant {
         }
     }
 
-    /// The name of a field that can be set; nil for another.
+    /// The name of a field, or nil if the authorizer may not set it.
     private static func settable(_ text: String) -> HTTPField.Name? {
         FieldPolicy.name(text).flatMap { $0.canonicalName.hasPrefix("spoolgate-") ? nil : $0 }
     }
 
-    /// The fields of a request with those that are to be set in it, and the names of those that are credentials.
+    /// The fields of a request with the granted fields set, and with the names of those that are credentials.
     package func applied(to fields: HTTPFields, _ policy: FieldPolicy) -> HTTPFields {
         var applied = fields
         for field in self.fields { applied[field.name] = nil }

@@ -1,7 +1,6 @@
-// What stands between a whole upload and its delivery: the inspection, then the authorizer once more.
+// The checks before the delivery of a complete upload: the inspection, then the authorizer.
 //
-// Invariant: neither is asked while the upload is in `active`, so that a crash meanwhile leaves an upload
-// that was never sent.
+// Invariant: no check runs while the upload is in `active`, so that after a crash the upload counts as never sent.
 
 import HTTPTypes
 import SpoolgateExchange
@@ -13,28 +12,28 @@ import SpoolgateUploadProtocol
 import SpoolgateUpstream
 
 extension Delivery {
-    /// What came of the checks before a delivery.
+    /// The result of the checks before a delivery.
     enum Checked {
-        /// It may be delivered.
+        /// The upload may be delivered.
         case cleared
-        /// It is not delivered now: what `deliver` returns.
+        /// The upload is not delivered now; the value is the result of `deliver`.
         case ended(Refusal?)
     }
 
-    /// What the checks say of an upload.
+    /// The decision of the checks.
     private enum Clearance {
         case cleared
-        /// This is its final response.
+        /// The response is the final response of the upload.
         case refused(Response, reason: String, message: String? = nil)
-        /// Nobody knows yet: try again later.
+        /// No decision was possible; the checks are retried.
         case postponed(reason: String)
-        /// Its client may come back with other credentials.
+        /// The client may retry with other credentials.
         case lacksCredentials(Refusal, reason: String)
     }
 
-    /// Asks what stands before the delivery of a whole upload.
+    /// Runs the checks before the delivery of a complete upload.
     ///
-    /// One that is refused has that for its final response, and its content is gone.
+    /// If a check refuses the upload, its response becomes the final response, and the content is removed.
     func check(
         _ upload: Upload,
         _ listener: ResponseListener
@@ -42,7 +41,7 @@ extension Delivery {
         guard route.authorizer != nil && upload.isRecorded || route.inspection != nil else {
             return .cleared
         }
-        // Whoever asks for it must hear the final response, not what came before.
+        // Requests for this upload must wait for the final response instead of requesting its release.
         upload.awaitFinalResponse()
         let place = WaitingPlace(deliveries.admission, for: ticket)
         guard place.take() else {
@@ -62,7 +61,7 @@ extension Delivery {
             return .cleared
         case .postponed(let reason):
             journal.notSent(on: route.counts, of: upload.creation.client, reason: reason)
-            // No attempt was counted, so the pauses grow with the time it has waited.
+            // The checks count no attempt, so the pauses grow with the time that the upload has waited.
             let waited = upload.wholeSince.map { deliveries.clock.confirmed.seconds - $0.seconds }
             return .ended(
                 try postpone(
@@ -89,7 +88,7 @@ extension Delivery {
         }
     }
 
-    /// Has a response of the checks be the final one, whose content is gone.
+    /// Makes a response of the checks the final response and removes the content.
     private func refuse(
         _ upload: Upload,
         _ response: Response,
@@ -109,8 +108,9 @@ extension Delivery {
         listener.exchange?.answer(final.answer(with: response.content))
     }
 
-    /// Asks the inspection, then the authorizer; one that has trouble of its own (407, 408, 429 or 5xx) gives
-    /// no final response.
+    /// Runs the inspection, then the authorizer.
+    ///
+    /// A service that fails itself (407, 408, 429 or 5xx) gives no final response.
     private func clearance(
         of upload: Upload,
         _ listener: ResponseListener
@@ -133,7 +133,7 @@ extension Delivery {
             case .failed(let reason): return .postponed(reason: reason)
             }
         }
-        // One without a record was granted just now, by the same request.
+        // An upload without a record was just authorized in this request.
         guard let authorizer = route.authorizer, upload.isRecorded else { return .cleared }
         var failure: SpoolError?
         let answer = authorizer.ask(
@@ -171,9 +171,9 @@ extension Delivery {
         }
     }
 
-    /// Whether the second answer of the authorizer is about the owner that the first one named.
+    /// Whether the authorizer confirms the owner that it named at the creation.
     ///
-    /// An answer that names nobody is one about the credentials that it was asked about.
+    /// A response without an owner is about the credentials in its request.
     private func isOwner(of upload: Upload, _ grant: Grant, _ completing: HTTPFields?) -> Bool {
         guard let owner = upload.creation.authorizedOwner else { return true }
         if let named = grant.owner { return named == owner }

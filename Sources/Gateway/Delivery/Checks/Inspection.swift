@@ -1,7 +1,7 @@
-// A command that looks at the content of a whole upload before it is delivered.
+// A command that inspects the content of a complete upload before it is delivered.
 //
-// Its exit status decides: 0 takes it, 1 refuses it, anything else means that nobody knows. Invariant:
-// at most `maximumConcurrent` run at a time, and none longer than its timeout and a short grace.
+// Its exit status decides: 0 passes the upload, 1 refuses it, and any other status is a failure. Invariant: at most
+// `maximumConcurrent` commands run at a time, none longer than its timeout and a short grace period.
 
 import HTTPTypes
 import SpoolgatePosix
@@ -11,16 +11,16 @@ import SpoolgateTextFormats
 import SpoolgateUploadProtocol
 import SpoolgateUpstream
 
-/// What an inspection found.
+/// The result of an inspection.
 package enum InspectionVerdict: Sendable, Equatable {
-    /// Nothing against it.
+    /// The upload may be delivered.
     case taken
-    /// It is not to be delivered; what the command wrote, for the client's eyes.
+    /// The upload is refused; `message` is the command's output, for the client.
     case refused(message: String)
-    /// The command did not come to a verdict.
+    /// The command failed.
     case failed(reason: String)
 
-    /// Which of them it is.
+    /// The name of the result in the metrics.
     fileprivate var word: String {
         switch self {
         case .taken: "taken"
@@ -32,19 +32,19 @@ package enum InspectionVerdict: Sendable, Equatable {
 
 /// The inspection of one route.
 ///
-/// Any thread.
+/// Thread-safe.
 package final class Inspection: Sendable {
-    /// The settings it was made with.
+    /// The settings of the inspection.
     package let settings: InspectionSettings
     private let running = Monitor(0)
     private let times: Histograms<String>
-    /// How long a command has to end by itself once it was told to.
+    /// The time that a command has to exit after SIGTERM.
     private static let grace = Duration.seconds(5)
-    /// Most of a command's output that is read.
+    /// The maximum number of bytes read from a command's output.
     private static let messageLimit = 4 << 10
     private static let step = Duration.milliseconds(500)
 
-    /// Makes an inspection, which counts how long its verdicts took; nil where the settings name no command.
+    /// Creates an inspection, which records the duration of each run; nil if the settings name no command.
     init?(_ settings: InspectionSettings, _ times: Histograms<String>) {
         guard !settings.command.isEmpty else { return nil }
         self.settings = settings
@@ -53,15 +53,15 @@ package final class Inspection: Sendable {
 
     /// Runs the command on a file.
     ///
-    /// Blocks while no place is free, and while the command runs, each for up to the timeout.
+    /// Blocks until another command may run, and while the command runs, each for up to the timeout.
     ///
     /// - Parameters:
-    ///   - path: the file, the command's last argument.
-    ///   - creation: the upload, of which the command is told.
-    ///   - length: bytes of content.
-    ///   - meanwhile: called at least once a second; what it throws ends the command and the wait.
-    /// - Returns: the verdict.
-    /// - Throws: what `meanwhile` throws.
+    ///   - path: The file, the command's last argument.
+    ///   - creation: The upload, which the command's environment describes.
+    ///   - length: The number of bytes of content.
+    ///   - meanwhile: Called at least once a second; an error it throws ends the command and the wait.
+    /// - Returns: The result.
+    /// - Throws: The errors of `meanwhile`.
     package func run(
         _ path: String,
         about creation: UploadCreation,
@@ -116,7 +116,7 @@ package final class Inspection: Sendable {
         )
     }
 
-    /// Waits for what `look` waits for until a deadline; nil where the timeout comes first.
+    /// Calls `look` with short deadlines until it returns a value; nil if the timeout expires first.
     private func wait<Found>(
         _ meanwhile: () throws(SpoolError) -> Void,
         until look: (Deadline) -> Found?
@@ -129,12 +129,12 @@ package final class Inspection: Sendable {
         }
     }
 
-    /// What the client calls the file, harmless.
+    /// The client's name for the file, made harmless.
     private static func name(_ head: RequestHead) -> String {
         ClientFileName(target: head.target, fields: head.fields).harmless
     }
 
-    /// The variables that a command gets.
+    /// The environment of the command.
     private static func environment(
         _ path: String,
         _ creation: UploadCreation,
@@ -162,7 +162,7 @@ package final class Inspection: Sendable {
         switch end {
         case .exited(0): return .taken
         case .exited(1):
-            // Scanners begin their line with the path, which is not the client's to know.
+            // Scanners begin their line with the path, which clients must not learn.
             let output = child.output.replacing(Array(path.utf8), with: Self.name(head).utf8)
             return .refused(message: Self.text(output))
         case .exited(let status):
@@ -172,7 +172,7 @@ package final class Inspection: Sendable {
         }
     }
 
-    /// What a command said when it failed, for the operator.
+    /// The output of a failed command, for the operator.
     private static func tail(_ child: ChildProcess) -> String {
         let said = text(child.errors.isEmpty ? child.output : child.errors)
         return said.isEmpty ? "" : ": \(said.prefix(200))"
@@ -180,7 +180,7 @@ package final class Inspection: Sendable {
 
     /// A command's output as one line of text.
     private static func text(_ bytes: [UInt8]) -> String {
-        // The limit can have cut a character in two, which decoding makes U+FFFD.
+        // The limit may have split a character, which decoding replaces by U+FFFD.
         let spaced = String(decoding: bytes, as: UTF8.self).unicodeScalars.map {
             scalar -> Character in
             switch scalar {

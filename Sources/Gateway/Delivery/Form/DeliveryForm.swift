@@ -1,6 +1,6 @@
-// What happens to a whole upload before it gets a form: its digests are computed and compared.
+// The verification of a complete upload's digests before its request is built.
 //
-// Invariant: an upload that a client's digest contradicts never gets a form.
+// Invariant: no request is built for an upload that contradicts a client's digest.
 
 package import HTTPTypes
 import SpoolgateJournal
@@ -10,15 +10,15 @@ package import SpoolgateUploadProtocol
 import SpoolgateUpstream
 
 extension Delivery {
-    /// Computes the digests of a whole upload that somebody asked for; without any, nothing is read.
+    /// Computes the requested digests of a complete upload; if none is requested, nothing is read.
     ///
     /// - Parameters:
-    ///   - upload: the upload.
-    ///   - completing: the fields of the request that completes it; nil if none does.
-    ///   - told: the digests that the upstream is told.
-    ///   - heartbeat: tells the client between two parts that the wait goes on.
-    /// - Returns: the digests, or why the upload is not to be delivered: then it is removed.
-    /// - Throws: `SpoolError` where it cannot be read or removed.
+    ///   - upload: The upload.
+    ///   - completing: The fields of the request that completes it; nil if none does.
+    ///   - told: The digests sent to the upstream.
+    ///   - heartbeat: Sends heartbeats to the client between two parts.
+    /// - Returns: The digests, or the refusal if they contradict the client's; the upload is then removed.
+    /// - Throws: `SpoolError` if the upload cannot be read or removed.
     func checkDigests(
         of upload: Upload,
         completing: HTTPFields?,
@@ -36,7 +36,7 @@ extension Delivery {
             read: { buffer, position throws(SpoolError) in
                 try upload.read(into: buffer, at: position)
             },
-            // Where it fails, content that was cut back ends early for whoever reads it.
+            // If a heartbeat fails, the content may be truncated, and reading it ends early.
             onProgress: { heartbeat?.beat(upload, failingInto: journal.log) }
         )
         guard let values else {
@@ -51,16 +51,16 @@ extension Delivery {
         return checked
     }
 
-    /// What of a whole upload contradicts the digests that clients told of it: then it is removed.
+    /// The refusal of a complete upload that contradicts the client's digests; the upload is then removed.
     ///
-    /// Of an upload that was accepted before nothing is read.
+    /// Nothing is read of an upload that was accepted before.
     ///
     /// - Parameters:
-    ///   - upload: the upload.
-    ///   - completing: the fields of the request that completes it.
-    ///   - heartbeat: tells the client between two parts that the wait goes on.
-    /// - Returns: nil where nothing does.
-    /// - Throws: `SpoolError` where it cannot be read or removed.
+    ///   - upload: The upload.
+    ///   - completing: The fields of the request that completes it.
+    ///   - heartbeat: Sends heartbeats to the client between two parts.
+    /// - Returns: nil if the digests agree.
+    /// - Throws: `SpoolError` if the upload cannot be read or removed.
     package func contradiction(
         of upload: Upload,
         completing: HTTPFields,
@@ -74,7 +74,7 @@ extension Delivery {
 }
 
 extension FormFailure {
-    /// What the client of an upload hears; `isKept` whether its bytes are.
+    /// The refusal that the client receives; `isKept`: whether its upload is kept.
     package func refusal(isKept: Bool) -> Refusal {
         isFull ? .destinationFull(isKept: isKept) : .notReached(timedOut: false, isKept: isKept)
     }

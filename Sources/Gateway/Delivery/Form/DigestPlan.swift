@@ -1,8 +1,7 @@
-// What the digests of one upload are computed for: to verify what clients say, to tell the upstream, to
-// tell the client.
+// The digests to compute for one upload: to verify the client's digests, and to send to the upstream and to the
+// client.
 //
-// Invariant: nothing is computed that nobody asked for, and nothing is delivered that a client's digest
-// contradicts.
+// Invariant: only requested digests are computed, and no upload is delivered that contradicts a client's digest.
 
 package import HTTPTypes
 import SpoolgateCrypto
@@ -10,14 +9,14 @@ import SpoolgateSettings
 import SpoolgateTextFormats
 package import SpoolgateUploadProtocol
 
-/// The digests of one upload, computed, and whom they are for.
+/// The computed digests of one upload, and their plan.
 package struct UploadDigests {
-    /// What they are for.
+    /// The plan that they were computed for.
     let plan: DigestPlan
-    /// One for each of `plan.algorithms`.
+    /// One digest for each of `plan.algorithms`.
     let values: DigestValues
 
-    /// All that are known, in hexadecimal, by the names of their algorithms.
+    /// All known digests in hexadecimal, by the names of their algorithms.
     var texts: [(key: String, value: String)] {
         DigestAlgorithm.integrity.compactMap { algorithm in
             values[algorithm].map { (algorithm.rawValue, Hexadecimal.text($0)) }
@@ -27,51 +26,52 @@ package struct UploadDigests {
 
 /// The digests that one upload needs.
 package struct DigestPlan {
-    /// What `Repr-Digest` of the creation, and of the completing request, say; none if they say nothing.
+    /// The values of `Repr-Digest` in the creation and in the completing request.
     private var representations: [DigestValues] = []
-    /// What `Content-Digest` says, where the one message is the whole upload.
+    /// The value of `Content-Digest`, if one message contains the whole upload.
     private var content = DigestValues()
-    /// What the client wants to hear with the final response.
+    /// The digest that the client wants in the final response.
     private var wanted: DigestAlgorithm?
-    /// What the upstream is told.
+    /// The digests sent to the upstream.
     private(set) var told: Set<DigestAlgorithm> = []
 
-    /// The plan of an upload with a resource, at its delivery.
+    /// Creates the plan for the delivery of an upload with a resource.
     ///
     /// - Parameters:
-    ///   - creation: the creation's fields.
-    ///   - completing: the fields of the request that completes it; nil if that is the creation, or
-    ///     nobody.
-    ///   - told: what the upstream is told.
+    ///   - creation: The fields of the creation.
+    ///   - completing: The fields of the request that completes the upload; nil if it is the creation, or if no
+    ///     request does.
+    ///   - told: The digests sent to the upstream.
     init(creation: HTTPFields, completing: HTTPFields?, told: Set<DigestAlgorithm>) {
-        // Of a part of a representation nobody here has the whole (RFC 9110 §14.5).
+        // The content is only a part of a representation, so the digest of the whole cannot be computed (RFC 9110
+        // §14.5).
         guard creation.contentRange == nil else { return }
         wanted = DigestAlgorithm.wanted(in: creation)
-        // `try?`: what cannot be verified was refused with its request.
+        // `try?`: a digest that cannot be verified was refused with its request.
         representations = [creation, completing ?? [:]].compactMap {
             try? DigestValues(.reprDigest, in: $0)
         }
         self.told = told
     }
 
-    /// The plan of an ordinary upload.
+    /// Creates the plan of an ordinary upload.
     ///
     /// - Throws: `Refusal.invalidDigest`.
     package init(ordinary fields: HTTPFields, route: Route) throws(Refusal) {
         content = try DigestValues(.contentDigest, in: fields)
         guard fields.contentRange == nil else { return }
         representations = [try DigestValues(.reprDigest, in: fields)]
-        // What it wants is for the upstream's own representation (RFC 9530 §4).
+        // The client's `Want-Repr-Digest` is for the upstream's own representation (RFC 9530 §4).
         told = route.toldDigests
     }
 
-    /// What has to be computed.
+    /// The algorithms of all digests to compute.
     package var algorithms: Set<DigestAlgorithm> {
         representations.reduce(content.algorithms) { $0.union($1.algorithms) }
             .union(told).union(wanted.map { [$0] } ?? [])
     }
 
-    /// The digests of an upload, one for each of `algorithms`, or why it is not to be delivered.
+    /// The digests of an upload, one for each of `algorithms`, or the refusal if they contradict the client's.
     package func checked(_ computed: DigestValues) -> Result<UploadDigests, Refusal> {
         guard content.agrees(with: computed) else { return .failure(.contentDigestMismatch) }
         guard representations.allSatisfy({ $0.agrees(with: computed) }) else {
@@ -80,8 +80,7 @@ package struct DigestPlan {
         return .success(UploadDigests(plan: self, values: computed))
     }
 
-    /// Adds `Repr-Digest` to the upstream's final response for a client that wants it and would not hear
-    /// it otherwise.
+    /// Adds `Repr-Digest` to the upstream's final response if the client wants it and the response lacks it.
     func tell(_ computed: DigestValues, in response: inout ResponseHead) {
         guard let wanted, let bytes = computed[wanted], !response.fields.contains(.reprDigest)
         else {
@@ -92,8 +91,8 @@ package struct DigestPlan {
         response.fields[.reprDigest] = values.fieldValue
     }
 
-    /// Why the integrity fields of a request cannot be verified, found before its content is read; nil if
-    /// they can.
+    /// The refusal of a request with invalid integrity fields, known before its content is read; nil if they are
+    /// valid.
     package static func refusal(of fields: HTTPFields) -> Refusal? {
         do throws(Refusal) {
             _ = try DigestValues(.reprDigest, in: fields)
@@ -106,19 +105,19 @@ package struct DigestPlan {
 }
 
 extension Route {
-    /// The digests that the upstream is told of each upload.
+    /// The digests sent to the upstream with each upload.
     var toldDigests: Set<DigestAlgorithm> {
         Set([settings.digest, settings.form == .path ? .sha256 : nil].compactMap { $0 })
     }
 }
 
-/// The digests of content that passes by.
+/// The digests of streamed content.
 ///
-/// Used by one thread.
+/// Not thread-safe.
 package final class DigestReading {
     private let running: [(algorithm: DigestAlgorithm, digest: RunningDigest)]
 
-    /// Begins digests; with no algorithm it costs nothing.
+    /// Starts the digests; without algorithms it does nothing.
     package init(_ algorithms: Set<DigestAlgorithm>) {
         running = algorithms.map { ($0, RunningDigest($0.function)) }
     }
@@ -128,22 +127,22 @@ package final class DigestReading {
         for one in running { one.digest.update(bytes) }
     }
 
-    /// The digests of the whole content; called once.
+    /// The digests of the whole content; call it once.
     package func finish() -> DigestValues {
         var values = DigestValues()
         for one in running { values[one.algorithm] = one.digest.finish() }
         return values
     }
 
-    /// The digests of content that can be read, all in one pass.
+    /// Computes the digests of readable content in one pass.
     ///
     /// - Parameters:
-    ///   - algorithms: which; without any nothing is read.
-    ///   - length: bytes of content.
-    ///   - read: fills a buffer from a position on, as `Upload.read` does; fewer bytes only at the end.
-    ///   - onProgress: called between two parts, so that the client can be told that the wait goes on.
-    /// - Returns: one digest for each algorithm; nil where the content ends before its length.
-    /// - Throws: what `read` throws.
+    ///   - algorithms: The algorithms; if empty, nothing is read.
+    ///   - length: The number of bytes of content.
+    ///   - read: Fills a buffer from a position on, as `Upload.read` does; returns fewer bytes only at the end.
+    ///   - onProgress: Called between two parts, for heartbeats to the client.
+    /// - Returns: One digest for each algorithm; nil if the content ends before its length.
+    /// - Throws: The errors of `read`.
     package static func values<Failure: Error>(
         _ algorithms: Set<DigestAlgorithm>,
         length: Int64,

@@ -1,6 +1,6 @@
-// What forms tell an upstream of an upload's file: name, type, digests and the client's other words.
+// The description of an upload's file in a form: name, type, digests and the client's metadata.
 //
-// Pure. Invariant: what a client says never takes the place of what the settings or the gateway say.
+// Pure. Invariant: the client's values never replace those of the settings or the gateway.
 
 import HTTPTypes
 import SpoolgateCrypto
@@ -10,11 +10,11 @@ import SpoolgateTextFormats
 import SpoolgateUploadProtocol
 import SpoolgateUpstream
 
-/// The words that go with one upload's file.
+/// The description of one upload's file.
 struct FileDescription {
     /// The upload.
     let creation: UploadCreation
-    /// The name the client gave.
+    /// The client's name for the file.
     let name: ClientFileName
     private let type: String
     private let length: Int64
@@ -29,7 +29,7 @@ struct FileDescription {
         name = ClientFileName(target: creation.head.target, fields: fields)
         let own = UpstreamFields.delivered(fields)[.contentType]
         let type = metadata.type(beside: own) ?? MediaType.any
-        // A part that has parts would be taken apart.
+        // The upstream would parse a part of a multipart type as nested parts.
         self.type = MediaType.isMultipart(type) ? MediaType.any : type
         self.length = length
         self.digests = DigestAlgorithm.integrity.compactMap { algorithm in
@@ -55,7 +55,7 @@ struct FileDescription {
         if let coding { own.append(("content-encoding", coding)) }
         var fields: [(name: String, value: String)] = []
         if settings.metadata {
-            // One that did not come hides nothing.
+            // A field that the request lacks hides no metadata.
             let copied = settings.fromFields.filter { creation.head.fields.contains($0.source) }
             let names =
                 settings.fields.map(\.name) + copied.map(\.name)
@@ -65,7 +65,7 @@ struct FileDescription {
             fields = metadata.filter { !taken.contains(FormFieldName.key($0.key)) }
                 .map { ($0.key, $0.value) }
         }
-        // Of two fields with one name most readers take the last.
+        // If two fields have the same name, most readers use the last.
         fields += own.map { (name: $0.0, value: $0.1) }
         return MultipartForm(
             boundary: "spoolgate" + RandomToken.make(),
@@ -74,7 +74,7 @@ struct FileDescription {
         )
     }
 
-    /// What a `path` form tells, but for time and signature.
+    /// The members of a `path` form, without time and signature.
     func notice(path: String) -> HandoverNotice {
         var notice = HandoverNotice()
         notice.add("upload", .string("\(creation.id)"))

@@ -1,7 +1,7 @@
-// Files handed to an upstream by their paths, and the key that what is said of them is signed with.
+// Files handed to an upstream by their paths, and the key that signs their description.
 //
-// A file appears whole and by a rename, under `<id>-<name>`, and goes when the upstream has answered 2xx or
-// after `path.retention`. Invariant: only names of that shape are ever removed from the directory.
+// A file appears under `<id>-<name>` complete, by a rename. It is removed after a 2xx response of the upstream, or
+// after `path.retention`. Invariant: only files with names of that form are removed from the directory.
 
 import SpoolgateCrypto
 import SpoolgateJournal
@@ -17,11 +17,12 @@ struct Handover {
     private let directory: String
     private let name: String
 
-    /// Where the upstream finds it.
+    /// The path for the upstream.
     var path: String { directory.hasSuffix("/") ? directory + name : "\(directory)/\(name)" }
 
-    /// Puts a file there, by a hard link where that can be, else by a copy; mode 0640; on disk, where the
-    /// upload's promises survive a power cut.
+    /// Places a file, by a hard link if possible, otherwise by a copy, with mode 0640.
+    ///
+    /// On return it is durable if the upload's promise covers power failures.
     ///
     /// - Throws: `FormFailure` that names the directory.
     init(
@@ -60,21 +61,21 @@ struct Handover {
         }
     }
 
-    /// Removes it, if it is still there under this name.
+    /// Removes the file if it still exists under this name.
     func withdraw() {
-        // What cannot be removed now goes after `path.retention`. `try?`: it is not the delivery's failure.
+        // `try?`: a failure is not the delivery's; the file is removed after `path.retention`.
         guard let files = try? DropFiles(path: directory) else { return }
         files.remove(name)
     }
 }
 
-/// The key that notices are signed with.
+/// The key that signs notices.
 struct SigningKey {
     private static let limits = 16...4096
     private let bytes: [UInt8]
     private let id: String?
 
-    /// Reads the key: the file without one line end behind it, at least 16 bytes.
+    /// Reads the key: the content of the file without one final line break, at least 16 bytes.
     ///
     /// It is read for each delivery, so that a new key needs no restart.
     init(_ settings: PathSettings) throws(FormFailure) {
@@ -104,7 +105,7 @@ struct SigningKey {
         id = settings.keyID
     }
 
-    /// Adds time, key and, over everything, the signature.
+    /// Adds the time, the key's name and the signature over all members.
     func sign(_ notice: inout HandoverNotice, at time: WallTime) {
         notice.add("time", .integer(time.seconds))
         if let id { notice.add("key-id", .string(id)) }
@@ -114,7 +115,7 @@ struct SigningKey {
 }
 
 extension RouteSettings {
-    /// Why the key of this route's form is none; nil where it is one, or none is needed.
+    /// The error in the key file of this route's form; nil if the key is valid or not needed.
     package var keyFault: String? {
         guard form == .path else { return nil }
         do throws(FormFailure) {
@@ -125,12 +126,12 @@ extension RouteSettings {
         }
     }
 
-    /// Removes files that were handed over, whose upstream did not answer 2xx and whose time is over.
+    /// Removes expired handed-over files: those without a 2xx response of the upstream.
     ///
     /// - Parameters:
-    ///   - now: the present moment.
-    ///   - removed: called for each with its path.
-    /// - Throws: `SystemError` where the directory cannot be read or changed.
+    ///   - now: The current time.
+    ///   - removed: Called with the path of each removed file.
+    /// - Throws: `SystemError` if the directory cannot be read or changed.
     func removeExpiredHandovers(
         now: WallTime,
         _ removed: (_ path: String) -> Void
@@ -147,7 +148,7 @@ extension RouteSettings {
         }
     }
 
-    /// Whether a name is one that `Handover` gives, or that it gives a file before it is whole.
+    /// Whether a name is one of a handed-over file, or of one that is still incomplete.
     private static func isHandover(_ name: String) -> Bool {
         let shown = name.hasPrefix(".") && name.hasSuffix(".part") ? name.dropFirst() : name[...]
         return shown.dropFirst(26).first == "-" && UploadID(String(shown.prefix(26))) != nil
@@ -155,7 +156,7 @@ extension RouteSettings {
 }
 
 extension Deliveries {
-    /// Removes what was handed over and is still there when its time is over, on every route.
+    /// Removes the expired handed-over files of every route.
     func removeOldHandovers(_ settings: Settings, _ now: WallTime) {
         for (name, route) in settings.routes {
             do throws(SystemError) {

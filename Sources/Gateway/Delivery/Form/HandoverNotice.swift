@@ -1,30 +1,31 @@
-// The small content that tells an upstream of a file it can take, with a signature over every member.
+// The content that describes a handed-over file to the upstream, with a signature over every member.
 //
-// Pure: the code is computed by what is passed in. Invariant: the text that is signed is made of the
-// members alone, so that it does not depend on their order, their encoding or what else a form has.
+// Pure: the caller computes the signature. Invariant: the signed text depends on the members alone, not on their
+// order, their encoding or other fields of the form.
 
 package import SpoolgateSettings
 package import SpoolgateTextFormats
 
-/// What an upstream is told of a file.
+/// The description of a handed-over file.
 package struct HandoverNotice: Sendable {
     private var members: [(name: String, value: JSON)] = []
 
-    /// A notice without members.
+    /// Creates a notice without members.
     package init() {}
 
-    /// Adds a member, a string or an integer; no name comes twice.
+    /// Adds a member, a string or an integer; names must be unique.
     package mutating func add(_ name: String, _ value: JSON) { members.append((name, value)) }
 
-    /// Names and values as texts.
+    /// The names and values as text.
     private var texts: [(name: String, value: String)] {
         members.map { name, value in
             if case .string(let text) = value { (name, text) } else { (name, value.text) }
         }
     }
 
-    /// The text that is signed: of each member, in the order of the names' bytes, name and value, each as
-    /// a netstring (its length in bytes, a colon, the bytes, a comma).
+    /// The text to sign: the name and value of each member, in the order of the names' bytes.
+    ///
+    /// Each is a netstring (its length in bytes, a colon, the bytes, a comma).
     package var signedText: [UInt8] {
         texts.sorted { $0.name.utf8.lexicographicallyPrecedes($1.name.utf8) }.flatMap { member in
             [member.name, member.value].flatMap { Array("\($0.utf8.count):\($0),".utf8) }

@@ -1,23 +1,23 @@
-// The bytes of a multipart/form-data content around one file (RFC 7578), as browsers write them.
+// The bytes of multipart/form-data content around one file (RFC 7578), as browsers write them.
 //
-// Pure: the boundary is passed in, the file's bytes never come here. Invariant: whatever names and values
-// hold, no part's head has more lines than are written here, and the file is the last part.
+// Pure: the caller provides the boundary, and the file's bytes are not needed. Invariant: names and values cannot
+// add lines to a part's header section, and the file is the last part.
 
 /// A form that ends with a file.
 package struct MultipartForm: Sendable, Equatable {
     /// The `Content-Type` of the request.
     package var contentType: String
-    /// What comes before the file's bytes.
+    /// The bytes before the file.
     package var before: [UInt8]
-    /// What comes behind them.
+    /// The bytes after the file.
     package var after: [UInt8]
 
     /// Writes a form.
     ///
     /// - Parameters:
-    ///   - boundary: 1 to 60 letters and digits that nobody who can choose the content can foresee.
-    ///   - fields: names and values before the file, in this order.
-    ///   - file: the file's field, its name and its media type.
+    ///   - boundary: 1 to 60 letters and digits, unpredictable for anyone who can choose the content.
+    ///   - fields: The names and values before the file, in this order.
+    ///   - file: The file's field, name and media type.
     package init(
         boundary: String,
         fields: [(name: String, value: String)],
@@ -36,7 +36,7 @@ package struct MultipartForm: Sendable, Equatable {
         after = Array("\r\n--\(boundary)--\r\n".utf8)
     }
 
-    /// A name without what would end its quotes or its line (HTML, "multipart form data").
+    /// A name with the characters escaped that would end its quotes or its line (HTML, "multipart form data").
     private static func quotable(_ name: String) -> String {
         let escapes: [Unicode.Scalar: String] = ["\"": "%22", "\r": "%0D", "\n": "%0A"]
         return name.unicodeScalars.map { escapes[$0] ?? String($0) }.joined()
@@ -47,10 +47,10 @@ package struct MultipartForm: Sendable, Equatable {
     }
 }
 
-/// Names of form fields, compared as the readers of forms confuse them.
+/// Names of form fields, compared as readers of forms normalize them.
 package enum FormFieldName {
-    /// What a name is for a reader that makes variables of names: up to its first bracket, in lower case,
-    /// with `_` for everything but letters and digits.
+    /// The variable name that a reader derives from a field name: the part before the first bracket in lower case,
+    /// with `_` for every character except letters and digits.
     ///
     /// Two names with different keys are two fields for every reader.
     package static func key(_ name: String) -> String {

@@ -1,7 +1,7 @@
-// One upload as the regular request its route's form makes of it.
+// The regular request for one upload, in its route's form.
 //
-// The fields come from UpstreamFields, the forms' bytes from MultipartForm and HandoverNotice; here they
-// are put together. Invariant: the upload's own bytes are neither changed nor held in memory.
+// `UpstreamFields` makes the fields; `MultipartForm` and `HandoverNotice` make the content. Invariant: the upload's
+// own bytes are neither changed nor held in memory.
 
 package import HTTPTypes
 import SpoolgatePosix
@@ -11,33 +11,33 @@ import SpoolgateTextFormats
 package import SpoolgateUploadProtocol
 package import SpoolgateUpstream
 
-/// Why a form could not be made; nothing was sent.
+/// The reason that a request could not be built; nothing was sent.
 package struct FormFailure: Error, Equatable {
-    /// What was attempted on what, for the log.
+    /// The failed action and its object, for the log.
     package var reason: String
-    /// Whether it is for want of room where the file was to go.
+    /// Whether the target file system is full.
     package var isFull = false
 }
 
-/// One upload in its form.
+/// The request for one upload.
 struct UploadForm {
     /// The request to send.
     let request: UpstreamRequest
-    /// The file that was handed over; nil in other forms than `path`.
+    /// The handed-over file; nil in forms other than `path`.
     private let handover: Handover?
 
-    /// Makes the one request of a whole upload from its creation.
+    /// Builds the request for a complete upload.
     ///
-    /// In a `path` form the file is in its directory, and on disk, on return.
+    /// In a `path` form, the file is in its directory on return, and durable as the upload's promise requires.
     ///
     /// - Parameters:
-    ///   - upload: the upload.
-    ///   - route: its route.
-    ///   - completing: the fields of the request that completes it; nil if there is none.
-    ///   - digests: its digests.
-    ///   - time: the present moment, which a notice is signed with.
-    ///   - onProgress: called between two parts of a copy.
-    /// - Throws: `FormFailure` where a file cannot be handed over or the key cannot be read; nothing was sent then.
+    ///   - upload: The upload.
+    ///   - route: Its route.
+    ///   - completing: The fields of the request that completes it; nil if there is none.
+    ///   - digests: Its digests.
+    ///   - time: The current time, which a notice contains.
+    ///   - onProgress: Called between two parts of a copy.
+    /// - Throws: `FormFailure` if the file cannot be handed over or the key cannot be read; nothing was sent.
     init(
         of upload: Upload,
         on route: Route,
@@ -99,13 +99,13 @@ struct UploadForm {
         self.request = request
     }
 
-    /// The fields of the request, whatever its form.
+    /// The fields of the request in every form.
     private static func fields(
         of upload: Upload,
         on route: Route,
         completing: HTTPFields?
     ) -> HTTPFields {
-        // Neither creation nor settings are copied: that would be dozens of references.
+        // Copies of the creation or the settings would retain dozens of references.
         let policy = route.settings.fields
         var fields = UpstreamFields.delivered(
             upload.creation.head.fields,
@@ -127,21 +127,22 @@ struct UploadForm {
         return fields
     }
 
-    /// Takes back what was handed over, where the upstream's answer says that it has it.
+    /// Removes the handed-over file if the upstream confirmed with 2xx that it took it.
     ///
-    /// - Parameter status: the final response's; nil where there was none.
+    /// - Parameter status: The status of the final response; nil without one.
     func end(status: Int?) {
         guard let status, (200..<300).contains(status) else { return }
         handover?.withdraw()
     }
 
-    /// Takes back what was handed over, where the upstream never heard of it and will not.
+    /// Removes the handed-over file if the upstream never received its path.
     func takeBack() { handover?.withdraw() }
 }
 
 extension Route {
-    /// The form of one upload: a content that is a form of fields already goes as it is, where forms are
-    /// what the upstream takes.
+    /// The form of one upload.
+    ///
+    /// If the route uses `multipart` and the content already is an HTML form, the content is sent unchanged.
     package func form(for creation: RequestHead) -> Form {
         let form = settings.form
         guard form == .multipart, let type = creation.fields[.contentType] else { return form }
@@ -151,12 +152,12 @@ extension Route {
         return isForm ? .body : .multipart
     }
 
-    /// Whether an upload is worth nothing but whole: it is inspected, or becomes a file, an object or a form.
+    /// Whether an incomplete upload is useless: the upload is inspected, or becomes a file, an object or a form.
     package func needsWhole(for creation: RequestHead) -> Bool {
         inspection != nil || settings.upstream.stores || form(for: creation) != .body
     }
 
-    /// The method the upstream sees: forms are posted.
+    /// The method of the request to the upstream: POST for forms, otherwise the client's.
     package func method(for creation: RequestHead) -> HTTPRequest.Method {
         switch form(for: creation) {
         case .body: creation.method
@@ -164,8 +165,10 @@ extension Route {
         }
     }
 
-    /// Whether the upstream may be sent an upload again of which it may have everything: a bucket also
-    /// whatever the method, since it puts nothing in the place of what it has; elsewhere no conditional request.
+    /// Whether an upload may be sent again although the upstream may have received all of it.
+    ///
+    /// That is true if the upstream honours the idempotency key, and for buckets, which never replace an object.
+    /// Otherwise the method must be idempotent, and the request unconditional if it changes something.
     package func mayRepeat(_ creation: RequestHead) -> Bool {
         settings.honoursIdempotencyKey || settings.upstream.isBucket
             || method(for: creation).isRepeatable(with: creation.fields)
@@ -173,10 +176,10 @@ extension Route {
 }
 
 extension HTTPFields {
-    /// Adds a digest to `Repr-Digest`, unless the client has told one by that algorithm.
+    /// Adds a digest to `Repr-Digest`, unless the client sent one of that algorithm.
     fileprivate mutating func tell(_ digests: DigestValues, _ algorithm: DigestAlgorithm) {
         guard let bytes = digests[algorithm] else { return }
-        // `try?`: what cannot be read was refused before.
+        // `try?`: an invalid digest was refused before.
         let told = try? DigestValues(.reprDigest, in: self)
         guard told?[algorithm] == nil else { return }
         var values = DigestValues()
@@ -185,7 +188,7 @@ extension HTTPFields {
         self[.reprDigest] = before + values.fieldValue
     }
 
-    /// Puts the description of a form in place of the description of the upload.
+    /// Replaces the fields that describe the upload by those that describe a form.
     fileprivate mutating func describe(_ contentType: String) {
         removeAll {
             $0.name.canonicalName.hasPrefix("content-") || $0.name == .reprDigest
@@ -195,7 +198,7 @@ extension HTTPFields {
 }
 
 extension Upload {
-    /// Its content, from wherever it is.
+    /// The content of the upload, in memory or in a file.
     fileprivate var upstreamContent: UpstreamContent {
         if let buffer = content.buffer { return .held(buffer) }
         if let bytes = content.inMemory { return .bytes(bytes) }
@@ -206,7 +209,7 @@ extension Upload {
 }
 
 extension UpstreamContent {
-    /// The same content with bytes before and after it.
+    /// The content framed by bytes before and after it.
     package func framed(_ before: [UInt8], _ after: [UInt8]) -> UpstreamContent {
         switch self {
         case .none:

@@ -37,7 +37,7 @@ package final class DeliveryQueue: Sendable {
         /// Uploads that are due, by route.
         var ready: [String: ReadyUploads] = [:]
         var known: Set<UploadID> = []
-        /// The due times of waiting uploads. An entry of `schedule` with another time is outdated.
+        /// The due times of waiting uploads; an entry of `schedule` with another time is outdated.
         var due: [UploadID: WallTime] = [:]
         var underWay: [UploadID: UnderWay] = [:]
         /// The threads in use, shared like the slots, so that attempts that wait for a slot leave threads for the
