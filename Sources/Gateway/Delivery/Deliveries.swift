@@ -66,10 +66,10 @@ package final class Deliveries: Sendable {
     /// Creates the deliveries for an open and recovered spool; nothing is delivered before `startQueue`.
     ///
     /// - Parameters:
-    ///   - settings: The current settings.
-    ///   - spool: The spool.
-    ///   - log: The log.
-    ///   - admission: The limits on requests; deliveries that wait count against them.
+    ///   - settings: the current settings.
+    ///   - spool: the spool.
+    ///   - log: the log.
+    ///   - admission: the limits on requests; deliveries that wait count against them.
     package init(_ settings: Settings, spool: Spool, log: Log, admission: Admission) {
         self.spool = spool
         self.admission = admission

@@ -27,11 +27,11 @@ package struct Delivery {
     /// Creates the delivery of uploads of one route.
     ///
     /// - Parameters:
-    ///   - deliveries: The state shared by all deliveries.
-    ///   - route: The route.
-    ///   - journal: The journal, correlated with the upload.
-    ///   - patience: The maximum wait for a slot.
-    ///   - ticket: The request that started the delivery; nil: the queue did.
+    ///   - deliveries: the state shared by all deliveries.
+    ///   - route: the route.
+    ///   - journal: the journal, correlated with the upload.
+    ///   - patience: the maximum wait for a slot.
+    ///   - ticket: the request that started the delivery; nil: the queue did.
     package init(
         _ deliveries: Deliveries,
         route: Route,
@@ -51,9 +51,9 @@ package struct Delivery {
     /// An upload without a record is sent once, takes no slot, and is not stored.
     ///
     /// - Parameters:
-    ///   - upload: The upload.
-    ///   - listener: The receiver of the final response.
-    ///   - digests: The verified digests of the upload; nil: they are computed here.
+    ///   - upload: the upload.
+    ///   - listener: the receiver of the final response.
+    ///   - digests: the verified digests of the upload; nil: they are computed here.
     /// - Returns: nil if the listener was sent a final response, else the reason that it was not; the offset is
     ///   durable then.
     /// - Throws: `SpoolError` if the spool failed and the upstream received nothing.
@@ -202,12 +202,12 @@ package struct Delivery {
     /// An upload without a record has failed.
     ///
     /// - Parameters:
-    ///   - upload: The upload.
-    ///   - reason: Why there is no final response.
-    ///   - listener: The client that receives the refusal.
-    ///   - asked: The seconds that the upstream requested to wait.
-    ///   - refusal: The refusal for the listener.
-    ///   - lacksCredentials: Whether the upload waits for other credentials from its client, so that the queue
+    ///   - upload: the upload.
+    ///   - reason: why there is no final response.
+    ///   - listener: the client that receives the refusal.
+    ///   - asked: the seconds that the upstream requested to wait.
+    ///   - refusal: the refusal for the listener.
+    ///   - lacksCredentials: whether the upload waits for other credentials from its client, so that the queue
     ///     cannot deliver it.
     /// - Returns: `refusal`, or another one if the upload is not retried.
     /// - Throws: `SpoolError` if the new state cannot be written.

@@ -13,11 +13,11 @@ extension HTTPFields {
     /// host replace existing values of `X-Forwarded-*`.
     ///
     /// - Parameters:
-    ///   - forwarding: The fields to use.
-    ///   - address: The client's address as the web server reported it; nil leaves it out.
-    ///   - scheme: The scheme that the client used; nil leaves it out.
-    ///   - host: The host that the client requested; nil leaves it out.
-    ///   - gateway: The name of the gateway.
+    ///   - forwarding: the fields to use.
+    ///   - address: the client's address as the web server reported it; nil leaves it out.
+    ///   - scheme: the scheme that the client used; nil leaves it out.
+    ///   - host: the host that the client requested; nil leaves it out.
+    ///   - gateway: the name of the gateway.
     package mutating func addForwarding(
         _ forwarding: FieldPolicy.Forwarding,
         address: String?,

@@ -74,7 +74,7 @@ package final class Heartbeat {
 
     /// Sends a heartbeat if one is due.
     ///
-    /// - Throws: The errors of `Upload.sync`; no more heartbeats follow.
+    /// - Throws: the errors of `Upload.sync`; no more heartbeats follow.
     package func beat(_ upload: Upload) throws(SpoolError) {
         guard next.hasPassed else { return }
         next = .never

@@ -33,14 +33,14 @@ package final class Route: Sendable {
     /// Creates a route from its settings.
     ///
     /// - Parameters:
-    ///   - name: The name of the route.
-    ///   - settings: The operator's settings, with at least one target.
-    ///   - gateway: The name of the gateway.
-    ///   - node: The node that creates the uploads; nil if there is only one.
-    ///   - old: The previous route of that name; its connections and counts of use are kept if its settings are
+    ///   - name: the name of the route.
+    ///   - settings: the operator's settings, with at least one target.
+    ///   - gateway: the name of the gateway.
+    ///   - node: the node that creates the uploads; nil if there is only one.
+    ///   - old: the previous route of that name; its connections and counts of use are kept if its settings are
     ///     unchanged.
-    ///   - metrics: The metrics of the process.
-    ///   - skipped: Called when an attempt reached a target only after others could not be reached.
+    ///   - metrics: the metrics of the process.
+    ///   - skipped: called when an attempt reached a target only after others could not be reached.
     package init(
         _ name: String,
         _ settings: RouteSettings,
@@ -92,8 +92,8 @@ package final class Route: Sendable {
 
     /// Whether the client of a complete upload received 202, and so does not learn the upstream's response.
     ///
-    /// - Parameter nextAttempt: The next attempt of the upload; nil if it is not in the queue.
-    /// - Returns: Whether the queue delivers it and no client waits.
+    /// - Parameter nextAttempt: the next attempt of the upload; nil if it is not in the queue.
+    /// - Returns: whether the queue delivers it and no client waits.
     package func hasAccepted(nextAttempt: WallTime?) -> Bool {
         settings.reply == .accepted && nextAttempt != nil
     }

@@ -1,37 +1,43 @@
-// How one attempt to deliver ended, as far as the upstream can have seen it, and what that means for who waits
-// for an answer.
+// The outcome of one delivery attempt, by the knowledge of what the upstream may have received, and the refusal for
+// the client.
 
 package import SpoolgateUploadProtocol
 
-/// How an attempt ended.
+/// The outcome of an attempt.
 package enum AttemptOutcome: Sendable, Equatable {
-    /// A final response was received whole and went to the sink.
+    /// A complete final response was received and passed to the sink.
     case answered
-    /// This process could not begin the attempt: it lacks memory, or its own library fails. Nothing was sent, and neither
-    /// the upstream nor the request is at fault. Safe to repeat.
+    /// The attempt could not begin, because memory is exhausted or a library failed.
+    ///
+    /// Nothing was sent, and neither the upstream nor the request is at fault. Safe to repeat.
     case notTried(reason: String)
-    /// Not one byte of the request was sent: no connection, no TLS, no name. Safe to repeat.
-    /// `timedOut`: the connect timeout ended it, with every target.
+    /// Not one byte of the request was sent: no connection, no TLS, or an unknown name. Safe to repeat.
+    ///
+    /// `timedOut`: the connect timeout expired for every target.
     case notReached(reason: String, timedOut: Bool = false)
-    /// Nothing was taken, because the upstream's directory or bucket has no room. Safe to repeat.
+    /// The upstream's directory or bucket is full and took nothing. Safe to repeat.
     case noRoom(reason: String)
-    /// Nothing was taken: the upstream's store says no, for a cause that passes or that its operator mends.
-    /// Safe to repeat. `retryAfter`: seconds that it asked for.
+    /// The upstream's store refused the request for a temporary cause or one that its operator can fix. Safe to
+    /// repeat.
+    ///
+    /// `retryAfter`: the seconds that it requested to wait.
     case putOff(reason: String, retryAfter: Int? = nil)
-    /// The upstream asks for the same request at another target of its own (`UpstreamRequest.interceptsRedirects`);
-    /// nothing was taken, and whoever asked for this outcome sends it there.
+    /// The upstream redirected the request to another of its targets and took nothing.
+    ///
+    /// The caller requested this outcome by `UpstreamRequest.interceptsRedirects` and sends the request there.
     case redirected(to: String)
-    /// Something on the way answered for the upstream and did not pass the request on (407). Safe to repeat.
+    /// A proxy responded and did not forward the request (407). Safe to repeat.
     case notForwarded(reason: String)
-    /// Bytes were sent and no whole final response came back. `timedOut`: one of the upstream's
-    /// deadlines ended it.
+    /// Bytes were sent, but no complete final response was received.
+    ///
+    /// `timedOut`: a timeout of the upstream expired.
     case indeterminate(reason: String, timedOut: Bool = false)
-    /// Our own side gave up: the request's content threw this.
+    /// The request's content threw this error while it was read.
     case abandoned(reason: String)
-    /// A final response came, and the sink, which threw this, did not take all of it.
+    /// A final response arrived, but the sink threw this error before it took all of it.
     case unheard(reason: String)
 
-    /// Why there is no whole answer; nil where there is one.
+    /// Why there is no complete response; nil if there is one.
     package var reason: String? {
         switch self {
         case .answered: nil
@@ -43,7 +49,7 @@ package enum AttemptOutcome: Sendable, Equatable {
         }
     }
 
-    /// Whether a deadline of the upstream ended the attempt.
+    /// Whether a timeout of the upstream ended the attempt.
     package var timedOut: Bool {
         switch self {
         case .notReached(_, let timedOut), .indeterminate(_, let timedOut): timedOut
@@ -53,14 +59,14 @@ package enum AttemptOutcome: Sendable, Equatable {
         }
     }
 
-    /// Seconds that the upstream asked to wait, where it did.
+    /// The seconds that the upstream requested to wait, if any.
     package var retryAfter: Int? {
         if case .putOff(_, let retryAfter) = self { retryAfter } else { nil }
     }
 }
 
 extension AttemptOutcome {
-    /// Whether the upstream can have nothing of it, so that sending it again is safe whatever it does.
+    /// Whether the upstream certainly took nothing, so that repeating the request is safe for every method.
     package var isUnsent: Bool {
         switch self {
         case .notTried, .notReached, .noRoom, .putOff, .redirected, .notForwarded: true
@@ -68,14 +74,14 @@ extension AttemptOutcome {
         }
     }
 
-    /// What a client is told.
+    /// The refusal that the client receives.
     ///
-    /// Hosts and files of the inside are named in the log alone.
+    /// Internal hosts and files appear only in the log.
     ///
     /// - Parameters:
-    ///   - isRepeatable: whether the upstream may be sent the same again.
-    ///   - isKept: whether the bytes stay here.
-    /// - Returns: the refusal; nil where there is a whole answer.
+    ///   - isRepeatable: whether the request may be sent again.
+    ///   - isKept: whether the upload is kept.
+    /// - Returns: the refusal; nil if there is a complete response.
     package func refusal(isRepeatable: Bool, isKept: Bool) -> Refusal? {
         switch self {
         case .answered: nil

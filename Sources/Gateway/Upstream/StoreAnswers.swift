@@ -1,13 +1,13 @@
-// What a directory or a bucket answers: it has the upload, or it takes no other requests.
+// The responses of a directory or a bucket: the upload is stored, or the request is not an upload.
 //
-// They store files and speak no HTTP with clients; the answers are made here, alike for both.
+// Directories and buckets do not speak HTTP with clients; the gateway makes the same responses for both.
 
 import HTTPTypes
 import SpoolgateTextFormats
 import SpoolgateUploadProtocol
 
 extension Response {
-    /// 201: the upload is stored; a JSON object of its identity, its file name and its bytes.
+    /// 201: the upload is stored; the content is a JSON object with its identity, file name and length.
     static func stored(_ upload: UploadID, name: String, length: Int64) -> Response {
         let answer = JSON.object([
             ("id", .string("\(upload)")), ("name", .string(name)), ("length", .integer(length)),
@@ -18,7 +18,7 @@ extension Response {
         )
     }
 
-    /// 405: a request that is no upload.
+    /// 405: the request is not an upload.
     static let onlyUploads = Response(
         ResponseHead(
             status: .methodNotAllowed,
@@ -34,7 +34,7 @@ extension Response {
         )
     )
 
-    /// Gives it to `sink` as the answer to `request`; `purpose` begins the reason where it is not taken.
+    /// Passes the response to `sink`; `purpose` begins the reason if the sink fails.
     func give(
         to sink: any ResponseSink,
         answering request: UpstreamRequest,

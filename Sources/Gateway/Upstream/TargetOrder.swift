@@ -1,38 +1,38 @@
-// In which order an upstream's targets are tried: as they were written, but those that were not
-// reached a moment ago last.
+// The order in which an upstream's targets are tried: as configured, but targets that could not be reached recently
+// come last.
 //
-// It connects to nothing and knows no target, only their number. The invariant: every order names
-// every target once, so that nothing that might be reached is left out.
+// It knows only the number of targets, and connects to none. Invariant: every order contains every target once, so
+// that no reachable target is left out.
 
 import SpoolgatePosix
 
-/// The order of one upstream's targets, learnt from what attempts met.
+/// The order of one upstream's targets, derived from the results of attempts.
 ///
-/// Any thread.
+/// Thread-safe.
 final class TargetOrder: Sendable {
-    /// How long a target that was not reached is tried last.
+    /// The time for which an unreachable target is tried last.
     static let avoidance = Duration.seconds(10)
 
-    /// For each target until when it is tried last; nil: it was reached, or never tried.
+    /// The time until which each target is tried last; nil: it was reached, or never tried.
     ///
-    /// A Monitor, though nobody waits on it, as in ConnectionPool.
+    /// A `Monitor` without waiters, as in `ConnectionPool`.
     private let avoidedUntil: Monitor<[Deadline?]>
     private let avoidance: Duration
     private let count: Int
 
-    /// Makes the order of `count` targets, none of them avoided.
+    /// Creates the order of `count` targets, none of them avoided.
     init(count: Int, avoidance: Duration = TargetOrder.avoidance) {
         avoidedUntil = Monitor(Array(repeating: nil, count: count))
         self.avoidance = avoidance
         self.count = count
     }
 
-    /// The indices of all targets, in the order that one attempt tries them.
+    /// The indices of all targets in the order for one attempt.
     ///
-    /// A target whose time is over is tried in its old place by this attempt alone, so that one
-    /// that is still dead costs one attempt its connect timeout and not all.
+    /// After its time, a target returns to its old place for this attempt only, so that an unreachable target costs
+    /// one attempt its connect timeout, not all.
     func indices() -> [Int] {
-        // A target that stands alone is never tried last.
+        // A single target is never avoided.
         guard count > 1 else { return [0] }
         return avoidedUntil.update { avoided in
             guard avoided.contains(where: { $0 != nil }) else { return Array(avoided.indices) }
@@ -43,13 +43,13 @@ final class TargetOrder: Sendable {
         }
     }
 
-    /// Notes that a target took a connection.
+    /// Records that a target accepted a connection.
     func wasReached(_ index: Int) {
         guard count > 1 else { return }
         avoidedUntil.update { $0[index] = nil }
     }
 
-    /// Notes that a target took none.
+    /// Records that a target accepted no connection.
     func wasNotReached(_ index: Int) {
         avoidedUntil.update { $0[index] = .after(avoidance) }
     }

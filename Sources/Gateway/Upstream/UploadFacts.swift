@@ -1,32 +1,32 @@
-// What is known of an upload beside its content, for a store that writes it down.
+// The facts about an upload other than its content, for a directory or bucket that stores them.
 //
-// Pure. It is what the client said, whatever fields the operator lets through to upstreams.
+// Pure. They are the client's data, regardless of the fields that the operator forwards to upstreams.
 
 package import HTTPTypes
 import SpoolgateUploadProtocol
 
-/// What is known of one upload.
+/// The facts about one upload.
 ///
-/// Never changes; a reference, since most requests have none and all are passed on by their value.
+/// Immutable; a class, because most requests have none, and requests are passed by value.
 package final class UploadFacts: Sendable {
     /// The client's name of the file.
     package let name: ClientFileName
-    /// Whose it is, by the web server or the authorizer; nil: nobody's.
+    /// The owner, by the web server or the authorizer; nil: none.
     package let owner: String?
-    /// `Content-Encoding`; nil: none, or `identity`.
+    /// The value of `Content-Encoding`; nil: none, or `identity`.
     package let coding: String?
     /// The pairs of `Upload-Metadata`.
     package let metadata: [(key: String, value: String)]
-    /// Digests of the content, in hexadecimal, by the names of their algorithms; those that somebody asked for.
+    /// The requested digests of the content, in hexadecimal, by the names of their algorithms.
     package let digests: [(key: String, value: String)]
 
-    /// Gathers what the head of a creation says.
+    /// Collects the facts from the head of a creation.
     ///
     /// - Parameters:
     ///   - target: its request target.
     ///   - fields: its fields.
-    ///   - owner: whose it is; nil: nobody's.
-    ///   - digests: those that were computed, in hexadecimal.
+    ///   - owner: the owner of the upload; nil: none.
+    ///   - digests: the computed digests, in hexadecimal.
     package init(
         target: String,
         fields: HTTPFields,
@@ -42,6 +42,6 @@ package final class UploadFacts: Sendable {
 }
 
 extension UpstreamRequest {
-    /// What is known of the upload: `facts`, or what the request itself says.
+    /// The facts about the upload: `facts`, or those of the request itself.
     var knownFacts: UploadFacts { facts ?? UploadFacts(target: target, fields: fields) }
 }

@@ -1,9 +1,9 @@
-// One delivery attempt, whatever the upstream is: a request in, a response out part by part, and a
-// verdict on what the upstream can have seen of it.
+// One delivery attempt for every kind of upstream: it takes a request, passes the response part by part, and
+// returns an outcome that states what the upstream may have received.
 //
-// Over HTTP it is HTTPTargets.swift that does the work, for a directory DirectoryDrop.swift, for a bucket
-// Bucket.swift. There is no queue, no backoff and no repetition here. The invariant: `.notReached` is said
-// only when not one byte of the request can have left, so that repeating it is safe whatever it does.
+// HTTPTargets.swift does the work over HTTP, DirectoryDrop.swift for a directory, and Bucket.swift for a bucket.
+// There is no queue, backoff or retry here. Invariant: the outcome is `.notReached` only if not one byte of the
+// request can have been sent, so that repeating it is safe for every method.
 
 package import HTTPTypes
 package import SpoolgatePosix
@@ -14,32 +14,35 @@ package import SpoolgateUploadProtocol
 package enum UpstreamContent {
     /// No content.
     case none
-    /// Content held in memory.
+    /// Content in memory.
     case bytes([UInt8])
-    /// The content of a buffer that nobody changes until the attempt is over.
+    /// The content of a buffer that does not change during the attempt.
     case held(ContentBuffer)
-    /// `length` bytes of an open file, from its start; `read` fills a buffer from a position on.
-    /// `descriptor` is the open file, or nil where the content is in no file.
+    /// `length` bytes of an open file from its start; `read` fills a buffer from a position on.
+    ///
+    /// `descriptor` is the open file; nil if the content is not in a file.
     case file(
         descriptor: Int32?,
         length: Int64,
         read: (UnsafeMutableRawBufferPointer, Int64) throws -> Int
     )
-    /// `before`, then `length` bytes that `read` fills a buffer with from a position on, then
-    /// `after`: one content of exactly their sum, as multipart/form-data needs it (RFC 7578).
+    /// `before`, then `length` bytes that `read` fills a buffer with from a position on, then `after`.
+    ///
+    /// The length is exactly their sum, as for multipart/form-data (RFC 7578).
     case framed(
         before: [UInt8],
         length: Int64,
         read: (UnsafeMutableRawBufferPointer, Int64) throws -> Int,
         after: [UInt8]
     )
-    /// Content taken as it comes and readable once; 0 from `read` is its proper end; `length` nil:
-    /// unknown.
+    /// Content that can be read once, as it arrives.
+    ///
+    /// `read` returns 0 at the proper end; `length` nil: unknown.
     case stream(length: Int64?, read: (UnsafeMutableRawBufferPointer) throws -> Int)
 }
 
 extension UpstreamContent {
-    /// Whether all of it lies in memory.
+    /// Whether all content is in memory.
     var isInMemory: Bool {
         switch self {
         case .bytes, .held: true
@@ -47,7 +50,7 @@ extension UpstreamContent {
         }
     }
 
-    /// Calls `body` with the bytes of content that all lies in memory; nil for any other.
+    /// Calls `body` with the bytes of content in memory; nil for other content.
     func withBytesInMemory<R>(_ body: (UnsafeRawBufferPointer) -> R) -> R? {
         switch self {
         case .bytes(let bytes): bytes.withUnsafeBytes(body)
@@ -61,34 +64,37 @@ extension UpstreamContent {
 package struct UpstreamRequest {
     /// The method.
     package var method: HTTPRequest.Method
-    /// The request target, bytes as the client sent them.
+    /// The request target, with the bytes that the client sent.
     package var target: String
-    /// The fields, cleaned by `UpstreamFields`; `Host` included.
+    /// The fields from `UpstreamFields`, including `Host`.
     ///
-    /// Framing is added here.
+    /// Framing is added when the request is sent.
     package var fields: HTTPFields
     /// The content.
     package var content: UpstreamContent
-    /// The path, perhaps with a query, of a place at the public origin that the request names beside its target: sent as
-    /// `Destination`, where the upstream is asked by its own scheme and below its own path; nil: it names none.
+    /// The path, optionally with a query, of a second resource that the request names at the public origin; nil:
+    /// none.
+    ///
+    /// It is sent as `Destination`, with the upstream's own scheme and below its own base path.
     package var destination: String?
-    /// The upload's identity, in the names of files and objects; nil for what is none, which no directory and
-    /// no bucket takes.
+    /// The upload's identity for the names of files and objects; nil if the request is not an upload, which
+    /// directories and buckets refuse.
     package var upload: UploadID?
-    /// Whether a directory has to have it on disk before it answers.
+    /// Whether a directory must make the upload durable before it responds.
     package var survivesPowerCut: Bool
-    /// Whether a redirect within the upstream is not passed on, but named by the outcome (`.redirected`).
+    /// Whether a redirect within the upstream is reported as an outcome (`.redirected`) instead of passed to the
+    /// sink.
     package var interceptsRedirects = false
-    /// Whether an earlier attempt may have stored it already, in a bucket perhaps under the name that an earlier build
-    /// gave it.
+    /// Whether an earlier attempt may have stored the upload; in a bucket, an earlier build may have used another
+    /// name.
     package var isRepeated = false
-    /// What a directory or bucket is told of the upload; nil: what the request itself says.
+    /// The facts for a directory or bucket; nil: they are taken from the request itself.
     package var facts: UploadFacts?
 
-    /// Whether it may be sent again if nobody knows whether it was carried out.
+    /// Whether the request may be repeated after an unknown outcome.
     var isRepeatable: Bool { method.isRepeatable(with: fields) }
 
-    /// Makes a request from its parts.
+    /// Creates a request from its parts.
     package init(
         method: HTTPRequest.Method,
         target: String,
@@ -105,26 +111,26 @@ package struct UpstreamRequest {
         self.upload = upload
     }
 
-    /// What is attempted with it, as the beginning of every reason.
+    /// The attempted action, which begins every reason.
     func purpose(at upstream: String) -> String {
         "\(method.rawValue) \(target.shownTarget(withQuery: false).prefix(200)) to \(upstream)"
     }
 }
 
-/// Where the upstream's response goes, part by part.
+/// The receiver of the upstream's response, part by part.
 ///
-/// Any throw ends the exchange.
+/// An error from any method ends the exchange.
 package protocol ResponseSink: AnyObject {
-    /// The attempt is still under way: at least once a second over HTTP once there is a connection,
-    /// and between two parts of content that is copied.
+    /// Called while the attempt is under way: at least once a second over HTTP after the connection is open, and
+    /// between two parts of copied content.
     ///
-    /// May block: that time is not counted against the upstream.
+    /// It may block; the time does not count against the upstream.
     func onProgress()
-    /// An interim response other than 100 and 101, before the head.
+    /// Receives an interim response other than 100, 101 and 104, before the head.
     func receive(interim head: ResponseHead) throws
-    /// The final head, once. `contentLength` where the upstream told it.
+    /// Receives the final head, once; `contentLength` is nil if the upstream did not announce it.
     func receive(head: ResponseHead, contentLength: Int64?) throws
-    /// Content, in order, any number of times.
+    /// Receives content, in order, any number of times.
     func receive(content: RawSpan) throws
 }
 
@@ -135,25 +141,25 @@ extension ResponseSink {
 
 /// An upstream.
 ///
-/// Any thread; connections are kept and reused.
+/// Thread-safe; connections are kept and reused.
 package final class Upstream: Sendable {
-    /// The settings it was made with.
+    /// The settings of the upstream.
     package let settings: UpstreamSettings
 
     private let way: Way
 
-    /// How requests get there, made out once.
+    /// The way to send requests, determined once.
     private enum Way {
         case drop(DirectoryDrop)
         case bucket(Bucket)
         case http(HTTPTargets)
     }
 
-    /// Makes an upstream; connects to nothing yet.
+    /// Creates an upstream; no connection is opened yet.
     ///
     /// - Parameters:
-    ///   - settings: its targets, at least one; a directory or a bucket is the only one.
-    ///   - skipped: told why targets were not reached, in one sentence, where another one was.
+    ///   - settings: the settings with at least one target; a directory or a bucket must be the only one.
+    ///   - skipped: called with the reasons, in one sentence, if targets were not reached but a later one was.
     package init(
         _ settings: UpstreamSettings,
         skipped: @escaping @Sendable (String) -> Void = { _ in }
@@ -180,13 +186,12 @@ package final class Upstream: Sendable {
         way = .http(HTTPTargets(locations, settings, skipped: skipped))
     }
 
-    /// Sends one request and hands the response to `sink` as it arrives.
+    /// Sends one request and passes the response to `sink` as it arrives.
     ///
-    /// Blocks the thread; constant memory. A target that was not reached is followed by the next,
-    /// as long as nothing of the content was read that cannot be read again; nothing else is
-    /// retried, but for a kept connection that turned out closed before any response byte: once,
-    /// with content that can be read again, and only if the method is idempotent (RFC 9110 §9.2.2)
-    /// or no byte of the request was taken by the connection.
+    /// Blocks the thread, in constant memory. If a target is not reached, the next one is tried, unless content was
+    /// read that cannot be read again. There is one other retry: if a kept connection was closed before any
+    /// response byte, the request is sent once more, provided that the content can be read again, and that the
+    /// method is idempotent (RFC 9110 §9.2.2) or the connection took no byte of the request.
     package func attempt(_ request: UpstreamRequest, sink: any ResponseSink) -> AttemptOutcome {
         switch way {
         case .drop(let drop): drop.attempt(request, sink: sink)

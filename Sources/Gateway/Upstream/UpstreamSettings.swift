@@ -1,22 +1,22 @@
-// Where an upstream is and how to talk to it: values only.
+// The address of an upstream and its limits, as values.
 //
-// The text an operator writes for a target is read in UpstreamTargetText.swift. Nothing here is
-// opened or checked on disk; a file that is missing shows up as `.notReached` with its name.
+// UpstreamTargetText.swift reads the operator's text of a target. Nothing is opened or checked on disk here; a
+// missing file results in `.notReached` with its name.
 
 package import HTTPTypes
 
 /// The address of an upstream.
 package enum UpstreamTarget: Sendable, Equatable {
-    /// `http://host[:port]` or `https://host[:port]`; a path may follow, put before every target.
+    /// `http://host[:port]` or `https://host[:port]`, optionally with a path, which is prepended to every target.
     case http(base: String)
     /// `unix:/path/of.sock`: HTTP/1.1 over a unix socket.
     case unix(path: String)
-    /// `directory:/path`: each upload becomes a file with a JSON record beside it.
+    /// `directory:/path`: each upload becomes a file, next to a JSON record.
     case directory(path: String)
     /// `s3:https://host[:port]/bucket[/prefix]`: each upload becomes an object of a bucket.
     case bucket(BucketAddress)
 
-    /// Whether it can be a route's only target alone.
+    /// Whether the target must be the only one of its route.
     package var standsAlone: Bool {
         switch self {
         case .directory, .bucket: true
@@ -25,48 +25,49 @@ package enum UpstreamTarget: Sendable, Equatable {
     }
 }
 
-/// Where a bucket is.
+/// The address of a bucket.
 package struct BucketAddress: Sendable, Equatable {
     /// `http://host[:port]` or `https://host[:port]`.
     package var endpoint: String
     /// The bucket's name.
     package var name: String
-    /// What stands before the last part of every key; empty, or without a slash at its ends.
+    /// The text before the last part of every key; empty, or without a slash at either end.
     package var prefix = ""
 }
 
-/// How objects are put into a bucket.
+/// The settings for objects in a bucket.
 package struct BucketSettings: Sendable, Equatable {
     /// The largest object (Amazon S3, multipart upload limits).
     package static let largestObject: Int64 = 5 << 40
-    /// The smallest and the largest part but the last; the latter also the largest object of one PUT.
+    /// The minimum and maximum size of a part, except the last; the maximum also applies to the object of a single
+    /// PUT.
     package static let partSizes: ClosedRange<Int64> = (5 << 20)...(5 << 30)
 
     /// The region that requests are signed for.
     package var region = "us-east-1"
-    /// Where the access key is; nil: nowhere, and nothing can be put.
+    /// The location of the access key; nil: there is no key, and objects cannot be stored.
     package var credentials: BucketCredentials?
     /// How requests name the bucket.
     package var style = BucketStyle.path
-    /// The largest upload that is one PUT, and the size of the parts of larger ones.
+    /// The maximum size of an upload sent by a single PUT, and the part size of larger uploads.
     package var partSize: Int64 = 1 << 30
-    /// How long it is waited before a part, its beginning or its completion is sent again; no setting.
+    /// The pauses before a part, its start or its completion is sent again; not a setting.
     package var pauses: [Duration] = [.seconds(1), .seconds(2), .seconds(4), .seconds(8)]
-    /// Fields that each object gets beside those that describe its content.
+    /// Fields that each object receives in addition to those that describe its content.
     package var fields: [HTTPField] = []
 
-    /// The product's defaults.
+    /// Creates the default settings.
     package init() {}
 }
 
-/// Where the access key of a bucket is.
+/// The location of a bucket's access key.
 package enum BucketCredentials: Sendable, Equatable {
-    /// In a file of two or three lines, or one of the AWS tools.
+    /// A file of two or three lines, or a file of the AWS tools.
     case file(String)
-    /// In `AWS_ACCESS_KEY_ID`, `AWS_SECRET_ACCESS_KEY` and, of a key for a limited time, `AWS_SESSION_TOKEN`.
+    /// `AWS_ACCESS_KEY_ID`, `AWS_SECRET_ACCESS_KEY` and, for a temporary key, `AWS_SESSION_TOKEN`.
     case environment
 
-    /// The file; nil: there is none.
+    /// The file; nil: the environment is used.
     package var file: String? { if case .file(let path) = self { path } else { nil } }
 }
 
@@ -78,41 +79,41 @@ package enum BucketStyle: String, Sendable, CaseIterable {
     case virtualHost = "virtual-host"
 }
 
-/// Why a text is no upstream target.
+/// The reason that a text is not an upstream target.
 package struct UpstreamTargetError: Error, Sendable, Equatable {
     /// One sentence for the operator.
     package var reason: String
 
-    /// Makes the error.
+    /// Creates the error.
     package init(reason: String) { self.reason = reason }
 }
 
 /// One upstream and its limits.
 package struct UpstreamSettings: Sendable, Equatable {
-    /// Where it is: at least one target, tried in this order; a directory or a bucket stands alone.
+    /// The targets, at least one, tried in this order; a directory or a bucket must be the only one.
     package var targets: [UpstreamTarget]
-    /// Longest time to connect to one target, TLS included.
+    /// The maximum time to connect to one target, TLS included.
     package var connectTimeout: Duration
-    /// Longest time without a byte going either way while the request is sent.
+    /// The maximum time without a byte in either direction while the request is sent.
     package var stallTimeout: Duration
-    /// Longest time from the request's end to the response's head, and between two parts of it.
+    /// The maximum time from the end of the request to the response's head, and between two parts of it.
     package var responseTimeout: Duration
-    /// PEM file of the authorities to trust for https instead of the system's; nil: the system's.
+    /// The PEM file of the trusted authorities for https; nil: those of the system.
     package var certificateAuthority: String?
-    /// PEM file of the client certificate; nil: none.
+    /// The PEM file of the client certificate; nil: none.
     package var clientCertificate: String?
-    /// PEM file of its key; nil: in `clientCertificate`.
+    /// The PEM file of its key; nil: the key is in `clientCertificate`.
     package var clientKey: String?
-    /// Of use to a bucket alone.
+    /// The settings of a bucket; other targets ignore them.
     package var bucket = BucketSettings()
 
-    /// Whether its target is a bucket.
+    /// Whether the target is a bucket.
     package var isBucket: Bool { if case .bucket? = targets.first { true } else { false } }
 
-    /// Whether its target keeps uploads as files or objects.
+    /// Whether the target stores uploads as files or objects.
     package var stores: Bool { targets.first?.standsAlone ?? false }
 
-    /// Makes settings; the defaults are the product's.
+    /// Creates settings with the product's defaults.
     package init(
         targets: [UpstreamTarget],
         connectTimeout: Duration = .seconds(10),

@@ -1,25 +1,24 @@
-// The text of an upstream target, as an operator writes it, and the parts of one that is read.
+// The operator's text of an upstream target, and the parts of a parsed one.
 //
-// Pure: no name is looked up and no path is opened. Every text that is not a target gets one
-// sentence that says what is wrong and how it should look. The invariant: a base kept in
-// `UpstreamTarget.http` has a scheme, a host, a port within range, no user, no query and no
-// fragment, and does not end in a slash.
+// Pure: no name is resolved and no path is opened. Every invalid text results in one sentence with the error and
+// the correct form. Invariant: a base in `UpstreamTarget.http` has a scheme, a host and a valid port if any, has no
+// user, query or fragment, and does not end in a slash.
 
 import SpoolgateTextFormats
 import SpoolgateUploadProtocol
 
 extension UpstreamTarget {
-    /// Reads the setting's text: `http://host[:port][/path]`, `https://…`, `unix:/path`,
-    /// `directory:/path` or `s3:https://host[:port]/bucket[/prefix]`.
+    /// Parses the text of the setting: `http://host[:port][/path]`, `https://…`, `unix:/path`, `directory:/path` or
+    /// `s3:https://host[:port]/bucket[/prefix]`.
     ///
-    /// - Throws: `UpstreamTargetError`, a sentence about what is wrong with it.
+    /// - Throws: `UpstreamTargetError`, a sentence that describes the error.
     package init(_ text: String) throws(UpstreamTargetError) {
         guard !text.hasControlCharacters else {
             throw .init(reason: "an upstream target must not have control characters")
         }
         if let path = text.dropping(prefix: "unix:") {
             self = .unix(path: try Self.absolute(path, scheme: "unix", example: "/run/app.sock"))
-            // sun_path of unix(7) holds 108 bytes with its NUL.
+            // `sun_path` in unix(7) holds 108 bytes, including the final NUL.
             guard path.utf8.count < 108 else {
                 throw .init(reason: "unix: the socket's path is longer than 107 bytes")
             }
@@ -50,9 +49,9 @@ extension UpstreamTarget {
         }
     }
 
-    /// What answers there, the same text for the same application: a host and port, a socket or a directory.
+    /// The application's identity: a host and port, a socket or a directory, in one form for each.
     ///
-    /// Without the path of a URL, which one application may serve several of.
+    /// A URL's path is left out, because one application may serve several.
     package var place: String {
         switch self {
         case .http(let base): UpstreamLocation(base: base).origin
@@ -61,10 +60,10 @@ extension UpstreamTarget {
         }
     }
 
-    /// Reads the text of one target of a list that has `others` before it.
+    /// Parses one target of a list after the targets `others`.
     ///
-    /// - Throws: `UpstreamTargetError`, also for what stands there already and for a directory or a
-    ///   bucket that does not stand alone.
+    /// - Throws: `UpstreamTargetError`, also for a duplicate, and for a directory or a bucket that is not the only
+    ///   target.
     package init(_ text: String, after others: [UpstreamTarget]) throws(UpstreamTargetError) {
         try self.init(text)
         guard !others.contains(self) else {
@@ -154,8 +153,7 @@ extension UpstreamTarget {
 }
 
 extension BucketAddress {
-    /// Reads `https://host[:port]/bucket[/prefix]`, or the same with `http`; what is percent-encoded in
-    /// the prefix is decoded.
+    /// Parses `https://host[:port]/bucket[/prefix]`, or the same with `http`, and percent-decodes the prefix.
     fileprivate init(_ text: Substring) throws(UpstreamTargetError) {
         let example = "s3:https://s3.eu-central-1.amazonaws.com/bucket/incoming"
         guard let scheme = ["http://", "https://"].first(where: text.hasPrefix) else {
@@ -169,7 +167,7 @@ extension BucketAddress {
         }
         endpoint = scheme + segments[0]
         name = String(segments[1])
-        // Whatever a store allows beyond the names of Amazon's.
+        // Stores other than Amazon's allow more names; all of them are accepted.
         guard (3...255).contains(name.utf8.count),
             name.utf8.allSatisfy({ $0.isUnreserved && $0 != UInt8(ascii: "~") }),
             name.utf8.first?.isAlphanumeric ?? false
@@ -199,7 +197,8 @@ extension BucketAddress {
         }
     }
 
-    /// A key has at most 1024 bytes: the identity, a name of up to 100, a slash and a hyphen come behind.
+    /// A key has at most 1024 bytes, and the prefix is followed by a slash, the identity, a hyphen and a name of up
+    /// to 100 bytes.
     private static let mostOfPrefix = 1024 - 26 - 100 - 2
 
     /// The address as it is written in the settings.
@@ -209,22 +208,22 @@ extension BucketAddress {
     }
 }
 
-/// Where an HTTP upstream is, taken apart for one attempt.
+/// The parts of an HTTP upstream's address, for one attempt.
 struct UpstreamLocation {
-    /// How reasons name it.
+    /// The name of the upstream in reasons.
     let name: String
-    /// What libcurl connects to; its path is replaced by the request target.
+    /// The URL for libcurl, whose path is replaced by the request target.
     let url: String
-    /// The authority, for a `Host` when the request has none.
+    /// The authority, which becomes `Host` if the request lacks it.
     let authority: String
-    /// The path that goes before every target; empty or without a last slash.
+    /// The path before every target; empty or without a final slash.
     let basePath: String
     /// The unix socket, or nil for TCP.
     let socket: String?
-    /// Whether TLS is spoken.
+    /// Whether TLS is used.
     let isSecure: Bool
 
-    /// Takes the base of a read `UpstreamTarget.http` apart; with `socket`, of what is behind one.
+    /// Parses the base of an `UpstreamTarget.http`; with `socket`, the base is served by a unix socket.
     init(base: String, socket: String? = nil) {
         isSecure = base.hasPrefix("https://")
         let scheme = isSecure ? "https://" : "http://"
@@ -236,7 +235,7 @@ struct UpstreamLocation {
         self.socket = socket
     }
 
-    /// `https://host:port`, the same text however the base spells it.
+    /// `https://host:port`, in one form for every spelling of the base.
     var origin: String {
         AbsoluteURL(url).map { "\($0.origin[0])://\($0.origin[1]):\($0.origin[2])" } ?? url
     }
@@ -247,7 +246,7 @@ struct UpstreamLocation {
             ? authority.prefix { $0 != "]" }.dropFirst() : authority.prefix { $0 != ":" }
     }
 
-    /// The request target to send for the client's `target`, or nil if that cannot be one.
+    /// The request target for the client's `target`, or nil if `target` is invalid.
     func requestTarget(_ target: String) -> String? {
         guard !target.isEmpty, target.utf8.allSatisfy({ $0 > 0x20 && $0 != 0x7f }) else {
             return nil

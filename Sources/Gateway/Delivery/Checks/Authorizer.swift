@@ -81,13 +81,13 @@ package final class Authorizer: Sendable {
     /// Sends the request; blocks for up to the timeouts.
     ///
     /// - Parameters:
-    ///   - moment: The time of the request; at the creation the upload is not named.
-    ///   - creation: The upload, and the request that creates it.
-    ///   - length: The number of bytes of the upload, if known.
-    ///   - completing: The fields of the request that completes the upload, if any.
-    ///   - policy: Decides which credentials are sent; the rest of it applies to the upstream only.
-    ///   - meanwhile: Called at least once a second after the connection is open.
-    /// - Returns: The result.
+    ///   - moment: the time of the request; at the creation the upload is not named.
+    ///   - creation: the upload, and the request that creates it.
+    ///   - length: the number of bytes of the upload, if known.
+    ///   - completing: the fields of the request that completes the upload, if any.
+    ///   - policy: decides which credentials are sent; the rest of it applies to the upstream only.
+    ///   - meanwhile: called at least once a second after the connection is open.
+    /// - Returns: the result.
     package func ask(
         at moment: Moment,
         about creation: UploadCreation,

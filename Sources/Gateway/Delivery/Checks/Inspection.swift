@@ -56,12 +56,12 @@ package final class Inspection: Sendable {
     /// Blocks until another command may run, and while the command runs, each for up to the timeout.
     ///
     /// - Parameters:
-    ///   - path: The file, the command's last argument.
-    ///   - creation: The upload, which the command's environment describes.
-    ///   - length: The number of bytes of content.
-    ///   - meanwhile: Called at least once a second; an error it throws ends the command and the wait.
-    /// - Returns: The result.
-    /// - Throws: The errors of `meanwhile`.
+    ///   - path: the file, the command's last argument.
+    ///   - creation: the upload, which the command's environment describes.
+    ///   - length: the number of bytes of content.
+    ///   - meanwhile: called at least once a second; an error it throws ends the command and the wait.
+    /// - Returns: the result.
+    /// - Throws: the errors of `meanwhile`.
     package func run(
         _ path: String,
         about creation: UploadCreation,

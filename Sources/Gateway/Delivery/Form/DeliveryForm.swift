@@ -13,11 +13,11 @@ extension Delivery {
     /// Computes the requested digests of a complete upload; if none is requested, nothing is read.
     ///
     /// - Parameters:
-    ///   - upload: The upload.
-    ///   - completing: The fields of the request that completes it; nil if none does.
-    ///   - told: The digests sent to the upstream.
-    ///   - heartbeat: Sends heartbeats to the client between two parts.
-    /// - Returns: The digests, or the refusal if they contradict the client's; the upload is then removed.
+    ///   - upload: the upload.
+    ///   - completing: the fields of the request that completes it; nil if none does.
+    ///   - told: the digests sent to the upstream.
+    ///   - heartbeat: sends heartbeats to the client between two parts.
+    /// - Returns: the digests, or the refusal if they contradict the client's; the upload is then removed.
     /// - Throws: `SpoolError` if the upload cannot be read or removed.
     func checkDigests(
         of upload: Upload,
@@ -56,9 +56,9 @@ extension Delivery {
     /// Nothing is read of an upload that was accepted before.
     ///
     /// - Parameters:
-    ///   - upload: The upload.
-    ///   - completing: The fields of the request that completes it.
-    ///   - heartbeat: Sends heartbeats to the client between two parts.
+    ///   - upload: the upload.
+    ///   - completing: the fields of the request that completes it.
+    ///   - heartbeat: sends heartbeats to the client between two parts.
     /// - Returns: nil if the digests agree.
     /// - Throws: `SpoolError` if the upload cannot be read or removed.
     package func contradiction(

@@ -38,10 +38,10 @@ package struct DigestPlan {
     /// Creates the plan for the delivery of an upload with a resource.
     ///
     /// - Parameters:
-    ///   - creation: The fields of the creation.
-    ///   - completing: The fields of the request that completes the upload; nil if it is the creation, or if no
+    ///   - creation: the fields of the creation.
+    ///   - completing: the fields of the request that completes the upload; nil if it is the creation, or if no
     ///     request does.
-    ///   - told: The digests sent to the upstream.
+    ///   - told: the digests sent to the upstream.
     init(creation: HTTPFields, completing: HTTPFields?, told: Set<DigestAlgorithm>) {
         // The content is only a part of a representation, so the digest of the whole cannot be computed (RFC 9110
         // §14.5).
@@ -137,12 +137,12 @@ package final class DigestReading {
     /// Computes the digests of readable content in one pass.
     ///
     /// - Parameters:
-    ///   - algorithms: The algorithms; if empty, nothing is read.
-    ///   - length: The number of bytes of content.
-    ///   - read: Fills a buffer from a position on, as `Upload.read` does; returns fewer bytes only at the end.
-    ///   - onProgress: Called between two parts, for heartbeats to the client.
-    /// - Returns: One digest for each algorithm; nil if the content ends before its length.
-    /// - Throws: The errors of `read`.
+    ///   - algorithms: the algorithms; if empty, nothing is read.
+    ///   - length: the number of bytes of content.
+    ///   - read: fills a buffer from a position on, as `Upload.read` does; returns fewer bytes only at the end.
+    ///   - onProgress: called between two parts, for heartbeats to the client.
+    /// - Returns: one digest for each algorithm; nil if the content ends before its length.
+    /// - Throws: the errors of `read`.
     package static func values<Failure: Error>(
         _ algorithms: Set<DigestAlgorithm>,
         length: Int64,

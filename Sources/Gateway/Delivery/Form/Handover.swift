@@ -129,8 +129,8 @@ extension RouteSettings {
     /// Removes expired handed-over files: those without a 2xx response of the upstream.
     ///
     /// - Parameters:
-    ///   - now: The current time.
-    ///   - removed: Called with the path of each removed file.
+    ///   - now: the current time.
+    ///   - removed: called with the path of each removed file.
     /// - Throws: `SystemError` if the directory cannot be read or changed.
     func removeExpiredHandovers(
         now: WallTime,

@@ -16,8 +16,8 @@ package struct MultipartForm: Sendable, Equatable {
     ///
     /// - Parameters:
     ///   - boundary: 1 to 60 letters and digits, unpredictable for anyone who can choose the content.
-    ///   - fields: The names and values before the file, in this order.
-    ///   - file: The file's field, name and media type.
+    ///   - fields: the names and values before the file, in this order.
+    ///   - file: the file's field, name and media type.
     package init(
         boundary: String,
         fields: [(name: String, value: String)],

@@ -31,12 +31,12 @@ struct UploadForm {
     /// In a `path` form, the file is in its directory on return, and durable as the upload's promise requires.
     ///
     /// - Parameters:
-    ///   - upload: The upload.
-    ///   - route: Its route.
-    ///   - completing: The fields of the request that completes it; nil if there is none.
-    ///   - digests: Its digests.
-    ///   - time: The current time, which a notice contains.
-    ///   - onProgress: Called between two parts of a copy.
+    ///   - upload: the upload.
+    ///   - route: its route.
+    ///   - completing: the fields of the request that completes it; nil if there is none.
+    ///   - digests: its digests.
+    ///   - time: the current time, which a notice contains.
+    ///   - onProgress: called between two parts of a copy.
     /// - Throws: `FormFailure` if the file cannot be handed over or the key cannot be read; nothing was sent.
     init(
         of upload: Upload,
@@ -129,7 +129,7 @@ struct UploadForm {
 
     /// Removes the handed-over file if the upstream confirmed with 2xx that it took it.
     ///
-    /// - Parameter status: The status of the final response; nil without one.
+    /// - Parameter status: the status of the final response; nil without one.
     func end(status: Int?) {
         guard let status, (200..<300).contains(status) else { return }
         handover?.withdraw()

@@ -146,7 +146,7 @@ package final class DeliveryQueue: Sendable {
 
     /// Stops starting attempts and waits for those under way.
     ///
-    /// - Returns: The number of attempts still under way at `deadline`.
+    /// - Returns: the number of attempts still under way at `deadline`.
     func stop(until deadline: Deadline) -> Int {
         table.update { $0.isStopping = true }
         let isEmpty: Bool? = table.wait(until: deadline) { $0.underWay.isEmpty ? true : nil }

@@ -24,7 +24,7 @@ extension Deliveries {
 
     /// Stops making attempts and waits for those under way.
     ///
-    /// - Returns: The number of attempts still under way at `deadline`.
+    /// - Returns: the number of attempts still under way at `deadline`.
     package func stopQueue(until deadline: Deadline) -> Int {
         upkeep.end()
         return queue.stop(until: deadline)

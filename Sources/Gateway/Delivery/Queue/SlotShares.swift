@@ -135,7 +135,7 @@ struct SlotLine {
 
     /// Returns a slot.
     ///
-    /// - Returns: The numbers of the deliveries that have a slot now because of this call.
+    /// - Returns: the numbers of the deliveries that have a slot now because of this call.
     mutating func giveBack(_ user: SlotUser) -> [Int] {
         shares.giveBack(user)
         return letIn()
@@ -143,7 +143,7 @@ struct SlotLine {
 
     /// Changes the bounds; slots in use stay in use.
     ///
-    /// - Returns: The numbers of the deliveries that have a slot now because of this call.
+    /// - Returns: the numbers of the deliveries that have a slot now because of this call.
     mutating func setBounds(_ bounds: DeliveryBounds) -> [Int] {
         self.bounds = bounds
         return letIn()

@@ -29,8 +29,8 @@ final class Upkeep: Sendable {
     /// Waits between two rounds, or until another process has changed the spool.
     ///
     /// - Parameters:
-    ///   - duration: The longest wait.
-    ///   - isChanged: Set to whether another process has changed the spool since the last wait.
+    ///   - duration: the longest wait.
+    ///   - isChanged: set to whether another process has changed the spool since the last wait.
     /// - Returns: false if the thread must end.
     func rest(_ duration: Duration, isChanged: inout Bool) -> Bool {
         _ = state.wait(until: .after(duration)) { $0.isEnding || $0.isChanged ? true : nil }

@@ -1,15 +1,15 @@
-// The key that requests to a bucket are signed with, read from the environment or a file of two forms.
+// The key that signs requests to a bucket, read from the environment or from a file in one of two forms.
 //
 //   AKIAIOSFODNN7EXAMPLE          [default]
 //   wJalrXUtnFEMI/...             aws_access_key_id = AKIAIOSFODNN7EXAMPLE
-//   (a session token, perhaps)    aws_secret_access_key = wJalrXUtnFEMI/...
+//   (optional session token)      aws_secret_access_key = wJalrXUtnFEMI/...
 //
-// Invariant: nothing of it stands in an error or a description.
+// Invariant: errors and descriptions contain no part of the key.
 
 import SpoolgatePosix
 import SpoolgateTextFormats
 
-/// Why a file has no access key.
+/// The reason that an access key could not be read.
 package struct AccessKeyFault: Error, Equatable {
     /// One sentence for the operator, without bytes of the file.
     package var reason: String
@@ -17,20 +17,20 @@ package struct AccessKeyFault: Error, Equatable {
 
 /// An access key of a store that speaks S3.
 struct AccessKey: CustomStringConvertible {
-    /// What the store knows it by.
+    /// The public identity of the key.
     let id: String
-    /// What proves it.
+    /// The secret that signs requests.
     let secret: String
-    /// What goes with a key for a limited time; nil: nothing.
+    /// The session token of a temporary key; nil: none.
     let token: String?
 
-    /// Not what it was made of: texts are logged.
+    /// A constant, because descriptions are logged.
     let description = "an access key"
 
-    /// Larger files are none.
+    /// The maximum size of a key file.
     private static let limit = 64 << 10
 
-    /// Reads a file; others must not be able to read it, nor its group to change it.
+    /// Reads a file, which must not be readable by others or writable by its group.
     init(file: String) throws(AccessKeyFault) {
         let bytes: [UInt8]
         do throws(SystemError) {
@@ -50,7 +50,7 @@ struct AccessKey: CustomStringConvertible {
         }
     }
 
-    /// Takes the variables that the tools of AWS take.
+    /// Reads the environment variables of the AWS tools.
     init(environment: (String) -> String?) throws(AccessKeyFault) {
         func value(_ name: String) -> String? {
             environment(name).flatMap { $0.isEmpty ? nil : $0 }
@@ -72,7 +72,7 @@ struct AccessKey: CustomStringConvertible {
         }
     }
 
-    /// Reads the text of a file; the reason of a fault is what stands behind the file's name.
+    /// Reads the text of a file; the reason of a fault follows the file's name in a sentence.
     init(text: String) throws(AccessKeyFault) {
         let lines = text.split { $0 == "\n" || $0 == "\r\n" }
             .map { Substring($0).withoutOuterWhitespace }
@@ -90,7 +90,7 @@ struct AccessKey: CustomStringConvertible {
         try self.init(values)
     }
 
-    /// Takes identity, secret and perhaps a token.
+    /// Creates a key from identity, secret and an optional token.
     private init(_ values: [Substring]) throws(AccessKeyFault) {
         guard values.allSatisfy({ $0.utf8.allSatisfy { (0x21...0x7e).contains($0) } }),
             !values[0].contains("/"), !values[0].contains(",")
@@ -104,7 +104,7 @@ struct AccessKey: CustomStringConvertible {
         token = values.count > 2 ? String(values[2]) : nil
     }
 
-    /// What the section `default` says: identity, secret and perhaps a token.
+    /// The identity, the secret and an optional token from the section `default`.
     private static func inSection(_ lines: [Substring]) throws(AccessKeyFault) -> [Substring] {
         guard let start = lines.firstIndex(of: "[default]") else {
             throw AccessKeyFault(reason: "has no section [default]")
@@ -128,7 +128,7 @@ struct AccessKey: CustomStringConvertible {
 }
 
 extension BucketSettings {
-    /// Why there is no access key where it should be; nil where there is one.
+    /// The error in the access key; nil if the key is valid.
     package var accessKeyFault: AccessKeyFault? {
         do throws(AccessKeyFault) {
             _ = try accessKey
@@ -138,7 +138,7 @@ extension BucketSettings {
         }
     }
 
-    /// The access key, as its file or the environment has it at this moment.
+    /// The access key, read now from its file or the environment.
     var accessKey: AccessKey {
         get throws(AccessKeyFault) {
             switch credentials {

@@ -1,35 +1,34 @@
-// The upstream that is a bucket of a store that speaks S3: one upload becomes one object.
+// The bucket upstream: a store that speaks S3 and receives each upload as one object.
 //
-// Up to `part-size` by one PUT, beyond by parts (MultipartUpload.swift). Both say `If-None-Match: *`, so that
-// nothing is ever overwritten. A repeat after an attempt of unknown outcome is told 412 by what that attempt
-// has left; what is there is then looked at. The invariant: an upload counts as stored only where the store has
-// answered so, or has an object with the upload's identity and length under its key.
+// An upload of up to `part-size` bytes is sent by one PUT, a larger one in parts (MultipartUpload.swift). Both use
+// `If-None-Match: *`, so that nothing is overwritten. If an earlier attempt of unknown outcome stored the object,
+// the next one receives 412, and the gateway checks the existing object. Invariant: an upload counts as stored only
+// if the store confirmed it, or has an object with the upload's identity and length under its key.
 
 import HTTPTypes
 import SpoolgatePosix
 import SpoolgateTextFormats
 import SpoolgateUploadProtocol
 
-/// Puts uploads into one bucket.
+/// Stores uploads in one bucket.
 ///
-/// Any thread; connections are kept and reused.
+/// Thread-safe; connections are kept and reused.
 final class Bucket: Sendable {
     let address: BucketAddress
     let settings: BucketSettings
     private let location: UpstreamLocation
     private let targets: HTTPTargets
 
-    /// Connects to nothing yet.
+    /// Creates a bucket; no connection is opened yet.
     init(_ address: BucketAddress, _ settings: UpstreamSettings) {
         self.address = address
         self.settings = settings.bucket
         location = UpstreamLocation(base: address.origin(settings.bucket.style))
-        // It is the only one: no other is reached in its place.
+        // No other target can be reached instead.
         targets = HTTPTargets([location], settings) { _ in }
     }
 
-    /// Puts an upload there and answers 201 once the store has said that it has it; answers 405 to everything
-    /// else.
+    /// Stores an upload and responds with 201 after the store confirmed it, or with 405 to any other request.
     func attempt(_ request: UpstreamRequest, sink: any ResponseSink) -> AttemptOutcome {
         let purpose = request.purpose(at: "s3:\(address.endpoint)/\(address.name)")
         guard let upload = request.upload else {
@@ -102,12 +101,12 @@ final class Bucket: Sendable {
         )
     }
 
-    /// Whether nobody on the way can change what is sent.
+    /// Whether TLS protects the requests against changes.
     fileprivate var isSecure: Bool { location.isSecure }
 }
 
 extension BucketAddress {
-    /// What is connected to: `https://host[:port]`, with the bucket's name before the host in virtual-host style.
+    /// The server: `https://host[:port]`, with the bucket's name before the host in virtual-host style.
     func origin(_ style: BucketStyle) -> String {
         guard style == .virtualHost, let start = endpoint.firstRange(of: "://")?.upperBound else {
             return endpoint
@@ -120,13 +119,13 @@ extension BucketAddress {
         style == .virtualHost ? "/" : "/\(PercentText.encode(name))"
     }
 
-    /// Why no upload can be put there, as far as the store's answer to a signed request for a list tells; nil:
-    /// nothing is against it.
+    /// The error that prevents uploads, as far as the store's response to a signed list request shows; nil: none
+    /// was found.
     ///
-    /// A key need not be allowed to list: a store that says so knows it, and its signature is right.
+    /// A key need not permit listing: a store that denies only that knows the key and has verified its signature.
     ///
-    /// - Parameter settings: those of the upstream that it is.
-    /// - Returns: one sentence, which ends in what to do.
+    /// - Parameter settings: the settings of the upstream.
+    /// - Returns: one sentence that ends with the fix.
     package func fault(_ settings: UpstreamSettings) -> String? {
         let key: AccessKey
         do throws(AccessKeyFault) { key = try settings.bucket.accessKey } catch {
@@ -151,10 +150,10 @@ extension BucketAddress {
 
 /// The requests of one attempt, all about one object.
 ///
-/// One thread.
+/// Not thread-safe.
 struct BucketRequests {
     let object: BucketObject
-    /// What is attempted, as the beginning of every reason.
+    /// The attempted action, which begins every reason.
     let purpose: String
     /// The pauses before a request is sent again.
     var pauses: [Duration] { bucket.settings.pauses }
@@ -162,24 +161,24 @@ struct BucketRequests {
     var partSize: Int64 { bucket.settings.partSize }
     fileprivate let bucket: Bucket
     fileprivate let key: AccessKey
-    /// Which gateways the upload has passed.
+    /// The gateways that the upload has passed.
     fileprivate let via: [HTTPField]
     fileprivate let onProgress: () -> Void
 
-    /// Says that nothing is to be overwritten (RFC 9110 §13.1.2).
+    /// Forbids overwriting (RFC 9110 §13.1.2).
     static let onlyNew: HTTPFields = [.ifNoneMatch: "*"]
 
-    /// Sends one request and takes its answer, whatever its status.
+    /// Sends one request and receives its response, regardless of the status.
     ///
     /// - Parameters:
     ///   - method: the method.
-    ///   - query: in canonical form, with its `?`; empty: none.
-    ///   - fields: what it has beside what signs it.
-    ///   - unsigned: what it has beside that, and its signature leaves out.
-    ///   - content: its content.
-    ///   - digest: the content's SHA-256, where it is known.
-    /// - Returns: the whole answer.
-    /// - Throws: why there is none.
+    ///   - query: the query in canonical form, with its `?`; empty: none.
+    ///   - fields: the fields to sign, without those of the signature.
+    ///   - unsigned: the fields that the signature leaves out.
+    ///   - content: the content.
+    ///   - digest: the content's SHA-256, if known.
+    /// - Returns: the complete response.
+    /// - Throws: `NotStored` if there is no complete response.
     func send(
         _ method: HTTPRequest.Method,
         query: String = "",
@@ -196,7 +195,7 @@ struct BucketRequests {
             content,
             signedAs: try signed(content, digest),
             by: key,
-            // A proxy on the way adds to `Via`.
+            // A proxy may append to `Via`.
             unsigned: unsigned + via,
             to: answer
         )
@@ -204,10 +203,10 @@ struct BucketRequests {
         return answer
     }
 
-    /// What a request's content is signed as.
+    /// The form in which a request's content is signed.
     ///
-    /// Over TLS nobody can change it on the way, and content that would be read once more for its digest alone
-    /// is not; without TLS only the digest tells the store that what arrived is what was signed.
+    /// TLS protects the content in transit, so it is not read an extra time to compute a digest. Without TLS, only
+    /// the digest proves to the store that the content is unchanged.
     private func signed(
         _ content: UpstreamContent,
         _ digest: [UInt8]?
@@ -224,7 +223,7 @@ struct BucketRequests {
         }
     }
 
-    /// Lets time pass, in which the client is told that the wait goes on.
+    /// Waits, and calls `onProgress` once a second for heartbeats to the client.
     func wait(_ pause: Duration) {
         let end = Deadline.after(pause)
         while !end.hasPassed {
@@ -233,7 +232,7 @@ struct BucketRequests {
         }
     }
 
-    /// Puts the object there by one request.
+    /// Stores the object by one request.
     func put(_ content: UpstreamContent) throws(NotStored) {
         var fields = object.fields
         fields.append(contentsOf: Self.onlyNew)
@@ -248,11 +247,12 @@ struct BucketRequests {
         guard answer.isDone else { throw answer.refusal(purpose) }
     }
 
-    /// Whether the object is there already, whole; false also where nobody may look.
+    /// Whether the complete object exists already; false also if the key does not permit reading it.
     ///
-    /// Its identity is in its key and drawn for it alone, and a store shows no object before all of it is there.
+    /// The object's key contains the upload's unique identity, and a store shows an object only when it is
+    /// complete.
     ///
-    /// - Throws: where another object has its key.
+    /// - Throws: `NotStored` if another object has its key.
     func isThere() throws(NotStored) -> Bool {
         let answer = try send(.head)
         guard answer.isDone else { return false }
@@ -266,7 +266,7 @@ struct BucketRequests {
         return true
     }
 
-    /// Accepts what has the object's key as the upload; throws where it is not, or nobody can tell.
+    /// Accepts the existing object as the upload; throws if it is not, or cannot be read.
     func requireThere() throws(NotStored) {
         guard try !isThere() else { return }
         let reason =

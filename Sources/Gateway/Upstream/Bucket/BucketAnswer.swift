@@ -1,30 +1,30 @@
-// What a store answers to one request about an object, and what that means where it is a no.
+// A store's response to one request about an object, and the outcome if it is an error.
 //
-// Invariant: no answer of a store is a client's final response: which of them would be is the operator's
-// business, whose key, bucket and quota they are about.
+// Invariant: no response of a store becomes a client's final response, because errors of the key, the bucket or the
+// quota concern only the operator.
 
 import HTTPTypes
 import SpoolgatePosix
 import SpoolgateTextFormats
 import SpoolgateUploadProtocol
 
-/// Why an object is not there, as the outcome of the attempt.
+/// The reason that an object was not stored, as the outcome of the attempt.
 struct NotStored: Error {
     let outcome: AttemptOutcome
 }
 
-/// Takes the answer to one request, its content up to a cap.
+/// Receives the response to one request, with its content up to a cap.
 ///
-/// One thread.
+/// Not thread-safe.
 final class BucketAnswer: ResponseSink {
     private(set) var head: ResponseHead?
     private(set) var contentLength: Int64?
     private var content: [UInt8] = []
     private let meanwhile: () -> Void
-    /// More than any answer that is read has.
+    /// Larger than any response that is read.
     private static let cap = 64 << 10
 
-    /// `meanwhile` is called at least once a second once there is a connection.
+    /// Creates a receiver; `meanwhile` is called at least once a second after the connection is open.
     init(meanwhile: @escaping () -> Void) { self.meanwhile = meanwhile }
 
     func onProgress() { meanwhile() }
@@ -40,24 +40,24 @@ final class BucketAnswer: ResponseSink {
         part.withUnsafeBytes { content += $0.prefix(Self.cap - content.count) }
     }
 
-    /// The status; 0 before the head came.
+    /// The status; 0 before the head arrives.
     var status: Int { head?.status.code ?? 0 }
 
-    /// Whether the request was carried out; a store may say in the content alone that it was not
+    /// Whether the request succeeded; a store may report an error in the content of a 200
     /// (CompleteMultipartUpload).
     var isDone: Bool { (200..<300).contains(status) && error == nil }
 
-    /// Whether the store asks for the same request again: it, or something in front of it, could not take it just now.
+    /// Whether the store requests a repetition, because it or a server in front of it is temporarily unable to
+    /// serve the request.
     var asksToRepeat: Bool {
         [429, 500, 502, 503, 504].contains(status)
             || ["SlowDown", "InternalError", "ServiceUnavailable", "RequestTimeout"].contains(error)
     }
 
-    /// Seconds that the store asks to wait.
+    /// The seconds that the store requested to wait.
     var retryAfter: Int? { head?.fields[.retryAfter].flatMap { Int(digits: $0) } }
 
-    /// The text of the first XML element of that name; nil where there is none, or it has anything but
-    /// plain text.
+    /// The text of the first XML element of that name; nil if it is missing or contains anything except plain text.
     func element(_ name: String) -> String? {
         let text = String(decoding: content, as: UTF8.self)
         guard let start = text.firstRange(of: "<\(name)>")?.upperBound,
@@ -67,7 +67,7 @@ final class BucketAnswer: ResponseSink {
         return found.isEmpty || found.contains("&") ? nil : String(found)
     }
 
-    /// The code of an error document: letters, digits and dots; nil where there is none.
+    /// The code of an error document, of letters, digits and dots; nil if there is none.
     var error: String? {
         guard String(decoding: content, as: UTF8.self).contains("<Error") else { return nil }
         return element("Code").flatMap { code in
@@ -75,7 +75,7 @@ final class BucketAnswer: ResponseSink {
         } ?? "an error without a code"
     }
 
-    /// Why it was not carried out; `purpose` says what was attempted on what.
+    /// The outcome of a failed request; `purpose` is the attempted action.
     func refusal(_ purpose: String) -> NotStored {
         let code = error
         let reason =

@@ -1,8 +1,8 @@
-// The object that an upload becomes in a bucket: its key, and the fields it is stored with.
+// The object that stores an upload in a bucket: its key and its fields.
 //
-// Pure. The key is `prefix/<id>-<name>`: <id> is the upload's 26 characters, <name> the client's file name, as a directory
-// has it. Invariant: no client decides on a field but those that describe content, and
-// no two uploads have one key.
+// Pure. The key is `prefix/<id>-<name>`: <id> is the upload's 26 characters, and <name> is the client's file name,
+// as in a directory. Invariant: clients determine only the fields that describe content, and no two uploads have
+// the same key.
 
 package import HTTPTypes
 import SpoolgatePosix
@@ -12,34 +12,34 @@ import SpoolgateUploadProtocol
 /// One upload as an object of a bucket.
 struct BucketObject {
     let id: UploadID
-    /// The client's file name as the key has it.
+    /// The client's file name in the key.
     let name: String
-    /// The path of the object, every segment percent-encoded; the bucket's name is in it in path style.
+    /// The path of the object with percent-encoded segments; in path style it contains the bucket's name.
     let path: String
-    /// Bytes of content.
+    /// The number of bytes of content.
     let length: Int64
-    /// The fields it is stored with, its identity among them.
+    /// The fields of the object, including the upload's identity.
     let fields: HTTPFields
-    /// Further fields, which cannot be signed alike everywhere: stores differ in what they make of runs of spaces.
+    /// Fields that are not signed, because stores disagree on runs of spaces in signed values.
     let unsigned: [HTTPField]
-    /// The SHA-256 of its content where somebody has told it, and it was verified; nil: nobody knows.
+    /// The verified SHA-256 of the content; nil: unknown.
     let digest: [UInt8]?
 
-    /// What describes the content and may be the client's word.
+    /// The fields that describe the content and are copied from the client.
     private static let describing: [HTTPField.Name] = [
         .contentType, .contentEncoding, .contentLanguage,
     ]
-    /// Most bytes of a key.
+    /// The maximum number of bytes of a key.
     private static let mostOfKey = 1024
 
-    /// The object of `upload` at `address`, with the fields of `request` that describe its content.
+    /// Creates the object of `upload` at `address`, with the fields of `request` that describe its content.
     ///
     /// - Parameters:
     ///   - upload: the upload.
-    ///   - request: the request that it would be to an upstream over HTTP.
+    ///   - request: the request to an upstream over HTTP that it replaces.
     ///   - address: the bucket.
-    ///   - settings: the bucket's.
-    ///   - isFormer: whether its key is the one that an earlier build gave it.
+    ///   - settings: the settings of the bucket.
+    ///   - isFormer: whether the key is the one that an earlier build used.
     init(
         _ upload: UploadID,
         _ request: UpstreamRequest,
@@ -63,7 +63,7 @@ struct BucketObject {
         length = request.content.length
         var fields = HTTPFields()
         for name in Self.describing {
-            // A value that could not be signed is no loss that an upload should wait for.
+            // A value that cannot be signed is dropped; the upload must not fail because of it.
             fields[name] = request.fields[name].flatMap(\.asSigned)
         }
         let disposition = request.fields[.contentDisposition]?.disposition(of: told)
@@ -76,15 +76,15 @@ struct BucketObject {
         for field in settings.fields { fields[field.name] = field.value }
         fields[.amzMetaUpload] = "\(upload)"
         self.fields = fields
-        // Of a part of a representation nobody here has the whole (RFC 9110 §14.5). `try?`: what cannot be
-        // read was refused before.
+        // The content is only a part of a representation, so the digest of the whole does not apply (RFC 9110
+        // §14.5). `try?`: an invalid digest was refused before.
         let digests = try? DigestValues(.reprDigest, in: request.fields)
         digest = request.fields.contains(.contentRange) ? nil : digests?[.sha256]
     }
 }
 
 extension BucketSettings {
-    /// Whether an operator may set a field on every object: `x-amz-*` that the gateway does not set itself,
+    /// Whether an operator may set a field on every object: `x-amz-*` fields that the gateway does not set itself,
     /// `Cache-Control` and `Expires`.
     package static func takes(_ field: HTTPField) -> Bool {
         let name = field.name.canonicalName
@@ -97,8 +97,8 @@ extension BucketSettings {
 }
 
 extension String {
-    /// A field's value as it is signed and sent: visible ASCII, one space for a run of them; nil for any
-    /// other, and for none.
+    /// The value of a field as it is signed and sent: visible ASCII with single spaces; nil for other and for empty
+    /// values.
     fileprivate var asSigned: String? {
         guard utf8.allSatisfy({ (0x20...0x7e).contains($0) }) else { return nil }
         let words = split(separator: " ")
@@ -107,9 +107,9 @@ extension String {
 }
 
 extension String {
-    /// This `Content-Disposition` in visible ASCII; nil if it has none and names no file.
+    /// This `Content-Disposition` in visible ASCII; nil if it is empty.
     ///
-    /// What is no ASCII says the file's name as RFC 8187 has it.
+    /// A value that is not ASCII is replaced by one with the file's name in the form of RFC 8187.
     fileprivate func disposition(of name: ClientFileName) -> String? {
         if utf8.allSatisfy({ (0x20...0x7e).contains($0) }) { return isEmpty ? nil : self }
         let kind = prefix { $0 != ";" }.split(separator: " ").first.map(String.init) ?? ""
@@ -119,7 +119,7 @@ extension String {
 }
 
 extension UpstreamContent {
-    /// Bytes in all, of content that is whole.
+    /// The number of bytes of complete content.
     var length: Int64 {
         switch self {
         case .none: 0
@@ -131,7 +131,7 @@ extension UpstreamContent {
         }
     }
 
-    /// `count` bytes of a file's content from `start` on.
+    /// The `count` bytes of a file's content that begin at `start`.
     func part(from start: Int64, _ count: Int64) -> UpstreamContent {
         guard case .file(_, _, let read) = self else {
             preconditionFailure("content larger than a part must be in a file")

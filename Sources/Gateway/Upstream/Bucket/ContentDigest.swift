@@ -4,11 +4,11 @@ import SpoolgateCrypto
 import SpoolgatePosix
 
 extension UpstreamContent {
-    /// Its SHA-256; reads it once in constant memory.
+    /// Computes the SHA-256 of the content; reads it once in constant memory.
     ///
     /// - Parameter onProgress: called between two parts.
     /// - Returns: 32 bytes.
-    /// - Throws: what reading throws, or `ContentLengthMismatch`.
+    /// - Throws: the errors of reading, or `ContentLengthMismatch`.
     func digest(_ onProgress: () -> Void) throws -> [UInt8] {
         let digest = RunningDigest(.sha256)
         guard let source = ContentSource(self) else { return digest.finish() }

@@ -1,41 +1,42 @@
-// An object in parts: begun, sent part by part from the content, completed; given up where a part fails.
+// An object sent in parts: the upload is started, sent part by part, and completed, or aborted if a part fails.
 //
-// What a store cannot take just now, or what gets no answer, is sent again alone, a few times with growing pauses.
+// A request that the store cannot serve temporarily, or does not respond to, is repeated a few times with growing
+// pauses.
 //
-// What is given up is removed at once where the store still answers; what a death or a broken connection leaves
-// behind is for the bucket's own rule (AbortIncompleteMultipartUpload). Invariant: parts are not removed once
-// the store may be putting them together.
+// An aborted upload is removed at once if the store still responds. The bucket's own rule
+// (AbortIncompleteMultipartUpload) removes the leftovers of a crash or a broken connection. Invariant: parts are
+// not removed after the store may have begun to assemble them.
 
 import HTTPTypes
 import SpoolgatePosix
 import SpoolgateTextFormats
 import SpoolgateUploadProtocol
 
-/// One upload that is put into a bucket in parts.
+/// One upload that is stored in a bucket in parts.
 struct MultipartUpload {
     private let requests: BucketRequests
     private let content: UpstreamContent
     private let partSize: Int64
 
-    /// The most parts that an object has (Amazon S3, multipart upload limits).
+    /// The maximum number of parts of an object (Amazon S3, multipart upload limits).
     private static let mostParts: Int64 = 10_000
 
-    /// The upload of `content`, a file that is larger than one part.
+    /// Prepares the upload of `content`, a file larger than one part.
     init(_ requests: BucketRequests, _ content: UpstreamContent) {
         self.requests = requests
         self.content = content
         partSize = Self.partSize(of: requests.object.length, wanted: requests.partSize)
     }
 
-    /// Bytes of every part but the last, of `length`: those that are wanted, or more where there would be
-    /// more parts than an object has.
+    /// The number of bytes of every part except the last, for an object of `length` bytes: `wanted`, or more if the
+    /// object would otherwise have too many parts.
     static func partSize(of length: Int64, wanted: Int64) -> Int64 {
         max(wanted, (length + mostParts - 1) / mostParts)
     }
 
-    /// Puts the object there.
+    /// Stores the object.
     func store() throws(NotStored) {
-        // Else all parts would be sent before the store says that the object is there.
+        // Otherwise all parts would be sent before the store reports that the object exists.
         if try requests.isThere() { return }
         let upload = try begin()
         var tags: [String] = []
@@ -50,7 +51,7 @@ struct MultipartUpload {
         try complete(upload, tags)
     }
 
-    /// Begins; the store's name for what is begun.
+    /// Starts the upload; returns the store's name for it.
     private func begin() throws(NotStored) -> String {
         let answer = try repeating { () throws(NotStored) in
             try requests.send(
@@ -65,7 +66,7 @@ struct MultipartUpload {
         return PercentText.encode(name)
     }
 
-    /// Sends the part behind `count` others; its tag.
+    /// Sends the part after the first `count` parts; returns its tag.
     private func sendPart(after count: Int, of upload: String) throws(NotStored) -> String {
         let start = Int64(count) * partSize
         let length = min(partSize, requests.object.length - start)
@@ -99,14 +100,15 @@ struct MultipartUpload {
             )
         }
         if answer.isDone { return }
-        // A store that is in trouble may have them together all the same, and then knows the parts no more.
+        // A failing store may have assembled the object nevertheless, and then no longer knows the parts.
         if answer.status == 404, try requests.isThere() { return }
         if (300..<500).contains(answer.status) { abort(upload) }
         if answer.status == 412 { return try requests.requireThere() }
         throw answer.refusal("\(requests.purpose), completing")
     }
 
-    /// Sends a request, and again if the store could not take it just now or gave no answer; each may be sent twice.
+    /// Sends a request, and repeats it if the store could not serve it temporarily or did not respond; `send` must
+    /// be safe to repeat.
     private func repeating(
         _ send: () throws(NotStored) -> BucketAnswer
     ) throws(NotStored) -> BucketAnswer {
@@ -125,11 +127,11 @@ struct MultipartUpload {
         return try send()
     }
 
-    /// Longer than that no store is waited for, whatever it asks for: meanwhile its client waits, too.
+    /// The maximum pause, even if the store requests a longer one, because the client waits as well.
     private static let longestPause = Duration.seconds(30)
 
     private func abort(_ upload: String) {
-        // `try?`: why the upload was given up is what counts.
+        // `try?`: the error that caused the abort is the one to report.
         _ = try? requests.send(.delete, query: "?uploadId=\(upload)")
     }
 
@@ -140,7 +142,7 @@ struct MultipartUpload {
 }
 
 extension AttemptOutcome {
-    /// Whether the next try may succeed, and soon: no deadline has run out, and the content can be read.
+    /// Whether a repetition may succeed soon: no timeout expired, and the content is readable.
     fileprivate var isPassing: Bool {
         switch self {
         case .notReached(_, let timedOut), .indeterminate(_, let timedOut): !timedOut

@@ -1,8 +1,8 @@
-// The signature of a request to a bucket: AWS Signature Version 4 of the service `s3`, in the field
-// Authorization (Amazon S3 API Reference, "Signature Calculations for the Authorization Header").
+// The signature of a request to a bucket: AWS Signature Version 4 of the service `s3`, in the Authorization field
+// (Amazon S3 API Reference, "Signature Calculations for the Authorization Header").
 //
-// Pure but for OpenSSL's digests. All fields that are sent are signed. Invariant: what is signed is what is
-// sent, byte by byte: the target stands in canonical form already, and so do the values.
+// Pure except for OpenSSL's digests. All given fields are signed. Invariant: the signed bytes are the sent bytes,
+// so the target and the values are already in canonical form.
 
 import HTTPTypes
 import SpoolgateCrypto
@@ -10,11 +10,11 @@ import SpoolgatePosix
 import SpoolgateTextFormats
 import SpoolgateUploadProtocol
 
-/// What a request's content is signed as.
+/// The form in which a request's content is signed.
 enum SignedContent: Equatable {
     /// Its SHA-256, 32 bytes.
     case digest([UInt8])
-    /// Nothing: whoever reads on the way could change it, were it not for TLS.
+    /// Unsigned: only TLS protects the content in transit.
     case unsigned
 
     /// No content.
@@ -33,20 +33,20 @@ enum SignedContent: Equatable {
 struct RequestSignature {
     let key: AccessKey
     let region: String
-    /// When the requests are made; a store takes what is some 15 minutes off.
+    /// The time of the requests; stores accept a difference of about 15 minutes.
     let time: WallTime
 
     private static let algorithm = "AWS4-HMAC-SHA256"
 
-    /// `fields` with those that sign a request.
+    /// Adds the signature to the fields of a request.
     ///
     /// - Parameters:
-    ///   - fields: what else is sent, each name once, the values without runs of spaces.
+    ///   - fields: the other fields, each name once, with values without runs of spaces.
     ///   - method: the method.
-    ///   - target: the request target: a path whose segments are percent-encoded but for unreserved
-    ///     characters, and perhaps a query of such names and values, sorted, each with its `=`.
+    ///   - target: the request target: a path whose segments are percent-encoded except for unreserved characters,
+    ///     optionally with a query of such names and values, sorted, each with its `=`.
     ///   - host: the value of `Host`.
-    ///   - content: what stands for the content.
+    ///   - content: the signed form of the content.
     /// - Returns: all fields of the request.
     func signed(
         _ fields: HTTPFields,
@@ -79,7 +79,7 @@ struct RequestSignature {
         return fields
     }
 
-    /// `20261121T123100Z`.
+    /// For example, `20261121T123100Z`.
     private var stamp: String { time.description.filter { $0 != "-" && $0 != ":" } }
 
     private var signingKey: [UInt8] {

@@ -1,27 +1,28 @@
-// The upstream that is a directory. The drop format, for whoever consumes it:
+// The directory upstream. Consumers find each upload in two files:
 //
-//   <id>-<name>        the upload's content, mode 0640
-//   <id>-<name>.json   its record, one JSON object on one line; appears last
+//   <id>-<name>        the content, mode 0640
+//   <id>-<name>.json   the record, one JSON object on one line; created last
 //
-// spoolgate.yaml(5) says what consumers may rely on, and what a record has. <id> is the upload's 26 characters, <name> the
-// client's file name as far as a file can have it (ClientFileName.stored); a content's name never ends in `.json`.
-// Names that begin with a dot are drops under way, or what a crash left.
-// The invariant: a record is there only while the content it names was whole, and on disk if it is to survive a
-// power cut.
-// Dropping the same upload again ends in the same two files, also if an earlier build has named them.
+// spoolgate.yaml(5) documents the guarantees for consumers and the members of a record. <id> is the upload's 26
+// characters, and <name> is the client's file name in a form for files (`ClientFileName.stored`), which never ends
+// in `.json`. Names that begin with a dot are incomplete files or leftovers of a crash.
+//
+// Invariant: a record exists only after its content is complete, and durable if the promise covers power failures.
+// Storing an upload again results in the same two files, even if an earlier build named them.
 
 import HTTPTypes
 package import SpoolgatePosix
 import SpoolgateTextFormats
 import SpoolgateUploadProtocol
 
-/// Drops uploads into one directory.
+/// Stores uploads in one directory.
 struct DirectoryDrop {
-    /// The directory; it must exist.
+    /// The path of the directory, which must exist.
     let path: String
 
-    /// Drops an upload and answers 201 once content, record and both names are on disk, or are there, where
-    /// they need not survive a power cut; answers 405 to everything else.
+    /// Stores an upload and responds with 201, or with 405 to any other request.
+    ///
+    /// On return, content, record and both names are durable if the promise covers power failures.
     func attempt(_ request: UpstreamRequest, sink: any ResponseSink) -> AttemptOutcome {
         let purpose = request.purpose(at: "directory:\(path)")
         do {
@@ -82,26 +83,28 @@ struct DirectoryDrop {
         do {
             try files.write(Array((record.text + "\n").utf8), as: "\(file).json")
         } catch {
-            // Nobody would ever look for content without a record.
+            // Consumers never look for content without a record.
             files.removeContent(file, unlessNamedBy: "\(file).json")
             throw error
         }
-        // One sync is enough for both names: they are of one directory, and file systems with a
-        // journal do not keep a later change without an earlier one.
+        // One sync makes both names durable: they are in one directory, and journaling file systems keep the order
+        // of changes.
         try files.sync()
         return .stored(upload, name: name, length: length)
     }
 }
 
 extension DropFiles {
-    /// Puts an upload's content there, by a hard link where that can be, else by a copy; mode 0640, on disk.
+    /// Stores the content of an upload, by a hard link if possible, otherwise by a copy, with mode 0640.
+    ///
+    /// If the files must survive a power failure, the content is durable on return, and its name after `sync`.
     ///
     /// - Parameters:
-    ///   - content: what is stored.
+    ///   - content: the content.
     ///   - name: the file's name.
     ///   - onProgress: called between two parts of a copy.
-    /// - Returns: bytes of content.
-    /// - Throws: `DropContentError` where the content cannot be read, else `SystemError`.
+    /// - Returns: the number of bytes of content.
+    /// - Throws: `DropContentError` if the content cannot be read, otherwise `SystemError`.
     package func store(
         _ content: UpstreamContent,
         as name: String,

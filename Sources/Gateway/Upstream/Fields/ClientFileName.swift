@@ -1,8 +1,8 @@
-// The file name a client gives its upload, and forms of it that do no harm.
+// The client's name for the file of an upload, and harmless forms of it.
 //
-// Pure. Sources in this order: Content-Disposition (RFC 6266 §4.3: `filename*` before `filename`),
-// `filename` of Upload-Metadata, the last segment of the target's path. Invariant: no form is a path, is
-// empty or has a control character.
+// Pure. The sources, in this order, are Content-Disposition (RFC 6266 §4.3: `filename*` before `filename`),
+// `filename` of Upload-Metadata, and the last segment of the target's path. Invariant: no form is a path, is empty
+// or contains a control character.
 
 package import HTTPTypes
 import SpoolgatePosix
@@ -11,10 +11,10 @@ import SpoolgateUploadProtocol
 
 /// The name of an upload's file.
 package struct ClientFileName: Sendable, Equatable {
-    /// The name of a file to which its client gave none.
+    /// The name of a file without a client's name.
     package static let unnamed = "upload"
 
-    /// The last part of the name as the client meant it; any text, `unnamed` if it gave none.
+    /// The last part of the client's name, any text; `unnamed` if the client sent none.
     package let told: String
 
     /// Finds the name in a creation.
@@ -25,29 +25,34 @@ package struct ClientFileName: Sendable, Equatable {
             .compactMap { $0.flatMap(Self.lastPart) }.first ?? Self.unnamed
     }
 
-    /// The name for people and for forms: UTF-8 without control characters, at most 255 bytes; what is
-    /// too long is cut before its ending.
+    /// The name for people and for forms: UTF-8 without control characters, at most 255 bytes.
+    ///
+    /// A longer name is shortened before its extension.
     package var text: String {
         let name = printable
         if ["", ".", ".."].contains(name) { return Self.unnamed }
         return Self.cut(name, to: 255)
     }
 
-    /// Most bytes of a name that is stored: with an identity, a hyphen, the ending of a record, and what a file has around
-    /// its name until it is whole, it has the 255 bytes of a file's name (NAME_MAX).
+    /// The maximum number of bytes of a stored name.
+    ///
+    /// With an identity, a hyphen, the extension of a record, and the affixes of an incomplete file, it fills the
+    /// 255 bytes of a file's name (NAME_MAX).
     package static let mostStored = 255 - 27 - ".json".utf8.count - "..part".utf8.count
 
-    /// The name of a file or an object that is stored: UTF-8 without control characters, 1 to `limit` bytes that do not
-    /// begin with a dot or a hyphen and do not end in `.json`; what is too long is cut before its ending.
+    /// The name of a stored file or object: UTF-8 without control characters, 1 to `limit` bytes.
+    ///
+    /// It does not begin with a dot or a hyphen, and does not end in `.json`. A longer name is shortened before its
+    /// extension.
     package func stored(atMost limit: Int = mostStored) -> String {
         Self.fit(printable, to: limit)
     }
 
-    /// Calls `body` with the name that is stored, and once more with `harmless` if the file system does not take that.
+    /// Calls `body` with the stored name, and again with `harmless` if the file system refuses the first.
     ///
-    /// - Parameter body: makes files of that name.
-    /// - Returns: what `body` returns.
-    /// - Throws: what `body` throws.
+    /// - Parameter body: creates files of that name.
+    /// - Returns: the result of `body`.
+    /// - Throws: the errors of `body`.
     package func storing<R>(_ body: (String) throws -> R) throws -> R {
         let name = stored()
         do {
@@ -57,19 +62,20 @@ package struct ClientFileName: Sendable, Equatable {
         }
     }
 
-    /// The name that every file system and program takes: as `stored`, but at most 100 bytes of `A-Za-z0-9._-`.
+    /// The name for every file system and program: as `stored`, but at most 100 bytes of `A-Za-z0-9._-`.
     package var harmless: String {
         Self.fit(String(decoding: plainBytes, as: UTF8.self), to: 100)
     }
 
-    /// The name with an underscore in place of each byte that is none of `A-Za-z0-9._-`.
+    /// The name with each byte except `A-Za-z0-9._-` replaced by an underscore.
     private var plainBytes: [UInt8] {
         told.utf8.map { $0.isUnreserved && $0 != UInt8(ascii: "~") ? $0 : UInt8(ascii: "_") }
     }
 
-    /// The name that builds without names in UTF-8 gave a stored file, 1 to 100 bytes.
+    /// The name of a stored file in builds without UTF-8 names, 1 to 100 bytes.
     ///
-    /// An upload that one of them has stored, and not noted as delivered, is stored under this name again.
+    /// If such a build stored an upload but did not record its delivery, the upload is stored under this name
+    /// again.
     package var formerlyStored: String {
         let limit = 100
         var name = Array(plainBytes.prefix(limit))
@@ -88,11 +94,11 @@ package struct ClientFileName: Sendable, Equatable {
 
     private static func fit(_ name: String, to limit: Int) -> String {
         var name = cut(name.isEmpty ? "upload" : name, to: limit)
-        // A program that is given the name must not take it for an option, nor a listing leave it out.
+        // A program must not read the name as an option, and a listing must not omit it.
         if ".-".utf8.contains(name.utf8[name.startIndex]) {
             name = "_" + name.unicodeScalars.dropFirst().map(String.init).joined()
         }
-        // That is a record's.
+        // `.json` is the extension of records.
         guard name.utf8.suffix(5).map({ $0 | 0x20 }).elementsEqual(".json".utf8) else {
             return name
         }
@@ -115,7 +121,7 @@ package struct ClientFileName: Sendable, Equatable {
         return String(stem) + ending
     }
 
-    /// What follows the last slash of either kind; nil if that is nothing.
+    /// The text after the last slash or backslash; nil if it is empty.
     private static func lastPart(_ name: String) -> String? {
         let last = name.unicodeScalars.split(omittingEmptySubsequences: false) {
             $0 == "/" || $0 == "\\"
@@ -135,7 +141,7 @@ package struct ClientFileName: Sendable, Equatable {
 private struct Disposition {
     private(set) var fileName: String?
 
-    /// Reads parameter after parameter; the first that is malformed ends it.
+    /// Reads the parameters until the first that is malformed.
     init(_ value: String) {
         var plain: String?
         var rest = Array(value.utf8)[...]
@@ -175,8 +181,7 @@ private struct Disposition {
         return nil
     }
 
-    /// `charset'language'value` (RFC 8187 §3.2); nil for another character set than UTF-8 and
-    /// ISO-8859-1.
+    /// `charset'language'value` (RFC 8187 §3.2); nil for character sets other than UTF-8 and ISO-8859-1.
     private static func extended(_ value: [UInt8]) -> String? {
         let parts = value.split(
             separator: UInt8(ascii: "'"),

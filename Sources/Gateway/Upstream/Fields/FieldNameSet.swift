@@ -1,13 +1,13 @@
-// Names of fields that every message is looked through for, found without hashing.
+// A set of field names that every message is searched for, implemented without hashing.
 //
-// Pure. The invariant: names are compared whole, in lower case.
+// Pure. Invariant: names are compared whole, in lower case.
 
 /// A set of field names.
 struct FieldNameSet: Sendable {
     /// The names by their number of bytes.
     private let byLength: [[String]]
 
-    /// Makes a set of names in lower case.
+    /// Creates a set of names in lower case.
     init(_ names: [String]) {
         var byLength: [[String]] = []
         for name in names {
@@ -23,7 +23,7 @@ struct FieldNameSet: Sendable {
         FieldNameSet((byLength + other.byLength).flatMap { $0 })
     }
 
-    /// Whether a field's name, in lower case, is among them.
+    /// Whether the set contains a field name in lower case.
     func contains(_ name: String) -> Bool {
         let length = name.utf8.count
         return length < byLength.count && byLength[length].contains(name)

@@ -1,7 +1,7 @@
-// Which fields of a client's request go to the upstream, and which of the upstream's come back.
+// The selection of the request fields sent to the upstream, and of the response fields sent back.
 //
-// Values are never changed, but for a Content-Type that names the protocol instead of the
-// representation. Invariant: fields of one connection and message framing pass in no direction.
+// Values are unchanged, except for a Content-Type that names the protocol instead of the representation. Invariant:
+// fields of one connection and of message framing pass in neither direction.
 
 package import HTTPTypes
 import SpoolgateTextFormats
@@ -9,17 +9,17 @@ package import SpoolgateUploadProtocol
 
 /// The field rules between client and upstream.
 package enum UpstreamFields {
-    /// The client's fields of the one regular request built from an upload's creation.
+    /// The client's fields for the regular request built from an upload's creation.
     ///
-    /// Protocol fields, connection fields and message framing are left out (RFC 9110 §7.6.1), and what
-    /// `policy` does not let through. Nothing is set here: see `finish`.
+    /// Protocol fields, connection fields and message framing are left out (RFC 9110 §7.6.1), as are fields that
+    /// `policy` excludes. The operator's own fields are set by `finish`.
     ///
     /// - Parameters:
-    ///   - creation: the creation's fields, as received or as `recorded` left them.
-    ///   - completing: the fields of the request that completes the upload, of which only credentials
-    ///     are taken; nil if no request does.
-    ///   - isWhole: whether the creation's message brought the whole representation, so that a
-    ///     `Content-Digest` of it still holds (RFC 9530 §2).
+    ///   - creation: the fields of the creation, as received or as `recorded` left them.
+    ///   - completing: the fields of the request that completes the upload, for credentials only; nil if no request
+    ///     does.
+    ///   - isWhole: whether the creation's message contained the whole representation, so that its `Content-Digest`
+    ///     still holds (RFC 9530 §2).
     ///   - policy: the operator's rules.
     /// - Returns: the fields to send, in the order received.
     package static func delivered(
@@ -43,7 +43,7 @@ package enum UpstreamFields {
                 fields[index].value = MediaType.any
             }
         }
-        // One message has one set of them.
+        // A single message has only one set of credentials.
         guard let completing, !(isWhole && policy.credentials == .creation) else { return fields }
         let credentials = keptOfCompletion(completing, of: creation, policy: policy)
         guard !credentials.isEmpty else { return fields }
@@ -52,28 +52,27 @@ package enum UpstreamFields {
         return fields
     }
 
-    /// The names of the fields that an authorizer has set in a creation's, and no client: kept with them, and never sent.
+    /// The names of the fields that an authorizer set in a creation; stored with them, and never sent.
     package static let setNames = HTTPField.Name.made("spoolgate-set")
 
-    /// What a creation's record may keep of its fields: no credentials that its delivery does not take
-    /// from there.
+    /// The fields of a creation that its record keeps: credentials only if the delivery takes them from there.
     package static func recorded(_ creation: HTTPFields, policy: FieldPolicy) -> HTTPFields {
         policy.keepsCredentials
             ? creation : creation.filter { !policy.credentialFields.contains($0.name) }
     }
 
-    /// The credentials of a completing request with which its upload is delivered, and which must be kept for a
-    /// delivery after its end; empty if there are none.
+    /// The credentials of a completing request that its upload's delivery uses, and that must be stored for a later
+    /// delivery; empty if there are none.
     ///
-    /// The creation's may have expired since. So they are replaced by those of the completing request, all of them, if
-    /// that has the same fields and schemes; nothing is ever added to what the creation had, and what the authorizer has
-    /// set stays.
+    /// The creation's credentials may have expired. The completing request's credentials replace all of them if
+    /// they have the same fields and schemes. Nothing is added to the creation's credentials, and those set by the
+    /// authorizer stay.
     ///
     /// - Parameters:
     ///   - completing: the fields of the request that completes the upload.
-    ///   - creation: the fields of the one that created it, as recorded.
+    ///   - creation: the fields of the request that created it, as recorded.
     ///   - policy: the operator's rules.
-    /// - Returns: the credentials, as the completing request has them.
+    /// - Returns: the credentials of the completing request.
     package static func keptOfCompletion(
         _ completing: HTTPFields,
         of creation: HTTPFields,
@@ -95,7 +94,7 @@ package enum UpstreamFields {
         }
     }
 
-    /// The names of credentials, and the scheme of each `Authorization` (RFC 9110 §11.4), in one order.
+    /// The names of credentials, with the scheme of each `Authorization` (RFC 9110 §11.4), sorted.
     private static func kinds(of credentials: HTTPFields) -> [[UInt8]] {
         credentials.map { field in
             let scheme =
@@ -105,10 +104,10 @@ package enum UpstreamFields {
         }.sorted { $0.lexicographicallyPrecedes($1) }
     }
 
-    /// The fields of an ordinary request that passes through.
+    /// The fields of an ordinary request that is passed through.
     ///
-    /// Connection fields are left out; of the Upload-* fields only the markers that would make the
-    /// upstream speak the protocol. `policy.forward` is for uploads alone.
+    /// Connection fields are left out, and the Upload-* markers that would make the upstream use the protocol.
+    /// `policy.forward` applies to uploads only.
     package static func passedThrough(
         _ fields: HTTPFields,
         policy: FieldPolicy = FieldPolicy()
@@ -119,15 +118,16 @@ package enum UpstreamFields {
         }
     }
 
-    /// Puts the operator's own fields in place of all others of their names.
+    /// Sets the operator's own fields in place of all others of the same names.
     package static func finish(_ fields: inout HTTPFields, policy: FieldPolicy) {
         for field in policy.set { fields[fields: field.name] = [] }
         for field in policy.set { fields.append(field) }
     }
 
-    /// Adds what a client said of its file in `Upload-Metadata`, where no field says it: the name as
-    /// `Content-Disposition` (RFC 6266, RFC 8187), the type as `Content-Type`, and the other pairs as fields of
-    /// their own where `policy` wants them, their values percent-encoded.
+    /// Adds the client's `Upload-Metadata` as fields, unless such fields are present.
+    ///
+    /// The name becomes `Content-Disposition` (RFC 6266, RFC 8187), and the type `Content-Type`. The other pairs
+    /// become percent-encoded fields of their own if `policy` enables it.
     package static func tell(
         _ metadata: UploadMetadata,
         name: ClientFileName,
@@ -143,7 +143,7 @@ package enum UpstreamFields {
         guard let prefix = policy.metadataPrefix else { return }
         for pair in metadata.others {
             guard let name = FieldPolicy.name(prefix + pair.key), policy.lets(name),
-                // The gateway's own words.
+                // Only the gateway sets these fields.
                 !name.canonicalName.utf8.starts(with: "spoolgate-".utf8),
                 !policy.credentialFields.contains(name), !fields.contains(name)
             else { continue }
@@ -151,7 +151,7 @@ package enum UpstreamFields {
         }
     }
 
-    /// Whether a name is not the operator's to decide on: of a connection, of message framing or of an
+    /// Whether a name is outside the operator's control: a field of a connection, of message framing or of an
     /// upload protocol.
     package static func isReserved(_ name: HTTPField.Name) -> Bool {
         let text = name.canonicalName
@@ -162,35 +162,35 @@ package enum UpstreamFields {
         name.utf8.starts(with: "upload-".utf8) || name.utf8.starts(with: "tus-".utf8)
     }
 
-    /// The fields of an upstream's response to an upload that a client may see.
+    /// The fields of an upstream's response to an upload that are relayed to the client.
     ///
-    /// Connection fields, framing, Upload-* and Tus-* are left out. `Content-Length` is left out
-    /// too: the sender knows it.
+    /// Connection fields, framing, Upload-* and Tus-* are left out. `Content-Length` is left out as well, because
+    /// the sender sets it.
     package static func relayed(_ fields: HTTPFields) -> HTTPFields {
         kept(of: fields, without: leftOutOfResponse) { !isOfUploads($0.canonicalName) }
     }
 
-    /// The fields of an upstream's response to an ordinary request that a client may see.
+    /// The fields of an upstream's response to an ordinary request that are relayed to the client.
     ///
-    /// Only connection fields, framing and `Content-Length` are left out: the upstream may speak an
-    /// upload protocol of its own.
+    /// Only connection fields, framing and `Content-Length` are left out, because the upstream may use its own
+    /// upload protocol.
     package static func passedBack(_ fields: HTTPFields) -> HTTPFields {
         kept(of: fields, without: leftOutOfResponse)
     }
 
-    /// Names that mark a request as one of the IETF protocol.
+    /// Names that mark a request of the IETF protocol.
     private static let markerNames = FieldNameSet([
         "upload-draft-interop-version", "upload-complete", "upload-incomplete",
-        // The gateway or the web server has answered it; the upstream connection decides anew.
+        // The gateway or the web server has responded to it; the upstream connection has its own.
         "expect",
-        // The gateway's own (`setNames`).
+        // The gateway's own field (`setNames`).
         "spoolgate-set",
     ])
 
-    // One set a direction, so that a field costs one look-up.
+    // One set for each direction, so that each field needs one lookup.
     private static let leftOutOfPassed = connectionNames.union(markerNames)
     private static let leftOutOfDelivered = leftOutOfWhole.union(FieldNameSet(["content-digest"]))
-    // CGI gives `Status` a meaning that HTTP does not (RFC 3875 §6.3.3).
+    // `Status` has a meaning in CGI that it lacks in HTTP (RFC 3875 §6.3.3).
     private static let leftOutOfResponse = connectionNames.union(FieldNameSet(["status"]))
     private static let leftOutOfWhole = leftOutOfPassed.union(
         FieldNameSet([
@@ -207,8 +207,9 @@ package enum UpstreamFields {
         "transfer-encoding", "upgrade",
     ])
 
-    /// Whether a field claims who the client is, or what it asked for, as only a proxy in front may: many
-    /// applications believe it.
+    /// Whether a field claims the client's identity or original request.
+    ///
+    /// Many applications trust these fields, so only a proxy in front may set them.
     fileprivate static func isClaim(_ name: HTTPField.Name) -> Bool {
         let text = name.canonicalName
         return claims.contains(text) || text.utf8.starts(with: "x-forwarded".utf8)
@@ -224,15 +225,14 @@ package enum UpstreamFields {
         "x-scheme", "x-http-destinationurl", "front-end-https",
     ])
 
-    /// Fields that `Connection` cannot name: they are for every recipient of the content, and a
-    /// client that names them wants to hide them from the upstream (RFC 9110 §7.6.1).
+    /// Fields that `Connection` cannot exclude: they are for all recipients, and a client that lists them tries to
+    /// hide them from the upstream (RFC 9110 §7.6.1).
     private static let endToEndNames: Set<String> = [
         "host", "authorization", "cookie", "content-type", "content-encoding", "cache-control",
         "forwarded", "x-forwarded-for", "x-forwarded-host", "x-forwarded-proto", "x-real-ip",
     ]
 
-    /// What goes with an upload however short the list of forwarded fields is: whom it is for, and what
-    /// its content is.
+    /// Fields that are forwarded even if `policy.forward` omits them: the host, and the description of the content.
     private static let alwaysForwarded: Set<HTTPField.Name> = [
         .contentType, .contentEncoding, .contentLanguage, .contentDisposition, .contentDigest,
         .reprDigest, .host,
@@ -242,8 +242,7 @@ package enum UpstreamFields {
         UploadResources.partialMediaType, Tus.mediaType,
     ]
 
-    /// The fields but those of one connection, those left out and those that `lets` does not let
-    /// through.
+    /// The fields without those of one connection, those in `leftOut`, and those that `lets` excludes.
     private static func kept(
         of fields: HTTPFields,
         without leftOut: FieldNameSet,
@@ -256,7 +255,7 @@ package enum UpstreamFields {
             if !named.isEmpty, named.contains(name), !endToEndNames.contains(name) { return false }
             return lets(field.name)
         }
-        // Mostly all are: then nothing is copied.
+        // Usually all fields are kept, and nothing is copied.
         guard let first = fields.firstIndex(where: { !isKept($0) }) else { return fields }
         var kept = HTTPFields()
         kept.reserveCapacity(fields.count)
@@ -270,9 +269,9 @@ package enum UpstreamFields {
     private static func connectionOptions(_ fields: HTTPFields) -> Set<String> {
         var options: Set<String> = []
         for field in fields where field.name == .connection {
-            // The two that nearly every request has name no field that would pass anyway.
+            // These two common values name no field that would pass otherwise.
             if field.value == "keep-alive" || field.value == "close" { continue }
-            // Bytes, not characters: a combining mark would hide a comma, and the Kelvin sign is no k.
+            // The names are split by bytes: a combining mark would hide a comma, and the Kelvin sign is not a k.
             for option in field.value.utf8.split(separator: UInt8(ascii: ",")) {
                 let text = String(decoding: option.withoutOuterWhitespace, as: UTF8.self)
                 if let name = HTTPField.Name(text) { options.insert(name.canonicalName) }
@@ -283,7 +282,7 @@ package enum UpstreamFields {
 }
 
 extension FieldPolicy {
-    /// Whether a client's field of that name may go to the upstream with any request.
+    /// Whether a client's field of that name may be sent to the upstream with any request.
     fileprivate func lets(_ name: HTTPField.Name) -> Bool {
         (trustsForwarded || !UpstreamFields.isClaim(name)) && !strip.contains(name)
     }

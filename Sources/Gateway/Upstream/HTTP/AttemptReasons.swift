@@ -1,12 +1,12 @@
-// The reasons an attempt over HTTP gives: what was attempted, on which upstream, what went wrong in
-// libcurl's or OpenSSL's words, and what to look at.
+// The reasons of an attempt over HTTP: the attempted action, the upstream, the error text of libcurl or OpenSSL,
+// and the fix.
 //
-// Words only; the final response is made in HTTPAttempt.swift. The invariant: every reason begins with the
-// method, the target and the upstream.
+// Text only; HTTPAttempt.swift decides the outcome. Invariant: every reason begins with the method, the target and
+// the upstream.
 
 import SpoolgateCurl
 
-/// One attempt, for its reasons: they are worded out only where one is wanted.
+/// The attempt that the reasons describe; a reason is built only on demand.
 final class AttemptReasons {
     let request: UpstreamRequest
     let location: UpstreamLocation
@@ -18,16 +18,16 @@ final class AttemptReasons {
         self.settings = settings
     }
 
-    /// What was attempted, as the beginning of every reason.
+    /// The attempted action, which begins every reason.
     var purpose: String { request.purpose(at: location.name) }
 
-    /// Why a request was not passed on by what is in front of the upstream.
+    /// The reason if a proxy in front of the upstream did not forward the request.
     var unforwarded: String {
         "\(purpose): status 407 (Proxy Authentication Required): a proxy requires credentials, and the gateway has none "
             + "for it; check which server listens there"
     }
 
-    /// Why no byte of the request was sent, libcurl having come to `end` with `text`.
+    /// The reason if no byte of the request was sent; libcurl ended with `end` and `text`.
     func unreached(_ end: CurlEnd, _ text: String) -> String {
         switch end {
         case .untrusted:
@@ -63,17 +63,17 @@ final class AttemptReasons {
         }
     }
 
-    /// Why a request that was sent, or begun, got no answer, in libcurl's words `text`.
+    /// The reason if a request was sent at least partly without a response; `text` is libcurl's.
     func unanswered(_ text: String) -> String {
-        // Over TLS 1.3 the upstream judges a client's certificate when the client has gone on to its
-        // request already (RFC 8446 §4.4.2.4, figure 1).
+        // With TLS 1.3, the server checks a client certificate after the client has begun its request (RFC 8446
+        // §4.4.2.4, figure 1).
         let hint =
             location.isSecure
             ? "; also check the client certificate, which the server may require" : ""
         return "\(purpose) was sent at least partly, but no response was received: \(text)\(hint)"
     }
 
-    /// Which deadline passed: while sending, after `sent` bytes of content, or (nil) while waiting.
+    /// The reason if a timeout expired: while sending, after `sent` bytes of content, or (nil) while waiting.
     func silence(sent: Int64?, hasHead: Bool) -> String {
         if let sent {
             return

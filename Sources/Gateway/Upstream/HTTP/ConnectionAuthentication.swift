@@ -1,22 +1,21 @@
-// Authentication that holds for a connection and not for a request: NTLM, Negotiate and Kerberos.
+// Authentication of a connection instead of a request: NTLM, Negotiate and Kerberos.
 //
-// Such a server takes every further request on the connection as sent by the client that logged in (RFC 4559 §6,
-// [MS-NTHT] §1.3). The gateway sends the requests of many clients over its connections, so a connection that has
-// carried or was offered such a scheme is closed after its exchange. A login takes several requests on one
-// connection and therefore never succeeds through the gateway.
+// A server with such a scheme attributes every further request on the connection to the client that logged in (RFC
+// 4559 §6, [MS-NTHT] §1.3). The gateway sends the requests of many clients over its connections, so it closes a
+// connection after an exchange that used or offered such a scheme. A login needs several requests on one connection
+// and therefore never succeeds through the gateway.
 //
-// Pure. The invariant: a scheme is found in any position of a list, in any case of letters, but not inside a quoted
+// Pure. Invariant: a scheme is found at any position of a list and in any letter case, but not inside a quoted
 // string.
 
 import HTTPTypes
 import SpoolgateUploadProtocol
 
 extension HTTPFields {
-    /// Whether challenges or credentials among these fields of a response use a scheme that authenticates the
-    /// connection.
+    /// Whether challenges or credentials in a response use a scheme that authenticates the connection.
     var authenticateConnection: Bool {
         for field in self {
-            // The first letter alone tells most fields of a message apart from these.
+            // The first letter excludes most fields of a message.
             switch field.name.canonicalName.utf8.first {
             case UInt8(ascii: "a"), UInt8(ascii: "p"), UInt8(ascii: "w"):
                 if field.authenticatesConnection { return true }
@@ -34,7 +33,7 @@ extension HTTPField {
         case "authorization", "www-authenticate", "proxy-authenticate", "authentication-info",
             "proxy-authentication-info":
             Self.namesConnectionScheme(value)
-        // What Microsoft's servers say of it themselves.
+        // Microsoft's servers declare it in this field.
         case "persistent-auth": value.lowercased().contains("true")
         default: false
         }

@@ -1,34 +1,33 @@
-// The content of one request as libcurl asks for it: piece by piece, and again from the start when
-// a kept connection turned out closed.
+// The content of one request as libcurl requests it: piece by piece, and again from the start if a kept connection
+// was closed.
 //
-// It holds no content of its own but the piece that is handed back when a response arrives before
-// the piece could be sent. The invariant: with a known length exactly that many bytes come out, or
-// an error.
+// It buffers only a piece that is put back because a response arrived before the piece was sent. Invariant: if the
+// length is known, exactly that many bytes are returned, or an error is thrown.
 
 import SpoolgatePosix
 
-/// Content that did not have the length it was announced with.
+/// Content whose length differs from the announced one.
 struct ContentLengthMismatch: Error, CustomStringConvertible {
     var description: String
 }
 
 /// Reads one request's content in order.
 ///
-/// One thread.
+/// Not thread-safe.
 final class ContentSource {
-    /// Bytes in all; nil: unknown until the end.
+    /// The total number of bytes; nil: unknown until the end.
     let length: Int64?
-    /// Bytes that came out, those put back not counted.
+    /// The number of bytes returned, without those put back.
     private(set) var position: Int64 = 0
-    /// Whether the end has been told.
+    /// Whether `read` has reported the end.
     private(set) var isAtEnd = false
 
     private let fill: (UnsafeMutableRawBufferPointer, Int64) throws -> Int
-    /// Whether it can be read as often as one likes.
+    /// Whether the content can be read any number of times.
     let isRepeatable: Bool
     private var held: [UInt8] = []
 
-    /// The source for `content`; nil where there is none to send.
+    /// Creates the source for `content`; nil if there is no content.
     init?(_ content: UpstreamContent) {
         switch content {
         case .none:
@@ -53,12 +52,12 @@ final class ContentSource {
         if length == 0 { return nil }
     }
 
-    /// Whether it can (still) be read from its start.
+    /// Whether the content can be read from its start, or read again.
     var canRestart: Bool { isRepeatable || (position == 0 && held.isEmpty && !isAtEnd) }
 
-    /// Adds the next bytes to `buffer`, which is not empty; 0 at the end.
+    /// Copies the next bytes to `buffer`, which is not empty; returns 0 at the end.
     ///
-    /// - Throws: what the content throws, or `ContentLengthMismatch`.
+    /// - Throws: the errors of the content, or `ContentLengthMismatch`.
     func read(into buffer: UnsafeMutableRawBufferPointer) throws -> Int {
         if !held.isEmpty { return takeHeld(into: buffer) }
         var room = buffer
@@ -83,9 +82,9 @@ final class ContentSource {
         return count
     }
 
-    /// The whole content, `length` bytes, read at once from its start.
+    /// Reads the whole content of `length` bytes from its start.
     ///
-    /// - Throws: what the content throws, or `ContentLengthMismatch`.
+    /// - Throws: the errors of the content, or `ContentLengthMismatch`.
     func all(_ length: Int64) throws -> [UInt8] {
         try [UInt8](unsafeUninitializedCapacity: Int(length)) { buffer, count in
             while count < Int(length) {
@@ -96,13 +95,13 @@ final class ContentSource {
         }
     }
 
-    /// Takes back the bytes of the last `read`; the next one gives them again.
+    /// Puts back the bytes of the last `read`; the next `read` returns them again.
     func putBack(_ bytes: UnsafeRawBufferPointer) {
         held = Array(bytes) + held
         position -= Int64(bytes.count)
     }
 
-    /// Goes back to the start; false if that cannot be.
+    /// Goes back to the start; false if that is impossible.
     func restart() -> Bool {
         guard canRestart else { return false }
         held = []
@@ -120,17 +119,17 @@ final class ContentSource {
     }
 }
 
-/// Bytes before and after content that is read elsewhere, by their positions in the whole.
+/// Bytes before and after content that is read elsewhere, addressed by their positions in the whole.
 private struct Frame {
     let before: [UInt8]
-    /// The length of what stands between them.
+    /// The length of the content between them.
     let middle: Int64
     let after: [UInt8]
 
     var length: Int64 { Int64(before.count) + middle + Int64(after.count) }
 
-    /// Fills `buffer`, which does not reach beyond the whole, from `position` on; less where `read`
-    /// has no more to give.
+    /// Fills `buffer`, which must not extend beyond the whole, from `position` on; returns less if `read` ends
+    /// early.
     func fill(
         _ buffer: UnsafeMutableRawBufferPointer,
         from position: Int64,

@@ -1,15 +1,14 @@
 // One request over HTTP/1.1, from the connection to the final response.
 //
-// libcurl drives the exchange and calls back (`CurlTransfer`); this type decides: when the
-// upstream has been silent for too long, whether a request may be sent a second time, when a held
-// head may go, what a response is, and what the end of it all means. It is used by one thread.
+// libcurl drives the exchange and calls back (`CurlTransfer`). This type decides whether the upstream was silent
+// for too long, whether a request may be sent again, when a held head is sent, and what the outcome is. Not
+// thread-safe.
 //
-// About the second time. libcurl 7.88 repeats a request by itself, whatever its method, when a
-// *kept* connection ends before the first byte of a response (Curl_retry_request, up to five
-// times; CURLOPT_SEEKFUNCTION matters only once content bytes were sent, so it cannot stop a POST
-// of small content). Every such repetition opens a socket first and asks CURLOPT_PREREQFUNCTION
-// before it sends, and both ask `mayRepeat` here. The invariant: a request that may not be
-// repeated is never sent again after one byte of it was taken by a connection.
+// libcurl 7.88 repeats a request of any method on its own if a *kept* connection ends before the first byte of a
+// response (`Curl_retry_request`, up to five times; `CURLOPT_SEEKFUNCTION` matters only after content bytes were
+// sent, so it cannot prevent a second POST with small content). Every repetition first opens a socket and calls
+// `CURLOPT_PREREQFUNCTION` before it sends, and both callbacks check `mayRepeat` here. Invariant: a request that
+// may not be repeated is never sent again after a connection took one byte of it.
 
 import HTTPTypes
 import SpoolgateCurl
@@ -23,39 +22,40 @@ final class HTTPAttempt: CurlTransfer {
     private let sink: any ResponseSink
     private let source: ContentSource?
 
-    /// Why we told libcurl to stop.
+    /// The outcome for which libcurl was told to stop.
     private var stopReason: AttemptOutcome?
     private(set) var reading: ResponseReading
 
-    /// How many times the request was about to be sent.
+    /// The number of times that sending the request began.
     private var starts = 0
     private var mayStartAgain = false
     /// Whether a connection that ended had taken any byte of the request.
     private var wasTakenBefore = false
     private var isPerforming = false
     private var isPaused = false
-    /// Where in the content the upstream was last listened to first.
+    /// The content position of the last pause for reading an early response.
     private var pausedAt: Int64?
-    /// Bytes of content that libcurl has whole, in memory; nil: it asks for the pieces, or there is none.
+    /// The number of content bytes given to libcurl at once, in memory; nil: libcurl requests pieces, or there is
+    /// no content.
     private var wholeLength: Int64?
-    /// Whether the next request may use the connection: after a whole exchange that has authenticated no client
-    /// to it.
+    /// Whether the next request may use the connection: after a complete exchange that authenticated no client to
+    /// it.
     private(set) var mayKeepConnection = false
-    /// Whether the request's credentials hold for the connection.
+    /// Whether the request's credentials apply to the connection.
     private var authenticatesConnection = false
-    /// Whether libcurl was asked to send the request; false: nobody could.
+    /// Whether libcurl was called to send the request; false if it could not be prepared.
     private(set) var wasTried = false
     /// Whether another attempt can send the whole content.
     var canGoElsewhere: Bool { source?.canRestart ?? true }
 
     private var deadline = Deadline.after(.zero)
     private var lastSeen: (uploaded: Int64, unsent: Int32, isSending: Bool) = (0, 0, true)
-    /// When to tell the sink again, and to ask the system what of the content is still with it.
+    /// The next time to call the sink, and to query the bytes that the socket has not sent.
     private var nextLook = Deadline.after(.zero)
-    /// libcurl reports several times a request; the deadlines need no better answer than this.
+    /// libcurl reports several times per request, and the deadlines need no finer resolution.
     private static let lookInterval = Duration.milliseconds(100)
 
-    /// Makes an attempt over a connection that no other attempt uses.
+    /// Creates an attempt over a connection that no other attempt uses.
     init(
         _ request: UpstreamRequest,
         to location: UpstreamLocation,
@@ -72,9 +72,9 @@ final class HTTPAttempt: CurlTransfer {
             ? nil : ContentSource(request.content)
     }
 
-    /// Sends the request and passes the response on.
+    /// Sends the request and passes the response to the sink.
     ///
-    /// Blocks until there is a final response.
+    /// Blocks until the final response is complete or the attempt fails.
     func run() -> AttemptOutcome {
         guard request.method != .head else { return send(.none) }
         if let outcome = request.content.withBytesInMemory({ sendWhole($0) }) { return outcome }
@@ -84,7 +84,7 @@ final class HTTPAttempt: CurlTransfer {
             return send(.pieces(length: source.length))
         }
         do {
-            // So little is best read now: libcurl then sends it with the head.
+            // libcurl sends content this small together with the head if it is read now.
             return try source.all(length).withUnsafeBytes { sendWhole($0) }
         } catch {
             return .abandoned(reason: "\(purpose): cannot read the content: \(error)")
@@ -111,13 +111,13 @@ final class HTTPAttempt: CurlTransfer {
         }
         wasTried = true
         let outcome = outcome(connection.perform(for: self))
-        // A transfer that failed may leave its buffer behind, and the handle then refuses options for ever (7.88).
-        // And the credentials of one client must never serve another one.
+        // A failed transfer may leave its buffer behind, and the handle then refuses options forever (7.88). The
+        // credentials of one client must never apply to the request of another.
         let isWhole = outcome == .answered || reading.redirect != nil && reading.isWhole
         mayKeepConnection =
             isWhole && !authenticatesConnection && !reading.authenticatesConnection
-        // libcurl counts how often it has repeated a request, over all transfers of a handle, and gives
-        // up at the sixth time (Curl_retry_request): a handle that may have done so begins anew.
+        // libcurl counts its repetitions over all transfers of a handle, and gives up at the sixth
+        // (`Curl_retry_request`). A handle that may have repeated a request is therefore reset.
         if starts > 1 { connection.reset() }
         return outcome
     }
@@ -137,7 +137,7 @@ final class HTTPAttempt: CurlTransfer {
             target: target,
             content: content,
             isSecure: location.isSecure,
-            // Bytes that came without a request are no answer to the next one (RFC 9112 §9.2).
+            // Bytes received before a request are not its response (RFC 9112 §9.2), so a new connection is used.
             isNew: connection.context.isReadable
         )
         authenticatesConnection = try connection.lines.replace(
@@ -153,12 +153,12 @@ final class HTTPAttempt: CurlTransfer {
     private var stallTimeout: Duration { reasons.settings.stallTimeout }
     private var responseTimeout: Duration { reasons.settings.responseTimeout }
 
-    // MARK: Starting, and starting again
+    // MARK: Starting and repeating
 
-    /// Whether a socket may be opened: for the first try always.
+    /// Whether a socket may be opened; always true for the first try.
     func mayConnect() -> Bool { starts == 0 || mayRepeat() }
 
-    /// Called with a connection ready, before the first byte of the request.
+    /// Called when a connection is ready, before the first byte of the request.
     func mayBeginRequest() -> Bool {
         guard starts == 0 || mayRepeat(), starts < 2 else { return false }
         starts += 1
@@ -171,17 +171,17 @@ final class HTTPAttempt: CurlTransfer {
 
     private func mayRepeat() -> Bool {
         if mayStartAgain { return true }
-        // What this connection took must count also after the next one has begun: libcurl counts from nothing then.
+        // Bytes that this connection took must count after the next one begins, because libcurl then counts from
+        // zero.
         wasTakenBefore = wasTaken
         let canReadAgain = wholeLength != nil || source?.canRestart ?? true
         mayStartAgain = canReadAgain && (request.isRepeatable || !wasTakenBefore)
         return mayStartAgain
     }
 
-    /// Whether any byte of the request can have left.
+    /// Whether any byte of the request may have been sent.
     ///
-    /// Under TLS a write that failed may have left whole records behind, so there it is enough
-    /// that a write was tried.
+    /// Under TLS, a failed write may have sent whole records, so an attempted write counts as sent.
     private var wasTaken: Bool {
         guard starts > 0 else { return false }
         return wasTakenBefore || isSecure || isPerforming || connection.requestSize > 0
@@ -195,9 +195,9 @@ final class HTTPAttempt: CurlTransfer {
         do {
             let position = source.position
             let count = try source.read(into: buffer)
-            // An upstream that answers early closes its end soon after; a write to that end would
-            // fail and take the answer along. So what it said is read before more is written: once
-            // at each position, since libcurl reads before it asks again.
+            // An upstream that responds early soon closes its end, and a write to that end would fail and discard
+            // the response. Received bytes are therefore read before more is written: once at each position,
+            // because libcurl reads before it requests content again.
             if count > 0, position != pausedAt, connection.context.isReadable {
                 source.putBack(.init(rebasing: UnsafeRawBufferPointer(buffer)[..<count]))
                 pausedAt = position
@@ -218,10 +218,10 @@ final class HTTPAttempt: CurlTransfer {
         return source?.restart() ?? true
     }
 
-    /// Called after every step and at least once a second: lets a held head go, tells the sink and
-    /// watches the deadlines.
+    /// Called after every step and at least once a second: sends a held head, calls the sink and checks the
+    /// timeouts.
     ///
-    /// False: give up.
+    /// Returns false to end the attempt.
     func watchProgress(downloaded: Int64, uploaded: Int64) -> Bool {
         guard starts > 0 else { return true }
         isPerforming = true
@@ -232,7 +232,7 @@ final class HTTPAttempt: CurlTransfer {
             isPaused = false
             connection.resume()
         }
-        // libcurl reports after each of its steps: but for progress, the time alone is worth a look.
+        // libcurl reports after each of its steps; without progress, only the timeouts need a check.
         let isSending = isSending(uploaded)
         let isDue = nextLook.hasPassed
         guard isDue || uploaded != lastSeen.uploaded || isSending != lastSeen.isSending else {
@@ -255,7 +255,7 @@ final class HTTPAttempt: CurlTransfer {
         return false
     }
 
-    /// Not while connecting: that has a deadline of libcurl's own, which would run on meanwhile.
+    /// Not called while connecting, because libcurl's connect timeout would include the sink's time.
     private func tellSink() {
         let left = deadline.remaining
         sink.onProgress()
@@ -263,7 +263,7 @@ final class HTTPAttempt: CurlTransfer {
         nextLook = .after(Self.lookInterval)
     }
 
-    /// Whether the content leaves behind the head, not with it.
+    /// Whether the content is sent after the head, not together with it.
     private var isSentInPieces: Bool {
         if let wholeLength { return wholeLength >= CurlOptions.inlineLimit }
         return source != nil
@@ -282,15 +282,15 @@ final class HTTPAttempt: CurlTransfer {
 
     // MARK: Receiving
 
-    /// Takes one line of a head, or of the trailer section; false: give up.
+    /// Processes one line of a head or of the trailer section; false ends the attempt.
     func takeHeadLine(_ line: UnsafeRawBufferPointer) -> Bool {
         let heads = reading.headCount
-        // A head that never ends is no progress.
+        // Lines of a head that does not end are not progress.
         defer { if reading.headCount > heads { progressed() } }
         return keep(reading.takeHeadLine(line))
     }
 
-    /// Takes content of the final response; false: give up.
+    /// Processes content of the final response; false ends the attempt.
     func takeContent(_ content: UnsafeRawBufferPointer) -> Bool {
         defer { progressed() }
         return keep(reading.takeContent(content))
@@ -301,11 +301,12 @@ final class HTTPAttempt: CurlTransfer {
         return reason == nil
     }
 
-    /// Whether what the upstream says now may be the answer, readable without TLS.
+    /// Whether bytes from the upstream may be the response, readable without TLS.
     var awaitsAnswer: Bool { starts > 0 && !reading.hasFinalHead && !isSecure }
 
-    /// Takes the answer of an upstream that closed before it had read the whole request; libcurl
-    /// does not read any more once a write has failed.
+    /// Reads the response of an upstream that closed the connection before it read the whole request.
+    ///
+    /// libcurl stops reading after a failed write.
     func hearLastWords() {
         guard awaitsAnswer else { return }
         _ = keep(reading.takeWhole(connection.context.lastWords))
@@ -319,7 +320,7 @@ final class HTTPAttempt: CurlTransfer {
             return .redirected(to: target)
         }
         if let stopReason { return stopReason }
-        // An upstream that answered whole and then broke the sending off has answered.
+        // A complete response counts even if the upstream then stopped reading the request.
         if reading.isWhole || reading.hasFinalHead && end == .whole { return .answered }
         if end == .whole {
             return .indeterminate(
@@ -340,7 +341,7 @@ final class HTTPAttempt: CurlTransfer {
         if reading.hasFinalHead {
             return .indeterminate(reason: "\(purpose): the response was truncated: \(text)")
         }
-        // The latter is how libcurl reports a socket that `mayConnect` did not allow.
+        // libcurl reports `.noConnection` if `mayConnect` did not allow a socket.
         let isRefusal = end == .stopped || end == .noConnection
         if starts > 0, !mayStartAgain, isRefusal {
             return .indeterminate(

@@ -1,14 +1,14 @@
-// The targets of one upstream over HTTP: which of them gets a request, and the connections to each.
+// The targets of one upstream over HTTP: the choice of the target for a request, and the connections to each.
 //
-// The exchange with one of them is HTTPAttempt.swift's. The invariant: the next target is tried only while
-// not one byte of the request can have left.
+// HTTPAttempt.swift makes the exchange with one target. Invariant: the next target is tried only if not one byte of
+// the request can have been sent.
 
 import SpoolgateCurl
 import SpoolgatePosix
 
 /// One upstream's targets over HTTP.
 ///
-/// Any thread; connections are kept and reused.
+/// Thread-safe; connections are kept and reused.
 final class HTTPTargets: Sendable {
     private let places: [Place]
     private let order: TargetOrder
@@ -21,12 +21,12 @@ final class HTTPTargets: Sendable {
         let connections = ConnectionPool()
     }
 
-    /// Connects to nothing yet.
+    /// Creates targets; no connection is opened yet.
     ///
     /// - Parameters:
     ///   - locations: the targets, at least one, in the order in which they are tried.
     ///   - settings: the limits of each attempt.
-    ///   - skipped: told why targets were not reached, in one sentence, where another one was.
+    ///   - skipped: called with the reasons, in one sentence, if targets were not reached but a later one was.
     init(
         _ locations: [UpstreamLocation],
         _ settings: UpstreamSettings,
@@ -39,7 +39,7 @@ final class HTTPTargets: Sendable {
         self.skipped = skipped
     }
 
-    /// Sends one request, as `Upstream.attempt` says.
+    /// Sends one request, as `Upstream.attempt` describes.
     func attempt(_ request: UpstreamRequest, sink: any ResponseSink) -> AttemptOutcome {
         var reasons: [String] = []
         var allTimedOut = true
@@ -69,7 +69,7 @@ final class HTTPTargets: Sendable {
             }
             reasons.append(reason)
             allTimedOut = allTimedOut && timedOut
-            // What is wrong with the request itself is no target's fault, and wrong for all of them.
+            // An error in the request itself applies to all targets.
             guard attempt.wasTried else { break }
             order.wasNotReached(index)
             guard attempt.canGoElsewhere else { break }
@@ -83,7 +83,7 @@ final class HTTPTargets: Sendable {
 }
 
 extension UpstreamLocation {
-    /// How libcurl connects to it.
+    /// The endpoint for libcurl.
     func endpoint(_ settings: UpstreamSettings) -> CurlEndpoint {
         var endpoint = CurlEndpoint(
             url: url,

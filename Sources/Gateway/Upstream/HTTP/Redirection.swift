@@ -1,22 +1,23 @@
-// Redirects that ask for the same request at another place, and which of them may be followed.
+// Redirects that require the same request at another place, and the decision to follow them.
 //
-// The gateway has the whole content, and a client that sent it in parts has only the last one: so the gateway
-// follows, within the upstream. Pure. Invariant: no request leaves for another host than the upstream's.
+// The gateway has the whole content, but a client that sent it in parts has only the last one. The gateway
+// therefore follows redirects within the upstream. Pure. Invariant: no request is sent to a host other than the
+// upstream's.
 
 package import HTTPTypes
 import SpoolgateTextFormats
 
 /// A redirect of an upstream (RFC 9110 §15.4).
 package enum Redirection {
-    /// Whether a response asks to send the same request, content included, to another place.
+    /// Whether a response requires the same request, content included, at another place.
     ///
-    /// 303 never does. After 301 and 302 clients send a POST as GET, so there the response is the application's own
-    /// (RFC 9110 §15.4.2, §15.4.3).
+    /// 303 never does. After 301 and 302 clients change a POST to GET, so the response to a POST is the
+    /// application's own (RFC 9110 §15.4.2, §15.4.3).
     ///
     /// - Parameters:
-    ///   - status: the response's.
-    ///   - method: the request's.
-    /// - Returns: whether the same method and content are asked for.
+    ///   - status: the status of the response.
+    ///   - method: the method of the request.
+    /// - Returns: whether the same method and content are required.
     package static func repeatsRequest(status: Int, method: HTTPRequest.Method) -> Bool {
         switch status {
         case 307, 308: true
@@ -25,15 +26,15 @@ package enum Redirection {
         }
     }
 
-    /// The request target to follow a redirect to.
+    /// The request target to which a redirect leads.
     ///
     /// - Parameters:
     ///   - reference: the value of `Location`, a URI reference (RFC 3986 §4.1).
-    ///   - target: the target of the request that was redirected, without the upstream's base path.
+    ///   - target: the target of the redirected request, without the upstream's base path.
     ///   - location: the upstream.
-    ///   - host: the `Host` that the upstream was told: an application makes its own URLs of it, with any scheme, so
-    ///     they mean the upstream and not the way through the web server.
-    /// - Returns: a target, without the base path; nil if it leads anywhere else, or is no URI.
+    ///   - host: the `Host` sent to the upstream; an application builds its own URLs from it, with any scheme, so
+    ///     such URLs name the upstream and not the path through the web server.
+    /// - Returns: A target without the base path; nil if the redirect leads outside the upstream, or is not a URI.
     static func target(
         of reference: String,
         from target: String,
@@ -47,7 +48,7 @@ package enum Redirection {
             if url.origin == AbsoluteURL(location.url)?.origin {
                 return relative(url.path, to: location.basePath)
             }
-            // The host is the web server's, and so is the path: without the base path.
+            // The host is the web server's, and so is the path, which has no base path.
             let isTold = AbsoluteURL("\(url.origin[0])://\(host ?? "")")?.origin == url.origin
             return isTold ? withoutDots(url.path) : nil
         }
@@ -55,13 +56,13 @@ package enum Redirection {
         if rest.isEmpty { return target }
         if rest.hasPrefix("?") { return relative(base + rest, to: location.basePath) }
         if rest.hasPrefix("/") { return relative(String(rest), to: location.basePath) }
-        // The first segment of a relative path has no colon (RFC 3986 §4.2): this is another scheme.
+        // The first segment of a relative path contains no colon (RFC 3986 §4.2), so this is another scheme.
         guard !rest.prefix(while: { $0 != "/" && $0 != "?" }).contains(":") else { return nil }
         let directory = base.lastIndex(of: "/").map { base[...$0] } ?? "/"
         return relative("\(directory)\(rest)", to: location.basePath)
     }
 
-    /// A path behind the base path; nil if it is not below that.
+    /// The path without the base path; nil if it is not below the base path.
     private static func relative(_ path: String, to base: String) -> String? {
         let path = withoutDots(path)
         guard path.hasPrefix(base) else { return nil }

@@ -1,6 +1,6 @@
-// The field lines of an attempt, and what libcurl is kept from adding to them.
+// The field lines of an attempt, and the lines that prevent libcurl from adding its own.
 //
-// The invariant: framing fields are libcurl's, and one `Host` goes out.
+// Invariant: libcurl sets the framing fields, and exactly one `Host` is sent.
 
 import HTTPTypes
 import SpoolgateCurl
@@ -9,7 +9,7 @@ import SpoolgateUploadProtocol
 extension FieldLines {
     /// Replaces all lines by those of a request.
     ///
-    /// - Returns: whether its credentials authenticate the connection.
+    /// - Returns: whether the request's credentials authenticate the connection.
     mutating func replace(
         by request: UpstreamRequest,
         to location: UpstreamLocation,
@@ -35,7 +35,7 @@ extension FieldLines {
         let hostField = host ?? HTTPField(name: .host, value: location.authority)
         try add(hostField)
         if let destination = request.destination {
-            // RFC 4918 §10.3; servers refuse another scheme or host than that of the request (Apache: 502).
+            // Servers refuse a scheme or host that differs from the request's (RFC 4918 §10.3; Apache: 502).
             let origin = "\(location.isSecure ? "https" : "http")://\(hostField.value)"
             try add(
                 HTTPField(name: .destination, value: origin + location.basePath + destination)
@@ -44,7 +44,7 @@ extension FieldLines {
         if !hasAccept { add("Accept:") }
         switch content {
         case .none:
-            // A request without content (RFC 9110 §8.6).
+            // The method allows content, but the request has none (RFC 9110 §8.6).
             if [.post, .put, .patch].contains(request.method) {
                 add("Content-Length: 0")
             }

@@ -1,44 +1,44 @@
-// One response, from the first line of its first head to the last byte of its content, on its way to
-// the sink.
+// Reads one response, from the first line of its first head to the last byte of its content, and passes it to the
+// sink.
 //
-// Interim responses, which of them are passed on, and how much content is still to come are known
-// here; connections and deadlines are not. The invariant: the sink gets one final head at most, and
-// nothing before a head was read whole.
+// It handles interim responses and the remaining length of the content, but neither connections nor timeouts.
+// Invariant: the sink receives at most one final head, and every head only when it is complete.
 
 import HTTPTypes
 import SpoolgateCurl
 import SpoolgateUploadProtocol
 
-/// Reads one response and passes it on.
+/// Reads one response and passes it to the sink.
 ///
-/// Where it returns an outcome, the attempt is over for that reason.
+/// An outcome that a method returns ends the attempt.
 struct ResponseReading {
     private let method: HTTPRequest.Method
     private let reasons: AttemptReasons
     private let sink: any ResponseSink
     private var reader = ResponseHeadReader()
-    /// Heads that came whole, interim ones included.
+    /// The number of complete heads, including those of interim responses.
     private(set) var headCount = 0
-    /// Whether the final head has come.
+    /// Whether the final head has arrived.
     private(set) var hasFinalHead = false
-    /// Whether the final head offers or confirms credentials that hold for the connection.
+    /// Whether the final head offers or confirms credentials for the connection.
     private(set) var authenticatesConnection = false
-    /// The target that the final head redirects to, which the sink is not told; nil: it is told all.
+    /// The target of a redirect in the final head, which is not passed to the sink; nil: all of the response is
+    /// passed.
     private(set) var redirect: String?
-    /// Content still to come where the head told; nil: until libcurl says it is over.
+    /// The remaining bytes of content by the head; nil: the content ends when libcurl reports it.
     private var remaining: Int64?
 
-    /// The response to the request that `reasons` are about.
+    /// Creates a reader of the response to the request of `reasons`.
     init(_ reasons: AttemptReasons, to sink: any ResponseSink) {
         method = reasons.request.method
         self.reasons = reasons
         self.sink = sink
     }
 
-    /// Whether everything has come that the final head told.
+    /// Whether all content that the final head announced has arrived.
     var isWhole: Bool { hasFinalHead && remaining == 0 }
 
-    /// Takes one line of a head, or of the trailer section, which is dropped.
+    /// Processes one line of a head, or of the trailer section, which is dropped.
     mutating func takeHeadLine(_ line: UnsafeRawBufferPointer) -> AttemptOutcome? {
         guard !hasFinalHead else { return nil }
         do throws(ResponseHeadReader.Malformed) {
@@ -71,13 +71,14 @@ struct ResponseReading {
             if head.status.code == 407 { return .notForwarded(reason: reasons.unforwarded) }
             redirect = redirect(in: head)
             if redirect != nil { return nil }
-            // The answer to HEAD tells the length that GET would have (RFC 9110 §9.3.2).
+            // A response to HEAD contains the length of the response to GET (RFC 9110 §9.3.2).
             let told = Self.hasNoContent(head) ? nil : contentLength
             return pass { try sink.receive(head: head, contentLength: told) }
         }
     }
 
-    /// The target to follow a redirect to; nil if the request does not ask for that, or it is none to follow.
+    /// The target of a redirect to follow; nil if the request does not intercept redirects or this one is not to be
+    /// followed.
     private func redirect(in head: ResponseHead) -> String? {
         let request = reasons.request
         guard request.interceptsRedirects,
@@ -92,14 +93,14 @@ struct ResponseReading {
         )
     }
 
-    /// Takes content of the final response.
+    /// Processes content of the final response.
     mutating func takeContent(_ content: UnsafeRawBufferPointer) -> AttemptOutcome? {
         remaining = remaining.map { $0 - Int64(content.count) }
         if redirect != nil { return nil }
         return pass { try sink.receive(content: content.bytes) }
     }
 
-    /// Takes the rest of a response at once, if that ends it and its head tells so; else nothing.
+    /// Processes the rest of a response at once if it is complete by its head; otherwise does nothing.
     mutating func takeWhole(_ bytes: [UInt8]) -> AttemptOutcome? {
         guard let (head, length) = wholeResponse(bytes) else { return nil }
         for line in bytes[..<head].split(separator: 0x0a, omittingEmptySubsequences: false) {
@@ -111,15 +112,15 @@ struct ResponseReading {
         return bytes[head..<(head + length)].withUnsafeBytes { takeContent($0) }
     }
 
-    /// Where the final head ends in `bytes` and how long the content behind it is; nil where they do
-    /// not hold all of it.
+    /// The end of the final head in `bytes` and the length of the content after it; nil if `bytes` do not contain
+    /// all of it.
     private func wholeResponse(_ bytes: [UInt8]) -> (head: Int, length: Int)? {
         var trial = reader
         var start = 0
         while let end = bytes[start...].firstIndex(of: 0x0a) {
             let line = bytes[start...end]
             start = end + 1
-            // What is no response is no answer either.
+            // Invalid bytes are not a response.
             guard let step = try? line.withUnsafeBytes({ try trial.take($0) }) else { return nil }
             guard case .head(let head, let length) = step, head.status.code >= 200 else { continue }
             guard let left = contentToCome(head, length), left <= bytes.count - start else {

@@ -1,39 +1,41 @@
-// A response of a service beside the gateway, taken whole into memory up to a cap.
+// The complete response of an auxiliary service, in memory up to a cap.
 //
-// Invariant: content over the cap is dropped whole, never cut: half of it could mean something else.
+// Invariant: content over the cap is dropped entirely, because a part of it could have another meaning.
 
 import HTTPTypes
 import SpoolgatePosix
 package import SpoolgateUploadProtocol
 
-/// Takes a response whole.
+/// Receives a complete response.
 ///
-/// One thread.
+/// Not thread-safe.
 package final class WholeResponse: ResponseSink {
-    /// The final head; nil before it came.
+    /// The final head; nil before it arrives.
     package private(set) var head: ResponseHead?
-    /// Its content, up to the cap.
+    /// The content, up to the cap.
     private(set) var content: [UInt8] = []
     private var isOverCap = false
     private let cap: Int
     private let deadline: Deadline
     private let meanwhile: () -> Void
 
-    /// It took longer than it may.
+    /// The error if the response takes longer than the limit.
     private struct TooSlow: Error, CustomStringConvertible {
         let description = "the response took too long"
     }
 
-    /// Takes a response of up to `cap` bytes of content until `timeout` is over; `meanwhile` is called
-    /// at least once a second once there is a connection.
+    /// Creates a receiver of up to `cap` bytes of content.
+    ///
+    /// `timeout` applies to each step of the exchange; `meanwhile` is called at least once a second after the
+    /// connection is open.
     package init(cap: Int, timeout: Duration, meanwhile: @escaping () -> Void = {}) {
         self.cap = cap
         self.meanwhile = meanwhile
-        // Connecting, asking and answering may each take that long.
+        // Connecting, sending the request and responding may each take up to `timeout`.
         deadline = .after(timeout * 3)
     }
 
-    /// The response as a client may see it; nil before its head came.
+    /// The response with the fields that a client may receive; nil before its head arrives.
     package var response: Response? {
         guard let head else { return nil }
         var fields = UpstreamFields.relayed(head.fields)
@@ -43,16 +45,16 @@ package final class WholeResponse: ResponseSink {
         return Response(ResponseHead(status: head.status, fields: fields), content: content)
     }
 
-    /// Calls what it was made with.
+    /// Calls `meanwhile`.
     package func onProgress() { meanwhile() }
 
-    /// Drops it.
+    /// Drops an interim response.
     package func receive(interim head: ResponseHead) {}
 
-    /// Keeps it.
+    /// Stores the final head.
     package func receive(head: ResponseHead, contentLength: Int64?) { self.head = head }
 
-    /// Keeps content up to the cap; throws once it takes too long.
+    /// Stores content up to the cap; throws after the deadline.
     package func receive(content part: RawSpan) throws {
         guard !deadline.hasPassed else { throw TooSlow() }
         if content.count + part.byteCount > cap {
