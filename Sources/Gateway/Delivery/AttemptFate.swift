@@ -1,16 +1,15 @@
 // The table of outcomes: how an attempt ended, and what follows for the upload and its client.
 //
-// Pure. ARCHITECTURE.md contains the table, which a test generates from this code. The table guarantees that an
-// upload is delivered at most once, unless repeating is safe, and that no content is deleted that its client, the
-// queue or an operator could still have delivered. Invariant: the client receives nothing of a response that is not
-// final; the gateway responds itself, because the draft requires a final response to contain `Upload-Complete: ?1`
-// (draft-12 §4.1.2).
+// Pure. ARCHITECTURE.md shows the table, which a test generates from this code. It guarantees that an upload is
+// delivered at most once, unless repeating is safe, and that no content is deleted that its client, the queue or an
+// operator could still have delivered. Invariant: the client receives nothing of a response that is not final; the
+// gateway responds itself, because a final response must contain `Upload-Complete: ?1` (draft-12 §4.1.2).
 
 import HTTPTypes
 import SpoolgateSettings
 import SpoolgateUpstream
 
-/// The result of an attempt, as far as it decides on the upload.
+/// The result of an attempt, for the decision on the upload.
 enum AttemptResult: String, CaseIterable {
     /// A status below 400, including redirects that are the application's own response.
     case taken = "below 400"
@@ -28,10 +27,8 @@ enum AttemptResult: String, CaseIterable {
     case redirect = "a redirect that is not followed"
     /// Not sent to any target, not passed on, or refused by a store that has no room or is busy.
     case unsent = "not sent, or not processed"
-    /// Sent, without a complete response.
     case unanswered = "sent, no complete response"
 
-    /// Classifies a final response.
     init(_ status: HTTPResponse.Status, method: HTTPRequest.Method, notProcessed: [Int]) {
         switch status.code {
         case 401: self = .unauthorized
@@ -99,7 +96,7 @@ enum AttemptFate: String, CaseIterable {
             }
     }
 
-    /// Whether the response is final, so that it is stored and relayed.
+    /// Whether the response is final.
     var tellsResponse: Bool {
         switch self {
         case .delivered, .failed, .heldWithResponse: true

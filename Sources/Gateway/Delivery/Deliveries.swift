@@ -16,11 +16,9 @@ package import SpoolgateUploadProtocol
 ///
 /// Thread-safe.
 package final class Deliveries: Sendable {
-    /// The name of the gateway in the requests that it sends.
+    /// The name of the gateway in its requests.
     package let name = GatewayName(token: RandomToken.make())
-    /// The spool of the uploads.
     package let spool: Spool
-    /// The journal of events, log lines and metrics.
     package let journal: Journal
     /// The limits on active and waiting requests.
     package let admission: Admission
@@ -31,13 +29,11 @@ package final class Deliveries: Sendable {
     let upkeep = Upkeep()
     private let configuration: Monitor<Configuration>
 
-    /// The current settings and the routes made from them.
+    /// The current settings and their routes.
     ///
-    /// One reference, so that a request holds the lock only for one retain.
+    /// A class, so that a request holds the lock only for one retain.
     package final class Configuration: Sendable {
-        /// The settings.
         package let settings: Settings
-        /// The routes by name.
         package let routes: [String: Route]
         let bounds: DeliveryBounds
 
@@ -63,13 +59,13 @@ package final class Deliveries: Sendable {
         }
     }
 
-    /// Creates the deliveries for an open and recovered spool; nothing is delivered before `startQueue`.
+    /// Creates the deliveries for an open and recovered spool; `startQueue` starts them.
     ///
     /// - Parameters:
     ///   - settings: the current settings.
     ///   - spool: the spool.
     ///   - log: the log.
-    ///   - admission: the limits on requests; deliveries that wait count against them.
+    ///   - admission: the limits on requests, which also apply to waiting deliveries.
     package init(_ settings: Settings, spool: Spool, log: Log, admission: Admission) {
         self.spool = spool
         self.admission = admission
@@ -84,10 +80,8 @@ package final class Deliveries: Sendable {
         configuration = Monitor(first)
     }
 
-    /// The current configuration.
     package var current: Configuration { configuration.updateQuietly { $0 } }
 
-    /// The clock of the spool.
     package var clock: SpoolClock { spool.clock }
 
     /// Applies new settings to requests and attempts that begin from now on.
@@ -97,7 +91,7 @@ package final class Deliveries: Sendable {
         }
         slots.setBounds(current.bounds)
         journal.events.reload(settings)
-        // The next run was scheduled by the old settings, and the new ones may contain routes that were missing.
+        // The old settings scheduled the next run, and the new ones may contain missing routes.
         queue.askForRun()
     }
 

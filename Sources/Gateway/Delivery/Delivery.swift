@@ -1,7 +1,7 @@
 // The delivery of one upload: one regular request to the upstream, whose final response is stored, then relayed.
 //
-// The request that completed the upload starts the delivery, or the queue does; the rules are the same. Invariant:
-// an upload is in `active` exactly while its attempt runs.
+// The completing request or the queue starts it, by the same rules. Invariant: an upload is in `active` exactly
+// while its attempt runs.
 
 package import HTTPTypes
 import SpoolgateCrypto
@@ -15,7 +15,6 @@ import SpoolgateUpstream
 
 /// Delivers complete uploads of one route.
 package struct Delivery {
-    /// The state shared by all deliveries.
     let deliveries: Deliveries
     let route: Route
     let journal: Journal
@@ -46,16 +45,16 @@ package struct Delivery {
         self.ticket = ticket
     }
 
-    /// Delivers a complete upload that the caller has locked.
+    /// Delivers a complete, locked upload.
     ///
     /// An upload without a record is sent once, takes no slot, and is not stored.
     ///
     /// - Parameters:
     ///   - upload: the upload.
     ///   - listener: the receiver of the final response.
-    ///   - digests: the verified digests of the upload; nil: they are computed here.
-    /// - Returns: nil if the listener was sent a final response, else the reason that it was not; the offset is
-    ///   durable then.
+    ///   - digests: the verified digests; nil: they are computed here.
+    /// - Returns: nil if the listener received a final response, else the reason that it did not; the offset is
+    ///   then durable.
     /// - Throws: `SpoolError` if the spool failed and the upstream received nothing.
     package func deliver(
         _ upload: Upload,
@@ -94,14 +93,13 @@ package struct Delivery {
         }
     }
 
-    /// Delivers an upload that waited for delivery, possibly since a process that crashed.
+    /// Delivers an upload that waited for delivery, possibly since before a crash.
     ///
-    /// The other parameters and results are those of `deliver`.
+    /// Parameters and results are those of `deliver`.
     package func deliverWaiting(_ upload: Upload, to listener: ResponseListener) throws(SpoolError)
         -> Refusal?
     {
-        // The process that queued the upload may have crashed before it was durable, and clients are told of the
-        // attempt.
+        // The process that queued it may have crashed before it was durable, and clients learn of the attempt.
         try upload.sync()
         guard try consumeParts(of: upload) else {
             return try postpone(
@@ -114,8 +112,7 @@ package struct Delivery {
         return try deliver(upload, to: listener)
     }
 
-    /// Consumes the parts of a durable concatenated upload, because the process that created it may have crashed
-    /// before.
+    /// Consumes the parts of a durable concatenated upload, if a crash prevented its creator from doing so.
     ///
     /// - Returns: false if a part is in use.
     private func consumeParts(of upload: Upload) throws(SpoolError) -> Bool {
@@ -131,13 +128,13 @@ package struct Delivery {
         return true
     }
 
-    /// Makes the due attempt for an upload in `deferred`, for which no client waits.
+    /// Makes the due attempt of an upload in `deferred` without a waiting client.
     package func deliverQueued(_ upload: Upload) throws(SpoolError) {
         if upload.nextAttempt == nil {
-            // The client was told that the upload is not delivered, and may return until its time in the queue is
+            // The client knows that the upload is not delivered, and may return until its time in the queue is
             // over.
             guard isOver(upload) else { return }
-            // The upload could not be delivered, and clients without credentials must not fill `hold`.
+            // Clients without credentials must not fill `hold`.
             if upload.lacksCredentials {
                 try upload.remove(durably: true)
                 return journal.expired(upload)
@@ -151,7 +148,7 @@ package struct Delivery {
         )
     }
 
-    /// Stores the fields of the completing request that a delivery by the queue needs.
+    /// Stores the fields of the completing request that the queue needs.
     ///
     /// - Throws: `SpoolError` if the record cannot be written.
     package func keepCompletion(_ upload: Upload, _ fields: HTTPFields?) throws(SpoolError) {
@@ -164,7 +161,7 @@ package struct Delivery {
         if !kept.isEmpty { try upload.keepCompletion(kept) }
     }
 
-    /// Waits for a slot; nil if none became free in time, or a newer request requests the release of the upload.
+    /// Waits for a slot; nil if none became free in time, or a newer request requests the upload's release.
     private func waitForSlot(
         _ upload: Upload,
         _ heartbeat: Heartbeat?
@@ -183,12 +180,12 @@ package struct Delivery {
             let next = min(deadline, look, heartbeat?.next ?? deadline)
             if let slot = line.take(until: next) { return slot }
             if limit.hasPassed || upload.isReleaseRequested { return nil }
-            // A failed heartbeat may have truncated the content, and the upload is then no longer complete.
+            // A failed heartbeat may have truncated the content.
             try heartbeat?.beat(upload)
         }
     }
 
-    /// Whether an attempt of unknown outcome may be repeated, by the settings at creation and by the current ones.
+    /// Whether an attempt of unknown outcome may be repeated, by the settings at creation and the current ones.
     ///
     /// A reload may have changed the method to POST or removed the idempotency key.
     func isRepeatable(_ upload: Upload) -> Bool {
@@ -204,11 +201,10 @@ package struct Delivery {
     /// - Parameters:
     ///   - upload: the upload.
     ///   - reason: why there is no final response.
-    ///   - listener: the client that receives the refusal.
+    ///   - listener: the receiver of the refusal.
     ///   - asked: the seconds that the upstream requested to wait.
     ///   - refusal: the refusal for the listener.
-    ///   - lacksCredentials: whether the upload waits for other credentials from its client, so that the queue
-    ///     cannot deliver it.
+    ///   - lacksCredentials: whether only its client can continue, with other credentials.
     /// - Returns: `refusal`, or another one if the upload is not retried.
     /// - Throws: `SpoolError` if the new state cannot be written.
     func postpone(
@@ -246,7 +242,7 @@ package struct Delivery {
         return refusal
     }
 
-    /// The seconds until a request may start another attempt; nil: it may start now.
+    /// The seconds until a request may start another attempt; nil: now.
     ///
     /// Each attempt sends all content, and each attempt with other credentials is a guess.
     private func pause(of upload: Upload) -> Int? {
@@ -259,7 +255,7 @@ package struct Delivery {
         return Int(pause.components.seconds - passed)
     }
 
-    /// Whether the upload's time in the queue is over after `pause`.
+    /// Whether the time in the queue is over after `pause`.
     private func isOver(_ upload: Upload, in pause: Duration = .zero) -> Bool {
         let now = deliveries.clock.confirmed
         return route.settings.queue.isOver(

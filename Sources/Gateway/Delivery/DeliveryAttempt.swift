@@ -1,9 +1,9 @@
 // One attempt to deliver an upload: the request, the upstream's response, and the state of the upload afterwards.
 //
-// `AttemptFate` decides what an outcome means. A final response up to the cap is stored whole before its first byte
-// is sent to the client. For a larger response, the head is stored and the content is streamed to the client. For
-// an upload without a record, all of the response is streamed. Invariants: an upload is in `active` exactly while
-// its attempt runs; a response that is not final is neither stored nor relayed.
+// `AttemptFate` decides what an outcome means. A final response up to the cap is stored before its first byte is
+// sent to the client. Of a larger one, only the head is stored, and the content is streamed, as is every response
+// to an upload without a record. Invariants: an upload is in `active` exactly while its attempt runs; a response
+// that is not final is neither stored nor relayed.
 
 import HTTPTypes
 import SpoolgateExchange
@@ -22,30 +22,24 @@ final class DeliveryAttempt {
     private let digests: UploadDigests
     private let listener: ResponseListener
     private let delivery: Delivery
-    /// Whether the request may be sent again.
     private let isRepeatable: Bool
-    /// Whether the client received 202.
     private let isAccepted: Bool
-    /// The slot, returned when the response head arrives; nil: the attempt needs none.
+    /// Returned when the response head arrives; nil: the attempt needs none.
     private let slot: DeliverySlot?
-    /// The head of the final response as relayed to the client; nil until it arrives.
+    /// The head of the final response as relayed; nil until it arrives.
     private var head: ResponseHead?
     private var contentLength: Int64?
     private var content: [UInt8] = []
     private var isStreaming = false
-    /// The result by the response's status, and its consequence for the upload.
+    /// The result by the response's status, and its consequence.
     private var result = AttemptResult.taken
     private var fate = AttemptFate.delivered
-    /// The challenges of a 401.
     private var challenges: [String] = []
-    /// The seconds that the upstream requested to wait.
     private var retryAfter: Int?
     private var isStored = false
-    /// The error that prevented storing the final response.
     private var spoolError: SpoolError?
-    /// Whether the head of the final response was sent to the client.
+    /// Whether the final response's head was sent to the client.
     private var hasBegun = false
-    /// Whether the content of the response is relayed to the client.
     private var relaysContent = true
 
     private var route: Route { delivery.route }
@@ -100,7 +94,7 @@ final class DeliveryAttempt {
             return nil
         }
         if case .unheard = outcome {
-            // The upstream has responded, but the client did not receive the whole response.
+            // The upstream has responded, but the client did not receive all of it.
             journal.delivered(upload, status: status)
             let target = upload.creation.head.target
             log.clientGone(route: route.name, target: target, reason: reason)
@@ -114,12 +108,11 @@ final class DeliveryAttempt {
         return nil
     }
 
-    /// Ends the attempt for an upload with a record.
     private func end(_ outcome: AttemptOutcome, _ form: UploadForm) throws(SpoolError) -> Refusal? {
         if outcome == .answered { finish() }
         form.end(status: isStored ? status : nil)
         if let error = spoolError {
-            // The upstream has taken the upload, so the client must receive the response even if it is not stored.
+            // The upstream has taken the upload, so its response counts even if it is not stored.
             guard hasBegun else { throw error }
             log.spoolFailed(error, upload: upload.creation.id)
         }
@@ -137,8 +130,7 @@ final class DeliveryAttempt {
                 lacksCredentials: fate == .deferredForClient
             )
         }
-        // A final response over the cap was stored before its content was relayed, and the client received only a
-        // part of the content.
+        // A final response over the cap was stored first, but the client received only a part of the content.
         if isStored || hasBegun {
             noteFinalResponse()
             breakOff()
@@ -185,7 +177,6 @@ final class DeliveryAttempt {
 
     // MARK: Sending
 
-    /// The maximum number of redirects that one delivery follows.
     private static let mostRedirects = 2
 
     /// Sends the request, and again for each redirect within the upstream; counts the last attempt.
@@ -227,7 +218,6 @@ final class DeliveryAttempt {
 // MARK: The response
 
 extension DeliveryAttempt: ResponseSink {
-    /// The status of the upstream's response; 0 before its head arrives.
     private var status: Int { head?.status.code ?? 0 }
 
     func onProgress() {
@@ -283,7 +273,6 @@ extension DeliveryAttempt: ResponseSink {
         if relaysContent { try listener.exchange?.send(content: part) }
     }
 
-    /// Stores and relays a complete response.
     private func finish() {
         guard !isStreaming, fate.tellsResponse else { return }
         store(content: content)
@@ -291,7 +280,7 @@ extension DeliveryAttempt: ResponseSink {
         try? begin(contentLength: contentLength ?? Int64(content.count))
     }
 
-    /// The refusal that the client receives for a response that is not final.
+    /// The refusal sent to the client for a response that is not final.
     private var refusal: Refusal {
         switch fate {
         case .deferredForClient: .credentialsRefused(challenges)
@@ -301,7 +290,6 @@ extension DeliveryAttempt: ResponseSink {
         }
     }
 
-    /// Relays the head and the buffered content.
     private func begin(contentLength: Int64?) throws(ClientGone) {
         let held = content
         content = []
@@ -315,7 +303,6 @@ extension DeliveryAttempt: ResponseSink {
         if final.hasContent, !held.isEmpty { try exchange.send(content: held.span.bytes) }
     }
 
-    /// Aborts a response whose content is incomplete.
     private func breakOff() { listener.exchange?.abort() }
 
     private func store(content: [UInt8]?) {

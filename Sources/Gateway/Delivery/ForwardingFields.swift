@@ -9,14 +9,13 @@ package import SpoolgateUpstream
 extension HTTPFields {
     /// Adds the client's address, scheme and host, and the gateway's own `Via` (RFC 9110 §7.6.3).
     ///
-    /// The address is appended to the addresses already listed, in `X-Forwarded-For` and in `Forwarded`. Scheme and
-    /// host replace existing values of `X-Forwarded-*`.
+    /// The address is appended to those already listed. Scheme and host replace existing values of `X-Forwarded-*`.
     ///
     /// - Parameters:
     ///   - forwarding: the fields to use.
     ///   - address: the client's address as the web server reported it; nil leaves it out.
-    ///   - scheme: the scheme that the client used; nil leaves it out.
-    ///   - host: the host that the client requested; nil leaves it out.
+    ///   - scheme: the client's scheme; nil leaves it out.
+    ///   - host: the requested host; nil leaves it out.
     ///   - gateway: the name of the gateway.
     package mutating func addForwarding(
         _ forwarding: FieldPolicy.Forwarding,
@@ -26,7 +25,6 @@ extension HTTPFields {
         by gateway: GatewayName
     ) {
         let host = host.flatMap { $0.isEmpty ? nil : $0 }
-        // One reservation for all fields added here.
         reserveCapacity(count + 5)
         if forwarding == .xForwarded || forwarding == .both {
             if let address { put(.xForwardedFor, address, behindOthers: true) }
@@ -43,7 +41,7 @@ extension HTTPFields {
         append(gateway.via)
     }
 
-    /// Sets a field, or appends to its value; most values from clients were removed before.
+    /// Sets a field or appends to its value; values from clients were mostly removed before.
     private mutating func put(
         _ name: HTTPField.Name,
         _ value: String,
@@ -54,7 +52,7 @@ extension HTTPFields {
         self[name] = before + value
     }
 
-    /// Replaces the client's `Host` by the host of the origin.
+    /// Replaces the client's `Host` by the origin's host.
     ///
     /// The web server may have selected a host by the request's target instead (RFC 9112 §3.2.2). If the origin is
     /// invalid, the host is unknown, and the field is removed.
@@ -68,7 +66,7 @@ extension HTTPFields {
         }
     }
 
-    /// Whether an origin, which contains slashes only before its host, has this host.
+    /// Whether an origin has this host; an origin contains slashes only before its host.
     private static func isHost(_ host: String, of origin: String) -> Bool {
         var (host, origin) = (host, origin)
         return host.withUTF8 { host in
@@ -81,15 +79,14 @@ extension HTTPFields {
         }
     }
 
-    /// An address as a node (RFC 7239 §6): IPv6 in brackets and quotes, and `unknown` for text that is not an
-    /// address.
+    /// An address as a node (RFC 7239 §6): IPv6 in brackets and quotes; `unknown` for invalid text.
     private static func node(_ address: String) -> String {
         let isAddress = address.utf8.allSatisfy("0123456789abcdefABCDEF.:".utf8.contains)
         guard isAddress, !address.isEmpty else { return "unknown" }
         return address.contains(":") ? "\"[\(address)]\"" : address
     }
 
-    /// The text as a token, or as a quoted string if it is not a token (RFC 7239 §4).
+    /// The text as a token or a quoted string (RFC 7239 §4).
     private static func value(_ text: String) -> String {
         if HTTPField.Name(text) != nil { return text }
         let escaped = text.unicodeScalars.map { $0 == "\"" || $0 == "\\" ? "\\\($0)" : "\($0)" }

@@ -1,6 +1,5 @@
 // Sends every 104 (Upload Resumption Supported): the location of an upload, progress while content arrives, and
-// heartbeats while the client of a complete upload waits for the upstream, so that no idle timer on the connection
-// expires.
+// heartbeats while the client waits for the upstream, so that no idle timer on the connection expires.
 //
 // Invariant: an offset is durable before it is sent, and content is synced here only to send its offset.
 
@@ -46,22 +45,21 @@ package struct ProgressReport {
         tell(durable: upload.durableOffset)
     }
 
-    /// Sends an offset that is durable.
+    /// Sends a durable offset.
     package func tell(durable offset: Int64) {
         exchange.send(interim: responses.interimProgress(offset: offset))
     }
 
-    /// Makes `alarm` end the exchange's waits for content early, so that new durable offsets are sent.
+    /// Makes `alarm` end waits for content early, so that new durable offsets are sent.
     package func setAlarm(_ alarm: Alarm) { exchange.setAlarm(alarm) }
 }
 
-/// Progress without new content: the full length, repeated between the end of the content and the final response.
+/// Progress without new content: the full length, repeated from the end of the content to the final response.
 ///
 /// Not thread-safe.
 package final class Heartbeat {
     private let report: ProgressReport
     private let interval: Duration
-    /// The time of the next heartbeat.
     private(set) var next: Deadline
 
     /// Starts the heartbeats; nil if there is no report or the rate disables them.
@@ -82,8 +80,7 @@ package final class Heartbeat {
         next = .after(interval)
     }
 
-    /// Sends a heartbeat if one is due, and logs a failure instead of throwing it; no more heartbeats follow a
-    /// failure.
+    /// Sends a heartbeat if one is due; logs a failure, after which no more follow.
     package func beat(_ upload: Upload, failingInto log: Log) {
         do throws(SpoolError) { try beat(upload) } catch {
             log.spoolFailed(error, upload: upload.creation.id)

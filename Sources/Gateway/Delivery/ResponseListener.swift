@@ -1,25 +1,24 @@
-// The receiver of a delivery's final response, and the form in which it receives it.
+// The receiver of a delivery's final response.
 
 package import HTTPTypes
 package import SpoolgateExchange
 import SpoolgateSpool
 package import SpoolgateUploadProtocol
 
-/// The receiver of the final response of a delivery.
+/// The receiver of a final response, and the form in which it receives it.
 package struct ResponseListener {
-    /// The request that waits for the final response; nil: the response is only stored.
+    /// The waiting request; nil: the response is only stored.
     package var exchange: (any Exchange)?
-    /// Builds the responses for that request.
     let responses: any ResponseWording
     /// The URI of the upload resource, if the request is the creation.
     package var location: String?
-    /// Sends heartbeats during the wait; nil if the client cannot receive them.
+    /// Sends heartbeats; nil if the client cannot receive them.
     package var heartbeat: Heartbeat?
-    /// The fields of the request that completes the upload; nil if no request does.
+    /// The fields of the completing request; nil without one.
     let completing: HTTPFields?
-    /// Whether a client waits to learn that there is no final response yet, although the response is only stored.
+    /// Whether a client learns of a missing final response although the response is only stored.
     package var isWitnessed = false
-    /// Whether the client knows the upload resource and resumes after a lost connection.
+    /// Whether the client can resume after a lost connection.
     package var isResumable = false
     /// Whether the client sent the whole upload in this request.
     package var hasSentAll = false
@@ -47,7 +46,6 @@ package struct ResponseListener {
     /// The same listener without a request.
     var unheard: ResponseListener { ResponseListener(responses, completing: completing) }
 
-    /// Whether a client can still receive a response.
     var isThere: Bool { exchange.map { !$0.isPeerGone } ?? isWitnessed }
 
     /// The client's knowledge; `isAccepted`: whether it received 202.

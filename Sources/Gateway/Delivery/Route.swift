@@ -1,7 +1,6 @@
 // One current route: its settings and the objects made from them.
 //
-// It is held by reference, because thousands of requests wait at a time, and the frames of each would contain
-// copies.
+// A class, because thousands of requests wait at a time, and their frames would contain copies.
 
 package import SpoolgateJournal
 package import SpoolgatePosix
@@ -13,34 +12,28 @@ package import SpoolgateUpstream
 ///
 /// Immutable and thread-safe. A request with its own settings has its own instance.
 package final class Route: Sendable {
-    /// The name of the route.
     package let name: String
-    /// The operator's settings.
     package let settings: RouteSettings
-    /// The name of the gateway in requests to other servers.
     package let gateway: GatewayName
-    /// The naming scheme of the upload resources.
     package let resources: UploadResources
-    /// The upstream that receives the uploads.
     package let upstream: Upstream
-    /// The service that authorizes uploads; nil: none.
+    /// nil: uploads need no authorization.
     package let authorizer: Authorizer?
-    /// The command that inspects complete uploads; nil: none.
+    /// nil: uploads are not inspected.
     package let inspection: Inspection?
-    /// The metrics of the route.
     package let counts: RouteMetrics
 
     /// Creates a route from its settings.
     ///
     /// - Parameters:
-    ///   - name: the name of the route.
+    ///   - name: its name.
     ///   - settings: the operator's settings, with at least one target.
     ///   - gateway: the name of the gateway.
     ///   - node: the node that creates the uploads; nil if there is only one.
-    ///   - old: the previous route of that name; its connections and counts of use are kept if its settings are
+    ///   - old: the previous route of that name; connections and counts of use are kept if the settings are
     ///     unchanged.
     ///   - metrics: the metrics of the process.
-    ///   - skipped: called when an attempt reached a target only after others could not be reached.
+    ///   - skipped: called if an attempt reached a target only after others failed.
     package init(
         _ name: String,
         _ settings: RouteSettings,
@@ -80,10 +73,9 @@ package final class Route: Sendable {
         resources = route.resources
     }
 
-    /// The targets of the upstream, as they are written in the settings.
     package var targets: [String] { settings.upstream.targets.map(\.text) }
 
-    /// A copy with changed settings; the objects made from the old settings are kept.
+    /// A copy with changed settings; the objects made from the old ones are kept.
     package func changed(_ change: (inout RouteSettings) -> Void) -> Route {
         var settings = settings
         change(&settings)

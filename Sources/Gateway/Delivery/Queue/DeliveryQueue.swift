@@ -1,9 +1,8 @@
-// The queue of complete uploads that wait for their next attempt, and the steps of its scheduler and its
-// threads.
+// The queue of complete uploads that wait for their next attempt.
 //
-// The spool holds the queue itself. This file holds only a table in memory, so a crash loses no upload. Invariant:
-// an upload is in the table at most once, as waiting, ready or under way, and the table holds at most `most`
-// uploads of each route.
+// The spool holds the queue; the table here is only in memory, so a crash loses no upload. Invariant: an upload is
+// in the table at most once, as waiting, ready or under way, and the table holds at most `most` uploads of each
+// route.
 
 package import SpoolgatePosix
 package import SpoolgateSpool
@@ -13,42 +12,37 @@ import SpoolgateUploadProtocol
 ///
 /// Thread-safe.
 package final class DeliveryQueue: Sendable {
-    /// The time that an idle thread waits for work before it ends.
+    /// The time that an idle thread waits before it ends.
     private static let linger = Duration.seconds(5)
 
-    /// An upload whose attempt is under way.
     private struct UnderWay {
         let user: SlotUser
-        /// The next due time, if the upload was added again during its attempt.
+        /// The next due time, if the upload was added again meanwhile.
         var again: WallTime?
     }
 
     private struct Table {
-        /// The maximum number of uploads of one route.
         let most: Int
-        /// The number of uploads in the table, by route.
         var counts: [String: Int] = [:]
-        /// Uploads due after this time are left to a later run, so that they take no place from uploads due
-        /// earlier.
+        /// Uploads due later are left to a later run, so that they take no place from earlier ones.
         var horizon = WallTime(seconds: .max)
         /// Routes with uploads left out of the table.
         var cut: Set<String> = []
         var schedule = DueHeap()
-        /// Uploads that are due, by route.
+        /// Due uploads by route.
         var ready: [String: ReadyUploads] = [:]
         var known: Set<UploadID> = []
-        /// The due times of waiting uploads; an entry of `schedule` with another time is outdated.
+        /// The due times of waiting uploads; entries of `schedule` with other times are outdated.
         var due: [UploadID: WallTime] = [:]
         var underWay: [UploadID: UnderWay] = [:]
-        /// The threads in use, shared like the slots, so that attempts that wait for a slot leave threads for the
-        /// others.
+        /// The threads in use, shared like the slots, so that attempts waiting for a slot leave threads for others.
         var shares = SlotShares()
         var threads = 0
         var idle = 0
         var isStopping = false
         var isRunAsked = false
 
-        /// Moves uploads that are due to the ready lists.
+        /// Moves due uploads to the ready lists.
         mutating func promote(until now: WallTime) {
             while let entry = schedule.popFirst(until: now) {
                 guard due[entry.id] == entry.due else { continue }
@@ -106,7 +100,7 @@ package final class DeliveryQueue: Sendable {
             schedule.insert(entry)
         }
 
-        /// Forgets an upload after its turn, and requests a run if its route had uploads left out and now has room.
+        /// Forgets an upload; requests a run if its route had uploads left out and has room again.
         mutating func forget(_ id: UploadID, _ route: String) {
             known.remove(id)
             let left = counts[route, default: 1] - 1
@@ -119,18 +113,17 @@ package final class DeliveryQueue: Sendable {
 
     private let table: Monitor<Table>
 
-    /// Creates an empty queue with at most `most` uploads of each route.
+    /// Creates an empty queue for at most `most` uploads of each route.
     init(most: Int = DueUploads.most) { table = Monitor(Table(most: most)) }
 
-    /// Schedules an attempt of an upload at `due`.
+    /// Schedules an attempt at `due`.
     ///
-    /// An upload that is already waiting gets the earlier of the two times. An upload whose attempt is under way is
-    /// scheduled again after it. If the route is full or `due` is beyond the horizon, a later run finds the upload.
+    /// A waiting upload gets the earlier of the two times; one under way is scheduled again afterwards. If the
+    /// route is full or `due` is beyond the horizon, a later run finds the upload.
     package func add(_ upload: UploadCreation, due: WallTime) {
         add(DueHeap.Entry(due: due, id: upload.id, route: upload.route, client: upload.client))
     }
 
-    /// Schedules the upload of an entry.
     func add(_ entry: DueHeap.Entry) { table.update { $0.add(entry) } }
 
     /// Sets the latest due time that the table accepts; nil during a run: no limit.
@@ -141,7 +134,7 @@ package final class DeliveryQueue: Sendable {
     /// Records that uploads of a route were left out; a run is requested once the route has room.
     func noteCut(_ route: String) { table.update { _ = $0.cut.insert(route) } }
 
-    /// Requests a run through the whole spool.
+    /// Requests a run through the spool's queue.
     func askForRun() { table.update { $0.isRunAsked = true } }
 
     /// Stops starting attempts and waits for those under way.
@@ -153,13 +146,9 @@ package final class DeliveryQueue: Sendable {
         return isEmpty == nil ? table.update { $0.underWay.count } : 0
     }
 
-    /// The next step of the scheduler.
     enum Step {
-        /// Start a thread for ready uploads.
         case startThread
-        /// Read the queue in the spool.
         case run
-        /// End.
         case end
     }
 
@@ -180,7 +169,7 @@ package final class DeliveryQueue: Sendable {
                 table.threads += 1
                 return .startThread
             }
-            // Attempts come before runs: a run through a long queue may take longer than the interval between runs.
+            // Attempts come first: a run through a long queue may take longer than the interval between runs.
             if let step { return step }
             if nextRun.hasPassed { return .run }
         }
@@ -188,7 +177,6 @@ package final class DeliveryQueue: Sendable {
 
     // MARK: Calls of the delivery threads
 
-    /// Records that a thread could not be started.
     func noteUnstarted() { table.update { $0.threads -= 1 } }
 
     /// Waits for the next upload for a thread; nil: the thread must end.
@@ -202,7 +190,7 @@ package final class DeliveryQueue: Sendable {
         }
         return table.update { table in
             table.idle -= 1
-            // This thread also takes an upload that was added after the deadline.
+            // Also takes an upload that was added after the deadline.
             guard let work = taken ?? (table.isStopping ? nil : table.take(bounds)) else {
                 table.threads -= 1
                 return nil
@@ -213,8 +201,8 @@ package final class DeliveryQueue: Sendable {
 
     /// Ends the turn of an upload.
     ///
-    /// The next attempt is due at `next`, or earlier if the upload was added again meanwhile. If `next` is nil and
-    /// the upload was not added again, no attempt follows.
+    /// The next attempt is due at `next`, or earlier if the upload was added again meanwhile; without either, none
+    /// follows.
     func finish(_ id: UploadID, route: String, next: WallTime?) {
         table.update { table in
             table.forget(id, route)

@@ -1,15 +1,15 @@
 // The limits on concurrent delivery attempts, in total and per route.
 //
-// `SlotShares` shares the slots among targets and clients. A reload can change the limits. An attempt returns its
-// slot when the head of the upstream's response arrives, so a client that reads slowly delays no other delivery.
-// Invariant: a slot is returned exactly once.
+// `SlotShares` divides the slots among targets and clients. A reload can change the limits. An attempt returns its
+// slot when the upstream's response head arrives, so that slow clients delay no other delivery. Invariant: a slot
+// is returned exactly once.
 
 import SpoolgatePosix
 import SpoolgateSettings
 import SpoolgateUploadProtocol
 import SpoolgateUpstream
 
-/// The maximum number of concurrent attempts, in total and per route, and the target of each route.
+/// The maximum number of concurrent attempts, and the target of each route.
 package struct DeliveryBounds: Sendable {
     let total: Int
     private let byRoute: [String: Int]
@@ -23,20 +23,18 @@ package struct DeliveryBounds: Sendable {
         )
     }
 
-    /// Creates bounds from numbers; `byRoute` and `targets` are keyed by route.
+    /// Creates bounds; `byRoute` and `targets` are keyed by route.
     init(total: Int, byRoute: [String: Int] = [:], targets: [String: String] = [:]) {
         self.total = total
         self.byRoute = byRoute
         self.targets = targets
     }
 
-    /// The maximum number of concurrent attempts of one route.
     func ofRoute(_ name: String) -> Int { byRoute[name] ?? total }
 
-    /// The target that counts the deliveries of a route: the first target of its upstream.
+    /// The target that a route's deliveries count for: the first one of its upstream.
     func target(ofRoute name: String) -> String { targets[name] ?? "" }
 
-    /// The user of a slot for a delivery of a route.
     func user(ofRoute name: String, for client: ClientName) -> SlotUser {
         SlotUser(target: target(ofRoute: name), route: name, client: client)
     }
@@ -48,7 +46,7 @@ package struct DeliveryBounds: Sendable {
 package final class DeliverySlots: Sendable {
     private struct State {
         var line: SlotLine
-        /// The signals of waiting deliveries, by their numbers in the line.
+        /// The signals of waiting deliveries, by number in the line.
         var signals: [Int: Monitor<Bool>] = [:]
 
         mutating func removeSignals(_ numbers: [Int]) -> [Monitor<Bool>] {
@@ -66,7 +64,7 @@ package final class DeliverySlots: Sendable {
         for signal in signals { signal.update { $0 = true } }
     }
 
-    /// Queues for a slot for a delivery of a route; the slot may be available at once.
+    /// Queues for a slot, which may be available at once.
     func lineUp(ofRoute route: String, for client: ClientName) -> SlotPlace {
         let (user, wait) = state.updateQuietly { state in
             let user = state.line.bounds.user(ofRoute: route, for: client)
@@ -78,7 +76,6 @@ package final class DeliverySlots: Sendable {
         return SlotPlace(user, wait, in: self)
     }
 
-    /// The number of deliveries that wait for a slot.
     var waiting: Int { state.updateQuietly { $0.line.waiting } }
 
     fileprivate func leave(_ number: Int) -> Bool {
@@ -119,7 +116,7 @@ final class SlotPlace {
 
     deinit { leave() }
 
-    /// Waits for the slot until `deadline`; nil if the deadline passes first.
+    /// Waits for the slot; nil if `deadline` passes first.
     ///
     /// The place in the line is kept, so the call can be repeated.
     func take(until deadline: Deadline) -> DeliverySlot? {
@@ -132,11 +129,11 @@ final class SlotPlace {
         return DeliverySlot(slots, user)
     }
 
-    /// Leaves the line; has no effect if the slot was taken.
+    /// Leaves the line; no effect if the slot was taken.
     func leave() {
         guard !isOver else { return }
         isOver = true
-        // A slot may have been assigned meanwhile and not taken.
+        // The slot may have been assigned but not taken.
         if wait.map({ !slots.leave($0.number) }) ?? true { slots.giveBack(user) }
     }
 }
@@ -155,7 +152,7 @@ final class DeliverySlot {
 
     deinit { giveBack() }
 
-    /// Returns the slot; has no effect if it was returned before.
+    /// Returns the slot; no effect if it was returned before.
     func giveBack() {
         slots?.giveBack(user)
         slots = nil

@@ -5,7 +5,6 @@ import SpoolgateUploadProtocol
 
 /// A binary heap of uploads, ordered by due time.
 struct DueHeap {
-    /// An upload and its due time.
     struct Entry {
         var due: WallTime
         var id: UploadID
@@ -15,7 +14,6 @@ struct DueHeap {
 
     private var entries: [Entry] = []
 
-    /// Adds an upload.
     mutating func insert(_ entry: Entry) {
         entries.append(entry)
         var child = entries.count - 1
@@ -25,7 +23,7 @@ struct DueHeap {
         }
     }
 
-    /// Removes and returns the earliest upload if it is due at `now` or before.
+    /// Removes and returns the earliest upload if it is due.
     mutating func popFirst(until now: WallTime) -> Entry? {
         guard let first = entries.first, first.due <= now else { return nil }
         entries.swapAt(0, entries.count - 1)
@@ -44,9 +42,9 @@ struct DueHeap {
     }
 }
 
-/// The uploads of each route that are due first, selected from any number of uploads.
+/// The earliest uploads of each route, selected from any number.
 struct DueUploads {
-    /// The maximum number of uploads kept of one route.
+    /// The maximum number of uploads of one route.
     static let most = 10_000
 
     private let most: Int
@@ -56,7 +54,6 @@ struct DueUploads {
     /// Creates an empty selection of at most `most` uploads of each route.
     init(most: Int = most) { self.most = most }
 
-    /// Adds an upload.
     mutating func add(_ entry: DueHeap.Entry) {
         entries[entry.route, default: []].append(entry)
         if entries[entry.route]?.count == 2 * most { keepEarliest(of: entry.route) }

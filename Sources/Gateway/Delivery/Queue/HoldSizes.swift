@@ -1,9 +1,9 @@
-// The size of the content in the queue `hold` that clients sent: failed uploads and uploads of unknown outcome. If
-// a route reaches its limit, the gateway accepts no more uploads that could end in `hold`.
+// The size of clients' content in `hold`: failed uploads and uploads of unknown outcome. While it reaches a route's
+// limit, no uploads are accepted that could end in `hold`.
 //
 // Nothing in `hold` is deleted to make room. Invariants: before a refusal the sizes were counted recently, because
 // commands change the queue as well; an upload that enters `hold` during a count is counted, at worst twice until
-// the next count.
+// the next one.
 
 import SpoolgateJournal
 import SpoolgatePosix
@@ -17,13 +17,11 @@ import SpoolgateUploadProtocol
 final class HoldSizes: Sendable {
     private struct State {
         var sizes: [String: Int64] = [:]
-        /// The sizes found by the count under way, with the uploads added during it; nil: no count is under way.
+        /// The result of the count under way, including uploads added meanwhile; nil: no count is under way.
         var counted: [String: Int64]?
         /// The uploads added during the count under way.
         var added: Set<UploadID> = []
-        /// The earliest time of the next count.
         var nextCount = Deadline.after(.zero)
-        /// The refusals of each route.
         var refusals = RareLines<String>()
     }
 
@@ -48,7 +46,7 @@ final class HoldSizes: Sendable {
 
     /// Begins a count, which `endCount` must end.
     ///
-    /// - Returns: false if a count is under way or ended less than 10 seconds ago.
+    /// - Returns: false if a count is under way or ended recently.
     func beginCount() -> Bool {
         state.updateQuietly { state in
             guard state.counted == nil, state.nextCount.hasPassed else { return false }
@@ -57,7 +55,7 @@ final class HoldSizes: Sendable {
         }
     }
 
-    /// Counts an upload, unless an operator holds it: those uploads do not count against the limit.
+    /// Counts an upload, unless an operator holds it: such uploads are exempt from the limit.
     func count(_ upload: WaitingUpload) {
         guard let cause = upload.cause, cause != .held else { return }
         state.updateQuietly { state in
@@ -66,7 +64,7 @@ final class HoldSizes: Sendable {
         }
     }
 
-    /// Ends a count; its result is used only if the count covered all uploads.
+    /// Ends a count; an incomplete one has no effect.
     func endCount(isWhole: Bool) {
         state.updateQuietly { state in
             if isWhole, let counted = state.counted { state.sizes = counted }
@@ -75,12 +73,12 @@ final class HoldSizes: Sendable {
         }
     }
 
-    /// Counts a refusal; returns the number of refusals to log now, or nil if none is due.
+    /// Counts a refusal; returns the number to log now, or nil.
     func noteRefusal(of route: String) -> Int? { state.update { $0.refusals.note(route) } }
 }
 
 extension Deliveries {
-    /// Counts the content in `hold` for each route, unless the last count is recent.
+    /// Counts the content in `hold`, unless the last count is recent.
     private func countHold() {
         guard holdSizes.beginCount() else { return }
         var isWhole = false
@@ -101,7 +99,7 @@ extension Deliveries {
         return holdSizes.size(of: route.name) >= limit
     }
 
-    /// Logs, at most once a minute for each route, that uploads were refused because `hold` is full.
+    /// Logs, at most once a minute per route, that uploads are refused because `hold` is full.
     package func noteHoldFull(_ route: Route) {
         guard let count = holdSizes.noteRefusal(of: route.name) else { return }
         log.holdFull(

@@ -1,8 +1,8 @@
-// The delivery queue at work: threads that make due attempts, and runs that read the spool's queue at start and
-// periodically to fill the table.
+// The delivery queue at work: threads make due attempts, and runs read the spool's queue at start and periodically
+// to fill the table.
 //
-// A run finds uploads that another process queued, such as `requeue`, and uploads whose time in the queue is over.
-// Invariant: a run never takes an upload from a request.
+// A run also finds uploads queued by other processes, such as `requeue`, and uploads whose time in the queue is
+// over. Invariant: a run never takes an upload from a request.
 
 import SpoolgateJournal
 package import SpoolgatePosix
@@ -12,7 +12,7 @@ import SpoolgateTextFormats
 import SpoolgateUploadProtocol
 
 extension Deliveries {
-    /// Starts the queue, with one run at once, and the upkeep, which first recovers the spool after a crash.
+    /// Starts the queue, with a run at once, and the upkeep, which first recovers the spool.
     ///
     /// Call it once.
     ///
@@ -22,7 +22,7 @@ extension Deliveries {
         try startUpkeep()
     }
 
-    /// Stops making attempts and waits for those under way.
+    /// Stops starting attempts and waits for those under way.
     ///
     /// - Returns: the number of attempts still under way at `deadline`.
     package func stopQueue(until deadline: Deadline) -> Int {
@@ -30,7 +30,7 @@ extension Deliveries {
         return queue.stop(until: deadline)
     }
 
-    /// Requests a run, which finds uploads that wait for an attempt.
+    /// Requests a run of the queue.
     package func runQueue() { queue.askForRun() }
 
     /// Requests a run and a count of the spool after another process changed it.
@@ -39,9 +39,9 @@ extension Deliveries {
         upkeep.noteChange()
     }
 
-    /// Logs and reports as an event that an upload is held because its attempt crashed.
+    /// Reports that an upload is held because the process crashed during its attempt.
     func noteHeld(_ id: UploadID) {
-        // An upload that is unreadable or was requeued since is reported elsewhere.
+        // Unreadable and requeued uploads are reported elsewhere.
         guard let summary = try? spool.look(at: id), summary.holdCause == .indeterminate else {
             return
         }
@@ -79,7 +79,7 @@ extension Deliveries {
 
     // MARK: A run
 
-    /// Reads the names in the queue once: for the table, for the metrics and, on a far look, for `holdSizes`.
+    /// Reads the names in the queue once, for the table, the metrics and, on a far look, `holdSizes`.
     private func run(_ settings: Settings, looksFar: Bool) {
         let (now, confirmed) = (clock.now, clock.confirmed)
         // The run may miss an upload that is added while names are read.
@@ -90,7 +90,7 @@ extension Deliveries {
         }
         let scope = RunScope(settings, at: now, looksFar: looksFar)
         let countsHold = looksFar && holdSizes.beginCount()
-        // Only the earliest of the uploads that are due before the next run are in memory.
+        // Bounds the memory: only the earliest of the due uploads are kept.
         var due = DueUploads()
         var isWhole = false
         do throws(SpoolError) {
@@ -133,11 +133,11 @@ extension Deliveries {
         }
     }
 
-    /// Tries one upload that is due; returns when to try it again, unless the record says so.
+    /// Tries a due upload; returns when to retry it, unless the record says so.
     private func attempt(_ id: UploadID) -> WallTime? {
         do throws(SpoolError) {
             guard let upload = try spool.tryLock(id) else {
-                // The lock may be held by a request that only retrieves the offset.
+                // The lock's holder may be a request that only retrieves the offset.
                 let isThere = try spool.look(at: id)?.queue == .deferred
                 return isThere ? WallTime(seconds: clock.now.seconds + 1) : nil
             }
@@ -163,7 +163,7 @@ extension Deliveries {
         }
     }
 
-    /// The delivery of an upload by the current settings; nil if they lack its route.
+    /// The delivery of an upload by the current settings; nil if its route is missing.
     package func delivery(of upload: Upload) -> Delivery? {
         let name = upload.creation.route
         let configuration = current
@@ -182,10 +182,10 @@ struct RunScope {
     private let limit: WallTime
     private let horizon: WallTime
 
-    /// Creates the scope of a run at `now`.
+    /// Creates the scope of a run at `now`: uploads due before the next run.
     ///
-    /// It contains uploads due before the next run. If `looksFar`, it also contains those due later than any
-    /// setting can defer an attempt: they wait for their clients, or a clock that was ahead wrote the time.
+    /// If `looksFar`, uploads due later than any deferral are included: they wait for their clients, or a clock
+    /// that was ahead wrote the time.
     init(_ settings: Settings, at now: WallTime, looksFar: Bool) {
         func time(after duration: Duration) -> WallTime {
             WallTime(seconds: now.seconds + duration.components.seconds)
@@ -199,16 +199,16 @@ struct RunScope {
     func contains(_ time: WallTime) -> Bool { time <= limit || time > horizon }
 }
 
-/// Decides when a run takes a far look: reads uploads beyond any deferral, and counts the content in `hold`.
+/// Decides when a run takes a far look: reads uploads due beyond any deferral, and counts `hold`.
 ///
 /// A far look reads all uploads that wait for clients and operators, so not every run takes one. It is needed
-/// because a clock that was ahead may have written a time, and because other processes change `hold`.
+/// because a clock that was ahead may have written a time, and other processes change `hold`.
 private struct FarLook {
     private var offset: Int64?
     private var next = Deadline.after(.zero)
 
-    /// Whether this run takes a far look: the first run, the first after the system clock was set back, and one
-    /// each hour, because machines that share a spool have different clocks.
+    /// Whether this run takes a far look: the first one, the first after the clock was set back, and one each hour,
+    /// because machines that share a spool have different clocks.
     mutating func isDue(_ clock: SpoolClock) -> Bool {
         let offset = clock.offset
         defer { self.offset = offset }

@@ -8,10 +8,8 @@ import SpoolgateUploadProtocol
 struct ReadyUploads {
     private var uploads: [ClientName: ArraySlice<UploadID>] = [:]
     private var turns: ArraySlice<ClientName> = []
-    /// The number of uploads.
     private(set) var count = 0
 
-    /// Adds an upload after the others of its client.
     mutating func append(_ id: UploadID, of client: ClientName) {
         count += 1
         if uploads[client] == nil { turns.append(client) }

@@ -1,7 +1,7 @@
-// How long the settings promise to keep uploads. This is the only place that decides which uploads the daemon and
-// `purge` remove on their own.
+// How long the settings promise to keep uploads: the only decision on what the daemon and `purge` remove on their
+// own.
 //
-// Invariant: an upload that the settings still promise to keep is never over.
+// Invariant: an upload is never over while the settings promise to keep it.
 
 package import SpoolgatePosix
 package import SpoolgateSettings
@@ -12,7 +12,7 @@ import SpoolgateUploadProtocol
 /// The retention times of the settings.
 package struct Retention: Sendable {
     private let routes: [String: RouteSettings]
-    /// The routes and the defaults, because a route that was removed may have had the defaults.
+    /// Includes the defaults, because a removed route may have had them.
     private let all: [RouteSettings]
 
     /// Creates the retention of these settings.
@@ -21,7 +21,7 @@ package struct Retention: Sendable {
         all = settings.routes.values + [RouteSettings()]
     }
 
-    /// The queues whose uploads are removed when their time is over.
+    /// The queues whose expired uploads are removed.
     package static let queues: [Queue] = [.incoming, .hold, .delivered]
 
     /// Whether the settings have a route of that name.
@@ -29,7 +29,7 @@ package struct Retention: Sendable {
         route.map { routes[exactly: $0] != nil } ?? false
     }
 
-    /// Whether the retention of an upload has ended at `time`.
+    /// Whether the retention of an upload has ended.
     ///
     /// An upload of an unknown route is kept for the longest time of any route.
     package func isOver(_ summary: UploadSummary, at time: WallTime) -> Bool {
@@ -41,12 +41,12 @@ package struct Retention: Sendable {
         promised(summary).map { WallTime(seconds: summary.lastActivity.seconds + $0) }
     }
 
-    /// The shortest time, in seconds, that an idle upload in one of `queues` is kept.
+    /// The shortest retention of an idle upload in `queues`, in seconds.
     package func shortest(_ queues: [Queue]) -> Int64 {
         queues.compactMap { queue in all.compactMap { $0.kept(queue) }.min() }.min() ?? 0
     }
 
-    /// The longest time that any route keeps an idle upload in a queue; nil: without limit.
+    /// The longest retention of an idle upload in a queue; nil: without limit.
     package func longest(_ queue: Queue) -> Duration? {
         all.compactMap { $0.kept(queue) }.max().map { .seconds($0) }
     }
@@ -62,7 +62,7 @@ package struct Retention: Sendable {
 }
 
 extension RouteSettings {
-    /// Seconds that an idle upload is kept in a queue; nil: until an operator removes it.
+    /// The retention of an idle upload in seconds; nil: until an operator removes it.
     fileprivate func kept(_ queue: Queue) -> Int64? {
         switch queue {
         case .incoming: limits.maxAge

@@ -1,25 +1,22 @@
-// How the delivery slots are shared: by a dynamic threshold, because a slot in use cannot be taken back.
+// The division of the delivery slots, by a dynamic threshold, because a slot in use cannot be revoked.
 //
-// Pure. A target gets another slot only while it holds fewer than twice as many slots as are free. A client gets
-// another slot of its target's share by the same rule. An application that does not respond therefore leaves a
-// third of the slots to the others, and one client of it leaves a third of that share. Invariant: no waiting
-// delivery could have a slot; each change assigns all slots that it frees, in the order of arrival.
+// Pure. A target gets another slot only while it holds fewer than twice as many as are free, and the same rule
+// applies to a client within its target's share. An application that does not respond therefore leaves a third of
+// the slots to others, and a single client leaves a third of its target's share. Invariant: no waiting delivery
+// could have a slot; freed slots are assigned in the order of arrival.
 
 import SpoolgateUploadProtocol
 
-/// The target, route and client that a slot is counted for.
+/// The parties that a slot is counted for.
 struct SlotUser: Hashable, Sendable {
     /// The application, as `UpstreamTarget.place` names it.
     let target: String
-    /// The route.
     let route: String
-    /// The client that owns the upload.
     let client: ClientName
 }
 
 /// The slots in use, and the rule for one more.
 struct SlotShares {
-    /// The slots of one target, or of one route.
     fileprivate struct Share {
         var taken = 0
         var clients: [ClientName: Int] = [:]
@@ -41,13 +38,11 @@ struct SlotShares {
         }
     }
 
-    /// The number of slots in use.
     private(set) var taken = 0
-    // Shares without slots are kept: the settings limit their number.
+    // Empty shares are kept: the settings limit their number.
     private var targets: [String: Share] = [:]
     private var routes: [String: Share] = [:]
 
-    /// The number of slots in use by a route.
     func taken(ofRoute route: String) -> Int { routes[route]?.taken ?? 0 }
 
     /// The slots that a target and a route may still take, at least one each.
@@ -57,7 +52,7 @@ struct SlotShares {
         fileprivate let route: Share?
         fileprivate let ofRoute: Int
 
-        /// Whether a client may take one of the slots: it must hold fewer than twice as many as are left.
+        /// Whether a client may take a slot: it must hold fewer than twice as many as are left.
         func admits(_ client: ClientName) -> Bool {
             (target?.clients[client] ?? 0) < 2 * ofTarget
                 && (route?.clients[client] ?? 0) < 2 * ofRoute
@@ -86,14 +81,13 @@ struct SlotShares {
         return true
     }
 
-    /// Counts a slot as taken, without checking the threshold.
+    /// Takes a slot without checking the threshold.
     mutating func hold(_ user: SlotUser) {
         taken += 1
         targets[user.target, default: Share()].add(user.client)
         routes[user.route, default: Share()].add(user.client)
     }
 
-    /// Returns a slot.
     mutating func giveBack(_ user: SlotUser) {
         taken -= 1
         targets[user.target]?.remove(user.client)
@@ -101,7 +95,7 @@ struct SlotShares {
     }
 }
 
-/// The slots, and the line of deliveries that wait for one.
+/// The slots, and the line of deliveries waiting for one.
 struct SlotLine {
     private(set) var bounds: DeliveryBounds
     private var shares = SlotShares()
@@ -111,13 +105,12 @@ struct SlotLine {
     /// Creates a line with all slots free.
     init(_ bounds: DeliveryBounds) { self.bounds = bounds }
 
-    /// The number of waiting deliveries.
     var waiting: Int { line.count }
 
     /// Takes a slot if the threshold allows it; otherwise the caller may `lineUp`.
     mutating func take(_ user: SlotUser) -> Bool { shares.take(user, bounds) }
 
-    /// Joins the line; returns a number, which is reported when the slot is assigned.
+    /// Joins the line; the returned number is reported when a slot is assigned.
     mutating func lineUp(_ user: SlotUser) -> Int {
         next += 1
         line.append((next, user))
@@ -135,7 +128,7 @@ struct SlotLine {
 
     /// Returns a slot.
     ///
-    /// - Returns: the numbers of the deliveries that have a slot now because of this call.
+    /// - Returns: the numbers of the deliveries that receive a slot.
     mutating func giveBack(_ user: SlotUser) -> [Int] {
         shares.giveBack(user)
         return letIn()
@@ -143,14 +136,14 @@ struct SlotLine {
 
     /// Changes the bounds; slots in use stay in use.
     ///
-    /// - Returns: the numbers of the deliveries that have a slot now because of this call.
+    /// - Returns: the numbers of the deliveries that receive a slot.
     mutating func setBounds(_ bounds: DeliveryBounds) -> [Int] {
         self.bounds = bounds
         return letIn()
     }
 
     private mutating func letIn() -> [Int] {
-        // One pass is enough: each assigned slot leaves less room for the deliveries before it.
+        // One pass is enough: each assigned slot leaves less room for those before it.
         var indices: [Int] = []
         for index in line.indices {
             guard shares.taken < bounds.total else { break }

@@ -1,8 +1,8 @@
-// The daemon's background work: it recovers the spool after a crash, and removes partial uploads, failed uploads,
-// stored responses and handed-over files when their route's retention is over.
+// The daemon's background work: recovers the spool after a crash, and removes partial uploads, failed uploads,
+// stored responses and handed-over files after their retention.
 //
-// Its own thread walks the spool in small steps with pauses, so that no request waits for it and the disk stays
-// available. Invariant: it removes no upload that is in use or that `Retention` still promises to keep.
+// Its thread walks the spool in small steps with pauses, so that no request waits for it. Invariant: it removes
+// nothing that is in use or that `Retention` still promises to keep.
 
 import SpoolgateJournal
 import SpoolgatePosix
@@ -21,15 +21,15 @@ final class Upkeep: Sendable {
 
     private let state = Monitor(State())
 
-    /// Pauses between two steps of a walk; returns at once if the thread must end.
+    /// Pauses between two steps of a walk, unless the thread must end.
     func pause(_ duration: Duration) {
         _ = state.wait(until: .after(duration)) { $0.isEnding ? true : nil }
     }
 
-    /// Waits between two rounds, or until another process has changed the spool.
+    /// Waits between two rounds, or until another process changes the spool.
     ///
     /// - Parameters:
-    ///   - duration: the longest wait.
+    ///   - duration: the maximum wait.
     ///   - isChanged: set to whether another process has changed the spool since the last wait.
     /// - Returns: false if the thread must end.
     func rest(_ duration: Duration, isChanged: inout Bool) -> Bool {
@@ -44,29 +44,27 @@ final class Upkeep: Sendable {
     /// Ends the thread after its current round.
     func end() { state.update { $0.isEnding = true } }
 
-    /// Records that another process has changed the spool.
     func noteChange() { state.update { $0.isChanged = true } }
 }
 
 extension Deliveries {
-    /// The interval between two searches for expired uploads.
+    /// The interval between searches for expired uploads.
     private static let lookInterval = Duration.seconds(600)
-    /// The interval between two checks of the clock.
+    /// The interval between checks of the clock.
     private static let clockInterval = Duration.seconds(60)
-    /// The interval between two searches among incoming uploads: there may be very many, and most are young.
+    /// The interval between searches among incoming uploads: there may be many, and most are young.
     private static let partialInterval = Duration.seconds(3_600)
-    /// The minimum interval between two counts caused by other processes: a command may report each upload it
-    /// changes.
+    /// The minimum interval between counts caused by other processes: a command may report each changed upload.
     private static let countInterval = Duration.seconds(1)
-    /// The number of uploads examined between two pauses.
+    /// The number of uploads between two pauses.
     private static let step = 64
     private static let pause = Duration.milliseconds(20)
-    /// The pause in a recovery, because uploads may wait for it.
+    /// The pause during recovery, for which uploads may wait.
     private static let shortPause = Duration.milliseconds(2)
     /// The number of uploads removed at a time: each needs a file descriptor until its removal is durable.
     private static let batch = 32
 
-    /// Starts the thread: it recovers the spool, searches for expired uploads once, and repeats both as needed.
+    /// Starts the thread, which recovers the spool and searches for expired uploads, at once and repeatedly.
     func startUpkeep() throws(SystemError) {
         try Thread.start(name: "upkeep", stackSize: 512 * 1024) { [self] in
             var skipped = recoverSpool()
@@ -101,14 +99,13 @@ extension Deliveries {
         }
     }
 
-    /// The interval between two checks for crashed daemons: uploads of other hosts are due with the queue.
+    /// The interval between checks for crashed daemons: uploads of other hosts are due with the queue.
     private var lookForDead: Duration {
         spool.isShared
             ? min(Self.clockInterval, current.settings.queueRunInterval) : Self.clockInterval
     }
 
-    /// Repairs what crashed processes left and no request would repair, and counts the uploads; returns the uploads
-    /// that it skipped.
+    /// Repairs what no request would repair after a crash, and counts the uploads; returns skipped uploads.
     private func recoverSpool() -> [UploadID] {
         journal.metrics.waiting.noteWalk(isUnderWay: true)
         var looked = 0
@@ -118,15 +115,15 @@ extension Deliveries {
         }
         log.recovered(recovery)
         journal.metrics.waiting.noteWalk(isUnderWay: false)
-        // A run finds the uploads that the walk repaired, and reports them.
+        // A run finds and reports the repaired uploads.
         runQueue()
         return recovery.skipped
     }
 
-    /// Examines skipped uploads again; returns those skipped once more.
+    /// Examines skipped uploads again; returns those still skipped.
     private func recoverAgain(_ skipped: [UploadID]) -> [UploadID] {
         let recovery = spool.recoverAgain(skipped, noteFinding)
-        // The run queues the uploads that can be tried now.
+        // The run queues uploads that can be tried now.
         if recovery.skipped.count < skipped.count { runQueue() }
         return recovery.skipped
     }
