@@ -1,5 +1,4 @@
-// The outcome of one delivery attempt, by the knowledge of what the upstream may have received, and the refusal for
-// the client.
+// The outcome of one delivery attempt: what the upstream may have received, and the refusal for the client.
 
 package import SpoolgateUploadProtocol
 
@@ -49,7 +48,7 @@ package enum AttemptOutcome: Sendable, Equatable {
         }
     }
 
-    /// Whether a timeout of the upstream ended the attempt.
+    /// Whether a timeout ended the attempt.
     package var timedOut: Bool {
         switch self {
         case .notReached(_, let timedOut), .indeterminate(_, let timedOut): timedOut
@@ -59,14 +58,14 @@ package enum AttemptOutcome: Sendable, Equatable {
         }
     }
 
-    /// The seconds that the upstream requested to wait, if any.
+    /// The seconds that the upstream requested to wait.
     package var retryAfter: Int? {
         if case .putOff(_, let retryAfter) = self { retryAfter } else { nil }
     }
 }
 
 extension AttemptOutcome {
-    /// Whether the upstream certainly took nothing, so that repeating the request is safe for every method.
+    /// Whether the upstream took nothing, so that repeating the request is safe for every method.
     package var isUnsent: Bool {
         switch self {
         case .notTried, .notReached, .noRoom, .putOff, .redirected, .notForwarded: true

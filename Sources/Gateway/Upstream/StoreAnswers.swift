@@ -1,6 +1,4 @@
-// The responses of a directory or a bucket: the upload is stored, or the request is not an upload.
-//
-// Directories and buckets do not speak HTTP with clients; the gateway makes the same responses for both.
+// The responses of a directory or a bucket, which do not speak HTTP with clients.
 
 import HTTPTypes
 import SpoolgateTextFormats

@@ -1,8 +1,7 @@
-// The order in which an upstream's targets are tried: as configured, but targets that could not be reached recently
-// come last.
+// The order in which an upstream's targets are tried: as configured, but recently unreachable targets last.
 //
-// It knows only the number of targets, and connects to none. Invariant: every order contains every target once, so
-// that no reachable target is left out.
+// It connects to no target. Invariant: every order contains every target once, so that no reachable target is left
+// out.
 
 import SpoolgatePosix
 
@@ -20,7 +19,6 @@ final class TargetOrder: Sendable {
     private let avoidance: Duration
     private let count: Int
 
-    /// Creates the order of `count` targets, none of them avoided.
     init(count: Int, avoidance: Duration = TargetOrder.avoidance) {
         avoidedUntil = Monitor(Array(repeating: nil, count: count))
         self.avoidance = avoidance
@@ -29,10 +27,9 @@ final class TargetOrder: Sendable {
 
     /// The indices of all targets in the order for one attempt.
     ///
-    /// After its time, a target returns to its old place for this attempt only, so that an unreachable target costs
-    /// one attempt its connect timeout, not all.
+    /// After its time, a target returns to its old place for this attempt only, so that an unreachable target
+    /// delays one attempt, not all.
     func indices() -> [Int] {
-        // A single target is never avoided.
         guard count > 1 else { return [0] }
         return avoidedUntil.update { avoided in
             guard avoided.contains(where: { $0 != nil }) else { return Array(avoided.indices) }
@@ -43,13 +40,11 @@ final class TargetOrder: Sendable {
         }
     }
 
-    /// Records that a target accepted a connection.
     func wasReached(_ index: Int) {
         guard count > 1 else { return }
         avoidedUntil.update { $0[index] = nil }
     }
 
-    /// Records that a target accepted no connection.
     func wasNotReached(_ index: Int) {
         avoidedUntil.update { $0[index] = .after(avoidance) }
     }

@@ -1,6 +1,6 @@
 // The facts about an upload other than its content, for a directory or bucket that stores them.
 //
-// Pure. They are the client's data, regardless of the fields that the operator forwards to upstreams.
+// Pure. They are the client's data, regardless of the fields forwarded to upstreams.
 
 package import HTTPTypes
 import SpoolgateUploadProtocol
@@ -9,13 +9,11 @@ import SpoolgateUploadProtocol
 ///
 /// Immutable; a class, because most requests have none, and requests are passed by value.
 package final class UploadFacts: Sendable {
-    /// The client's name of the file.
     package let name: ClientFileName
     /// The owner, by the web server or the authorizer; nil: none.
     package let owner: String?
     /// The value of `Content-Encoding`; nil: none, or `identity`.
     package let coding: String?
-    /// The pairs of `Upload-Metadata`.
     package let metadata: [(key: String, value: String)]
     /// The requested digests of the content, in hexadecimal, by the names of their algorithms.
     package let digests: [(key: String, value: String)]
@@ -42,6 +40,6 @@ package final class UploadFacts: Sendable {
 }
 
 extension UpstreamRequest {
-    /// The facts about the upload: `facts`, or those of the request itself.
+    /// The facts about the upload, by default those of the request itself.
     var knownFacts: UploadFacts { facts ?? UploadFacts(target: target, fields: fields) }
 }

@@ -1,9 +1,9 @@
-// One delivery attempt for every kind of upstream: it takes a request, passes the response part by part, and
+// One delivery attempt for every kind of upstream: it sends a request, passes on the response part by part, and
 // returns an outcome that states what the upstream may have received.
 //
 // HTTPTargets.swift does the work over HTTP, DirectoryDrop.swift for a directory, and Bucket.swift for a bucket.
-// There is no queue, backoff or retry here. Invariant: the outcome is `.notReached` only if not one byte of the
-// request can have been sent, so that repeating it is safe for every method.
+// There is no queue, backoff or retry here. Invariant: the outcome is `.notReached` only if no byte of the request
+// can have been sent, so that repeating it is safe for every method.
 
 package import HTTPTypes
 package import SpoolgatePosix
@@ -12,9 +12,7 @@ package import SpoolgateUploadProtocol
 
 /// The content of one request to the upstream.
 package enum UpstreamContent {
-    /// No content.
     case none
-    /// Content in memory.
     case bytes([UInt8])
     /// The content of a buffer that does not change during the attempt.
     case held(ContentBuffer)
@@ -42,7 +40,6 @@ package enum UpstreamContent {
 }
 
 extension UpstreamContent {
-    /// Whether all content is in memory.
     var isInMemory: Bool {
         switch self {
         case .bytes, .held: true
@@ -50,7 +47,7 @@ extension UpstreamContent {
         }
     }
 
-    /// Calls `body` with the bytes of content in memory; nil for other content.
+    /// Calls `body` with content in memory; nil for other content.
     func withBytesInMemory<R>(_ body: (UnsafeRawBufferPointer) -> R) -> R? {
         switch self {
         case .bytes(let bytes): bytes.withUnsafeBytes(body)
@@ -62,33 +59,29 @@ extension UpstreamContent {
 
 /// One regular request to the upstream.
 package struct UpstreamRequest {
-    /// The method.
     package var method: HTTPRequest.Method
-    /// The request target, with the bytes that the client sent.
+    /// The request target as the client sent it.
     package var target: String
     /// The fields from `UpstreamFields`, including `Host`.
     ///
     /// Framing is added when the request is sent.
     package var fields: HTTPFields
-    /// The content.
     package var content: UpstreamContent
-    /// The path, optionally with a query, of a second resource that the request names at the public origin; nil:
-    /// none.
+    /// The path and optional query of a second resource at the public origin, which the request names; nil: none.
     ///
-    /// It is sent as `Destination`, with the upstream's own scheme and below its own base path.
+    /// It is sent as `Destination`, with the upstream's own scheme and base path.
     package var destination: String?
-    /// The upload's identity for the names of files and objects; nil if the request is not an upload, which
-    /// directories and buckets refuse.
+    /// The upload's identity in the names of files and objects; nil: not an upload, which directories and buckets
+    /// refuse.
     package var upload: UploadID?
     /// Whether a directory must make the upload durable before it responds.
     package var survivesPowerCut: Bool
-    /// Whether a redirect within the upstream is reported as an outcome (`.redirected`) instead of passed to the
-    /// sink.
+    /// Whether a redirect within the upstream ends the attempt with `.redirected`.
     package var interceptsRedirects = false
-    /// Whether an earlier attempt may have stored the upload; in a bucket, an earlier build may have used another
-    /// name.
+    /// Whether an earlier attempt may have stored the upload, in a bucket possibly under the name of an earlier
+    /// build.
     package var isRepeated = false
-    /// The facts for a directory or bucket; nil: they are taken from the request itself.
+    /// The facts for a directory or bucket; nil: those of the request itself.
     package var facts: UploadFacts?
 
     /// Whether the request may be repeated after an unknown outcome.
@@ -117,18 +110,18 @@ package struct UpstreamRequest {
     }
 }
 
-/// The receiver of the upstream's response, part by part.
+/// The receiver of the upstream's response.
 ///
 /// An error from any method ends the exchange.
 package protocol ResponseSink: AnyObject {
-    /// Called while the attempt is under way: at least once a second over HTTP after the connection is open, and
-    /// between two parts of copied content.
+    /// Called during the attempt: over HTTP at least once a second after the connection is open, and between two
+    /// parts of copied content.
     ///
     /// It may block; the time does not count against the upstream.
     func onProgress()
     /// Receives an interim response other than 100, 101 and 104, before the head.
     func receive(interim head: ResponseHead) throws
-    /// Receives the final head, once; `contentLength` is nil if the upstream did not announce it.
+    /// Receives the final head, once; `contentLength` is nil if unknown.
     func receive(head: ResponseHead, contentLength: Int64?) throws
     /// Receives content, in order, any number of times.
     func receive(content: RawSpan) throws
@@ -143,12 +136,10 @@ extension ResponseSink {
 ///
 /// Thread-safe; connections are kept and reused.
 package final class Upstream: Sendable {
-    /// The settings of the upstream.
     package let settings: UpstreamSettings
 
     private let way: Way
 
-    /// The way to send requests, determined once.
     private enum Way {
         case drop(DirectoryDrop)
         case bucket(Bucket)
@@ -159,7 +150,8 @@ package final class Upstream: Sendable {
     ///
     /// - Parameters:
     ///   - settings: the settings with at least one target; a directory or a bucket must be the only one.
-    ///   - skipped: called with the reasons, in one sentence, if targets were not reached but a later one was.
+    ///   - skipped: called with the reasons, in one sentence, if an attempt reached a target only after others
+    ///     failed.
     package init(
         _ settings: UpstreamSettings,
         skipped: @escaping @Sendable (String) -> Void = { _ in }
@@ -189,9 +181,9 @@ package final class Upstream: Sendable {
     /// Sends one request and passes the response to `sink` as it arrives.
     ///
     /// Blocks the thread, in constant memory. If a target is not reached, the next one is tried, unless content was
-    /// read that cannot be read again. There is one other retry: if a kept connection was closed before any
-    /// response byte, the request is sent once more, provided that the content can be read again, and that the
-    /// method is idempotent (RFC 9110 §9.2.2) or the connection took no byte of the request.
+    /// read that cannot be read again. The only other retry follows when a kept connection was closed before any
+    /// response byte: the request is sent once more if the content can be read again, and the method is idempotent
+    /// (RFC 9110 §9.2.2) or the connection took no byte.
     package func attempt(_ request: UpstreamRequest, sink: any ResponseSink) -> AttemptOutcome {
         switch way {
         case .drop(let drop): drop.attempt(request, sink: sink)

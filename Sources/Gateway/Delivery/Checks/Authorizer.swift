@@ -1,7 +1,7 @@
 // The service that authorizes the creation of an upload, and its delivery.
 //
-// This file sends the requests and reads the responses; Gate.swift and DeliveryChecks.swift act on them. Invariant:
-// an invalid response authorizes nothing.
+// This file exchanges the messages; Gate.swift and DeliveryChecks.swift act on the results. Invariant: an invalid
+// response authorizes nothing.
 
 package import HTTPTypes
 import SpoolgatePosix
@@ -15,9 +15,8 @@ package import SpoolgateUpstream
 package struct Grant: Equatable {
     /// The client, as the authorizer names it.
     package var owner: ExactText?
-    /// The maximum number of bytes of the upload.
     package var maxSize: Int64?
-    /// Fields to set in the request to the upstream; a field without a value is removed there.
+    /// Fields to set in the request to the upstream; a field without a value is removed.
     package var fields = HTTPFields()
     /// Names of fields that cannot be set.
     package var refusedNames: [String] = []
@@ -35,7 +34,6 @@ package enum AuthorizationAnswer {
     /// No response, or an invalid one.
     case unavailable(reason: String)
 
-    /// The name of the result in the metrics.
     fileprivate var word: String {
         switch self {
         case .granted: "granted"
@@ -49,17 +47,16 @@ package enum AuthorizationAnswer {
 ///
 /// Thread-safe; connections are kept and reused.
 package final class Authorizer: Sendable {
-    /// The settings of the service.
     let settings: ServiceSettings
     private let url: ServiceURL
     private let upstream: Upstream
     private let times: Histograms<String>
-    /// The name by which the gateway recognizes its own request if it loops back.
+    /// Recognizes the gateway's own request if it loops back.
     private let gateway: GatewayName
-    /// The maximum number of bytes of a response's content that a client receives.
+    /// The maximum content of a response that a client receives, in bytes.
     static let answerCap = 64 << 10
 
-    /// The times of an authorization.
+    /// The occasions of an authorization.
     package enum Moment: String {
         /// Before any content is read.
         case creation
@@ -67,8 +64,7 @@ package final class Authorizer: Sendable {
         case delivery
     }
 
-    /// Creates an authorizer for a gateway, which records how long responses took; nil if the settings name no
-    /// service.
+    /// Creates an authorizer that records how long responses took; nil if the settings name no service.
     init?(_ settings: ServiceSettings, _ times: Histograms<String>, by gateway: GatewayName) {
         guard let url = settings.url, let upstream = settings.upstream else { return nil }
         self.settings = settings
@@ -81,11 +77,11 @@ package final class Authorizer: Sendable {
     /// Sends the request; blocks for up to the timeouts.
     ///
     /// - Parameters:
-    ///   - moment: the time of the request; at the creation the upload is not named.
+    ///   - moment: the occasion; at the creation the upload is not named.
     ///   - creation: the upload, and the request that creates it.
     ///   - length: the number of bytes of the upload, if known.
-    ///   - completing: the fields of the request that completes the upload, if any.
-    ///   - policy: decides which credentials are sent; the rest of it applies to the upstream only.
+    ///   - completing: the fields of the completing request, if any.
+    ///   - policy: decides which credentials are sent; its other rules are for the upstream.
     ///   - meanwhile: called at least once a second after the connection is open.
     /// - Returns: the result.
     package func ask(
@@ -208,7 +204,7 @@ extension Grant {
         FieldPolicy.name(text).flatMap { $0.canonicalName.hasPrefix("spoolgate-") ? nil : $0 }
     }
 
-    /// The fields of a request with the granted fields set, and with the names of those that are credentials.
+    /// The fields of a request with the granted fields, and with the names of the credentials among them.
     package func applied(to fields: HTTPFields, _ policy: FieldPolicy) -> HTTPFields {
         var applied = fields
         for field in self.fields { applied[field.name] = nil }

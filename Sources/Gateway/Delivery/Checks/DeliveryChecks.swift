@@ -20,7 +20,6 @@ extension Delivery {
         case ended(Refusal?)
     }
 
-    /// The decision of the checks.
     private enum Clearance {
         case cleared
         /// The response is the final response of the upload.
@@ -88,7 +87,6 @@ extension Delivery {
         }
     }
 
-    /// Makes a response of the checks the final response and removes the content.
     private func refuse(
         _ upload: Upload,
         _ response: Response,

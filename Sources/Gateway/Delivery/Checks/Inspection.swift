@@ -13,14 +13,11 @@ import SpoolgateUpstream
 
 /// The result of an inspection.
 package enum InspectionVerdict: Sendable, Equatable {
-    /// The upload may be delivered.
     case taken
     /// The upload is refused; `message` is the command's output, for the client.
     case refused(message: String)
-    /// The command failed.
     case failed(reason: String)
 
-    /// The name of the result in the metrics.
     fileprivate var word: String {
         switch self {
         case .taken: "taken"
@@ -34,7 +31,6 @@ package enum InspectionVerdict: Sendable, Equatable {
 ///
 /// Thread-safe.
 package final class Inspection: Sendable {
-    /// The settings of the inspection.
     package let settings: InspectionSettings
     private let running = Monitor(0)
     private let times: Histograms<String>
@@ -134,7 +130,6 @@ package final class Inspection: Sendable {
         ClientFileName(target: head.target, fields: head.fields).harmless
     }
 
-    /// The environment of the command.
     private static func environment(
         _ path: String,
         _ creation: UploadCreation,
@@ -178,7 +173,6 @@ package final class Inspection: Sendable {
         return said.isEmpty ? "" : ": \(said.prefix(200))"
     }
 
-    /// A command's output as one line of text.
     private static func text(_ bytes: [UInt8]) -> String {
         // The limit may have split a character, which decoding replaces by U+FFFD.
         let spaced = String(decoding: bytes, as: UTF8.self).unicodeScalars.map {

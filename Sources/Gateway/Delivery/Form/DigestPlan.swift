@@ -1,5 +1,4 @@
-// The digests to compute for one upload: to verify the client's digests, and to send to the upstream and to the
-// client.
+// The digests to compute for one upload: to verify the client's, and to send to the upstream and the client.
 //
 // Invariant: only requested digests are computed, and no upload is delivered that contradicts a client's digest.
 
@@ -11,9 +10,7 @@ package import SpoolgateUploadProtocol
 
 /// The computed digests of one upload, and their plan.
 package struct UploadDigests {
-    /// The plan that they were computed for.
     let plan: DigestPlan
-    /// One digest for each of `plan.algorithms`.
     let values: DigestValues
 
     /// All known digests in hexadecimal, by the names of their algorithms.
@@ -32,19 +29,16 @@ package struct DigestPlan {
     private var content = DigestValues()
     /// The digest that the client wants in the final response.
     private var wanted: DigestAlgorithm?
-    /// The digests sent to the upstream.
     private(set) var told: Set<DigestAlgorithm> = []
 
     /// Creates the plan for the delivery of an upload with a resource.
     ///
     /// - Parameters:
     ///   - creation: the fields of the creation.
-    ///   - completing: the fields of the request that completes the upload; nil if it is the creation, or if no
-    ///     request does.
+    ///   - completing: the fields of the completing request; nil if it is the creation or missing.
     ///   - told: the digests sent to the upstream.
     init(creation: HTTPFields, completing: HTTPFields?, told: Set<DigestAlgorithm>) {
-        // The content is only a part of a representation, so the digest of the whole cannot be computed (RFC 9110
-        // §14.5).
+        // The digest of a whole representation cannot be computed from a part of it (RFC 9110 §14.5).
         guard creation.contentRange == nil else { return }
         wanted = DigestAlgorithm.wanted(in: creation)
         // `try?`: a digest that cannot be verified was refused with its request.
@@ -65,7 +59,6 @@ package struct DigestPlan {
         told = route.toldDigests
     }
 
-    /// The algorithms of all digests to compute.
     package var algorithms: Set<DigestAlgorithm> {
         representations.reduce(content.algorithms) { $0.union($1.algorithms) }
             .union(told).union(wanted.map { [$0] } ?? [])
@@ -91,8 +84,7 @@ package struct DigestPlan {
         response.fields[.reprDigest] = values.fieldValue
     }
 
-    /// The refusal of a request with invalid integrity fields, known before its content is read; nil if they are
-    /// valid.
+    /// The refusal of a request with invalid integrity fields, before its content is read; nil if they are valid.
     package static func refusal(of fields: HTTPFields) -> Refusal? {
         do throws(Refusal) {
             _ = try DigestValues(.reprDigest, in: fields)
@@ -105,7 +97,6 @@ package struct DigestPlan {
 }
 
 extension Route {
-    /// The digests sent to the upstream with each upload.
     var toldDigests: Set<DigestAlgorithm> {
         Set([settings.digest, settings.form == .path ? .sha256 : nil].compactMap { $0 })
     }

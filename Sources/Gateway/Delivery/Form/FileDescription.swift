@@ -12,9 +12,7 @@ import SpoolgateUpstream
 
 /// The description of one upload's file.
 struct FileDescription {
-    /// The upload.
     let creation: UploadCreation
-    /// The client's name for the file.
     let name: ClientFileName
     private let type: String
     private let length: Int64
@@ -45,7 +43,6 @@ struct FileDescription {
             .flatMap { $0.isEmpty || $0 == "identity" ? nil : $0 }
     }
 
-    /// The bytes around the file in a `multipart` form.
     func multipart(_ settings: MultipartSettings) -> MultipartForm {
         var own = settings.fields.map { ($0.name, $0.value) }
         for field in settings.fromFields {

@@ -12,12 +12,10 @@ import SpoolgateTextFormats
 import SpoolgateUploadProtocol
 import SpoolgateUpstream
 
-/// One file in the handover directory.
 struct Handover {
     private let directory: String
     private let name: String
 
-    /// The path for the upstream.
     var path: String { directory.hasSuffix("/") ? directory + name : "\(directory)/\(name)" }
 
     /// Places a file, by a hard link if possible, otherwise by a copy, with mode 0640.
@@ -148,7 +146,7 @@ extension RouteSettings {
         }
     }
 
-    /// Whether a name is one of a handed-over file, or of one that is still incomplete.
+    /// Whether a file, complete or not, has a name that `Handover` gives.
     private static func isHandover(_ name: String) -> Bool {
         let shown = name.hasPrefix(".") && name.hasSuffix(".part") ? name.dropFirst() : name[...]
         return shown.dropFirst(26).first == "-" && UploadID(String(shown.prefix(26))) != nil
@@ -156,7 +154,6 @@ extension RouteSettings {
 }
 
 extension Deliveries {
-    /// Removes the expired handed-over files of every route.
     func removeOldHandovers(_ settings: Settings, _ now: WallTime) {
         for (name, route) in settings.routes {
             do throws(SystemError) {

@@ -16,7 +16,6 @@ package struct HandoverNotice: Sendable {
     /// Adds a member, a string or an integer; names must be unique.
     package mutating func add(_ name: String, _ value: JSON) { members.append((name, value)) }
 
-    /// The names and values as text.
     private var texts: [(name: String, value: String)] {
         members.map { name, value in
             if case .string(let text) = value { (name, text) } else { (name, value.text) }

@@ -5,11 +5,8 @@
 
 /// A form that ends with a file.
 package struct MultipartForm: Sendable, Equatable {
-    /// The `Content-Type` of the request.
     package var contentType: String
-    /// The bytes before the file.
     package var before: [UInt8]
-    /// The bytes after the file.
     package var after: [UInt8]
 
     /// Writes a form.

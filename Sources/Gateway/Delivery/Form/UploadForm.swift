@@ -21,7 +21,6 @@ package struct FormFailure: Error, Equatable {
 
 /// The request for one upload.
 struct UploadForm {
-    /// The request to send.
     let request: UpstreamRequest
     /// The handed-over file; nil in forms other than `path`.
     private let handover: Handover?
@@ -33,9 +32,9 @@ struct UploadForm {
     /// - Parameters:
     ///   - upload: the upload.
     ///   - route: its route.
-    ///   - completing: the fields of the request that completes it; nil if there is none.
+    ///   - completing: the fields of the completing request; nil without one.
     ///   - digests: its digests.
-    ///   - time: the current time, which a notice contains.
+    ///   - time: the current time, for the notice.
     ///   - onProgress: called between two parts of a copy.
     /// - Throws: `FormFailure` if the file cannot be handed over or the key cannot be read; nothing was sent.
     init(
@@ -99,7 +98,6 @@ struct UploadForm {
         self.request = request
     }
 
-    /// The fields of the request in every form.
     private static func fields(
         of upload: Upload,
         on route: Route,
@@ -127,7 +125,7 @@ struct UploadForm {
         return fields
     }
 
-    /// Removes the handed-over file if the upstream confirmed with 2xx that it took it.
+    /// Removes the handed-over file if a 2xx response confirmed that the upstream took it.
     ///
     /// - Parameter status: the status of the final response; nil without one.
     func end(status: Int?) {
@@ -142,7 +140,7 @@ struct UploadForm {
 extension Route {
     /// The form of one upload.
     ///
-    /// If the route uses `multipart` and the content already is an HTML form, the content is sent unchanged.
+    /// If the route uses `multipart` and the content already is an HTML form, it is sent unchanged.
     package func form(for creation: RequestHead) -> Form {
         let form = settings.form
         guard form == .multipart, let type = creation.fields[.contentType] else { return form }
@@ -188,7 +186,7 @@ extension HTTPFields {
         self[.reprDigest] = before + values.fieldValue
     }
 
-    /// Replaces the fields that describe the upload by those that describe a form.
+    /// Replaces the description of the upload by that of a form.
     fileprivate mutating func describe(_ contentType: String) {
         removeAll {
             $0.name.canonicalName.hasPrefix("content-") || $0.name == .reprDigest
@@ -198,7 +196,6 @@ extension HTTPFields {
 }
 
 extension Upload {
-    /// The content of the upload, in memory or in a file.
     fileprivate var upstreamContent: UpstreamContent {
         if let buffer = content.buffer { return .held(buffer) }
         if let bytes = content.inMemory { return .bytes(bytes) }

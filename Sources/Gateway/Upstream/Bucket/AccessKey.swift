@@ -17,11 +17,9 @@ package struct AccessKeyFault: Error, Equatable {
 
 /// An access key of a store that speaks S3.
 struct AccessKey: CustomStringConvertible {
-    /// The public identity of the key.
     let id: String
-    /// The secret that signs requests.
     let secret: String
-    /// The session token of a temporary key; nil: none.
+    /// The session token of a temporary key.
     let token: String?
 
     /// A constant, because descriptions are logged.
@@ -90,7 +88,6 @@ struct AccessKey: CustomStringConvertible {
         try self.init(values)
     }
 
-    /// Creates a key from identity, secret and an optional token.
     private init(_ values: [Substring]) throws(AccessKeyFault) {
         guard values.allSatisfy({ $0.utf8.allSatisfy { (0x21...0x7e).contains($0) } }),
             !values[0].contains("/"), !values[0].contains(",")
@@ -104,7 +101,7 @@ struct AccessKey: CustomStringConvertible {
         token = values.count > 2 ? String(values[2]) : nil
     }
 
-    /// The identity, the secret and an optional token from the section `default`.
+    /// The values of the section `default`.
     private static func inSection(_ lines: [Substring]) throws(AccessKeyFault) -> [Substring] {
         guard let start = lines.firstIndex(of: "[default]") else {
             throw AccessKeyFault(reason: "has no section [default]")

@@ -24,7 +24,6 @@ final class Bucket: Sendable {
         self.address = address
         self.settings = settings.bucket
         location = UpstreamLocation(base: address.origin(settings.bucket.style))
-        // No other target can be reached instead.
         targets = HTTPTargets([location], settings) { _ in }
     }
 
@@ -76,7 +75,6 @@ final class Bucket: Sendable {
         }
     }
 
-    /// Sends one request, signed with `key`.
     fileprivate func send(
         _ method: HTTPRequest.Method,
         _ target: String,
@@ -101,12 +99,11 @@ final class Bucket: Sendable {
         )
     }
 
-    /// Whether TLS protects the requests against changes.
     fileprivate var isSecure: Bool { location.isSecure }
 }
 
 extension BucketAddress {
-    /// The server: `https://host[:port]`, with the bucket's name before the host in virtual-host style.
+    /// The server's URL, with the bucket's name before the host in virtual-host style.
     func origin(_ style: BucketStyle) -> String {
         guard style == .virtualHost, let start = endpoint.firstRange(of: "://")?.upperBound else {
             return endpoint
@@ -155,9 +152,7 @@ struct BucketRequests {
     let object: BucketObject
     /// The attempted action, which begins every reason.
     let purpose: String
-    /// The pauses before a request is sent again.
     var pauses: [Duration] { bucket.settings.pauses }
-    /// The size of a part.
     var partSize: Int64 { bucket.settings.partSize }
     fileprivate let bucket: Bucket
     fileprivate let key: AccessKey
@@ -223,7 +218,7 @@ struct BucketRequests {
         }
     }
 
-    /// Waits, and calls `onProgress` once a second for heartbeats to the client.
+    /// Waits, with a call of `onProgress` every second.
     func wait(_ pause: Duration) {
         let end = Deadline.after(pause)
         while !end.hasPassed {
@@ -232,7 +227,6 @@ struct BucketRequests {
         }
     }
 
-    /// Stores the object by one request.
     func put(_ content: UpstreamContent) throws(NotStored) {
         var fields = object.fields
         fields.append(contentsOf: Self.onlyNew)
@@ -249,8 +243,7 @@ struct BucketRequests {
 
     /// Whether the complete object exists already; false also if the key does not permit reading it.
     ///
-    /// The object's key contains the upload's unique identity, and a store shows an object only when it is
-    /// complete.
+    /// The object's key contains the upload's identity, and stores show only complete objects.
     ///
     /// - Throws: `NotStored` if another object has its key.
     func isThere() throws(NotStored) -> Bool {
@@ -266,7 +259,7 @@ struct BucketRequests {
         return true
     }
 
-    /// Accepts the existing object as the upload; throws if it is not, or cannot be read.
+    /// Throws unless the existing object is the upload.
     func requireThere() throws(NotStored) {
         guard try !isThere() else { return }
         let reason =

@@ -40,21 +40,18 @@ final class BucketAnswer: ResponseSink {
         part.withUnsafeBytes { content += $0.prefix(Self.cap - content.count) }
     }
 
-    /// The status; 0 before the head arrives.
     var status: Int { head?.status.code ?? 0 }
 
     /// Whether the request succeeded; a store may report an error in the content of a 200
     /// (CompleteMultipartUpload).
     var isDone: Bool { (200..<300).contains(status) && error == nil }
 
-    /// Whether the store requests a repetition, because it or a server in front of it is temporarily unable to
-    /// serve the request.
+    /// Whether the store, or a server in front of it, requests a repetition.
     var asksToRepeat: Bool {
         [429, 500, 502, 503, 504].contains(status)
             || ["SlowDown", "InternalError", "ServiceUnavailable", "RequestTimeout"].contains(error)
     }
 
-    /// The seconds that the store requested to wait.
     var retryAfter: Int? { head?.fields[.retryAfter].flatMap { Int(digits: $0) } }
 
     /// The text of the first XML element of that name; nil if it is missing or contains anything except plain text.

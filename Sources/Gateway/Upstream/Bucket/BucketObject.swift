@@ -12,11 +12,9 @@ import SpoolgateUploadProtocol
 /// One upload as an object of a bucket.
 struct BucketObject {
     let id: UploadID
-    /// The client's file name in the key.
     let name: String
-    /// The path of the object with percent-encoded segments; in path style it contains the bucket's name.
+    /// The path with percent-encoded segments; in path style it contains the bucket's name.
     let path: String
-    /// The number of bytes of content.
     let length: Int64
     /// The fields of the object, including the upload's identity.
     let fields: HTTPFields
@@ -29,7 +27,6 @@ struct BucketObject {
     private static let describing: [HTTPField.Name] = [
         .contentType, .contentEncoding, .contentLanguage,
     ]
-    /// The maximum number of bytes of a key.
     private static let mostOfKey = 1024
 
     /// Creates the object of `upload` at `address`, with the fields of `request` that describe its content.
@@ -119,7 +116,6 @@ extension String {
 }
 
 extension UpstreamContent {
-    /// The number of bytes of complete content.
     var length: Int64 {
         switch self {
         case .none: 0

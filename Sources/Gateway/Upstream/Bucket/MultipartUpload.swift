@@ -1,7 +1,6 @@
 // An object sent in parts: the upload is started, sent part by part, and completed, or aborted if a part fails.
 //
-// A request that the store cannot serve temporarily, or does not respond to, is repeated a few times with growing
-// pauses.
+// A request that fails temporarily is repeated a few times with growing pauses.
 //
 // An aborted upload is removed at once if the store still responds. The bucket's own rule
 // (AbortIncompleteMultipartUpload) removes the leftovers of a crash or a broken connection. Invariant: parts are
@@ -28,13 +27,11 @@ struct MultipartUpload {
         partSize = Self.partSize(of: requests.object.length, wanted: requests.partSize)
     }
 
-    /// The number of bytes of every part except the last, for an object of `length` bytes: `wanted`, or more if the
-    /// object would otherwise have too many parts.
+    /// The size of every part except the last: `wanted`, or more if the object would otherwise have too many parts.
     static func partSize(of length: Int64, wanted: Int64) -> Int64 {
         max(wanted, (length + mostParts - 1) / mostParts)
     }
 
-    /// Stores the object.
     func store() throws(NotStored) {
         // Otherwise all parts would be sent before the store reports that the object exists.
         if try requests.isThere() { return }
@@ -107,8 +104,7 @@ struct MultipartUpload {
         throw answer.refusal("\(requests.purpose), completing")
     }
 
-    /// Sends a request, and repeats it if the store could not serve it temporarily or did not respond; `send` must
-    /// be safe to repeat.
+    /// Sends a request, and repeats it after temporary failures; `send` must be safe to repeat.
     private func repeating(
         _ send: () throws(NotStored) -> BucketAnswer
     ) throws(NotStored) -> BucketAnswer {
@@ -127,11 +123,11 @@ struct MultipartUpload {
         return try send()
     }
 
-    /// The maximum pause, even if the store requests a longer one, because the client waits as well.
+    /// The maximum pause, even if the store requests a longer one: the client waits as well.
     private static let longestPause = Duration.seconds(30)
 
     private func abort(_ upload: String) {
-        // `try?`: the error that caused the abort is the one to report.
+        // `try?`: the cause of the abort is the error to report.
         _ = try? requests.send(.delete, query: "?uploadId=\(upload)")
     }
 

@@ -17,7 +17,6 @@ import SpoolgateUploadProtocol
 
 /// Stores uploads in one directory.
 struct DirectoryDrop {
-    /// The path of the directory, which must exist.
     let path: String
 
     /// Stores an upload and responds with 201, or with 405 to any other request.

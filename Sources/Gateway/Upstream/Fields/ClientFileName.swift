@@ -25,7 +25,7 @@ package struct ClientFileName: Sendable, Equatable {
             .compactMap { $0.flatMap(Self.lastPart) }.first ?? Self.unnamed
     }
 
-    /// The name for people and for forms: UTF-8 without control characters, at most 255 bytes.
+    /// The name for people and forms: UTF-8 without control characters, at most 255 bytes.
     ///
     /// A longer name is shortened before its extension.
     package var text: String {
@@ -67,15 +67,13 @@ package struct ClientFileName: Sendable, Equatable {
         Self.fit(String(decoding: plainBytes, as: UTF8.self), to: 100)
     }
 
-    /// The name with each byte except `A-Za-z0-9._-` replaced by an underscore.
     private var plainBytes: [UInt8] {
         told.utf8.map { $0.isUnreserved && $0 != UInt8(ascii: "~") ? $0 : UInt8(ascii: "_") }
     }
 
     /// The name of a stored file in builds without UTF-8 names, 1 to 100 bytes.
     ///
-    /// If such a build stored an upload but did not record its delivery, the upload is stored under this name
-    /// again.
+    /// An upload that such a build stored, without recording the delivery, is stored under this name again.
     package var formerlyStored: String {
         let limit = 100
         var name = Array(plainBytes.prefix(limit))

@@ -1,10 +1,9 @@
-// A set of field names that every message is searched for, implemented without hashing.
+// A set of field names, searched for every message, without hashing.
 //
 // Pure. Invariant: names are compared whole, in lower case.
 
 /// A set of field names.
 struct FieldNameSet: Sendable {
-    /// The names by their number of bytes.
     private let byLength: [[String]]
 
     /// Creates a set of names in lower case.
@@ -18,12 +17,10 @@ struct FieldNameSet: Sendable {
         self.byLength = byLength
     }
 
-    /// The names of both sets.
     func union(_ other: FieldNameSet) -> FieldNameSet {
         FieldNameSet((byLength + other.byLength).flatMap { $0 })
     }
 
-    /// Whether the set contains a field name in lower case.
     func contains(_ name: String) -> Bool {
         let length = name.utf8.count
         return length < byLength.count && byLength[length].contains(name)

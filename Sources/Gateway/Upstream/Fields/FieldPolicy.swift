@@ -1,6 +1,6 @@
-// The operator's rules for the fields that are sent to the upstream, as values.
+// The operator's rules for the fields that are sent to the upstream.
 //
-// Pure. `UpstreamFields` applies them. Invariant: no rule names a field of a connection, of message framing or of
+// Pure; `UpstreamFields` applies them. Invariant: no rule names a field of a connection, of message framing or of
 // an upload protocol, so that no setting can break a request.
 
 package import HTTPTypes
@@ -13,9 +13,7 @@ package struct FieldPolicy: Sendable, Equatable {
         case xForwarded = "x-forwarded"
         /// `Forwarded` (RFC 7239).
         case forwarded
-        /// Both.
         case both
-        /// None.
         case none
     }
 
@@ -29,23 +27,19 @@ package struct FieldPolicy: Sendable, Equatable {
         case none
     }
 
-    /// The only client fields that are forwarded, in addition to `Host`, credentials and the fields that describe
-    /// the content; nil: all.
+    /// The only forwarded client fields, in addition to `Host`, credentials and the description of the content;
+    /// nil: all.
     package var forward: [HTTPField.Name]?
     /// Client fields that are never forwarded.
     package var strip: [HTTPField.Name] = []
-    /// Fields that are set in every request and replace fields of the same name.
+    /// Fields set in every request, in place of others of the same name.
     package var set: [HTTPField] = []
-    /// The prefix of the fields that carry the client's `Upload-Metadata` to the upstream; nil: it is not sent.
+    /// The prefix of the fields that carry the client's `Upload-Metadata`; nil: it is not sent.
     package var metadataPrefix: String?
-    /// The fields that identify the client to the upstream.
     package var forwarding = Forwarding.xForwarded
-    /// Whether the client's own forwarding fields are sent to the upstream: set it only if all clients are the
-    /// operator's proxies.
+    /// Whether clients' own forwarding fields are sent; set it only if all clients are the operator's proxies.
     package var trustsForwarded = false
-    /// The request whose credentials the upstream receives with an upload.
     package var credentials = Credentials.creation
-    /// The fields that are credentials.
     package var credentialFields: [HTTPField.Name] = [.authorization, .cookie]
 
     /// Creates the default rules.
@@ -53,13 +47,12 @@ package struct FieldPolicy: Sendable, Equatable {
 
     /// Reads the name of a field that may be forwarded, stripped or set.
     ///
-    /// - Returns: nil for text that is not a name, and for names of a connection, of message framing and of upload
+    /// - Returns: nil for an invalid name, and for names of a connection, of message framing and of upload
     ///   protocols.
     package static func name(_ text: String) -> HTTPField.Name? {
         guard let name = HTTPField.Name(text), !UpstreamFields.isReserved(name) else { return nil }
         return name
     }
 
-    /// Whether the record of an upload keeps the credentials of its creation.
     package var keepsCredentials: Bool { credentials == .creation }
 }

@@ -1,4 +1,4 @@
-// The selection of the request fields sent to the upstream, and of the response fields sent back.
+// The request fields sent to the upstream, and the response fields sent back.
 //
 // Values are unchanged, except for a Content-Type that names the protocol instead of the representation. Invariant:
 // fields of one connection and of message framing pass in neither direction.
@@ -12,12 +12,11 @@ package enum UpstreamFields {
     /// The client's fields for the regular request built from an upload's creation.
     ///
     /// Protocol fields, connection fields and message framing are left out (RFC 9110 §7.6.1), as are fields that
-    /// `policy` excludes. The operator's own fields are set by `finish`.
+    /// `policy` excludes. `finish` adds the operator's own fields.
     ///
     /// - Parameters:
     ///   - creation: the fields of the creation, as received or as `recorded` left them.
-    ///   - completing: the fields of the request that completes the upload, for credentials only; nil if no request
-    ///     does.
+    ///   - completing: the fields of the completing request, for credentials only; nil without one.
     ///   - isWhole: whether the creation's message contained the whole representation, so that its `Content-Digest`
     ///     still holds (RFC 9530 §2).
     ///   - policy: the operator's rules.
@@ -61,18 +60,17 @@ package enum UpstreamFields {
             ? creation : creation.filter { !policy.credentialFields.contains($0.name) }
     }
 
-    /// The credentials of a completing request that its upload's delivery uses, and that must be stored for a later
-    /// delivery; empty if there are none.
+    /// The credentials of a completing request that the delivery uses, and that must be stored for a later
+    /// delivery.
     ///
-    /// The creation's credentials may have expired. The completing request's credentials replace all of them if
-    /// they have the same fields and schemes. Nothing is added to the creation's credentials, and those set by the
-    /// authorizer stay.
+    /// The creation's credentials may have expired. They are replaced by the completing request's if these have the
+    /// same fields and schemes. No other credentials are added, and those set by the authorizer stay.
     ///
     /// - Parameters:
-    ///   - completing: the fields of the request that completes the upload.
-    ///   - creation: the fields of the request that created it, as recorded.
+    ///   - completing: the fields of the completing request.
+    ///   - creation: the fields of the creation, as recorded.
     ///   - policy: the operator's rules.
-    /// - Returns: the credentials of the completing request.
+    /// - Returns: the credentials; empty if there are none.
     package static func keptOfCompletion(
         _ completing: HTTPFields,
         of creation: HTTPFields,
@@ -106,7 +104,7 @@ package enum UpstreamFields {
 
     /// The fields of an ordinary request that is passed through.
     ///
-    /// Connection fields are left out, and the Upload-* markers that would make the upstream use the protocol.
+    /// Connection fields are left out, and the Upload-* markers that would start the protocol at the upstream.
     /// `policy.forward` applies to uploads only.
     package static func passedThrough(
         _ fields: HTTPFields,
@@ -118,7 +116,7 @@ package enum UpstreamFields {
         }
     }
 
-    /// Sets the operator's own fields in place of all others of the same names.
+    /// Sets the operator's own fields, in place of others of the same names.
     package static func finish(_ fields: inout HTTPFields, policy: FieldPolicy) {
         for field in policy.set { fields[fields: field.name] = [] }
         for field in policy.set { fields.append(field) }
@@ -126,8 +124,8 @@ package enum UpstreamFields {
 
     /// Adds the client's `Upload-Metadata` as fields, unless such fields are present.
     ///
-    /// The name becomes `Content-Disposition` (RFC 6266, RFC 8187), and the type `Content-Type`. The other pairs
-    /// become percent-encoded fields of their own if `policy` enables it.
+    /// The name becomes `Content-Disposition` (RFC 6266, RFC 8187), the type `Content-Type`, and other pairs
+    /// percent-encoded fields of their own if `policy` enables it.
     package static func tell(
         _ metadata: UploadMetadata,
         name: ClientFileName,
@@ -151,8 +149,7 @@ package enum UpstreamFields {
         }
     }
 
-    /// Whether a name is outside the operator's control: a field of a connection, of message framing or of an
-    /// upload protocol.
+    /// Whether operators cannot set a field: it belongs to a connection, message framing or an upload protocol.
     package static func isReserved(_ name: HTTPField.Name) -> Bool {
         let text = name.canonicalName
         return leftOutOfWhole.contains(text) || isOfUploads(text)
@@ -164,16 +161,15 @@ package enum UpstreamFields {
 
     /// The fields of an upstream's response to an upload that are relayed to the client.
     ///
-    /// Connection fields, framing, Upload-* and Tus-* are left out. `Content-Length` is left out as well, because
-    /// the sender sets it.
+    /// Connection fields, framing, Upload-* and Tus-* are left out, and `Content-Length`, which the sender sets.
     package static func relayed(_ fields: HTTPFields) -> HTTPFields {
         kept(of: fields, without: leftOutOfResponse) { !isOfUploads($0.canonicalName) }
     }
 
     /// The fields of an upstream's response to an ordinary request that are relayed to the client.
     ///
-    /// Only connection fields, framing and `Content-Length` are left out, because the upstream may use its own
-    /// upload protocol.
+    /// Only connection fields, framing and `Content-Length` are left out: the upstream may use its own upload
+    /// protocol.
     package static func passedBack(_ fields: HTTPFields) -> HTTPFields {
         kept(of: fields, without: leftOutOfResponse)
     }
@@ -232,7 +228,7 @@ package enum UpstreamFields {
         "forwarded", "x-forwarded-for", "x-forwarded-host", "x-forwarded-proto", "x-real-ip",
     ]
 
-    /// Fields that are forwarded even if `policy.forward` omits them: the host, and the description of the content.
+    /// Fields forwarded even if `policy.forward` omits them: the host, and the description of the content.
     private static let alwaysForwarded: Set<HTTPField.Name> = [
         .contentType, .contentEncoding, .contentLanguage, .contentDisposition, .contentDigest,
         .reprDigest, .host,
@@ -242,7 +238,7 @@ package enum UpstreamFields {
         UploadResources.partialMediaType, Tus.mediaType,
     ]
 
-    /// The fields without those of one connection, those in `leftOut`, and those that `lets` excludes.
+    /// The fields without those of one connection, those in `leftOut`, and those excluded by `lets`.
     private static func kept(
         of fields: HTTPFields,
         without leftOut: FieldNameSet,
@@ -282,7 +278,7 @@ package enum UpstreamFields {
 }
 
 extension FieldPolicy {
-    /// Whether a client's field of that name may be sent to the upstream with any request.
+    /// Whether a client's field may be sent to the upstream with any request.
     fileprivate func lets(_ name: HTTPField.Name) -> Bool {
         (trustsForwarded || !UpstreamFields.isClaim(name)) && !strip.contains(name)
     }

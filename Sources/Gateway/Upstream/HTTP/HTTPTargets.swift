@@ -1,7 +1,6 @@
-// The targets of one upstream over HTTP: the choice of the target for a request, and the connections to each.
+// The targets of one upstream over HTTP: the choice of a target for a request, and the connections to each.
 //
-// HTTPAttempt.swift makes the exchange with one target. Invariant: the next target is tried only if not one byte of
-// the request can have been sent.
+// Invariant: the next target is tried only if no byte of the request can have been sent.
 
 import SpoolgateCurl
 import SpoolgatePosix
@@ -15,7 +14,6 @@ final class HTTPTargets: Sendable {
     private let settings: UpstreamSettings
     private let skipped: @Sendable (String) -> Void
 
-    /// One target and the connections to it.
     private struct Place {
         let location: UpstreamLocation
         let connections = ConnectionPool()
@@ -26,7 +24,8 @@ final class HTTPTargets: Sendable {
     /// - Parameters:
     ///   - locations: the targets, at least one, in the order in which they are tried.
     ///   - settings: the limits of each attempt.
-    ///   - skipped: called with the reasons, in one sentence, if targets were not reached but a later one was.
+    ///   - skipped: called with the reasons, in one sentence, if an attempt reached a target only after others
+    ///     failed.
     init(
         _ locations: [UpstreamLocation],
         _ settings: UpstreamSettings,
@@ -83,7 +82,6 @@ final class HTTPTargets: Sendable {
 }
 
 extension UpstreamLocation {
-    /// The endpoint for libcurl.
     func endpoint(_ settings: UpstreamSettings) -> CurlEndpoint {
         var endpoint = CurlEndpoint(
             url: url,

@@ -1,4 +1,4 @@
-// Redirects that require the same request at another place, and the decision to follow them.
+// Redirects of the same request to another place, and the decision to follow them.
 //
 // The gateway has the whole content, but a client that sent it in parts has only the last one. The gateway
 // therefore follows redirects within the upstream. Pure. Invariant: no request is sent to a host other than the
@@ -32,9 +32,9 @@ package enum Redirection {
     ///   - reference: the value of `Location`, a URI reference (RFC 3986 §4.1).
     ///   - target: the target of the redirected request, without the upstream's base path.
     ///   - location: the upstream.
-    ///   - host: the `Host` sent to the upstream; an application builds its own URLs from it, with any scheme, so
-    ///     such URLs name the upstream and not the path through the web server.
-    /// - Returns: A target without the base path; nil if the redirect leads outside the upstream, or is not a URI.
+    ///   - host: the `Host` sent to the upstream; URLs that an application builds from it, with any scheme, name
+    ///     the upstream and not the path through the web server.
+    /// - Returns: a target without the base path; nil if the redirect leads outside the upstream, or is not a URI.
     static func target(
         of reference: String,
         from target: String,

@@ -1,8 +1,8 @@
 // Reads one response, from the first line of its first head to the last byte of its content, and passes it to the
 // sink.
 //
-// It handles interim responses and the remaining length of the content, but neither connections nor timeouts.
-// Invariant: the sink receives at most one final head, and every head only when it is complete.
+// Connections and timeouts are handled elsewhere. Invariant: the sink receives at most one final head, and every
+// head only when it is complete.
 
 import HTTPTypes
 import SpoolgateCurl
@@ -16,14 +16,12 @@ struct ResponseReading {
     private let reasons: AttemptReasons
     private let sink: any ResponseSink
     private var reader = ResponseHeadReader()
-    /// The number of complete heads, including those of interim responses.
+    /// The number of complete heads, including interim ones.
     private(set) var headCount = 0
-    /// Whether the final head has arrived.
     private(set) var hasFinalHead = false
     /// Whether the final head offers or confirms credentials for the connection.
     private(set) var authenticatesConnection = false
-    /// The target of a redirect in the final head, which is not passed to the sink; nil: all of the response is
-    /// passed.
+    /// The target of an intercepted redirect, whose response the sink does not receive; nil: the sink receives all.
     private(set) var redirect: String?
     /// The remaining bytes of content by the head; nil: the content ends when libcurl reports it.
     private var remaining: Int64?
@@ -35,7 +33,6 @@ struct ResponseReading {
         self.sink = sink
     }
 
-    /// Whether all content that the final head announced has arrived.
     var isWhole: Bool { hasFinalHead && remaining == 0 }
 
     /// Processes one line of a head, or of the trailer section, which is dropped.
@@ -77,8 +74,7 @@ struct ResponseReading {
         }
     }
 
-    /// The target of a redirect to follow; nil if the request does not intercept redirects or this one is not to be
-    /// followed.
+    /// The target of a redirect to follow; nil if the request does not intercept it or it leads elsewhere.
     private func redirect(in head: ResponseHead) -> String? {
         let request = reasons.request
         guard request.interceptsRedirects,
@@ -100,7 +96,7 @@ struct ResponseReading {
         return pass { try sink.receive(content: content.bytes) }
     }
 
-    /// Processes the rest of a response at once if it is complete by its head; otherwise does nothing.
+    /// Processes the rest of a response if it is complete by its head; otherwise does nothing.
     mutating func takeWhole(_ bytes: [UInt8]) -> AttemptOutcome? {
         guard let (head, length) = wholeResponse(bytes) else { return nil }
         for line in bytes[..<head].split(separator: 0x0a, omittingEmptySubsequences: false) {
@@ -112,8 +108,7 @@ struct ResponseReading {
         return bytes[head..<(head + length)].withUnsafeBytes { takeContent($0) }
     }
 
-    /// The end of the final head in `bytes` and the length of the content after it; nil if `bytes` do not contain
-    /// all of it.
+    /// The end of the final head in `bytes` and the length of the content after it; nil if `bytes` are incomplete.
     private func wholeResponse(_ bytes: [UInt8]) -> (head: Int, length: Int)? {
         var trial = reader
         var start = 0

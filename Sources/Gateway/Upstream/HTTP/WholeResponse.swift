@@ -10,23 +10,20 @@ package import SpoolgateUploadProtocol
 ///
 /// Not thread-safe.
 package final class WholeResponse: ResponseSink {
-    /// The final head; nil before it arrives.
     package private(set) var head: ResponseHead?
-    /// The content, up to the cap.
     private(set) var content: [UInt8] = []
     private var isOverCap = false
     private let cap: Int
     private let deadline: Deadline
     private let meanwhile: () -> Void
 
-    /// The error if the response takes longer than the limit.
     private struct TooSlow: Error, CustomStringConvertible {
         let description = "the response took too long"
     }
 
     /// Creates a receiver of up to `cap` bytes of content.
     ///
-    /// `timeout` applies to each step of the exchange; `meanwhile` is called at least once a second after the
+    /// The exchange may take up to three times `timeout`; `meanwhile` is called at least once a second after the
     /// connection is open.
     package init(cap: Int, timeout: Duration, meanwhile: @escaping () -> Void = {}) {
         self.cap = cap
