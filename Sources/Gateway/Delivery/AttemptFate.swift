@@ -63,7 +63,7 @@ enum AttemptFate: String, CaseIterable {
     case delivered
     /// The response is stored, and sent with `?1` if a client waits; the content moves to `hold` as `failed`.
     case failed
-    /// Like `failed`, but as `indeterminate`: the application may have taken it. If `hold` is full, `delivered`.
+    /// Like `failed`, but as `indeterminate`: the application may have taken it; `delivered` if `hold` is full.
     case heldWithResponse = "response, held"
     /// The client receives 502 or 504 with `?1`; the content moves to `hold` as `indeterminate`.
     case held

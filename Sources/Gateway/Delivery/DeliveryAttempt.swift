@@ -1,7 +1,7 @@
 // One attempt to deliver an upload: the request, the upstream's response, and the state of the upload afterwards.
 //
-// `AttemptFate` decides what an outcome means. A final response up to the cap is stored before its first byte is
-// sent to the client. Of a larger one, only the head is stored, and the content is streamed, as is every response
+// `AttemptFate` decides the consequence of an outcome. A final response up to the cap is stored before its first byte is
+// sent to the client. A larger one has only its head stored; its content is streamed, as is every response
 // to an upload without a record. Invariants: an upload is in `active` exactly while its attempt runs; a response
 // that is not final is neither stored nor relayed.
 
@@ -94,7 +94,7 @@ final class DeliveryAttempt {
             return nil
         }
         if case .unheard = outcome {
-            // The upstream has responded, but the client did not receive all of it.
+            // The upstream has responded, but the client received only a part.
             journal.delivered(upload, status: status)
             let target = upload.creation.head.target
             log.clientGone(route: route.name, target: target, reason: reason)

@@ -30,7 +30,7 @@ package final class Route: Sendable {
     ///   - settings: the operator's settings, with at least one target.
     ///   - gateway: the name of the gateway.
     ///   - node: the node that creates the uploads; nil if there is only one.
-    ///   - old: the previous route of that name; connections and counts of use are kept if the settings are
+    ///   - old: the previous route with the same name; connections and counts of use are kept if the settings are
     ///     unchanged.
     ///   - metrics: the metrics of the process.
     ///   - skipped: called if an attempt reached a target only after others failed.

@@ -10,13 +10,13 @@ package enum AttemptOutcome: Sendable, Equatable {
     ///
     /// Nothing was sent, and neither the upstream nor the request is at fault. Safe to repeat.
     case notTried(reason: String)
-    /// Not one byte of the request was sent: no connection, no TLS, or an unknown name. Safe to repeat.
+    /// Not one byte of the request was sent: no connection, no TLS, or an unknown name; safe to repeat.
     ///
     /// `timedOut`: the connect timeout expired for every target.
     case notReached(reason: String, timedOut: Bool = false)
-    /// The upstream's directory or bucket is full and took nothing. Safe to repeat.
+    /// The upstream's directory or bucket is full and took nothing; safe to repeat.
     case noRoom(reason: String)
-    /// The upstream's store refused the request for a temporary cause or one that its operator can fix. Safe to
+    /// The upstream's store refused the request for a temporary cause or one that its operator can fix; safe to
     /// repeat.
     ///
     /// `retryAfter`: the seconds that it requested to wait.
@@ -25,7 +25,7 @@ package enum AttemptOutcome: Sendable, Equatable {
     ///
     /// The caller requested this outcome by `UpstreamRequest.interceptsRedirects` and sends the request there.
     case redirected(to: String)
-    /// A proxy responded and did not forward the request (407). Safe to repeat.
+    /// A proxy responded and did not forward the request (407); safe to repeat.
     case notForwarded(reason: String)
     /// Bytes were sent, but no complete final response was received.
     ///
@@ -33,7 +33,7 @@ package enum AttemptOutcome: Sendable, Equatable {
     case indeterminate(reason: String, timedOut: Bool = false)
     /// The request's content threw this error while it was read.
     case abandoned(reason: String)
-    /// A final response arrived, but the sink threw this error before it took all of it.
+    /// A final response arrived, but the sink threw this error before it took the whole response.
     case unheard(reason: String)
 
     /// Why there is no complete response; nil if there is one.

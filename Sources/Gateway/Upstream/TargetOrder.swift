@@ -9,7 +9,7 @@ import SpoolgatePosix
 ///
 /// Thread-safe.
 final class TargetOrder: Sendable {
-    /// The time for which an unreachable target is tried last.
+    /// How long an unreachable target is tried last.
     static let avoidance = Duration.seconds(10)
 
     /// The time until which each target is tried last; nil: it was reached, or never tried.

@@ -1,5 +1,5 @@
 // One delivery attempt for every kind of upstream: it sends a request, passes on the response part by part, and
-// returns an outcome that states what the upstream may have received.
+// returns an outcome that states whether the upstream may have received the request.
 //
 // HTTPTargets.swift does the work over HTTP, DirectoryDrop.swift for a directory, and Bucket.swift for a bucket.
 // There is no queue, backoff or retry here. Invariant: the outcome is `.notReached` only if no byte of the request

@@ -96,7 +96,7 @@ package struct UpstreamSettings: Sendable, Equatable {
     package var connectTimeout: Duration
     /// The maximum time without a byte in either direction while the request is sent.
     package var stallTimeout: Duration
-    /// The maximum time from the end of the request to the response's head, and between two parts of it.
+    /// The maximum time from the end of the request to the response's head, and between two parts of the response.
     package var responseTimeout: Duration
     /// The PEM file of the trusted authorities for https; nil: those of the system.
     package var certificateAuthority: String?

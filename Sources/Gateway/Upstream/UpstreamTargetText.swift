@@ -167,7 +167,7 @@ extension BucketAddress {
         }
         endpoint = scheme + segments[0]
         name = String(segments[1])
-        // Stores other than Amazon's allow more names; all of them are accepted.
+        // Stores other than Amazon's allow more names, so all of these are accepted.
         guard (3...255).contains(name.utf8.count),
             name.utf8.allSatisfy({ $0.isUnreserved && $0 != UInt8(ascii: "~") }),
             name.utf8.first?.isAlphanumeric ?? false

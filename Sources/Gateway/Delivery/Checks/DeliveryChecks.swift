@@ -108,7 +108,7 @@ extension Delivery {
 
     /// Runs the inspection, then the authorizer.
     ///
-    /// A service that fails itself (407, 408, 429 or 5xx) gives no final response.
+    /// A status of 407, 408, 429 or 5xx is a failure of the service, and not a final response.
     private func clearance(
         of upload: Upload,
         _ listener: ResponseListener

@@ -38,7 +38,7 @@ package struct DigestPlan {
     ///   - completing: the fields of the completing request; nil if it is the creation or missing.
     ///   - told: the digests sent to the upstream.
     init(creation: HTTPFields, completing: HTTPFields?, told: Set<DigestAlgorithm>) {
-        // The digest of a whole representation cannot be computed from a part of it (RFC 9110 §14.5).
+        // The digest of a whole representation cannot be computed from a part (RFC 9110 §14.5).
         guard creation.contentRange == nil else { return }
         wanted = DigestAlgorithm.wanted(in: creation)
         // `try?`: a digest that cannot be verified was refused with its request.

@@ -1,7 +1,7 @@
 // Files handed to an upstream by their paths, and the key that signs their description.
 //
 // A file appears under `<id>-<name>` complete, by a rename. It is removed after a 2xx response of the upstream, or
-// after `path.retention`. Invariant: only files with names of that form are removed from the directory.
+// after `path.retention`. Invariant: only files with such names are removed from the directory.
 
 import SpoolgateCrypto
 import SpoolgateJournal

@@ -163,7 +163,7 @@ extension Route {
         }
     }
 
-    /// Whether an upload may be sent again although the upstream may have received all of it.
+    /// Whether an upload may be sent again although the upstream may have received it completely.
     ///
     /// That is true if the upstream honours the idempotency key, and for buckets, which never replace an object.
     /// Otherwise the method must be idempotent, and the request unconditional if it changes something.
@@ -174,7 +174,7 @@ extension Route {
 }
 
 extension HTTPFields {
-    /// Adds a digest to `Repr-Digest`, unless the client sent one of that algorithm.
+    /// Adds a digest to `Repr-Digest`, unless the client sent one with the same algorithm.
     fileprivate mutating func tell(_ digests: DigestValues, _ algorithm: DigestAlgorithm) {
         guard let bytes = digests[algorithm] else { return }
         // `try?`: an invalid digest was refused before.

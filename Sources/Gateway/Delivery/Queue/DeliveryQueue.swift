@@ -51,7 +51,7 @@ package final class DeliveryQueue: Sendable {
             }
         }
 
-        /// Takes one ready upload that has room.
+        /// Takes a ready upload whose target and client have room.
         mutating func take(_ bounds: DeliveryBounds) -> (id: UploadID, route: String)? {
             // The route with the fewest threads comes first, so that a long list does not delay the others.
             let turns = ready.keys.map { (shares.taken(ofRoute: $0), $0) }.sorted { $0 < $1 }

@@ -64,7 +64,7 @@ package final class DeliverySlots: Sendable {
         for signal in signals { signal.update { $0 = true } }
     }
 
-    /// Queues for a slot, which may be available at once.
+    /// Joins the line for a slot, which may be available at once.
     func lineUp(ofRoute route: String, for client: ClientName) -> SlotPlace {
         let (user, wait) = state.updateQuietly { state in
             let user = state.line.bounds.user(ofRoute: route, for: client)

@@ -21,7 +21,7 @@ struct ReadyUploads {
 
     /// Takes the first upload of the next client that has room.
     mutating func popFirst(fitting room: SlotShares.Room) -> (id: UploadID, client: ClientName)? {
-        // Few clients lack room, because each of those holds at least two slots.
+        // Few clients lack room: each of them would hold at least two slots.
         guard let turn = turns.firstIndex(where: { room.admits($0) }) else { return nil }
         let client = turns[turn]
         for index in (turns.startIndex..<turn).reversed() { turns[index + 1] = turns[index] }

@@ -1,7 +1,7 @@
-// How long the settings promise to keep uploads: the only decision on what the daemon and `purge` remove on their
-// own.
+// The retention of uploads by the settings. Only this file decides which uploads the daemon and `purge` remove on
+// their own.
 //
-// Invariant: an upload is never over while the settings promise to keep it.
+// Invariant: no upload is removed before its retention ends.
 
 package import SpoolgatePosix
 package import SpoolgateSettings
@@ -24,7 +24,7 @@ package struct Retention: Sendable {
     /// The queues whose expired uploads are removed.
     package static let queues: [Queue] = [.incoming, .hold, .delivered]
 
-    /// Whether the settings have a route of that name.
+    /// Whether the settings contain the route.
     package func knows(_ route: String?) -> Bool {
         route.map { routes[exactly: $0] != nil } ?? false
     }

@@ -2,8 +2,8 @@
 //
 // Pure. A target gets another slot only while it holds fewer than twice as many as are free, and the same rule
 // applies to a client within its target's share. An application that does not respond therefore leaves a third of
-// the slots to others, and a single client leaves a third of its target's share. Invariant: no waiting delivery
-// could have a slot; freed slots are assigned in the order of arrival.
+// the slots to others, and a single client leaves a third of its target's share. Invariant: no delivery waits
+// that could have a slot; freed slots are assigned in the order of arrival.
 
 import SpoolgateUploadProtocol
 

@@ -59,7 +59,7 @@ extension Deliveries {
     /// The number of uploads between two pauses.
     private static let step = 64
     private static let pause = Duration.milliseconds(20)
-    /// The pause during recovery, for which uploads may wait.
+    /// The pause during recovery; uploads may wait for the recovery.
     private static let shortPause = Duration.milliseconds(2)
     /// The number of uploads removed at a time: each needs a file descriptor until its removal is durable.
     private static let batch = 32
@@ -105,7 +105,7 @@ extension Deliveries {
             ? min(Self.clockInterval, current.settings.queueRunInterval) : Self.clockInterval
     }
 
-    /// Repairs what no request would repair after a crash, and counts the uploads; returns skipped uploads.
+    /// Repairs uploads that no request would repair after a crash, and counts all; returns skipped uploads.
     private func recoverSpool() -> [UploadID] {
         journal.metrics.waiting.noteWalk(isUnderWay: true)
         var looked = 0

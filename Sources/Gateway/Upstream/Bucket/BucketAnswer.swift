@@ -46,7 +46,7 @@ final class BucketAnswer: ResponseSink {
     /// (CompleteMultipartUpload).
     var isDone: Bool { (200..<300).contains(status) && error == nil }
 
-    /// Whether the store, or a server in front of it, requests a repetition.
+    /// Whether the store or a server in front requests a repetition.
     var asksToRepeat: Bool {
         [429, 500, 502, 503, 504].contains(status)
             || ["SlowDown", "InternalError", "ServiceUnavailable", "RequestTimeout"].contains(error)
@@ -54,7 +54,7 @@ final class BucketAnswer: ResponseSink {
 
     var retryAfter: Int? { head?.fields[.retryAfter].flatMap { Int(digits: $0) } }
 
-    /// The text of the first XML element of that name; nil if it is missing or contains anything except plain text.
+    /// The text of the first XML element with that name; nil if it is missing or contains anything except plain text.
     func element(_ name: String) -> String? {
         let text = String(decoding: content, as: UTF8.self)
         guard let start = text.firstRange(of: "<\(name)>")?.upperBound,
@@ -64,7 +64,7 @@ final class BucketAnswer: ResponseSink {
         return found.isEmpty || found.contains("&") ? nil : String(found)
     }
 
-    /// The code of an error document, of letters, digits and dots; nil if there is none.
+    /// The code of an error document, of letters, digits and dots; nil without one.
     var error: String? {
         guard String(decoding: content, as: UTF8.self).contains("<Error") else { return nil }
         return element("Code").flatMap { code in

@@ -60,7 +60,7 @@ struct BucketObject {
         length = request.content.length
         var fields = HTTPFields()
         for name in Self.describing {
-            // A value that cannot be signed is dropped; the upload must not fail because of it.
+            // A value that cannot be signed is dropped; the upload must not fail for such a value.
             fields[name] = request.fields[name].flatMap(\.asSigned)
         }
         let disposition = request.fields[.contentDisposition]?.disposition(of: told)

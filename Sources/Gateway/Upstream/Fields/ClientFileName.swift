@@ -1,4 +1,4 @@
-// The client's name for the file of an upload, and harmless forms of it.
+// The client's name for the file of an upload, and its harmless forms.
 //
 // Pure. The sources, in this order, are Content-Disposition (RFC 6266 §4.3: `filename*` before `filename`),
 // `filename` of Upload-Metadata, and the last segment of the target's path. Invariant: no form is a path, is empty
@@ -50,7 +50,7 @@ package struct ClientFileName: Sendable, Equatable {
 
     /// Calls `body` with the stored name, and again with `harmless` if the file system refuses the first.
     ///
-    /// - Parameter body: creates files of that name.
+    /// - Parameter body: creates files with the given name.
     /// - Returns: the result of `body`.
     /// - Throws: the errors of `body`.
     package func storing<R>(_ body: (String) throws -> R) throws -> R {

@@ -8,7 +8,7 @@
 // response (`Curl_retry_request`, up to five times; `CURLOPT_SEEKFUNCTION` matters only after content bytes were
 // sent, so it cannot prevent a second POST with small content). Every repetition first opens a socket and calls
 // `CURLOPT_PREREQFUNCTION` before it sends, and both callbacks check `mayRepeat` here. Invariant: a request that
-// may not be repeated is never sent again after a connection took one byte of it.
+// may not be repeated is never sent again after a connection took its first byte.
 
 import HTTPTypes
 import SpoolgateCurl
@@ -22,7 +22,7 @@ final class HTTPAttempt: CurlTransfer {
     private let sink: any ResponseSink
     private let source: ContentSource?
 
-    /// The outcome for which libcurl was told to stop.
+    /// The outcome that made the gateway stop libcurl.
     private var stopReason: AttemptOutcome?
     private(set) var reading: ResponseReading
 
@@ -181,7 +181,7 @@ final class HTTPAttempt: CurlTransfer {
 
     /// Whether any byte of the request may have been sent.
     ///
-    /// Under TLS, a failed write may have sent whole records, so an attempted write counts as sent.
+    /// A failed write over TLS may have sent whole records, so an attempted write counts as sent.
     private var wasTaken: Bool {
         guard starts > 0 else { return false }
         return wasTakenBefore || isSecure || isPerforming || connection.requestSize > 0

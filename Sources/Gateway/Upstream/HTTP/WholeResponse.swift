@@ -1,6 +1,6 @@
 // The complete response of an auxiliary service, in memory up to a cap.
 //
-// Invariant: content over the cap is dropped entirely, because a part of it could have another meaning.
+// Invariant: content over the cap is dropped entirely, because a part could have another meaning.
 
 import HTTPTypes
 import SpoolgatePosix
@@ -23,12 +23,12 @@ package final class WholeResponse: ResponseSink {
 
     /// Creates a receiver of up to `cap` bytes of content.
     ///
-    /// The exchange may take up to three times `timeout`; `meanwhile` is called at least once a second after the
+    /// The exchange may take as long as three times `timeout`; `meanwhile` is called at least once a second after the
     /// connection is open.
     package init(cap: Int, timeout: Duration, meanwhile: @escaping () -> Void = {}) {
         self.cap = cap
         self.meanwhile = meanwhile
-        // Connecting, sending the request and responding may each take up to `timeout`.
+        // Connecting, sending the request and responding may each take as long as `timeout`.
         deadline = .after(timeout * 3)
     }
 
