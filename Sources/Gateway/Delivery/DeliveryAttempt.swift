@@ -1,7 +1,7 @@
 // One attempt to deliver an upload: the request, the upstream's response, and the state of the upload afterwards.
 //
-// `AttemptFate` decides the consequence of an outcome. A final response up to the cap is stored before its first byte is
-// sent to the client. A larger one has only its head stored; its content is streamed, as is every response
+// `AttemptFate` decides the consequence of an outcome. A final response up to the cap is stored before its first
+// byte is sent to the client. A larger one has only its head stored; its content is streamed, as is every response
 // to an upload without a record. Invariants: an upload is in `active` exactly while its attempt runs; a response
 // that is not final is neither stored nor relayed.
 
