@@ -172,29 +172,6 @@ struct SharedSpoolTests {
         chmod(directory.path, 0o755)
     }
 
-    @Test("a record whose size is not known yet, as after the death of its host, is not removed")
-    func sizeComesLater() throws {
-        let one = try Daemon("n1", in: directory)
-        let two = try Daemon("n2", in: directory)
-        let upload = try one.spool.create(.sample(), requestRelease: {})
-        try upload.append("content")
-        upload.unlock()
-        let paths = try #require(FileManager.default.subpaths(atPath: directory.path))
-        let record = try #require(
-            paths.first { $0.hasPrefix("uploads") && $0.hasSuffix("\(upload.id)") }
-        )
-        let place = "\(directory.path)/\(record)"
-        let content = try #require(FileManager.default.contents(atPath: place))
-        #expect(truncate(place, 0) == 0)
-        try SpoolgatePosix.Thread.start(name: "size", stackSize: 1 << 20) {
-            SpoolgatePosix.Thread.pause(.milliseconds(300))
-            let file = fopen(place, "r+")
-            _ = content.withUnsafeBytes { fwrite($0.baseAddress, 1, $0.count, file) }
-            fclose(file)
-        }
-        #expect(try two.spool.lock(upload.id)?.state.offset == 7)
-    }
-
     @Test("who was taken for dead tells nothing any more: no offset, not that an upload is gone")
     func takenForDead() throws {
         let one = try Daemon("n1", in: directory)

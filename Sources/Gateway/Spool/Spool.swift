@@ -279,8 +279,7 @@ package final class Spool: Sendable {
         let files = UploadFiles(of: lock.id, name, in: self, record: record)
         // Closed before another request in this process looks.
         defer { if upload == nil { files.close() } }
-        var read = try openSound(name) { () throws(SpoolError) in try files.read(status) }
-        if isShared { try waitForSize(of: record, until: .after(.seconds(5)), name, files, &read) }
+        let read = try openSound(name) { () throws(SpoolError) in try files.read(status) }
         switch read {
         case .failure(let fault) where fault.kind == .unwritten:
             try files.remove(of: nil)
@@ -297,24 +296,6 @@ package final class Spool: Sendable {
             if try files.repair(record) == .forget { return nil }
             upload = Upload(spool: self, lock: lock, creation: creation, files: files)
             return upload
-        }
-    }
-
-    /// Reads a record that looks unwritten again, until it is not or the deadline has passed.
-    ///
-    /// If a host dies, CephFS releases its locks before the metadata server has the sizes of its files again: a record
-    /// that the dead host had synced is empty for a moment.
-    private func waitForSize(
-        of record: OpenFile,
-        until deadline: Deadline,
-        _ name: FileName,
-        _ files: UploadFiles,
-        _ read: inout Result<LoadedRecord, UnreadableRecord>
-    ) throws(SpoolError) {
-        while case .failure(let fault) = read, fault.kind == .unwritten, !deadline.hasPassed {
-            Thread.pause(.milliseconds(50))
-            let status = try onDisk { () throws(SystemError) in try record.status() }
-            read = try openSound(name) { () throws(SpoolError) in try files.read(status) }
         }
     }
 
