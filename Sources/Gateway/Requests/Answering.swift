@@ -1,8 +1,9 @@
-// The answers that every kind of request can get: a refusal, or a connection that breaks.
+// The responses that any request can receive: a refusal, or a closed connection.
 //
-// Clients that resume do so when their connection breaks; a complete answer they take for the upload's
-// (URLSession), whatever its status. So a request on an upload that exists is never answered with what
-// only means "later".
+// A client that resumes does so when its connection closes; it takes a complete response for the upload's final
+// response,
+// whatever the status (URLSession). A request on an existing upload therefore never receives a response that only means
+// "later".
 
 import SpoolgateDelivery
 import SpoolgateExchange
@@ -12,7 +13,7 @@ import SpoolgateSettings
 import SpoolgateSpool
 import SpoolgateUploadProtocol
 
-/// Whoever answers a request: the request itself, or its operation on an upload, in that upload's words and name.
+/// A request, or its operation on an upload, which uses the upload's wording and journal.
 protocol Answering: AnyObject {
     var request: Request { get }
     var journal: Journal { get }
@@ -25,7 +26,7 @@ extension Answering {
     var log: Log { journal.log }
     var dialect: Dialect { responses.dialect }
 
-    /// Refuses a request; `offset` must be durable.
+    /// Sends a refusal; `offset` must be durable.
     @inline(never)
     func refuse(_ refusal: Refusal, offset: Int64? = nil) {
         log.refused(refusal, target: request.head.target)
@@ -34,15 +35,16 @@ extension Answering {
         exchange.answer(responses.refused(told, offset: offset))
     }
 
-    /// Refuses because the spool failed, after writing a log line; breaks off where the upload is there
-    /// and waiting helps.
+    /// Refuses the request because the spool failed, and logs the failure.
+    ///
+    /// Closes the connection instead if the upload exists and a retry may succeed.
     @inline(never)
     func refuse(_ error: SpoolError, upload: UploadID, exists: Bool = true) {
         note(error, upload: upload)
         if exists { putOff(error.refusal) } else { refuse(error.refusal) }
     }
 
-    /// Writes a log line of what failed in the spool, or what a bound kept out of it.
+    /// Logs a failure of the spool, or a limit that kept an upload out of it.
     func note(_ error: SpoolError, upload: UploadID?) {
         if case .tooMany(_, .ofClient) = error {
             noteTurnedAway(error.refusal)
@@ -51,19 +53,18 @@ extension Answering {
         }
     }
 
-    /// Ends a request whose client is gone, or whose content broke off.
+    /// Ends a request whose client is gone, or whose content ended early.
     func giveUp(_ reason: String) {
         log.clientGone(route: request.route.name, target: request.head.target, reason: reason)
         exchange.abort()
     }
 
-    /// Puts a client off whose upload exists: breaks its connection off where a refusal says no more than
-    /// "later".
+    /// Refuses a request on an existing upload; closes the connection instead if the refusal only means "later".
     func putOff(_ refusal: Refusal) {
         if refusal.isOnlyLater { breakOff(refusal) } else { refuse(refusal) }
     }
 
-    /// Breaks the client's connection, so that it comes back.
+    /// Closes the connection, so that the client retries.
     func breakOff(_ refusal: Refusal) {
         log.brokenOff(refusal, target: request.head.target)
         journal.metrics.refusals[refusal.code].add()
@@ -72,7 +73,7 @@ extension Answering {
 }
 
 extension SpoolError {
-    /// What a client is told.
+    /// The refusal that the client receives for this error.
     var refusal: Refusal {
         switch self {
         case .full, .fewFiles, .noSpace, .overQuota: .spoolFull

@@ -1,18 +1,18 @@
-// The bounds that the settings set, in numbers.
+// The limits on threads, requests and uploads, computed from the settings.
 
 package import SpoolgateExchange
 package import SpoolgateSettings
 import SpoolgateSpool
 
 extension ThreadBudget {
-    /// As the settings say.
+    /// Creates the thread budget that the settings specify.
     package init(_ settings: Settings) {
         self.init(maximum: settings.maximumThreads, reserve: 64)
     }
 }
 
 extension RequestBounds {
-    /// The settings' bounds; those not set follow from the threads there are.
+    /// Creates the limits from the settings; a limit that is not set is derived from the number of threads.
     init(_ settings: Settings, _ threads: ThreadBudget) {
         self.init(
             total: threads.maximum,
@@ -28,7 +28,7 @@ extension RequestBounds {
         )
     }
 
-    /// 0 stands for none.
+    /// Returns the limit that is set; 0 stands for no limit.
     private static func bound(_ set: Int?, otherwise derived: Int) -> Int {
         switch set {
         case 0: .max
@@ -39,7 +39,7 @@ extension RequestBounds {
 }
 
 extension UploadBounds {
-    /// Most uploads, as the settings say; 0 there stands for none.
+    /// Creates the limits on the number of uploads from the settings, in which 0 stands for no limit.
     init(_ settings: Settings) {
         let ofClient = settings.clients.maximumUploads
         self.init(

@@ -1,35 +1,35 @@
-// What a request is, by its protocol and the settings of its route.
+// Classification of a request by its protocol and the settings of its route.
 
 import HTTPTypes
 import SpoolgateDelivery
 import SpoolgateSettings
 import SpoolgateUploadProtocol
 
-/// A request, classified.
+/// A classified request.
 struct ClassifiedRequest {
-    /// What it asks for.
+    /// The operation that the request asks for.
     let request: UploadRequest
-    /// The dialect in which it is answered.
+    /// The dialect of the response.
     let dialect: Dialect
-    /// Whether nothing in it tells a protocol: then it speaks that of the upload it is on.
+    /// Whether no field of the request marks a protocol; it then uses the protocol of the upload it addresses.
     let isUnmarked: Bool
-    /// The interop version that it names and that is served as the newest one, without a 104; nil: there is none.
+    /// The interop version that the request names although it is unknown; it is served as the newest one, without 104.
     let unknownVersion: Int?
-    /// What correlates its log lines; nil where nothing does.
+    /// The correlation ID for its log lines; nil if the settings name no field.
     let correlation: String?
 
-    /// Classifies a request by its head, which gets the method that it means and a field that correlates it.
+    /// Classifies a request by its head; replaces the method with the effective one and adds the correlation field.
     init(
         _ head: inout RequestHead,
         on route: Route,
         _ configuration: Deliveries.Configuration
     ) {
         let resources = route.resources
-        // Not of the head, which every use would be a copy of then.
+        // Captures the target, because a captured head would be copied at each use.
         let target = head.target
         func isOnResource() -> Bool { resources.match(target: target) != .none }
         var family = ProtocolFamily(of: head, isOnResource: isOnResource())
-        // What it says is the upstream's to read, or nobody's.
+        // The gateway does not interpret these tus fields: the upstream does, or they are ignored.
         let isPassed = family == .tus && route.settings.tus == .pass && !isOnResource()
         if family == .tus, isPassed || route.settings.tus == .off { family = .ietf }
         head.method = UploadRequest.method(of: head, family)

@@ -1,7 +1,7 @@
-// The field by which one request can be followed through several logs.
+// The field that identifies a request across several logs.
 //
-// A client's value is taken where it is harmless, else one is made. Invariant: where the setting names
-// a field, every request has exactly one value of it, of 1 to 128 visible ASCII characters.
+// A valid value from the client is used; otherwise one is generated. Invariant: if the settings name a field, every
+// request has exactly one value for it, of 1 to 128 visible ASCII characters.
 
 import HTTPTypes
 import SpoolgateCrypto
@@ -9,7 +9,7 @@ import SpoolgateCrypto
 extension HTTPFields {
     private static let correlationLimit = 128
 
-    /// Sees to it that the field `name` has one usable value; returns that.
+    /// Ensures that the field `name` has one valid value, and returns it.
     mutating func correlate(by name: HTTPField.Name) -> String {
         if let value = self[name], Self.isCorrelation(value) { return value }
         let value = RandomToken.make()
@@ -18,7 +18,7 @@ extension HTTPFields {
     }
 
     private static func isCorrelation(_ value: String) -> Bool {
-        // A repeated field has a comma and a space between its values.
+        // The values of a repeated field are joined by a comma and a space, so they are invalid here.
         !value.isEmpty && value.utf8.count <= correlationLimit
             && value.utf8.allSatisfy { (0x21...0x7e).contains($0) }
     }

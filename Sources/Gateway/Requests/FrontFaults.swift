@@ -1,17 +1,18 @@
-// Mistakes in the web server's configuration, as its requests show them: counted, and told now and then.
+// Mistakes in the web server's configuration that its requests reveal: all are counted, some are logged.
 //
-// Such a mistake comes with every request, so a line for each would bury the log. Invariant: every fault
-// is counted, and each one that is told says how many there were since the line before.
+// Such a mistake affects every request, so one line for each would flood the log. Invariant: every fault is counted,
+// and
+// each line states the number of faults since the line before.
 
 package import SpoolgateExchange
 import SpoolgateJournal
 import SpoolgatePosix
 
-/// The faults of one process's front.
+/// The faults that one process has found in its web server's configuration.
 ///
-/// Any thread.
+/// Any thread may use it.
 package final class FrontFaults: Sendable {
-    /// What has a line of its own: a kind, and the route it was seen at.
+    /// The unit of logging: a kind of fault on one route.
     private struct Subject: Hashable {
         var fault: FrontFault
         var route: String
@@ -19,30 +20,30 @@ package final class FrontFaults: Sendable {
 
     private struct State {
         var counts: [FrontFault: Int] = [:]
-        /// Until when each is recent.
+        /// The time until which each fault is recent.
         var recent: [FrontFault: Deadline] = [:]
         var lines = RareLines<Subject>()
     }
 
     private let state = Monitor(State())
     private let interval: Duration
-    /// Names of routes may come from clients where the web server's configuration makes them so.
+    /// The limit on subjects: depending on the web server's configuration, clients can choose route names.
     private static let mostSubjects = 200
 
-    /// Makes it with nothing counted; `interval` passes between two lines on one subject.
+    /// Starts without faults; `interval` is the minimum time between two lines on the same subject.
     init(interval: Duration = .seconds(60)) { self.interval = interval }
 
-    /// How many there were since the process began, by kind; a kind without any is absent.
+    /// The number of faults of each kind since the process started; a kind without faults is absent.
     package var counts: [FrontFault: Int] { state.update { $0.counts } }
 
-    /// Those that were seen in the last quarter of an hour.
+    /// The kinds of faults found in the last 15 minutes.
     package var recent: Set<FrontFault> {
         state.update { Set($0.recent.filter { !$0.value.hasPassed }.keys) }
     }
 
-    /// Counts a fault of a route, or one that no route can be told for.
+    /// Counts a fault of a route, or a fault without a known route.
     ///
-    /// - Returns: how many of these are to be told now, this one included; nil: nothing is to be told.
+    /// - Returns: the number of faults to log now, including this one; nil if no line is due.
     func note(_ fault: FrontFault, route: String = "") -> Int? {
         state.update { state in
             state.counts[fault, default: 0] += 1
@@ -52,26 +53,25 @@ package final class FrontFaults: Sendable {
             if subjects.count >= Self.mostSubjects, !subjects.contains(subject) {
                 subject.route = ""
             }
-            // Nothing is lost by it, so it is said once; the others do harm as long as they last.
+            // A missing origin does no harm, so it is logged only once.
             return state.lines.note(subject, next: fault == .noOrigin ? .never : .after(interval))
         }
     }
 
-    /// Tells again what is told only once: the settings were read again, and the web server's perhaps.
+    /// Makes one-time faults loggable again after a reload; the web server may have been reconfigured too.
     func reload() {
         state.update { $0.lines.forget { $0.fault == .noOrigin } }
     }
 }
 
 extension Gateway {
-    /// Tells, once in a while, of a request that lacks what no request can be without; `reason` names
-    /// it.
+    /// Logs, rate-limited, a request without a required parameter; `reason` names it.
     func noteMissing(_ context: ExchangeContext, reason: String) {
         guard context.faults.contains(.noMethod), let count = faults.note(.noMethod) else { return }
         log.frontMisconfigured(reason: reason, count: count)
     }
 
-    /// Tells, once in a while, of faults that do not keep a request from being served.
+    /// Logs, rate-limited, faults that do not prevent a request from being served.
     func noteFaults(_ context: ExchangeContext, route: String, isUpload: Bool) {
         if context.faults.contains(.noOrigin), faults.note(.noOrigin, route: route) != nil {
             log.noOrigin(route: route)
@@ -81,7 +81,7 @@ extension Gateway {
         {
             log.badOrigin(text, route: route, count: count)
         }
-        // What is no upload is buffered without harm.
+        // Buffering is harmless for other requests.
         guard isUpload else { return }
         if context.faults.contains(.bufferingUntold),
             let count = faults.note(.bufferingUntold, route: route)
@@ -93,7 +93,7 @@ extension Gateway {
         }
     }
 
-    /// Tells, once in a while, of a route that the settings do not have.
+    /// Logs, rate-limited, a route name that is not in the settings.
     func noteUnknownRoute(_ route: String, target: String) {
         guard let count = faults.note(.unknownRoute, route: route) else { return }
         log.unknownRoute(route, target: target, count: count)

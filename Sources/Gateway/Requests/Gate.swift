@@ -1,10 +1,11 @@
-// The gate: the one place that admits a request before its content is read.
+// The one place that admits a request before its content is read.
 //
-// Every request that begins an upload passes here, whatever its protocol: its digests must be ones that can be
-// verified, its client must not be anonymous if the route refuses those, the hold queue must have room if the route
-// accepts first, and the authorizer must grant it. `UploadRequest` has already classified it and refused a known size
-// above the route's; the authorizer's own size is checked here. The question before the delivery is DeliveryChecks'.
-// Invariant: no byte of content is read for a request that was not admitted.
+// Every request that begins an upload passes through here, whatever its protocol. Its digests must be verifiable; its
+// client must be known if the route refuses anonymous clients; the hold queue must have room if the route accepts
+// before
+// delivery; the authorizer must grant it. `UploadRequest` has already classified the request and refused a known size
+// above the route's limit; this file checks the size that the authorizer allows. `DeliveryChecks` asks the authorizer
+// again before the delivery. Invariant: no content is read of a request that was not admitted.
 
 import HTTPTypes
 import SpoolgateDelivery
@@ -17,10 +18,10 @@ import SpoolgateTextFormats
 import SpoolgateUploadProtocol
 
 extension Request {
-    /// Admits a request.
+    /// Admits the request, and applies what the authorizer grants.
     ///
-    /// - Parameter asked: the request, classified.
-    /// - Returns: whether it is admitted, with what the authorizer grants it; false if it was answered here.
+    /// - Parameter asked: the classified request.
+    /// - Returns: whether it is admitted; false if the response was sent here.
     @inline(never)
     func isAdmitted(_ asked: UploadRequest) -> Bool {
         switch asked {
@@ -41,7 +42,7 @@ extension Request {
         return isAuthorized(by: authorizer, length: asked.length(of: head))
     }
 
-    /// Refuses a request that this gateway has sent itself.
+    /// Refuses a request that this gateway itself has sent.
     private func refuseLoop() {
         if let count = gateway.turnedAway.update({ $0.note("a loop of \(route.name)") }) {
             log.cameBack(route: route.name, target: head.target, count: count)
@@ -49,8 +50,8 @@ extension Request {
         refuse(.loop)
     }
 
-    /// Refuses a part of a representation, by `Content-Range`, if the gateway makes a file, an object or a form of what
-    /// it receives, or has it inspected: each would take the part for the whole.
+    /// Refuses a partial representation (`Content-Range`) if the gateway stores uploads as files or objects, puts them
+    /// into a form, or has them inspected: each of these would treat the part as the whole.
     ///
     /// - Returns: whether it was refused.
     private func refusesPart() -> Bool {
@@ -59,7 +60,7 @@ extension Request {
         return true
     }
 
-    /// Refuses a client that the web server does not name, if the route refuses those.
+    /// Refuses an anonymous client if the route's settings say so.
     ///
     /// - Returns: whether it was refused.
     private func refusesAnonymous() -> Bool {
@@ -69,7 +70,7 @@ extension Request {
         return true
     }
 
-    /// Refuses an upload that was to be accepted, where `hold` has no room for more that fail.
+    /// Refuses an upload that would be accepted before its delivery if `hold` has no room for another failed one.
     ///
     /// - Returns: whether it was refused.
     private func refusesForHold() -> Bool {
@@ -84,9 +85,9 @@ extension Request {
     /// Asks the authorizer about a request that begins an upload.
     ///
     /// - Parameters:
-    ///   - authorizer: the route's.
-    ///   - length: bytes of the upload, if known.
-    /// - Returns: whether it is granted; false if the request was answered here.
+    ///   - authorizer: the route's authorizer.
+    ///   - length: the number of bytes of the upload, if known.
+    /// - Returns: whether it is granted; false if the response was sent here.
     private func isAuthorized(by authorizer: Authorizer, length: Int64?) -> Bool {
         guard let place = takeWaitingPlace() else { return false }
         let answer = authorizer.ask(at: .creation, about: newUpload(), length: length)
@@ -122,7 +123,7 @@ extension Request {
 }
 
 extension UploadRequest {
-    /// Whether the upstream gets it, or an upload that it begins.
+    /// Whether the upstream receives the request, or an upload that the request begins.
     fileprivate var isSentOn: Bool {
         switch self {
         case .options, .passThrough: true
@@ -130,7 +131,7 @@ extension UploadRequest {
         }
     }
 
-    /// Bytes of the whole upload that a request begins, if its head tells them.
+    /// Returns the number of bytes of the upload that the request begins, if its head states it.
     fileprivate func length(of head: RequestHead) -> Int64? {
         switch self {
         case .creation(let creation): creation.length

@@ -1,7 +1,7 @@
-// The gateway: one request in, one answer out. Here a request only finds its way; what is done with
-// it stands in the files named for it.
+// The gateway: one request in, one response out. This file only classifies and dispatches requests; other files, named
+// after the operations, perform them.
 //
-// Invariant: whatever happens to one request, the uploads of others are untouched.
+// Invariant: nothing that happens to one request affects the uploads of others.
 
 import HTTPTypes
 package import SpoolgateDelivery
@@ -15,40 +15,40 @@ import SpoolgateUploadProtocol
 
 /// The gateway.
 ///
-/// Any thread; one exchange occupies its thread until it is answered.
+/// Any thread may use it; an exchange occupies its thread until the response is sent.
 package final class Gateway: Sendable {
     let spool: Spool
-    /// What is wrong with the web server's configuration, as its requests show it.
+    /// The faults of the web server's configuration that its requests reveal.
     package let faults = FrontFaults()
-    /// What delivers whole uploads, now or later.
+    /// The deliveries of complete uploads.
     package let deliveries: Deliveries
-    /// What content comes just now.
+    /// The uploads that are receiving content.
     package let transfers: Transfers
-    /// Whether nginx could not use a file of the spool that it was given, since the settings were read.
+    /// Whether nginx failed to use a file of the spool since the settings were last read.
     let isLaneUnusable = Monitor(false)
     let admission: Admission
-    /// What requests are turned away for, told now and then.
+    /// The limits that rejected requests, for rate-limited logging.
     let turnedAway = Monitor(RareLines<String>())
-    /// Whose content is under way.
+    /// The requests that are sending content, by client.
     let slow = SlowContent()
-    /// How many requests the front serves at a time.
+    /// The number of requests that are served at a time.
     private let threads: ThreadBudget
 
-    /// What time it is.
+    /// The clock.
     var clock: SpoolClock { spool.clock }
-    /// What happens to uploads, for other programs.
+    /// The upload events for other programs.
     package var events: Events { deliveries.journal.events }
     var log: Log { deliveries.journal.log }
-    /// What is counted.
+    /// The metrics.
     package var metrics: Metrics { deliveries.journal.metrics }
 
-    /// Makes a gateway over an opened and recovered spool.
+    /// Creates a gateway on a spool that is open and recovered.
     ///
     /// - Parameters:
     ///   - settings: the settings in force.
     ///   - spool: the spool.
     ///   - log: the log.
-    ///   - threads: how many requests the front serves at a time; nil: as many as the settings say.
+    ///   - threads: the number of requests to serve at a time; nil: as the settings say.
     package init(settings: Settings, spool: Spool, log: Log, threads: ThreadBudget? = nil) {
         self.spool = spool
         let budget = threads ?? ThreadBudget(settings)
@@ -59,7 +59,7 @@ package final class Gateway: Sendable {
         transfers = Transfers(deliveries.journal.metrics, spool.buffers)
     }
 
-    /// Puts new settings in force for the requests that begin from now on.
+    /// Applies new settings to the requests that begin from now on.
     package func reload(_ settings: Settings) {
         deliveries.reload(settings)
         admission.setBounds(RequestBounds(settings, threads))
@@ -69,11 +69,11 @@ package final class Gateway: Sendable {
         isLaneUnusable.updateQuietly { $0 = false }
     }
 
-    /// Answers one request, or ends it without an answer where that is the right thing to do.
+    /// Serves one request: sends a response, or aborts the request if that is the correct reaction.
     ///
     /// - Parameters:
     ///   - exchange: the request.
-    ///   - isLast: whether no other thread accepts: then only what ends soon is done.
+    ///   - isLast: whether no other thread accepts connections; then only short requests are served.
     package func serve(_ exchange: any Exchange, isLast: Bool = false) {
         guard let (request, asked) = request(of: exchange) else { return }
         defer { request.exchange.end() }
@@ -93,9 +93,9 @@ package final class Gateway: Sendable {
         }
     }
 
-    /// Finds out what a request is and asks for; nil where it was answered.
+    /// Classifies a request; nil if the response was sent here.
     ///
-    /// By itself, as what `Request.run` names.
+    /// Not inlined, for the reason that `Request.run` gives.
     @inline(never)
     private func request(of received: any Exchange) -> (Request, UploadRequest)? {
         let configuration = deliveries.current
@@ -123,10 +123,9 @@ package final class Gateway: Sendable {
         return (request, asked.request)
     }
 
-    /// Has slow requests let go where threads run short: one for the request that comes, and one so that
-    /// there is room again.
+    /// Ends up to two slow requests if few threads are free: one for the new request, one to have a thread in reserve.
     ///
-    /// - Returns: whether there was one.
+    /// - Returns: whether there was a slow request.
     private func relieve() -> Bool {
         let most = threads.maximum
         guard admission.active >= most - max(1, most / 8), let client = slow.letGo() else {
@@ -139,7 +138,7 @@ package final class Gateway: Sendable {
         return true
     }
 
-    /// Says which line of the settings would have such clients resume.
+    /// Logs, rate-limited, an unknown interop version; the line names the setting that makes such clients resumable.
     private func noteUnknownVersion(_ version: Int) {
         let count = turnedAway.update {
             $0.note("interop version \(version)", next: .after(.seconds(3600)))
@@ -148,7 +147,7 @@ package final class Gateway: Sendable {
         log.unknownVersion(version, servedAs: Dialect.versions.upperBound, count: count)
     }
 
-    /// The head of a request that is one; nil where it was answered.
+    /// Returns the head of a valid request; nil if the request was refused.
     private func head(of exchange: any Exchange, _ context: ExchangeContext) -> RequestHead? {
         switch exchange.head {
         case .success(var head):
@@ -162,7 +161,7 @@ package final class Gateway: Sendable {
         }
     }
 
-    /// The route that the web server names; nil where there is none, and the request was answered.
+    /// Returns the route that the web server names; nil if it is unknown and the request was refused.
     private func route(
         of head: RequestHead,
         _ context: ExchangeContext,
@@ -176,7 +175,7 @@ package final class Gateway: Sendable {
         return nil
     }
 
-    /// Refuses, and counts, a request before it has a route.
+    /// Refuses and counts a request that has no route.
     private func refuse(
         _ refusal: Refusal,
         _ exchange: any Exchange,
@@ -187,7 +186,7 @@ package final class Gateway: Sendable {
         exchange.answer(refusal.response)
     }
 
-    /// What words the answers to a request.
+    /// Returns the wording of the responses to a request.
     func responses(
         to head: RequestHead,
         _ dialect: Dialect,

@@ -1,6 +1,6 @@
-// What a request gets that cannot be served now, and what it waits in.
+// Rejection of requests that exceed a limit, and the places of requests that wait.
 //
-// Invariant: an upload is as it was after its request was turned away.
+// Invariant: rejecting a request leaves its upload unchanged.
 
 import SpoolgateExchange
 import SpoolgateJournal
@@ -8,7 +8,7 @@ import SpoolgatePosix
 import SpoolgateUploadProtocol
 
 extension Request {
-    /// Turns a request away before anything was done for it.
+    /// Rejects a request that has not been started.
     func turnAway(_ request: UploadRequest, _ refusal: Refusal) {
         noteTurnedAway(refusal)
         switch request {
@@ -20,10 +20,10 @@ extension Request {
         }
     }
 
-    /// The request's place among those that wait; not taken yet.
+    /// A place among the waiting requests, not taken yet.
     var waitingPlace: WaitingPlace { WaitingPlace(gateway.admission, for: ticket) }
 
-    /// The place, taken; nil where there is none and the request was refused.
+    /// Takes a place among the waiting requests; nil if none is free and the request was refused.
     func takeWaitingPlace() -> WaitingPlace? {
         let place = waitingPlace
         if place.take() { return place }
@@ -35,7 +35,7 @@ extension Request {
 }
 
 extension Answering {
-    /// Tells, once in a while, of a request that a bound turned away.
+    /// Logs, rate-limited, a request that was rejected because of a limit.
     func noteTurnedAway(_ refusal: Refusal) {
         guard let bound = refusal.bound,
             let count = gateway.turnedAway.update({ $0.note(bound) })
@@ -45,7 +45,7 @@ extension Answering {
 }
 
 extension UploadRequest {
-    /// Whether its client speaks no upload protocol, or not with the gateway.
+    /// Whether its client uses no upload protocol, or uses one only with the upstream.
     var isOrdinary: Bool {
         switch self {
         case .ordinaryUpload, .passedUpload, .passThrough, .options: true
@@ -55,7 +55,7 @@ extension UploadRequest {
         }
     }
 
-    /// Whether it asks for no more than a look at an upload, or its removal, and so ends within moments.
+    /// Whether it only reads or removes an upload, so that it ends quickly.
     var isShort: Bool {
         switch self {
         case .offsetRetrieval, .cancellation, .resourceOptions, .status, .elsewhere, .refused: true
@@ -67,7 +67,7 @@ extension UploadRequest {
 }
 
 extension Refusal {
-    /// The setting, or `clients.waiting`, that turned a request away; nil where none did.
+    /// The limit that rejected the request: a setting, or `clients.waiting`; nil if the refusal has another reason.
     fileprivate var bound: String? {
         switch self {
         case .busy: "threads.maximum"

@@ -1,5 +1,4 @@
-// One request on its way through the gateway: what it needs in one place, the switch over what it
-// asks for, and the answers every kind of request can get.
+// One request in the gateway: its state, the dispatch by operation, and the search for its upload.
 
 import HTTPTypes
 import SpoolgateDelivery
@@ -12,38 +11,37 @@ import SpoolgateTextFormats
 import SpoolgateUploadProtocol
 import SpoolgateUpstream
 
-/// One request and everything it needs, held by reference: thousands wait at a time, each with frames that
-/// would hold copies of it.
+/// One request with everything that is needed to serve it.
 ///
-/// Lives on one thread. It stays as it is from its admission on; what an operation on an upload needs beside it is in
-/// `UploadOperation`.
+/// It is a class because thousands of requests wait at a time, and their stack frames would hold copies of a structure.
+/// Used by one thread. It does not change after its admission; `UploadOperation` adds the state of an operation on an
+/// upload.
 final class Request: Answering {
     let gateway: Gateway
     let exchange: RequestExchange
-    /// What the web server says of it.
+    /// The web server's parameters about the request.
     let context: ExchangeContext
-    /// Whose request it is.
+    /// The client that sent the request.
     var client: ClientName { exchange.client }
-    /// As it came, with the fields that the authorizer has set.
+    /// The head as received, with the fields that the authorizer has set.
     private(set) var head: RequestHead
-    /// Its route, with the size that the authorizer allows.
+    /// The route, with the maximum size that the authorizer allows.
     private(set) var route: Route
     let journal: Journal
-    /// How long to wait for another request on the same upload where the answer must not keep the client
-    /// waiting.
+    /// How long to wait for another request on the same upload if the client must not wait long for its response.
     let inUseTimeout: Duration
     let interimRate: InterimRate
     private(set) var responses: any ResponseWording
-    /// Whether its client did not ask for the protocol's fields.
+    /// Whether its client did not use the protocol's fields.
     let isOrdinary: Bool
-    /// Whether nothing in it tells a protocol: then it speaks that of the upload it is on.
+    /// Whether no field of the request marks a protocol; it then uses the protocol of the upload it addresses.
     let isUnmarked: Bool
-    /// Its place among the requests at work; nil where it has none and is turned away.
+    /// The admission ticket; nil if the request is being rejected.
     var ticket: AdmissionTicket?
-    /// What the authorizer lets this request's upload have.
+    /// The authorizer's grant for this request's upload.
     private(set) var grant = Grant()
 
-    /// Begins with a request as it came, without a place.
+    /// Creates a request as received, without a ticket.
     init(
         _ head: RequestHead,
         of exchange: RequestExchange,
@@ -68,14 +66,14 @@ final class Request: Answering {
 
     var request: Request { self }
 
-    /// Takes what the authorizer grants.
+    /// Applies the authorizer's grant.
     func take(_ grant: Grant) {
         self.grant = grant
         head.fields = grant.applied(to: head.fields, route.settings.fields)
         (route, responses) = limited(responses, to: grant.maxSize)
     }
 
-    /// Its route and these words with a size of an upload's own.
+    /// Returns the route and `responses` with the maximum size of one upload, if it is smaller than the route's.
     func limited(
         _ responses: any ResponseWording,
         to maxSize: Int64?
@@ -88,11 +86,11 @@ final class Request: Answering {
         return (route.changed { $0.limits.maxSize = maxSize }, responses)
     }
 
-    /// Does what the request asks for.
+    /// Performs the request's operation.
     ///
-    /// What is over before content is awaited, or comes after it, is in functions of their own here and in
-    /// those called from here: frames of the wait that held what they need would cost each waiting request a
-    /// page of its stack.
+    /// Work that ends before the wait for content, or follows it, has functions of its own, here and in the functions
+    /// called from here. Its variables in the frames of waiting functions would cost each request another page of
+    /// stack.
     func run(_ asked: UploadRequest) {
         guard isAdmitted(asked) else { return }
         switch asked {
@@ -118,16 +116,16 @@ final class Request: Answering {
         }
     }
 
-    /// Most bytes of content that it may have.
+    /// The maximum number of bytes of content.
     private var maxSize: Int64 { route.settings.limits.maxSize }
 
     // MARK: Finding an upload
 
-    /// How long to wait for another request whose delivery may be under way: the answer is its final
-    /// response.
+    /// How long to wait for another request that may be delivering the upload, since the response needs its result.
     ///
-    /// A client of tus knows "locked" and comes back; it must hear that before a proxy on its way gives up, or it
-    /// begins anew.
+    /// A tus client retries after 423 (Locked). It must receive that before a proxy times out; otherwise it starts a
+    /// new
+    /// upload.
     var deliveryTimeout: Duration {
         guard !dialect.knowsLocked else { return inUseTimeout }
         let upstream = route.settings.upstream
@@ -135,9 +133,11 @@ final class Request: Answering {
         return max(inUseTimeout, most)
     }
 
-    /// Calls `body` with an operation on an upload that is held, or answers the request itself: 404 for an upload
-    /// that does not exist, expired, or is not this client's, unless there is an `otherwise`; `patience` is for another
-    /// request on it.
+    /// Locks an upload and calls `body` with an operation on it, or refuses the request.
+    ///
+    /// An upload that is missing, expired or another client's results in 404, or in a call of `otherwise` if it is
+    /// given.
+    /// `patience` limits the wait for another request on the same upload.
     func withUpload(
         _ id: UploadID,
         patience: Duration,
@@ -185,8 +185,8 @@ final class Request: Answering {
         }
     }
 
-    /// How long to wait for another request on the same upload: briefly, and for as long as `patience`
-    /// with a place among those that wait, if the client is there.
+    /// Returns the limit of the wait for another request on the same upload: a brief time, then up to `patience` if the
+    /// client is still connected and a place among the waiting requests is free.
     private func limit(_ patience: Duration, _ place: WaitingPlace) -> WaitLimit {
         let end = Deadline.after(patience)
         return WaitLimit(.after(min(patience, WaitingPlace.briefWait))) { [exchange] in
@@ -195,21 +195,21 @@ final class Request: Answering {
         }
     }
 
-    /// Seconds the upload will still be kept without activity.
+    /// Returns the number of seconds for which the upload will be kept without activity.
     func remainingAge(of upload: Upload) -> Int64 {
         let idle = gateway.clock.confirmed.seconds - upload.lastActivity.seconds
         return route.settings.limits.maxAge - max(0, idle)
     }
 
-    /// Whether the client may use an upload.
+    /// Whether the request's client owns the upload, on this route.
     func isOurs(_ creation: UploadCreation) -> Bool {
         creation.route.hasSameBytes(as: route.name) && creation.owner == context.owner
     }
 
-    /// The upload resource's URI as the client must use it (draft-12 §4.2.2).
+    /// Returns the upload resource's URI for the client (draft-12 §4.2.2).
     func location(_ path: String) -> String {
         if let origin = context.origin { return origin + path }
-        // What follows two slashes would be taken for a host (RFC 3986 §4.2).
+        // A path that begins with two slashes would be parsed as a host (RFC 3986 §4.2).
         return path.beginsWithBytes(of: "//") ? "/." + path : path
     }
 }

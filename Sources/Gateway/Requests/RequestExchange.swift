@@ -1,8 +1,9 @@
-// One request's exchange as the gateway uses it: whatever reads content or answers goes through here.
+// One request's exchange as the gateway uses it: all reading of content and all responses pass through here.
 //
-// Invariants: one place counts the status, the interim responses and the bytes; no word on other origins gets out but
-// the route's (CrossOrigin decides it); a client that waits for 100 (Continue) hears it before its content is read,
-// where the web server leaves that to us (RFC 9110 §10.1.1), and only its final response if nothing is read.
+// Invariants: this is the only place that counts the status, the interim responses and the bytes; the only cross-origin
+// fields sent are those of `CrossOrigin` for the route; a client that waits for 100 (Continue) receives it before its
+// content is read, if the web server leaves it to the gateway (RFC 9110 §10.1.1), and only the final response if no
+// content is read.
 
 import HTTPTypes
 import SpoolgateDelivery
@@ -14,31 +15,31 @@ import SpoolgateUploadProtocol
 
 /// The exchange of a request on a route.
 ///
-/// Used by one thread, as the one it passes on.
+/// Used by one thread, like the exchange that it wraps.
 final class RequestExchange: Exchange {
     private let exchange: any Exchange
     private let route: Route
     private let metrics: Metrics
     private let method: RouteMetrics.MethodName
-    /// The origin of the page that asks, if the route has a word on other origins.
+    /// The origin of the page that sent the request, if the route has cross-origin settings.
     private let origin: String?
     private var isContinueAwaited: Bool
-    /// Whether there may be so much content that the lane is worth its beginning.
+    /// Whether the content may be large enough for the lane.
     private let isLarge: Bool
-    /// The final status; 0: none was sent.
+    /// The final status; 0 if none was sent.
     private var status = 0
-    /// Whether the web server was given the file.
+    /// Whether the web server received the file.
     private(set) var isLaneTaken = false
-    /// Bytes that the web server has written by itself.
+    /// The number of bytes that the web server has written into the file.
     private var laneCount: Int64 = 0
-    /// Whose request it is.
+    /// The client that sent the request.
     let client: ClientName
     private let slow: SlowContent
-    /// Its content while it is under way; nil: none is.
+    /// The entry of the content while it is being received; nil otherwise.
     private var content: SlowContent.Entry?
     private var minimum: MinimumRate?
 
-    /// Bytes of content that the web server sends here at once.
+    /// The size of content, in bytes, up to which the web server sends it without the lane.
     private static let mostOfSmall: Int64 = 256 << 10
 
     init(
@@ -62,10 +63,9 @@ final class RequestExchange: Exchange {
         isLarge = length.count ?? .max > Self.mostOfSmall
     }
 
-    /// Answers a preflight request of a page of another origin (Fetch, "CORS-preflight request"), whatever else there
-    /// is to do.
+    /// Responds to a CORS preflight request (Fetch, "CORS-preflight request") before anything else is done.
     ///
-    /// - Returns: whether it is one.
+    /// - Returns: whether the request is one.
     func answersPreflight(_ head: RequestHead) -> Bool {
         guard let origin, CrossOrigin.isPreflight(head) else { return false }
         let response = route.settings.crossOrigin.preflightAnswer(to: origin)
@@ -74,7 +74,7 @@ final class RequestExchange: Exchange {
         return true
     }
 
-    /// Counts the request, which is over.
+    /// Counts the completed request.
     func end() {
         endContent()
         route.counts.add(method, status: status)
@@ -97,7 +97,7 @@ final class RequestExchange: Exchange {
 
     private func receiveCounted(into buffer: ContentBuffer) throws(ContentError) -> Bool {
         let before = buffer.count
-        // Also of what comes together with its early end.
+        // Counts also the bytes that arrive together with an early end.
         defer {
             route.counts.received.add(buffer.count - before)
             content?.received.add(buffer.count - before)
@@ -105,7 +105,7 @@ final class RequestExchange: Exchange {
         return try exchange.receive(into: buffer)
     }
 
-    /// Throws where the content has stayed below the route's rate for a minute.
+    /// Throws `.tooSlow` if the content has stayed below the route's minimum rate for a minute.
     func checkRate() throws(ContentError) {
         guard let content, minimum?.isMissed(received: Int64(content.received.count)) == true else {
             return
@@ -115,20 +115,20 @@ final class RequestExchange: Exchange {
 
     func setAlarm(_ alarm: Alarm?) { exchange.setAlarm(alarm) }
 
-    /// The lane, if the web server offers it and there may be much content; waits for its beginning.
+    /// Returns the lane if the web server offers it and the content may be large; waits until content arrives.
     func offeredLane() throws(ContentError) -> (any ContentLane)? {
         guard isLarge, let lane = exchange.lane else { return nil }
         beginContent()
         return try lane.isOffered() ? lane : nil
     }
 
-    /// Notes that the web server has got the file.
+    /// Records that the web server received the file.
     func noteLaneTaken() { isLaneTaken = true }
 
-    /// The path that the content took, once it is over.
+    /// Returns the path that the content took, after its end.
     ///
-    /// - Parameter obstacle: why the gateway would decline an offer; nil: it would not.
-    /// - Returns: the path; the obstacle only if there was an offer.
+    /// - Parameter obstacle: the reason for which the gateway would decline an offer; nil if there is none.
+    /// - Returns: the path; `obstacle` only if there was an offer.
     func contentPath(_ obstacle: ContentPath?) -> ContentPath {
         if isLaneTaken { return .taken }
         guard isLarge else { return .small }
@@ -136,7 +136,7 @@ final class RequestExchange: Exchange {
         return obstacle ?? .full
     }
 
-    /// Notes bytes of content that the web server has written by itself, in all.
+    /// Records the total number of bytes that the web server has written into the file.
     func noteWritten(_ count: Int64) {
         guard count > laneCount else { return }
         let written = Int(count - laneCount)
@@ -187,6 +187,6 @@ final class RequestExchange: Exchange {
 }
 
 extension RequestHead {
-    /// Whether the client waits for 100 (Continue) before it sends its content.
+    /// Whether the client waits for 100 (Continue) before it sends content.
     var expectsContinue: Bool { fields.value(of: .expect)?.lowercased() == "100-continue" }
 }

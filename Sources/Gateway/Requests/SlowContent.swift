@@ -1,23 +1,24 @@
-// Who brings content, and how fast: when threads run short, the slowest of the client that has most lets go.
+// The rates at which clients send content. If few threads are free, the slowest request of the client with the most
+// requests is ended.
 //
-// draft-12 §13 (security considerations): slow uploads hold what a server has. A client of the protocol loses nothing by
-// that, since what it has sent is kept and it goes on there. Invariant: whoever brings 256 KiB a second, or has been there
-// for less than a second, is left alone. A thousand that begin at once take every thread in that second: those who come
-// must not wait for a longer one.
+// Slow uploads occupy a server's resources (draft-12 §13). A client that can resume loses nothing: its bytes are kept.
+// Invariant: a request that receives 256 KiB per second, or that began less than a second ago, is never ended here. The
+// second is short because a thousand requests that begin together occupy every thread meanwhile, and new ones must
+// wait.
 
 import SpoolgateExchange
 import SpoolgatePosix
 import SpoolgateUploadProtocol
 
-/// The requests whose content is under way.
+/// The requests that are sending content.
 ///
-/// Any thread.
+/// Any thread may use it.
 final class SlowContent: Sendable {
     /// The content of one request.
     final class Entry: Sendable {
         fileprivate let client: ClientName
         fileprivate let interrupt: @Sendable () -> Void
-        /// Bytes that have come.
+        /// The number of bytes received.
         let received = Counter()
 
         fileprivate init(_ client: ClientName, _ interrupt: @escaping @Sendable () -> Void) {
@@ -26,17 +27,17 @@ final class SlowContent: Sendable {
         }
     }
 
-    /// What is known of the rate of one.
+    /// The measurement of one request's rate.
     private struct Look {
         var entry: Entry
-        /// When it was looked at last, and how many bytes there were.
+        /// The time of the last measurement, and the number of bytes received by then.
         var at: Deadline
         var count = 0
-        /// Bytes a second between the last two looks, or since it began; nil: it has only just begun.
+        /// Bytes per second since the last measurement, or since the content began; nil at the very beginning.
         var rate: Double?
-        /// Whether it was asked to let go.
+        /// Whether the request was asked to end.
         var isAsked = false
-        /// Whether it was there for a whole span.
+        /// Whether a full span has been measured.
         private var isMeasured = false
 
         init(entry: Entry, at: Deadline) { (self.entry, self.at) = (entry, at) }
@@ -51,32 +52,34 @@ final class SlowContent: Sendable {
         }
     }
 
-    /// Seconds between two looks at one.
+    /// Seconds between two measurements of a request.
     private static let span = 10.0
-    /// Seconds until one is looked at.
+    /// Seconds until the first measurement.
     private static let least = 1.0
-    /// Bytes a second that nobody is asked to let go with.
+    /// The rate, in bytes per second, from which on a request is never asked to end.
     private static let fast = Double(256 << 10)
 
     private let looks = Monitor<[ObjectIdentifier: Look]>([:])
     private let now: @Sendable () -> Deadline
 
-    /// Begins with nothing under way; `now` is the clock.
+    /// Starts without content; `now` is the clock.
     init(now: @escaping @Sendable () -> Deadline = { .after(.zero) }) { self.now = now }
 
-    /// Counts content that begins, of a request that `interrupt` asks to let go; `end` has to follow.
+    /// Adds content that begins; a call of `end` must follow.
+    ///
+    /// `interrupt` asks the content's request to end.
     func begin(_ client: ClientName, _ interrupt: @escaping @Sendable () -> Void) -> Entry {
         let entry = Entry(client, interrupt)
         looks.updateQuietly { $0[ObjectIdentifier(entry)] = Look(entry: entry, at: now()) }
         return entry
     }
 
-    /// Counts content that is over.
+    /// Removes content that has ended.
     func end(_ entry: Entry) { looks.updateQuietly { $0[ObjectIdentifier(entry)] = nil } }
 
-    /// Asks the slowest of the client that has most to let go; nil where there is none that is slow.
+    /// Asks the slowest request of the client with the most requests to end, if any request is slow.
     ///
-    /// - Returns: whose it was.
+    /// - Returns: the client; nil if no request is slow.
     func letGo() -> ClientName? {
         let chosen = looks.updateQuietly { looks -> Entry? in
             let now = now()
@@ -103,23 +106,24 @@ final class SlowContent: Sendable {
     }
 }
 
-/// Whether content stays below a rate for a minute.
+/// A check that content does not stay below a rate for a minute.
 ///
-/// Used by the thread that receives it.
+/// Used by the thread that receives the content.
 struct MinimumRate {
-    /// Seconds.
+    /// The length of a measurement in seconds.
     private static let span = 60.0
 
-    /// Bytes a second; 0: any.
+    /// The minimum in bytes per second; 0 for no minimum.
     private let rate: Int64
     private var start: Deadline
     private var count: Int64 = 0
 
-    /// Begins now.
+    /// Starts the first measurement.
     init(_ rate: Int64, now: Deadline = .after(.zero)) { (self.rate, start) = (rate, now) }
 
-    /// Whether the time since the last look that was a minute after the one before brought less, where `received` bytes
-    /// have come in all.
+    /// Returns whether the current measurement has lasted a minute and its rate is below the minimum.
+    ///
+    /// `received` is the total number of bytes received. After a minute the next measurement starts.
     mutating func isMissed(received: Int64, now: Deadline = .after(.zero)) -> Bool {
         guard rate > 0 else { return false }
         let seconds = Double(now.nanoseconds &- start.nanoseconds) / 1e9

@@ -1,8 +1,8 @@
-// An ordinary upload: received whole, however slowly it comes, then delivered with its length; or, where
-// the route says `ordinary: pass`, streamed as it comes.
+// An ordinary upload: received completely, then delivered with its length. If the route says `ordinary: pass`, it is
+// streamed to the upstream as it arrives.
 //
-// It has no upload resource, so nobody can come back for it: what does not arrive whole is gone with the
-// request. It has a record only where the route replies `accepted`. Invariant: it waits for no other upload.
+// It has no upload resource, so a client cannot resume it: incomplete content is removed with its request. It has a
+// record only if the route replies `accepted`. Invariant: it waits for no other upload.
 
 import SpoolgateDelivery
 import SpoolgateExchange
@@ -13,10 +13,9 @@ import SpoolgateSpool
 import SpoolgateUploadProtocol
 
 extension Request {
-    /// Takes an ordinary upload, or one that is to be delivered like one (`isUntold(_:)`), and answers as its
-    /// route replies.
+    /// Receives an ordinary upload, or one to be delivered like it (`isUntold(_:)`), and responds as its route says.
     func takeOrdinaryUpload(isMarked: Bool) {
-        // What is marked as an upload is whole in one small message and has digests to be verified.
+        // A marked upload is complete in one small message, and may have digests to verify.
         if !isMarked {
             let isIncremental = StructuredField.boolean(.incremental, in: head.fields) == true
             if route.settings.ordinary == .pass
@@ -24,7 +23,7 @@ extension Request {
             {
                 return passThrough(atMost: route.settings.limits.maxSize, isUpload: true) { $0 }
             }
-            // Received whole in silence, it could wait for an answer to its first bytes for ever.
+            // Its client may wait for a response to its first bytes, which would never be sent.
             if isIncremental { return refuse(.incrementalRefused) }
         }
         let plan: DigestPlan
@@ -39,7 +38,7 @@ extension Request {
             do throws(SpoolError) {
                 try take(upload, plan)
             } catch {
-                // Its client sends it again: it must not be delivered as well.
+                // The client will send the upload again, so this one must not be delivered as well.
                 try? upload.remove(durably: true)
                 throw error
             }
@@ -87,14 +86,14 @@ extension Request {
         }
     }
 
-    /// Records that the content came through the gateway.
+    /// Records that the content was received by the gateway.
     @inline(never)
     private func notePath(_ upload: Upload) {
         let path = exchange.contentPath(.ordinary)
         journal.written(upload, path, nginx: 0, gateway: upload.offset, on: route.counts)
     }
 
-    /// Receives the content; what is little stays in the buffer if there is no record.
+    /// Receives the content; an upload without a record stays in the buffer if it is small.
     private func receive(
         _ upload: Upload,
         _ reading: DigestReading
@@ -126,7 +125,7 @@ extension Request {
         )
     }
 
-    /// Delivers it, or leaves it to the queue.
+    /// Delivers the upload, or adds it to the queue.
     @inline(never)
     private func send(_ upload: Upload, _ digests: UploadDigests) throws(SpoolError) {
         guard !upload.isRecorded else {

@@ -1,5 +1,5 @@
-// Every request that is no upload, and ordinary uploads where the route says so: streamed to the upstream
-// and back, nothing kept.
+// Requests that are not uploads, and ordinary uploads if the route says so: streamed to the upstream and back, without
+// storing anything.
 
 import HTTPTypes
 import SpoolgateDelivery
@@ -13,14 +13,14 @@ import SpoolgateUploadProtocol
 import SpoolgateUpstream
 
 extension Request {
-    /// Passes a request through.
+    /// Passes a request to the upstream, and the response back.
     ///
     /// - Parameters:
-    ///   - most: most bytes of content; a request with more is refused, or broken off where its
-    ///     answer has begun.
-    ///   - isUpload: whether it is an ordinary upload, whose delivery this is.
-    ///   - fallback: the answer where the upstream gave none.
-    ///   - transform: has the last word on the response's head.
+    ///   - most: the maximum number of bytes of content; a request with more is refused, or aborted if its response has
+    ///     begun.
+    ///   - isUpload: whether the request is an ordinary upload, and this its delivery.
+    ///   - fallback: the response to send if the upstream sent none.
+    ///   - transform: changes the response's head before it is sent.
     func passThrough(
         atMost most: Int64,
         isUpload: Bool = false,
@@ -87,8 +87,8 @@ extension Request {
         case .abandoned where room.isExceeded:
             fail(.tooLarge(maxSize: most), relay)
         case .abandoned, .unheard:
-            // The client's content broke off, or the client is gone: it hears nothing of the
-            // upstream, which is not at fault.
+            // The client's content ended early, or the client is gone. The upstream is not at fault, so no response
+            // is sent.
             giveUp(reason)
         case .answered, .notTried, .notReached, .noRoom, .putOff, .redirected, .notForwarded,
             .indeterminate:
@@ -98,15 +98,15 @@ extension Request {
         }
     }
 
-    /// Ends a request that the upstream failed: refused, or broken off where its answer has begun.
+    /// Refuses a request because the upstream failed; aborts it if the response has begun.
     private func fail(_ refusal: Refusal, _ relay: StreamRelay) {
         if relay.hasBegun { exchange.abort() } else { refuse(refusal) }
     }
 
-    /// The request's content as a stream.
+    /// Returns the request's content as a stream.
     ///
-    /// Without a length only reading tells whether there is any; a client that expects 100 (Continue)
-    /// has some (RFC 9110 §10.1.1), which is read when the upstream takes it.
+    /// Without a length, the first read shows whether there is content. A client that expects 100 (Continue) has some
+    /// (RFC 9110 §10.1.1); it is read when the upstream asks for it.
     private func passedContent(
         _ buffer: ContentBuffer,
         _ room: PassedRoom
@@ -120,7 +120,7 @@ extension Request {
         case .unknown:
             guard try exchange.receive(into: buffer) else { return .none }
             length = nil
-            // What is too much already is told when it is read.
+            // An excess is reported by the first read of the stream.
             room.free -= Int64(buffer.count)
         }
         var taken = 0
@@ -143,7 +143,7 @@ extension Request {
     }
 }
 
-/// How much content a request that passes through may still have.
+/// The number of bytes that the request may still send.
 private final class PassedRoom {
     private struct Exceeded: Error {}
 
@@ -161,21 +161,20 @@ private final class StreamRelay: ResponseSink {
     private let transform: (ResponseHead) -> ResponseHead
     private let route: Route
     private let log: Log
-    /// Whether the upstream's content belongs to another status than the one sent on.
+    /// Whether the upstream's content is dropped, because `transform` changed the status.
     private var dropsContent = false
-    /// The upstream's status; 0 before its head came.
+    /// The upstream's status; 0 before its head is received.
     private(set) var status = 0
-    /// Whether the final head has been sent on.
+    /// Whether the final head was received and relayed.
     var hasBegun: Bool { status != 0 }
 
-    /// Relays to `exchange`.
+    /// Creates a relay.
     ///
     /// - Parameters:
-    ///   - exchange: where the response goes.
-    ///   - transform: has the last word on the head; where it changes the status, the upstream's content
-    ///     is left out.
-    ///   - route: whose upstream it is.
-    ///   - log: where it is told that a head could not be relayed whole, or has a field that is ignored.
+    ///   - exchange: the exchange that receives the response.
+    ///   - transform: changes the head before it is sent; if it changes the status, the upstream's content is dropped.
+    ///   - route: the route of the upstream.
+    ///   - log: the log for heads that cannot be relayed completely, or that have a field that is ignored.
     init(
         _ exchange: any Exchange,
         transform: @escaping (ResponseHead) -> ResponseHead,

@@ -1,6 +1,6 @@
 // The reply `accepted`: 202 as soon as an upload is durable.
 //
-// Invariant: after a 202 the upload is in the queue, whatever dies.
+// Invariant: after a 202 the upload is in the queue, even after a crash or power failure.
 
 import SpoolgateDelivery
 import SpoolgateExchange
@@ -10,13 +10,13 @@ import SpoolgateSpool
 import SpoolgateUploadProtocol
 
 extension UploadOperation {
-    /// Leaves a whole upload to the queue and answers 202 (RFC 9110 §15.3.3).
+    /// Adds a complete upload to the queue and responds with 202 (RFC 9110 §15.3.3).
     ///
-    /// The upload is unlocked.
+    /// Unlocks the upload.
     func accept() throws(SpoolError) {
         let isNew = upload.state.phase == .receiving || upload.nextAttempt == nil
         if isNew { try upload.postpone(reason: upload.reason, .queue(gateway.clock.now)) }
-        // Also where that was before: who wrote it may have died before it was durable.
+        // Necessary even if the queue has it already: the process that added it may have crashed before it was durable.
         try upload.sync()
         if isNew { journal.accepted(upload) }
         let due = upload.nextAttempt ?? gateway.clock.now
@@ -39,13 +39,14 @@ extension Answering {
 }
 
 extension Request {
-    /// Answers a request on an upload that the queue is delivering just now, without waiting for it;
-    /// false where the answer takes the upload itself.
+    /// Responds to a request on an upload that the queue is delivering, without waiting for the delivery.
+    ///
+    /// - Returns: false if the response requires a lock on the upload.
     func answersUnderWay(_ id: UploadID, _ append: UploadRequest.Append? = nil) -> Bool {
         do throws(SpoolError) {
             guard route.settings.reply == .accepted,
                 let summary = try gateway.spool.lookAtPromised(id),
-                // In `deferred` and in use it is being checked before its attempt.
+                // A deferred upload that is locked is being checked before its attempt.
                 summary.queue == .active || summary.queue == .deferred && summary.isInUse,
                 route.hasAccepted(nextAttempt: summary.nextAttempt),
                 let creation = summary.creation, isOurs(creation)

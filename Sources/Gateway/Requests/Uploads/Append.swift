@@ -1,6 +1,6 @@
-// An append to an upload (draft-12 §4.4; tus, "PATCH"): judged before its content is read.
+// An append to an upload (draft-12 §4.4; tus, "PATCH"), checked before its content is read.
 //
-// The decisions are `UploadState`'s; what follows is the same as for a creation (Receiving).
+// `UploadState` makes the decisions; the content is received as for a creation (Receiving.swift).
 
 import SpoolgateDelivery
 import SpoolgateSettings
@@ -29,7 +29,7 @@ extension UploadOperation {
         }
     }
 
-    /// Refuses an append without room for its content before that is read; an empty one needs none.
+    /// Refuses an append before its content is read if the spool has no room for it; an empty one needs none.
     private func checkRoom(
         for append: UploadRequest.Append,
         _ ceiling: UploadState.Ceiling

@@ -1,5 +1,5 @@
-// What happens to an upload that a request found whole: it is delivered while the client waits, or
-// accepted for the queue, or its stored response is told again.
+// The handling of a complete upload: deliver it while the client waits, accept it for the queue, or send its stored
+// response again.
 
 import HTTPTypes
 import SpoolgateDelivery
@@ -10,7 +10,7 @@ import SpoolgateSpool
 import SpoolgateUploadProtocol
 
 extension Request {
-    /// How uploads of this request's route, or with limits of their own, are delivered for it.
+    /// Returns the delivery of uploads for this request, on a route whose limits may be those of one upload.
     func delivery(on route: Route, _ journal: Journal) -> Delivery {
         Delivery(
             gateway.deliveries,
@@ -25,16 +25,16 @@ extension Request {
 extension UploadOperation {
     private var delivery: Delivery { request.delivery(on: route, journal) }
 
-    /// Answers the request that completed an upload, or came for its final response (draft-12 §4.1.2).
+    /// Responds to the request that completed an upload or repeats it for the final response (draft-12 §4.1.2).
     func complete() throws(SpoolError) {
-        // A web server that gave up on this request has told the client so; the client comes back.
+        // The web server has closed this request and reported that to its client, which will retry.
         guard !exchange.isPeerGone else {
             journal.interrupted(upload, reason: .truncated)
             return exchange.abort()
         }
         switch route.settings.reply {
         case .accepted:
-            // Whoever is told 202 is not there for what would come out later.
+            // After a 202 the client could not receive this refusal.
             let refusal = try delivery.contradiction(
                 of: upload,
                 completing: head.fields,
@@ -55,7 +55,7 @@ extension UploadOperation {
         listener.isResumable = !isCreation || request.isLocationTold
         listener.hasSentAll = isCreation
         guard let refusal = try delivery.deliver(upload, to: listener) else { return }
-        // One made of parts is found again by them.
+        // The parts of a concatenated upload identify it, so it is kept.
         if isCreation, dialect.forgetsFailedCreation, !upload.state.kind.isFinal,
             refusal.completeness == .incomplete
         {
@@ -68,24 +68,24 @@ extension UploadOperation {
         refuse(refusal, offset: offset)
     }
 
-    /// Delivers an upload that waits for its next attempt, its final response only stored.
+    /// Delivers an upload that waits for its next attempt; its final response is only stored.
     func deliverUnseen() throws(SpoolError) {
-        // This request's client stands for the one who hears that it is not delivered.
+        // The response to this request reports whether the upload was delivered.
         var listener = ResponseListener(responses, completing: try upload.completion())
         listener.isWitnessed = !exchange.isPeerGone
         _ = try delivery.deliverWaiting(upload, to: listener)
         enqueue()
     }
 
-    /// Leaves an upload to the queue if its record says so.
+    /// Adds an upload to the queue if its record says so.
     private func enqueue() {
         guard upload.state.phase == .deferred, let next = upload.nextAttempt else { return }
         gateway.deliveries.queue.add(upload.creation, due: next)
     }
 
-    /// Answers with the stored final response of an upload whose client lost it, or refuses.
+    /// Sends the stored final response to a client that lost it, or refuses the request.
     func replay(otherwise refusal: Refusal) throws(SpoolError) {
-        // A hold that the repair after a death has decided on must not be found undecided.
+        // The repair after a crash may have put the upload on hold, which must be durable before it is reported.
         guard let response = try upload.response() else { return try refuseDurably(refusal) }
         var head = response.head
         if response.content == nil { head.fields[.contentType] = nil }

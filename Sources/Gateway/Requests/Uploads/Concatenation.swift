@@ -1,9 +1,9 @@
-// An upload made of parts (tus, "concatenation"): its parts joined, then delivered once as any other.
+// Concatenation (tus): creates an upload from parts and delivers it once, like any other.
 //
-// The parts are locked in the order of their identities, so that two such requests cannot wait for each
-// other. A client that lost the answer repeats its request: the parts tell which upload it made.
-// Invariant: parts are consumed only once the upload made of them is durable, and before it is delivered; no
-// list of parts makes two.
+// The parts are locked in the order of their IDs, so that two concatenations cannot wait for each other. A client that
+// lost the response repeats its request; the parts then identify the upload. Invariant: the parts are consumed only
+// after
+// the upload made of them is durable, and before it is delivered; a list of parts never results in two uploads.
 
 import HTTPTypes
 import SpoolgateDelivery
@@ -17,11 +17,11 @@ import SpoolgateUploadProtocol
 import SpoolgateUpstream
 
 extension Request {
-    /// Makes an upload of parts and delivers it, or tells again what became of it.
+    /// Creates an upload from parts and delivers it; a repeated request receives the result of the first one.
     func concatenate(_ urls: [String]) {
         let ids: [UploadID]
         do throws(Refusal) { ids = try parts(urls) } catch { return refuse(error) }
-        // For all that it waits for together.
+        // One deadline for all locks.
         let deadline = Deadline.after(inUseTimeout)
         do throws(SpoolError) {
             guard let parts = try lock(ids, until: deadline) else { return }
@@ -42,9 +42,9 @@ extension Request {
 
     // MARK: The parts
 
-    /// The identities that URLs name, which are paths or of this origin.
+    /// Returns the upload IDs in URLs, which are paths or URLs of this origin.
     ///
-    /// - Throws: 400 where one is none, or there twice; 409 where another node has one.
+    /// - Throws: 400 if a URL is not an upload's or occurs twice; 409 if the upload is on another node.
     private func parts(_ urls: [String]) throws(Refusal) -> [UploadID] {
         var ids: [UploadID] = []
         for url in urls {
@@ -59,14 +59,14 @@ extension Request {
         return ids
     }
 
-    /// The path of a URL at this service, by the name that the web server tells or the one that the client used.
+    /// Returns the path of a URL that has the origin set by the web server, or the host used by the client.
     private func pathHere(_ url: String) -> String? {
         let host = head.fields.value(of: .host)
         return [context.origin, host.map { "https://\($0)" }, host.map { "http://\($0)" }].lazy
             .compactMap { url.path(below: $0) }.first
     }
 
-    /// Locks the parts; nil where this request was answered here.
+    /// Locks the parts; nil if the request was refused here.
     ///
     /// - Returns: the parts in the order of `ids`.
     private func lock(_ ids: [UploadID], until deadline: Deadline) throws(SpoolError) -> [Upload]? {
@@ -96,9 +96,9 @@ extension Request {
         return ids.compactMap { locked[$0] }
     }
 
-    /// Bytes of an upload made of these parts.
+    /// Returns the number of bytes of the upload that the parts make.
     ///
-    /// - Throws: why none can be made of them.
+    /// - Throws: a refusal if the parts are unsuitable or too large.
     private func length(of parts: [Upload]) throws(Refusal) -> Int64 {
         if parts.contains(where: { $0.state.kind.isPart && $0.state.phase == .delivered }) {
             throw .partConsumed
@@ -121,7 +121,7 @@ extension Request {
 
     private func join(_ parts: [Upload], _ length: Int64) throws(SpoolError) {
         var creation = newResource()
-        // What the parts have was promised that much.
+        // The upload inherits the strongest promise of its parts.
         if parts.contains(where: { $0.creation.promise == .powerCut }) {
             creation.promise = .powerCut
         }
@@ -136,7 +136,7 @@ extension Request {
         do throws(SpoolError) {
             for part in parts { try part.goInto(upload.creation.id) }
             for part in parts { try upload.append(contentOf: part) }
-            // From here on the parts are consumed.
+            // From this step on the upload is kept after a crash, so its parts count as consumed.
             let end = route.settings.queue.end(from: gateway.clock.now)
             try upload.postpone(reason: nil, .client(end))
             try upload.sync()
@@ -155,9 +155,9 @@ extension Request {
         for part in parts { part.unlock() }
     }
 
-    /// Goes on with the upload that a part went into before, where it was made of these parts.
+    /// Continues with the upload that a part belongs to, if it consists of exactly these parts.
     ///
-    /// - Returns: false where there is none: it was left half-made, which the lock removes, or is gone.
+    /// - Returns: false if there is no such upload: it was incomplete and the lock removed it, or it is gone.
     private func goOn(_ id: UploadID, with parts: [Upload], until deadline: Deadline) -> Bool {
         var isThere = true
         withUpload(
@@ -169,7 +169,7 @@ extension Request {
             guard upload.creation.parts == parts.map(\.creation.id) else {
                 return refuse(.partConsumed)
             }
-            // Who made it may have died before it was durable.
+            // The process that made it may have crashed before it was durable.
             try upload.sync()
             try consume(parts, by: upload.creation)
             try UploadOperation(self, upload, isCreation: true)

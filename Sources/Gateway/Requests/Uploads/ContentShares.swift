@@ -1,30 +1,30 @@
-// Who wrote the content of which uploads, as far as this process knows: for an operator who looks at one of them.
+// The numbers of bytes that nginx and the gateway wrote for recent uploads, for operators. Kept by this process only.
 //
-// Invariant: what is in memory does not grow with the spool.
+// Invariant: the memory used does not depend on the size of the spool.
 
 package import SpoolgateExchange
 import SpoolgateUploadProtocol
 
-/// How much of an upload's content nginx has written into the spool, and how much came through the gateway.
+/// The numbers of an upload's bytes that nginx wrote into the spool, and that the gateway received.
 package struct ContentShares: Sendable, Equatable {
-    /// Bytes that nginx has written.
+    /// Bytes that nginx wrote.
     package var nginx: Int64 = 0
-    /// Bytes that came through the gateway.
+    /// Bytes that the gateway received.
     package var gateway: Int64 = 0
-    /// The path of the last message whose content nginx did not write; nil: nginx wrote all of them.
+    /// The path of the last message that nginx did not write; nil if nginx wrote all messages.
     package var path: ContentPath?
 
-    /// Makes them.
+    /// Creates shares.
     package init(nginx: Int64 = 0, gateway: Int64 = 0, path: ContentPath? = nil) {
         (self.nginx, self.gateway, self.path) = (nginx, gateway, path)
     }
 
-    /// As the daemon tells it to its commands, in one line without its end: `nginx=300000 gateway=1 result=-`.
+    /// The line that the daemon sends to its commands, without a line end: `nginx=300000 gateway=1 result=-`.
     package var line: String {
         "nginx=\(nginx) gateway=\(gateway) result=\(path?.label ?? "-")"
     }
 
-    /// Reads such a line; nil for what is none.
+    /// Parses such a line; nil if it is invalid.
     package init?(line: some StringProtocol) {
         let values = line.split(separator: " ").compactMap { word -> Substring? in
             word.split(separator: "=", maxSplits: 1).last.map { Substring($0) }
@@ -34,7 +34,7 @@ package struct ContentShares: Sendable, Equatable {
         self.init(nginx: nginx, gateway: gateway, path: ContentPath(label: values[2]))
     }
 
-    /// In words: `300000 bytes by nginx, 1 by the gateway`.
+    /// A text for people: `300000 bytes by nginx, 1 by the gateway`.
     package var words: String {
         let why = path?.reason.map { " (\($0))" } ?? ""
         switch (nginx, gateway) {
@@ -44,7 +44,7 @@ package struct ContentShares: Sendable, Equatable {
         }
     }
 
-    /// Adds the content of a later message.
+    /// Adds the shares of a later message.
     mutating func add(_ other: ContentShares) {
         nginx += other.nginx
         gateway += other.gateway
@@ -52,17 +52,17 @@ package struct ContentShares: Sendable, Equatable {
     }
 }
 
-/// The shares of the uploads that received content last.
+/// The shares of the uploads that most recently began to receive content.
 struct SharesTable {
-    /// Most uploads that are remembered.
+    /// The maximum number of uploads.
     static let most = 4096
 
     private var shares: [UploadID: ContentShares] = [:]
-    /// The uploads in the order in which they came, the oldest at `oldest` once it is full.
+    /// The uploads in the order of their first content; once the table is full, the oldest is at `oldest`.
     private var order: [UploadID] = []
     private var oldest = 0
 
-    /// Adds what one message brought.
+    /// Adds the shares of one message.
     mutating func add(_ added: ContentShares, to id: UploadID) {
         guard added.nginx + added.gateway > 0 else { return }
         if var known = shares[id] {
@@ -80,6 +80,6 @@ struct SharesTable {
         shares[id] = added
     }
 
-    /// What is known of an upload.
+    /// Returns the shares of an upload, if known.
     subscript(id: UploadID) -> ContentShares? { shares[id] }
 }

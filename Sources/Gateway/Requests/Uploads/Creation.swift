@@ -1,5 +1,4 @@
-// The creation of an upload resource (draft-12 §4.2): the upload, its address told before any content is
-// read, then its content.
+// The creation of an upload resource (draft-12 §4.2): the client receives its location, then the content is read.
 
 import HTTPTypes
 import SpoolgateDelivery
@@ -23,7 +22,7 @@ extension Request {
                     creation.completeness
                 )
             } catch {
-                // Its client was never told where it is: nobody comes back, and its room is needed.
+                // The client does not know the location and cannot resume, so the upload would only occupy space.
                 if !isLocationTold, upload.state.phase == .receiving { try? upload.remove() }
                 throw error
             }
@@ -32,7 +31,7 @@ extension Request {
         }
     }
 
-    /// Makes an upload and tells its client where it is; nil where the request was refused.
+    /// Creates an upload and sends its location; nil if the request was refused.
     @inline(never)
     private func beginCreation(_ creation: UploadRequest.Creation) -> Upload? {
         let new = newResource()
@@ -48,7 +47,7 @@ extension Request {
                 requestRelease: releaseOfCreation
             )
             journal.created(upload)
-            // Before any content is read, so that a client that is cut then can come back.
+            // Before content is read, so that a client whose connection fails can resume.
             if isLocationTold {
                 ProgressReport.tell(location: location(new.resourcePath), to: exchange, responses)
             }
@@ -59,14 +58,15 @@ extension Request {
         }
     }
 
-    /// Whether this request's client hears 104 and in it where its upload is.
+    /// Whether the client receives the upload's location in a 104.
     var isLocationTold: Bool {
         dialect.allowsInterim(toCreationOf: head.contentLength)
             && context.interimStatuses.contains(104)
     }
 
-    /// Whether it is whole in this message, small, and of an upload that nobody will be told the URL of: then
-    /// a resource would be made for nobody.
+    /// Whether the upload is small, complete in this message, and its client will not receive a location.
+    ///
+    /// Its client could not use an upload resource.
     func isUntold(_ creation: UploadRequest.Creation) -> Bool {
         guard creation.completeness == .complete, let count = head.contentLength.count else {
             return false
@@ -75,17 +75,18 @@ extension Request {
             && !isLocationTold && !dialect.locatesFinalResponse
     }
 
-    /// How a creation is asked to let go; not at all where its client was not told where the upload is
-    /// and could not resume it.
+    /// How another request asks the creation to release the upload.
+    ///
+    /// It has no effect if the client did not receive the location, since it could not resume.
     private var releaseOfCreation: @Sendable () -> Void {
         if isLocationTold { return exchange.interrupt }
         return {}
     }
 
-    /// The upload that this request brings, with all its fields.
+    /// Returns a new upload with all fields of the request.
     func newUpload() -> UploadCreation {
         var head = head
-        // It is of the message, which mostly has no content; the file's type is in the metadata.
+        // The field describes the message, which usually has no content; the file's type is in `Upload-Metadata`.
         if dialect.family == .tus { head.fields[.contentType] = nil }
         return UploadCreation(
             id: .random(),
@@ -104,7 +105,7 @@ extension Request {
         )
     }
 
-    /// The same with an upload resource, without what its record must not keep.
+    /// Returns a new upload with an upload resource, without the fields that a record must not contain.
     func newResource() -> UploadCreation {
         var creation = newUpload()
         creation.resourcePath = route.resources.path(

@@ -1,7 +1,7 @@
-// The lane: content that the web server writes into the upload's file by itself. The gateway decides how much,
-// and tells offsets; content crosses no socket.
+// The lane: the web server writes content into the upload's file directly, without a socket to the gateway. The gateway
+// sets the limits and acknowledges offsets.
 //
-// Invariant: whichever way it ends, the file is back, or the upload is left locked by whoever still has it.
+// Invariant: after the lane ends, the gateway has the file back, or the upload stays locked by the process that has it.
 
 import SpoolgateDelivery
 import SpoolgateExchange
@@ -12,34 +12,36 @@ import SpoolgateSpool
 import SpoolgateUploadProtocol
 
 extension UploadOperation {
-    /// Bytes that the web server may write beyond those it has written: as many again, within these bounds.
+    /// The range of the number of bytes that the web server may write in addition to those written.
     ///
-    /// Room is taken for them, which a client that sends nothing would keep from all others.
+    /// Within it, the number is that of the bytes written. Space is reserved for them, so a client that sends nothing
+    /// would
+    /// block that space.
     private static let laneWindows: ClosedRange<Int64> = 64 << 10...64 << 20
-    /// How long it may take to close the file before its connection is closed.
+    /// How long the web server may take to close the file before the gateway closes the connection.
     private static let lanePatience = Duration.seconds(1)
 
-    /// Why the web server may not write the message's content; nil: it may if it offers to.
+    /// Returns why the web server must not write the message's content; nil if it may.
     ///
     /// - Parameters:
-    ///   - most: most bytes that it may write.
-    ///   - hasDigest: whether the content is verified.
-    /// - Returns: the first of the reasons.
+    ///   - most: the maximum number of bytes it could write.
+    ///   - hasDigest: whether the content must be verified.
+    /// - Returns: the first reason that applies.
     func laneObstacle(most: Int64, hasDigest: Bool) -> ContentPath? {
         if route.settings.spoolReceive == .off { return .off }
         if gateway.spool.isShared { return .shared }
         if gateway.isLaneUnusable.updateQuietly({ $0 }) { return .unusable }
-        // What may have to be taken back goes through the gateway.
+        // Content that may be discarded passes through the gateway.
         if hasDigest || !upload.canBeLent { return .digest }
         return most > 0 ? nil : .full
     }
 
-    /// Records which path the message's content took.
+    /// Records the path that the message's content took.
     @inline(never)
     func notePath(_ obstacle: ContentPath?, _ transfer: Transfer) {
         let path = exchange.contentPath(obstacle)
         transfer.note(path)
-        // What nginx had written when its client left and had not told.
+        // Includes the bytes that nginx had written but not reported when the client disconnected.
         if path == .taken { transfer.add(Int(max(0, offset - transfer.offset)), byNginx: true) }
         let shares = transfer.shares
         exchange.noteWritten(shares.nginx)
@@ -52,15 +54,15 @@ extension UploadOperation {
         )
     }
 
-    /// Receives content by the lane, if the web server offers it, and as far as it may go.
+    /// Receives content by the lane, if the web server offers it, up to the lane's limit.
     ///
-    /// Only without an obstacle. An offer that is not granted here is declined with the first read of content.
+    /// Called only if there is no obstacle. An offer that is not granted here is declined by the next read of content.
     ///
     /// - Parameters:
-    ///   - most: most bytes; what is behind them comes as ever.
-    ///   - afterEach: called as content comes, for progress, with bytes that came.
-    /// - Returns: how the content ended; nil: what is left of it, its end at least, is still to be received.
-    /// - Throws: `SpoolError` when storing failed; what was stored before stays.
+    ///   - most: the maximum number of bytes; later bytes pass through the gateway.
+    ///   - afterEach: called with the number of new bytes, to report progress.
+    /// - Returns: how the content ended; nil if the rest of it, or at least its end, is still to be received.
+    /// - Throws: `SpoolError` if storing failed; bytes stored before remain.
     func receiveByLane(
         most: Int64,
         afterEach: (Int64) throws(SpoolError) -> Void
@@ -89,7 +91,7 @@ extension UploadOperation {
                     if let received { exchange.noteWritten(received.count) }
                     try exchange.checkRate()
                 } catch {
-                    // It tells now and then only what it has written.
+                    // The web server reports only from time to time; content that has grown is not stalled.
                     if error == .stalled, upload.content.hasGrown {
                         try upload.content.noteAdded(.max)
                         exchange.noteWritten(offset - start)
@@ -118,7 +120,7 @@ extension UploadOperation {
         }
     }
 
-    /// The most bytes that the web server may write in all, once so many are written.
+    /// Returns the maximum number of bytes that the web server may write in all after `written` bytes.
     private static func most(written: Int64, expected: Int64) -> Int64 {
         min(expected, written + min(max(written, laneWindows.lowerBound), laneWindows.upperBound))
     }
@@ -128,7 +130,7 @@ extension UploadOperation {
         return LaneLimit(count: count, restFollows: count == expected)
     }
 
-    /// Lets more be written before what may be is used up.
+    /// Raises the limit before it is reached.
     private func widen(
         _ lane: any ContentLane,
         written: Int64,
@@ -137,7 +139,7 @@ extension UploadOperation {
         guard let lent = upload.content.lent else { return }
         let left = lent - written
         let most = Self.most(written: written, expected: expected)
-        // No more than was written: a client that sends a byte now and then gets no second loan.
+        // Waits until as much is written as is left: a client that sends single bytes must not obtain a second loan.
         guard most > lent, left <= min(written, (most - written) / 2) else { return }
         var limit = LaneLimit(count: lent, restFollows: true)
         do throws(SpoolError) {
@@ -145,16 +147,17 @@ extension UploadOperation {
             limit = self.limit(expected: expected)
         } catch {
             guard error.isNoRoom else { throw error }
-            // There may be room again when it is needed. Then the content may be at its end: what follows, if
-            // anything does, is refused as it comes.
+            // Space may be free again before the limit is reached. At the limit, the content may be complete; if more
+            // follows, it is refused on arrival.
             guard left == 0 else { return }
         }
-        // Where it cannot be told, the next report fails.
+        // If this fails, reading the next report fails too.
         try? lane.widen(limit)
     }
 
-    /// Has later content come through the gateway if nginx could not use the file, as where AppArmor or SELinux keeps
-    /// it away: else no large upload would ever succeed.
+    /// Disables the lane if nginx could not use the file, for example because AppArmor or SELinux forbids it.
+    ///
+    /// Otherwise no large upload would succeed.
     private func noteIfUnusable(_ count: Int64, errno: Int32) {
         let error = SystemError(call: "writev", subject: "by nginx", errno: errno)
         guard count == 0, error.mayBeForbidden else { return }
@@ -165,7 +168,7 @@ extension UploadOperation {
         if isNews { log.frontCannotWrite(error) }
     }
 
-    /// Ends the lane from this side.
+    /// Ends the lane from the gateway's side.
     private func end(
         _ lane: any ContentLane,
         _ end: ReceptionEnd
@@ -177,7 +180,7 @@ extension UploadOperation {
 
     private func takeBack(_ count: Int64?, errno: Int32 = 0) throws(SpoolError) {
         if try upload.takeBack(count, errno: errno, until: .after(Self.lanePatience)) { return }
-        // Then it closes it with the connection.
+        // The web server closes the file with the connection.
         exchange.abort()
         let limit = Deadline.after(request.inUseTimeout)
         guard try upload.takeBack(count, errno: errno, until: limit) else {

@@ -1,4 +1,4 @@
-// The retrieval of an offset (draft-12 §4.3), made durable before it is told.
+// Offset retrieval (draft-12 §4.3): the offset is made durable before it is acknowledged.
 
 import HTTPTypes
 import SpoolgateDelivery
@@ -7,7 +7,7 @@ import SpoolgateSpool
 import SpoolgateUploadProtocol
 
 extension Request {
-    /// Tells the offset, made durable first (draft-12 §4.3).
+    /// Makes the offset durable and acknowledges it (draft-12 §4.3).
     func retrieveOffset(_ id: UploadID) {
         if answersUnderWay(id) { return }
         withUpload(id, patience: inUseTimeout) { operation throws(SpoolError) in
@@ -20,12 +20,12 @@ extension UploadOperation {
     fileprivate func retrieveOffset() throws(SpoolError) {
         var decision = try seen().decideRetrieval(dialect)
         if decision == .deliverFirst {
-            // A delivery is no short request.
+            // A delivery takes too long for a request that was admitted as a short one.
             if request.ticket?.isHurried == true { return breakOff(.busy) }
             try deliverUnseen()
             decision = try seen().decideRetrieval(dialect, hasTried: true)
         }
-        // Also of one that is held: who is told that must not find it gone.
+        // Even an upload on hold must survive a power failure once its client has received this response.
         try upload.sync()
         switch decision {
         case .tell(let completeness):
@@ -42,11 +42,11 @@ extension UploadOperation {
         }
     }
 
-    /// The state that decides on an offset retrieval.
+    /// Returns the state that decides on an offset retrieval.
     private func seen() throws(SpoolError) -> UploadState {
         var state = upload.state
         state.isAccepted = route.hasAccepted(nextAttempt: upload.nextAttempt)
-        // Others are told nothing of it, and it is not read for them.
+        // Other dialects do not use the status, so the response is not read for them.
         if dialect.takesOffsetForSuccess {
             state.finalStatus = try upload.response()?.head.status.code
         }

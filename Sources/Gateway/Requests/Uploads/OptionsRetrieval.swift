@@ -1,4 +1,4 @@
-// What targets and upload resources can do, as OPTIONS asks (draft-12 §4.1.4; tus).
+// Responses to OPTIONS: the capabilities of targets and of upload resources (draft-12 §4.1.4; tus).
 
 import HTTPTypes
 import SpoolgateDelivery
@@ -7,7 +7,7 @@ import SpoolgateSettings
 import SpoolgateUploadProtocol
 
 extension Request {
-    /// What an upload resource accepts, whatever becomes of the upload.
+    /// The capabilities of an upload resource, which do not depend on the upload's state.
     var resourceOptions: Response {
         var response = ResponseBuilder(dialect: dialect, limits: route.settings.limits)
             .resourceOptions()
@@ -15,12 +15,12 @@ extension Request {
         return response
     }
 
-    /// Passes a question for the options of a target on, and adds what the gateway adds to them.
+    /// Passes an OPTIONS request to the upstream and adds the gateway's capabilities to the response.
     func passOptions() {
         let builder = ResponseBuilder(dialect: dialect, limits: route.settings.limits)
         func answer(_ upstream: ResponseHead) -> ResponseHead {
             var upstream = upstream
-            // A form that knows only POST may answer anything; clients of tus ask before they upload.
+            // The upstream may support only POST and return any error; tus clients request options before they upload.
             if route.settings.tus == .on, upstream.status.code >= 400,
                 ![401, 403, 404].contains(upstream.status.code)
             {
@@ -32,7 +32,7 @@ extension Request {
             }
             return head
         }
-        // Where the upstream cannot be asked, what the gateway does can be told still.
+        // Without a response from the upstream, the gateway can still report its own capabilities.
         let own = answer(ResponseHead(status: .methodNotAllowed))
         passThrough(
             atMost: route.settings.limits.maxSize,

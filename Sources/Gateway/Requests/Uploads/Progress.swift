@@ -1,6 +1,6 @@
-// Progress of content as it comes, told by 104 (Upload Resumption Supported).
+// Progress reports in 104 (Upload Resumption Supported) while content is being received.
 //
-// Invariant: an offset is durable before it is told. What is not durable yet becomes so while more content comes.
+// Invariant: an offset is durable before it is acknowledged. It becomes durable while more content is received.
 
 import SpoolgateDelivery
 import SpoolgatePosix
@@ -8,22 +8,23 @@ import SpoolgateSettings
 import SpoolgateSpool
 import SpoolgateUploadProtocol
 
-/// Progress while content comes: at a modest rate, in time and in bytes.
+/// The progress reports of one message, at a limited rate in time and bytes.
 struct ReceptionProgress {
-    /// Bytes of content without a length between two reports, whatever the time: its client keeps what it was not told
-    /// of, and sends no more than it can keep.
+    /// The number of bytes between two reports on content without a length, however little time has passed.
+    ///
+    /// Such a client buffers the bytes that are not acknowledged, and stops sending if its buffer is full.
     private static let step: Int64 = 4 << 20
 
     private let report: ProgressReport?
     private let rate: InterimRate
     private let step: Int64
-    /// The offset that the last report tells, also while it becomes durable.
+    /// The offset of the last report, which may still be becoming durable.
     private var told: Int64
     private var next: Deadline
-    /// Rings when an offset has become durable, or has not; made with the first one that takes a while.
+    /// Rings when a sync has succeeded or failed; created for the first sync that runs in the background.
     private var alarm: Alarm?
 
-    /// Begins with content at `offset`, which the client knows.
+    /// Starts at `offset`, which the client knows.
     init(
         _ report: ProgressReport?,
         rate: InterimRate,
@@ -37,9 +38,9 @@ struct ReceptionProgress {
         next = .after(rate.progressInterval)
     }
 
-    /// Tells how far `upload` has come, if it is time.
+    /// Acknowledges the upload's offset if a report is due.
     ///
-    /// Called whenever content came, or the exchange's alarm rang.
+    /// Called after content arrived or the exchange's alarm rang.
     ///
     /// - Throws: `SpoolError` if an offset could not be made durable.
     mutating func note(_ upload: Upload) throws(SpoolError) {
@@ -49,14 +50,16 @@ struct ReceptionProgress {
         told = upload.offset
         next = .after(rate.progressInterval)
         if let alarm = alarm(of: report), try upload.beginSync(ringing: alarm) {
-            // It may have been a matter of an instant.
+            // The sync may be complete already.
             try tellDurable(upload, report)
         } else {
             try report.tell(upload)
         }
     }
 
-    /// Tells the offset that is on its way to the disk, once the content has ended: what follows waits for it too.
+    /// Waits for a sync that is under way when the content ends, and acknowledges its offset.
+    ///
+    /// The next operation on the upload would wait for the sync as well.
     ///
     /// - Throws: as `note`.
     func end(_ upload: Upload) throws(SpoolError) {
@@ -77,7 +80,7 @@ struct ReceptionProgress {
         return count >= step || count >= rate.progressSize && next.hasPassed
     }
 
-    /// nil if there is no room for one: then content waits.
+    /// Returns the alarm; nil if none can be created, in which case syncs block the content.
     private mutating func alarm(of report: ProgressReport) -> Alarm? {
         if alarm == nil, let made = try? Alarm() {
             alarm = made

@@ -1,7 +1,6 @@
-// The content of a message that goes to an upload, its creation's or an append's, and the end of that message
-// (draft-12 §4.2, §4.4).
+// Reception of a message's content into an upload, for a creation or an append (draft-12 §4.2, §4.4), and the response.
 //
-// The decisions are `UploadState`'s, the bytes the spool's; here stands the order of events.
+// `UploadState` makes the decisions and the spool stores the bytes; this file defines the order of the steps.
 
 import SpoolgateDelivery
 import SpoolgateExchange
@@ -12,14 +11,14 @@ import SpoolgateSpool
 import SpoolgateUploadProtocol
 
 extension UploadOperation {
-    /// Receives the message's content, within a ceiling, and answers the message.
+    /// Receives the message's content, up to a ceiling, and sends the response.
     func receive(
         upTo ceiling: UploadState.Ceiling,
         _ completeness: Completeness
     ) throws(SpoolError) {
         let check = try beginCheck()
         let isLast = completeness == .complete || completeness == .atLength && ceiling.isLength
-        // Its offset will be told at the end, or what follows the end needs it on the disk.
+        // The response acknowledges the offset, or the delivery or acceptance needs the content to be durable.
         if !isLast || upload.isPromisedByAttempt || route.settings.reply == .accepted {
             upload.expectPromise()
         }
@@ -45,13 +44,13 @@ extension UploadOperation {
             from: offset,
             hasLength: head.contentLength != .unknown
         )
-        // A client that takes offset == length for success must not hear that of content that
-        // never ended.
+        // A client that treats offset == length as success must not receive that offset for content that did not end
+        // properly.
         let keepsLast = ceiling.isLength && dialect.takesOffsetForSuccess
         let most = ceiling.offset - offset - (keepsLast ? 1 : 0)
         let obstacle = laneObstacle(most: most, hasDigest: check != nil)
         defer {
-            // Its descriptor is not among those that a request has while its upload is delivered (`ThreadBudget`).
+            // Closes the alarm's descriptor, which `ThreadBudget` does not count for a request that delivers.
             exchange.setAlarm(nil)
             notePath(obstacle, transfer)
         }
@@ -75,17 +74,17 @@ extension UploadOperation {
                 transfer.add(bytes.byteCount)
             },
             afterEach: { () throws(SpoolError) in
-                // What may be taken back is not told.
+                // Content that may be discarded is not acknowledged.
                 if check == nil { try progress.note(upload) }
             },
-            // Memory is for content that is soon whole.
+            // The memory buffer is for content that will soon be complete.
             whenSlow: { () throws(SpoolError) in try upload.store() }
         )
         if end == .ended { try progress.end(upload) }
         return end
     }
 
-    /// Answers a message whose content has ended, one way or another.
+    /// Responds to a message whose content has ended, properly or not.
     @inline(never)
     private func answer(
         _ end: ReceptionEnd,
@@ -107,7 +106,7 @@ extension UploadOperation {
         }
     }
 
-    /// The content went on past what this message or the representation may have.
+    /// Refuses content beyond the limit of the message or of the representation.
     private func refuseExcess(_ ceiling: UploadState.Ceiling) throws(SpoolError) {
         let (refusal, deactivates) = upload.state.decideExcess(
             ceiling,
@@ -122,7 +121,7 @@ extension UploadOperation {
         refuse(refusal)
     }
 
-    /// Answers a message whose content was received, or has none to receive.
+    /// Performs the decision on a message whose content was received or is empty.
     @inline(never)
     func carryOut(_ answer: UploadState.Answer) throws(SpoolError) {
         switch answer {

@@ -1,21 +1,21 @@
-// Content on its way from a request to the disk: fragment by fragment, as it arrives, within a
-// ceiling. Nothing is ever held back to fill a buffer, so that what arrived survives a crash.
+// Reception of content from a request, up to a ceiling. Each fragment is stored on arrival, never held back to fill a
+// buffer, so that received bytes survive a crash.
 
 import SpoolgateExchange
 import SpoolgatePosix
 import SpoolgateSpool
 
-/// How the content of one request came to an end.
+/// How the content of a request ended.
 enum ReceptionEnd: Sendable, Equatable {
     /// At its proper end.
     case ended
-    /// Early; what arrived is stored.
+    /// Early; the bytes received are stored.
     case interrupted(ContentError)
-    /// It went on past the ceiling; what fits is stored.
+    /// It exceeded the ceiling; the bytes up to it are stored.
     case exceeded
 }
 
-/// Receives the content of one request.
+/// The reception of one request's content.
 struct Reception {
     let exchange: RequestExchange
     let buffer: ContentBuffer
@@ -23,14 +23,14 @@ struct Reception {
     /// Stores content until it ends.
     ///
     /// - Parameters:
-    ///   - room: most bytes to store.
-    ///   - keepsLast: keeps the byte that fills the room until the content has ended properly, so that
-    ///     a message that is cut never fills it. The client sends that byte again.
+    ///   - room: the maximum number of bytes to store.
+    ///   - keepsLast: whether to withhold the byte that fills the room until the content has ended properly, so that a
+    ///     truncated message never fills it; its client sends that byte again.
     ///   - store: stores bytes in order.
-    ///   - afterEach: called after each stored part, and when the exchange's alarm rang, for progress.
-    ///   - whenSlow: called after parts of slow content, before the wait for the next one.
+    ///   - afterEach: called after each stored part, and after the exchange's alarm rang, to report progress.
+    ///   - whenSlow: called if content is slow, after a part and before the wait for the next one.
     /// - Returns: how the content ended.
-    /// - Throws: `SpoolError` when storing failed; what was stored before stays.
+    /// - Throws: `SpoolError` if storing failed; bytes stored before remain.
     func receive(
         room: Int64,
         keepsLast: Bool = false,
@@ -46,7 +46,7 @@ struct Reception {
             do throws(ContentError) {
                 hasMore = try exchange.receive(into: buffer)
             } catch {
-                // What came before the error counts: the front adds it to the buffer first.
+                // The FastCGI listener adds the bytes before an error to the buffer, so they count.
                 _ = try storePart(&room, store)
                 return .interrupted(error)
             }
@@ -61,10 +61,10 @@ struct Reception {
         }
     }
 
-    /// Receives content into the buffer, where it stays, as long as it is little.
+    /// Receives content into the buffer, and leaves it there if it is small.
     ///
-    /// - Parameter most: most bytes of little content, below the buffer's capacity.
-    /// - Returns: how the content ended; nil: there is more of it than that, and maybe more to come.
+    /// - Parameter most: the maximum number of bytes of small content, less than the buffer's capacity.
+    /// - Returns: how the content ended; nil if it exceeds `most`, in which case more may follow.
     func hold(atMost most: Int) -> ReceptionEnd? {
         buffer.removeAll()
         var pace = Pace()
@@ -80,16 +80,17 @@ struct Reception {
         return nil
     }
 
-    /// The client is slow, and thousands like it wait at a time: what fast content would use again is given
-    /// back while this thread waits.
+    /// Releases memory that only fast content would use again.
+    ///
+    /// Thousands of slow clients wait at a time.
     private func giveBackUnused() {
         buffer.releaseUnusedPages()
         Thread.releaseStack()
     }
 
-    /// How fast content comes.
+    /// The speed at which content arrives.
     private struct Pace {
-        /// A part smaller than this tells that content comes more slowly than it is stored.
+        /// The size of a part below which content arrives more slowly than it is stored.
         private static let slowPart = 4096
 
         private var slowParts = 0
@@ -100,11 +101,11 @@ struct Reception {
         }
     }
 
-    /// What may still be stored.
+    /// The room that is left.
     private struct Room {
         var free: Int64
         let keepsLast: Bool
-        /// The byte that fills the room, while it is kept.
+        /// The withheld byte that fills the room.
         var last: UInt8?
     }
 
@@ -127,7 +128,7 @@ struct Reception {
         return fits == buffer.count
     }
 
-    /// Stores the byte that was kept, now that the content has ended and the web server is there.
+    /// Stores the withheld byte after the content's proper end, if the web server is still connected.
     private func storeLast(
         _ room: inout Room,
         _ store: (RawSpan) throws(SpoolError) -> Void

@@ -1,4 +1,4 @@
-// The status resource: how far an upload has come, as JSON.
+// The status resource: an upload's state as JSON.
 
 import HTTPTypes
 import SpoolgateExchange
@@ -8,7 +8,7 @@ import SpoolgateTextFormats
 import SpoolgateUploadProtocol
 
 extension Request {
-    /// Tells as JSON how far an upload has come; touches nothing and waits for nobody.
+    /// Responds with the upload's state as JSON, without a lock or any change.
     func tellStatus(of id: UploadID) {
         do throws(SpoolError) {
             guard let summary = try gateway.spool.look(at: id), let creation = summary.creation,

@@ -1,7 +1,6 @@
-// Which uploads receive content just now, for whoever wants to see it, and which of those were interrupted
-// before.
+// The uploads that are receiving content, for operators, and those that were interrupted before.
 //
-// Invariant: what is in memory does not grow with the spool.
+// Invariant: the memory used does not depend on the size of the spool.
 
 import SpoolgateExchange
 import SpoolgateJournal
@@ -11,32 +10,33 @@ import SpoolgateTextFormats
 package import SpoolgateUploadProtocol
 import Synchronization
 
-/// Content that one request brings to an upload.
+/// One request's transfer of content to an upload.
 ///
-/// Read by any thread, while one receives.
+/// One thread updates it; any thread may read it.
 package final class Transfer: Sendable {
-    /// The upload.
+    /// The upload's ID.
     package let id: UploadID
-    /// Its route.
+    /// The name of the upload's route.
     package let route: String
-    /// The head of its creation.
+    /// The head of the upload's creation.
     private let head: RequestHead
-    /// Who it belongs to, as far as that is known.
+    /// The upload's owner, if known.
     package let owner: String?
-    /// The address of the client that sends now; nil: not known.
+    /// The address of the client that is sending; nil if unknown.
     package let client: String?
-    /// Bytes of the whole, where they are known.
+    /// The number of bytes of the complete upload, if known.
     package let length: Int64?
-    /// Connections that have brought content to it, this one included, as far as this process knows.
+    /// The number of connections that have sent content to the upload, including this one, as far as this process
+    /// knows.
     package let connections: Int
-    /// The later it began the higher; two that begin at the same time may have the same.
+    /// The ordinal of the transfer; two that begin at the same time may have the same one.
     package let number: Int
-    /// Since when this one does.
+    /// The time since the transfer began.
     package let watch = Stopwatch()
     private let first: Int64
     private let received = Atomic(0)
     private let writtenByNginx = Atomic(0)
-    /// The number of the path among all, from 1; 0: the content is not over.
+    /// The content's `ContentPath` as its raw value plus 1; 0 until the content ends.
     private let path = Atomic(0)
 
     fileprivate init(
@@ -57,16 +57,16 @@ package final class Transfer: Sendable {
         self.connections = connections
     }
 
-    /// Notes bytes that were stored; `byNginx`: nginx has stored them by itself.
+    /// Adds stored bytes; `byNginx`: nginx stored them.
     func add(_ count: Int, byNginx: Bool = false) {
         received.wrappingAdd(count, ordering: .relaxed)
         if byNginx { writtenByNginx.wrappingAdd(count, ordering: .relaxed) }
     }
 
-    /// Notes which path the content took, which is over.
+    /// Records the path that the content took.
     func note(_ path: ContentPath) { self.path.store(path.rawValue + 1, ordering: .relaxed) }
 
-    /// Who has stored these bytes.
+    /// The shares of nginx and the gateway in the stored bytes.
     var shares: ContentShares {
         let nginx = writtenByNginx.load(ordering: .relaxed)
         let path = ContentPath(rawValue: path.load(ordering: .relaxed) - 1)
@@ -79,13 +79,13 @@ package final class Transfer: Sendable {
 
     private var count: Int { received.load(ordering: .relaxed) }
 
-    /// Its path, and what names its file.
+    /// The upload's path and the values that name its file.
     package var naming: UploadNaming { UploadNaming(head) }
 
-    /// Bytes of the upload that have come.
+    /// The number of bytes of the upload that have been received.
     package var offset: Int64 { first + Int64(count) }
 
-    /// Bytes a second that this connection has brought so far.
+    /// The bytes per second of this transfer.
     package var rate: Int64 {
         let seconds = Double(max(watch.nanoseconds, 1_000_000)) / 1e9
         return Int64(Double(count) / seconds)
@@ -94,24 +94,24 @@ package final class Transfer: Sendable {
 
 /// The transfers of one process.
 ///
-/// Any thread.
+/// Any thread may use it.
 package final class Transfers: Sendable {
     private struct Table {
         var active: [UploadID: Transfer] = [:]
-        /// Uploads that were left before they were whole, each with its connections so far, and whether the
-        /// last one broke.
+        /// Uploads whose client stopped before they were complete: the number of connections, and whether the last one
+        /// was interrupted.
         var left: [UploadID: (connections: Int, isInterrupted: Bool)] = [:]
-        /// Who wrote the content of those that received some.
+        /// The shares of nginx and the gateway in recent uploads.
         var shares = SharesTable()
     }
 
     private let table = Monitor(Table())
     private let begun = Counter()
-    /// How many are in `left`, most of the time none.
+    /// The number of entries in `left`, usually 0.
     private let leftCount = Counter()
     private let metrics: Metrics
     private let buffers: BufferPool
-    /// Most uploads of which it is known that they were left.
+    /// The maximum number of entries in `left`.
     private static let mostLeft = 4096
 
     init(_ metrics: Metrics, _ buffers: BufferPool) {
@@ -119,15 +119,15 @@ package final class Transfers: Sendable {
         self.buffers = buffers
     }
 
-    /// Receives content of an upload.
+    /// Receives content of an upload, and records the transfer meanwhile.
     ///
     /// - Parameters:
     ///   - upload: the upload.
     ///   - client: the client's address.
-    ///   - isLast: whether no more can come once this content has ended well.
-    ///   - body: receives it, through a buffer.
-    /// - Returns: what `body` returns.
-    /// - Throws: what `body` throws; `.exhausted` where there is no memory for a buffer.
+    ///   - isLast: whether the upload is complete if this content ends properly.
+    ///   - body: receives the content through a buffer.
+    /// - Returns: the result of `body`.
+    /// - Throws: errors of `body`; `.exhausted` if there is no memory for a buffer.
     func receive(
         into upload: Upload,
         from client: String?,
@@ -148,7 +148,7 @@ package final class Transfers: Sendable {
         }
     }
 
-    /// Counts an ordinary upload among those that are received, for the time of `body`.
+    /// Counts an ordinary upload as being received during `body`.
     func countingOrdinary<R>(
         _ body: () throws(SpoolError) -> R
     ) throws(SpoolError) -> R {
@@ -193,16 +193,16 @@ package final class Transfers: Sendable {
             table.active[transfer.id] = nil
             table.shares.add(transfer.shares, to: transfer.id)
             guard !isWhole else { return }
-            // Any of them: those that never come back are as many as the others.
+            // Removes any entry: most entries are of uploads that are never resumed.
             if table.left.count >= Self.mostLeft { _ = table.left.popFirst() }
             table.left[transfer.id] = (transfer.connections, isInterrupted)
             leftCount.set(table.left.count)
         }
     }
 
-    /// Who wrote an upload's content, that of a request at work included; nil: nothing is known of it.
+    /// Returns the shares of nginx and the gateway in an upload's content, including a transfer under way.
     ///
-    /// This process remembers some thousand uploads, and no message of a process before it.
+    /// Nil if they are unknown: this process remembers some thousand uploads, and none of a previous process.
     package func shares(of id: UploadID) -> ContentShares? {
         table.updateQuietly { table in
             guard let active = table.active[id] else { return table.shares[id] }
@@ -212,6 +212,6 @@ package final class Transfers: Sendable {
         }
     }
 
-    /// What is received now, in no order.
+    /// The current transfers, in no order.
     package var all: [Transfer] { table.updateQuietly { Array($0.active.values) } }
 }

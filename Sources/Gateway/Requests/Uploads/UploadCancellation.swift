@@ -7,16 +7,16 @@ import SpoolgateSpool
 import SpoolgateUploadProtocol
 
 extension Request {
-    /// Removes the upload (draft-12 §4.5); one that is being delivered is removed after the final response.
+    /// Removes the upload (draft-12 §4.5); during a delivery, waits for the final response first.
     func cancel(_ id: UploadID) {
         withUpload(id, patience: deliveryTimeout) { operation throws(SpoolError) in
             let upload = operation.upload
-            // tus has no request that changes something without its version.
+            // In tus, every request that changes an upload must state the protocol version.
             if isUnmarked, upload.state.kind.family == .tus {
                 return operation.refuse(.tusVersion)
             }
             var state = upload.state
-            // Of others it makes no difference.
+            // Other dialects do not use the status.
             if dialect.knowsLocked { state.finalStatus = try upload.response()?.head.status.code }
             switch state.row(dialect).cancellation {
             case .remove:

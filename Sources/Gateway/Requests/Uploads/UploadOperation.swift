@@ -1,5 +1,4 @@
-// What a request does on one upload that it holds: with the upload's own limits, in its name, and in the words of the
-// protocol that made it.
+// A request's operation on an upload that it has locked. It uses the upload's own limits, journal and protocol.
 
 import HTTPTypes
 import SpoolgateDelivery
@@ -10,15 +9,15 @@ import SpoolgateSettings
 import SpoolgateSpool
 import SpoolgateUploadProtocol
 
-/// One request's operation on one upload, held by reference as the request is.
+/// One request's operation on one upload; like the request, it is shared by reference.
 ///
-/// Lives on the request's thread.
+/// Used by the request's thread.
 final class UploadOperation: Answering {
     let request: Request
     let upload: Upload
-    /// Whether the request has created the upload.
+    /// Whether the request created the upload.
     let isCreation: Bool
-    /// The request's route, with the upload's own size.
+    /// The request's route, with the upload's own maximum size.
     let route: Route
     let journal: Journal
     let responses: any ResponseWording
@@ -33,7 +32,7 @@ final class UploadOperation: Answering {
         if request.isUnmarked, upload.creation.kind.family == .tus {
             responses = request.gateway.responses(to: request.head, .tus, on: route)
         }
-        // To the others a creation makes no difference.
+        // Other dialects do not use the creation.
         self.responses =
             responses.dialect.repeatsAfterError ? responses.on(upload.creation.head) : responses
     }
@@ -45,14 +44,13 @@ final class UploadOperation: Answering {
         isCreation ? request.location(upload.creation.resourcePath) : nil
     }
 
-    /// How the client can hear of progress: not that of a creation without content
-    /// (`Dialect.allowsInterim(toCreationOf:)`).
+    /// The progress reports to the client; nil for a creation without content (`Dialect.allowsInterim(toCreationOf:)`).
     var progressReport: ProgressReport? {
         guard !isCreation || head.contentLength != .known(0) else { return nil }
         return ProgressReport(to: exchange, request.context, responses)
     }
 
-    /// Refuses for good what the client is told of an upload, whose offset is made durable first.
+    /// Makes the offset durable, then sends a refusal that is the final statement about the upload.
     func refuseDurably(_ refusal: Refusal) throws(SpoolError) {
         try upload.sync()
         refuse(refusal, offset: offset)

@@ -1,25 +1,24 @@
-// The content of one message that its `Content-Digest` or `Upload-Checksum` describes: all of it counts, or
-// none (RFC 9530 §2, draft-11 §9; tus, "checksum").
+// The content of a message with `Content-Digest` or `Upload-Checksum`: it counts completely or not at all (RFC 9530 §2,
+// draft-11 §9; tus, "checksum").
 //
-// Invariant: what is not verified is never told, never delivered and does not survive its request.
+// Invariant: content that is not verified is never acknowledged, never delivered, and does not outlive its request.
 
 import SpoolgateDelivery
 import SpoolgateSpool
 import SpoolgateUploadProtocol
 
-/// What the content of one message has to be, and what came of it.
+/// The digests stated for a message's content, and the computation of the actual ones.
 struct ContentCheck {
     let told: DigestValues
     let reading: DigestReading
 }
 
 extension UploadOperation {
-    /// Makes what the message brings count only once it is verified.
+    /// Starts the verification of a message's content, which counts only after that has succeeded.
     ///
-    /// - Returns: the check that its content has to pass; nil if the message tells no digest.
+    /// - Returns: the check for the content; nil if the message states no digest.
     func beginCheck() throws(SpoolError) -> ContentCheck? {
-        // `try?`: a field that cannot be verified was refused before. An upload that is whole takes no
-        // content any more.
+        // `try?`: a field that cannot be verified was refused earlier. A complete upload receives no more content.
         guard upload.state.phase == .receiving, let told = try? toldOfContent, !told.isEmpty
         else { return nil }
         try upload.beginUnverified()
@@ -35,14 +34,14 @@ extension UploadOperation {
         }
     }
 
-    /// Ends the check of a message's content, whichever way that ended; what is not right is taken back.
+    /// Ends the check of a message's content, and discards content that was not verified.
     ///
-    /// - Returns: whether the request goes on; false where it was answered here.
+    /// - Returns: whether the request continues; false if it was refused here.
     func endCheck(
         _ check: ContentCheck,
         _ end: ReceptionEnd
     ) throws(SpoolError) -> Bool {
-        // What clients of tus say of a chunk says nothing of none.
+        // A checksum in tus describes a chunk; it does not apply to a message without content.
         let isOfNothing = dialect.family == .tus && upload.durableOffset == offset
         guard end == .ended, !isOfNothing else {
             try upload.discardUnverified()
@@ -56,7 +55,7 @@ extension UploadOperation {
         let mismatch: Refusal =
             dialect.family == .tus ? .checksumMismatch : .contentDigestMismatch
         if isCreation, !request.isLocationTold {
-            // Its client was never told where it is: nobody comes back.
+            // The client does not know the location and cannot resume.
             try upload.remove()
             refuse(mismatch)
         } else {
