@@ -1,22 +1,22 @@
-// The names of fields that clients send often, found by the bytes of their parameters.
+// A table of the field names that clients send often, looked up by the bytes of their parameters.
 //
-// Pure. Invariant: a name is found here just as it would be made from its bytes.
+// Pure. Invariant: the table returns the same name that would be created from the bytes.
 
 import HTTPTypes
 import SpoolgateTextFormats
 import SpoolgateUploadProtocol
 
-/// A table from `UPLOAD_OFFSET` to the name `upload-offset`.
+/// A hash table from `UPLOAD_OFFSET` to the name `upload-offset`.
 struct ClientFieldNames {
-    /// What is known of a parameter's name.
+    /// The result of a lookup.
     enum Found {
         case name(HTTPField.Name)
-        /// A field for which a parameter stands, or that is no matter of ours.
+        /// A field that is ignored, or that another parameter replaces.
         case replaced
         case unknown
     }
 
-    /// The one table; it never changes.
+    /// The only instance; it never changes.
     static let all = ClientFieldNames()
 
     private struct Entry {
@@ -24,13 +24,15 @@ struct ClientFieldNames {
         let found: Found
     }
 
-    /// Where an entry's place is taken, it stands in the next one that is free.
+    /// All entries, in the order they were added.
     private var entries: [Entry] = []
-    /// By place, the number of an entry, counted from 1; 0: none.
+    /// The entry numbers, from 1, by hash; 0 for a free place.
+    ///
+    /// On a collision, the next free place is used.
     private var places: [UInt8]
 
-    /// Fields that a web server may pass on beside the parameter that stands for them, and the one
-    /// that is no matter of ours: the web server has undone the transfer coding.
+    /// Fields that the web server may pass in addition to the parameter that replaces them, and `Transfer-Encoding`,
+    /// which is ignored because the web server has decoded the content.
     private static let replaced = ["content-type", "content-length", "transfer-encoding"]
 
     private static let usual = [
@@ -64,7 +66,7 @@ struct ClientFieldNames {
         places[place] = UInt8(entries.count)
     }
 
-    /// Looks up what follows `HTTP_`.
+    /// Looks up the part of a parameter's name after `HTTP_`.
     func find(_ bytes: ParameterBytes) -> Found {
         var place = Self.place(of: bytes)
         while places[place] != 0 {
@@ -77,7 +79,7 @@ struct ClientFieldNames {
         return .unknown
     }
 
-    /// FNV-1a, folded to eight bits.
+    /// Returns the FNV-1a hash, folded to eight bits.
     private static func place(of bytes: ParameterBytes) -> Int {
         var hash: UInt32 = 0x811c_9dc5
         for byte in bytes { hash = (hash ^ UInt32(byte)) &* 0x0100_0193 }

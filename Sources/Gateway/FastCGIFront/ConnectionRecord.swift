@@ -1,19 +1,20 @@
-// Records that are about the connection and not about the request that is served.
+// Records that concern the connection rather than the request being served.
 //
 // Pure.
 
-/// Makes such records (FastCGI 1.0, sections 4.1, 4.2 and 5.5).
+/// Creates records about the connection (FastCGI 1.0, sections 4.1, 4.2 and 5.5).
 enum ConnectionRecord {
-    /// An empty record of the error stream of request 1, the number that nginx uses: it means nothing, and a
-    /// connection on which it comes is not kept.
+    /// An empty record of the error stream of request 1, the number that nginx uses.
+    ///
+    /// It has no meaning, but nginx does not keep a connection on which it arrives.
     static let farewell = RecordHeader.record(RecordType.errors, 1, [])
 
-    /// The end of a further request, which is not taken up: one at a time (FCGI_CANT_MPX_CONN).
+    /// Returns the record that refuses a concurrent request (FCGI_CANT_MPX_CONN).
     static func refusal(of id: UInt16) -> [UInt8] {
         RecordHeader.record(RecordType.endRequest, id, [0, 0, 0, 0, 1, 0, 0, 0])
     }
 
-    /// The answer to a record with this type and content; nil where it is malformed.
+    /// Returns the response to a record with this type and content; nil if the content is malformed.
     static func answer(to type: UInt8, _ content: [UInt8]) -> [UInt8]? {
         guard type == RecordType.getValues else {
             return RecordHeader.record(RecordType.unknownType, 0, [type, 0, 0, 0, 0, 0, 0, 0])
@@ -23,7 +24,7 @@ enum ConnectionRecord {
             guard name.elementsEqual("FCGI_MPXS_CONNS".utf8) else { return }
             known += [UInt8(name.count), 1] + name + [UInt8(ascii: "0")]
         }
-        // Each byte of the content asks for more than one at most.
+        // The content may request the value so often that the values exceed a record.
         guard isSound, known.count <= RecordHeader.mostContent else { return nil }
         return RecordHeader.record(RecordType.getValuesResult, 0, known)
     }

@@ -1,21 +1,21 @@
-// How an exchange ends: END_REQUEST and a close that loses nothing of the answer, or a break.
+// The end of an exchange: END_REQUEST and a close after which the response still arrives, or an abort.
 //
-// Invariant: a response that is not whole gets no END_REQUEST, so that nobody takes it for whole.
+// Invariant: an incomplete response is never followed by END_REQUEST, so that no web server takes it for complete.
 
 import HTTPTypes
 import SpoolgatePosix
 import SpoolgateUploadProtocol
 
 extension FastCGIExchange {
-    /// Closes the connection without END_REQUEST, at once.
+    /// Closes the connection at once, without END_REQUEST.
     ///
-    /// What nginx makes of it (1.22, measured): after a head the client's connection breaks (HTTP/2:
-    /// INTERNAL_ERROR); before one the client gets nginx's 502, also while it is still sending. With
-    /// `error_page 502 = @gone; location @gone { return 444; }` its connection breaks then too
-    /// (HTTP/2: PROTOCOL_ERROR), and other answers of ours pass as they are.
+    /// Measured with nginx 1.22: after a head, nginx closes the client's connection (HTTP/2: INTERNAL_ERROR). Before a
+    /// head, the client receives nginx's 502, even while it is still sending. With `error_page 502 = @gone; location
+    /// @gone { return 444; }`, nginx closes the client's connection in that case too (HTTP/2: PROTOCOL_ERROR), and
+    /// other responses pass unchanged.
     ///
-    /// A response without a length looks whole to nginx when its connection just ends: then the
-    /// break is made one by bytes that are no FastCGI record.
+    /// nginx takes a response without a length as complete if its connection just ends. Bytes that are not a FastCGI
+    /// record then mark it as incomplete.
     package func abort() {
         if case .content = outgoing, !isOver, writer.flush() { connection.spoil() }
         outgoing = .aborted
@@ -24,23 +24,21 @@ extension FastCGIExchange {
 
     /// How an exchange ended.
     enum End: Equatable {
-        /// With a whole response, and END_REQUEST after it.
+        /// A complete response and END_REQUEST were sent.
         case answered
-        /// The same, and the web server may send its next request: the connection is as it was.
+        /// As `answered`, and the connection can be used for the web server's next request.
         case kept
-        /// The web server left, or stopped reading, before it had the response.
+        /// The web server left, or stopped reading, before the end of the response.
         case gone
-        /// On purpose, by `abort`.
+        /// The request was aborted by `abort`.
         case aborted
-        /// The answer is not whole: none was given, or less content than was announced.
+        /// The handler sent no response, or less content than announced.
         case incomplete
     }
 
-    /// Ends the request, and closes the connection within the limits of `linger` unless it is kept.
+    /// Ends the request; closes the connection within the limits of `linger` unless it is kept.
     ///
-    /// It is kept where the web server asked for that, and nothing of this request is still to come.
-    ///
-    /// A response that is not whole gets no END_REQUEST, so that nobody takes it for whole.
+    /// The connection is kept if the web server asked for it and has sent the whole request.
     func end(mayBeKept: Bool, lingerIdle: Duration, lingerTotal: Duration) -> End {
         isOver = true
         let failure: End? =
@@ -52,22 +50,23 @@ extension FastCGIExchange {
             case .aborted: .aborted
             }
         if let failure { return failure }
-        // Looked at before the end is sent: what is read after that may be the next request.
+        // Checked before the end is sent: after it, bytes may belong to the next request.
         let sentAll = isContentOver
         let isKept =
             keepsConnection && mayBeKept && sentAll && reader.isAtEnd() && !connection.isReleased
         guard writer.end(isLast: keepsConnection && !isKept) else { return .gone }
         if isKept { return .kept }
-        // The web server may still be sending. Closed at once, its write would fail, and nginx then says
-        // 502 instead of the answer it has.
+        // The web server may still be sending. If the connection were closed at once, its write would fail, and nginx
+        // would send 502 instead of the response it has.
         if !sentAll, !sentNothingMore { connection.linger(idle: lingerIdle, total: lingerTotal) }
         return .answered
     }
 }
 
 extension FastCGIExchange {
-    /// Whether the web server seems to have nothing left to send, so that closing cannot break its writing:
-    /// the request is of a kind that has no content and nothing waits to be read.
+    /// Whether the web server has apparently sent everything: the request has no content and no byte is waiting.
+    ///
+    /// Closing the connection then cannot make a write of the web server fail.
     private var sentNothingMore: Bool {
         guard case .success(let head) = head,
             head.contentLength != .unknown || !head.announcesContent
@@ -75,8 +74,9 @@ extension FastCGIExchange {
         return head.contentLength.count ?? 0 == 0 && connection.readableBytes == 0
     }
 
-    /// Whether the record that ends the content has arrived; it usually comes with the last byte, or with
-    /// the parameters where there is no content.
+    /// Whether the record that ends the content has arrived.
+    ///
+    /// It usually arrives with the last byte, or with the parameters if there is no content.
     private var isContentOver: Bool {
         switch incoming {
         case .ended(sawEnd: true): return true
@@ -89,7 +89,7 @@ extension FastCGIExchange {
 }
 
 extension RequestHead {
-    /// Whether a request without a length may have content all the same.
+    /// Whether a request without a length may have content.
     fileprivate var announcesContent: Bool {
         ![.get, .head, .delete, .options].contains(method)
     }

@@ -1,7 +1,7 @@
-// One FastCGI request as an Exchange: content in by fragments, heads and content out.
+// One FastCGI request as an `Exchange`: fragments of content in; heads and content out.
 //
-// It does not decide what is answered. Invariants: it never blocks while it holds bytes its caller
-// has not got; content ends properly only where the web server said so and every byte is there.
+// It does not decide on responses. Invariants: it never blocks while it has bytes for its caller; content ends properly
+// only if the web server reported its end and every byte arrived.
 
 import HTTPTypes
 package import SpoolgateExchange
@@ -11,11 +11,11 @@ package import SpoolgateUploadProtocol
 
 /// One request on one connection.
 package final class FastCGIExchange: Exchange {
-    /// The head, read from the parameters; a refusal where they make none.
+    /// The head read from the parameters, or the refusal of invalid ones.
     package let head: Result<RequestHead, Refusal>
-    /// The operator's words among the parameters.
+    /// The parameters that the operator has set in the web server.
     package let context: ExchangeContext
-    /// Reaches this request's connection and no other, however late it is called.
+    /// Asks this request, and never a later one on the connection, to stop receiving.
     package let interrupt: @Sendable () -> Void
 
     let connection: Connection
@@ -24,34 +24,34 @@ package final class FastCGIExchange: Exchange {
     /// Whether the web server wants to send another request on the connection.
     let keepsConnection: Bool
     private let stallTimeout: Duration
-    /// Whether the connection's limit on receiving is the one for content.
+    /// Whether the connection's receive timeout is the one for content.
     private var isLimited = false
-    /// What ends a wait for content early; nil: only content does.
+    /// The alarm that ends a wait for content early; nil if there is none.
     private var alarm: Alarm?
-    /// Whether the exchange is over: nothing of it reaches the connection any more.
+    /// Whether the exchange has ended, so that it must not use the connection any more.
     var isOver = false
     var incoming: Incoming
     var outgoing = Outgoing.nothing
-    /// Bytes of content that the web server has written by itself, as far as it has told.
+    /// The number of bytes that nginx has reported as written into the file.
     var laneCount: Int64 = 0
-    /// How its records ended meanwhile.
+    /// How the records ended while nginx was writing.
     var laneEnd = RecordReader.End.none
 
-    /// Where receiving stands.
+    /// The state of the request's content.
     enum Incoming {
-        /// Content is coming; with the bytes still to come where the length is known.
+        /// More content is expected; `remaining` bytes if the length is known.
         case content(remaining: Int64?)
-        /// The proper end was reached; `sawEnd`: also the record that says so.
+        /// The content ended properly; `sawEnd`: the record that ends it was read.
         case ended(sawEnd: Bool)
         case failed(ContentError)
     }
 
-    /// Where sending stands.
+    /// The state of the response.
     enum Outgoing: Equatable {
         case nothing
-        /// The head is sent; content may follow, `remaining` bytes where the length was given.
+        /// The head was sent; content may follow, `remaining` bytes if the length was given.
         case content(remaining: Int64?)
-        /// The head is sent and the response has no content by its nature.
+        /// The head was sent, and the response cannot have content.
         case headOnly
         case gone
         case aborted
@@ -82,10 +82,10 @@ package final class FastCGIExchange: Exchange {
             }
     }
 
-    /// True as soon as the web server has closed its side.
+    /// Whether the web server has closed its side.
     ///
-    /// It sends everything and then waits, so a closed side means that it has given the request up,
-    /// even where all content had arrived (nginx after a 504 or a client that left).
+    /// A web server sends the request and then waits, so a closed side means that it has given up the request, even if
+    /// all content had arrived (nginx after a 504, or after its client disconnected).
     package var isPeerGone: Bool {
         switch outgoing {
         case .gone, .aborted: true
@@ -97,21 +97,21 @@ package final class FastCGIExchange: Exchange {
 // MARK: Receiving
 
 extension FastCGIExchange {
-    /// Bytes of a buffer that a wait may keep: thousands of clients may stall at a time.
+    /// The number of bytes of a buffer that may stay in memory during a wait; thousands of clients may stall at a time.
     private static let keptBytes = 32 << 10
 
-    /// How long content may be late before a wait counts as one.
+    /// The time without content after which a wait is treated as long.
     ///
-    /// A web server that is a little slower than this side empties the socket hundreds of times in a
-    /// gibibyte, and with many clients on few processors each waits for its turn longer than for the network;
-    /// every page that is given back then costs a fault, and all processors hear of it.
+    /// The socket becomes empty hundreds of times per gibibyte if the web server is slightly slower than the gateway;
+    /// with many clients on few processors, threads wait for a processor longer than for the network. Each memory page
+    /// released then costs a page fault, and an interrupt on all processors.
     private static let breath = Duration.milliseconds(100)
 
-    /// Adds content to `buffer`, which must have room: waits for the first bytes only.
+    /// Adds content to `buffer`, which must have room; waits only for the first bytes.
     ///
-    /// - Returns: false at the proper end: CONTENT_LENGTH bytes, or the web server's end record where
-    ///   the length is not known.
-    /// - Throws: `ContentError`, after all bytes that came before it were handed over.
+    /// - Returns: false at the proper end: after CONTENT_LENGTH bytes, or at the web server's end record if the length
+    ///   is unknown.
+    /// - Throws: `ContentError`, after all bytes received before it were returned.
     package func receive(into buffer: ContentBuffer) throws(ContentError) -> Bool {
         if case .content = incoming { releaseIfStalled(buffer) }
         var added = 0
@@ -120,7 +120,7 @@ extension FastCGIExchange {
             added = take(into: free)
             return added
         }
-        // Bytes received before an error are good: they are told first, the error next time.
+        // Bytes received before an error are valid: this call returns them, and the next one throws the error.
         if added > 0 { return true }
         switch incoming {
         case .failed(let error): throw error
@@ -130,10 +130,10 @@ extension FastCGIExchange {
         }
     }
 
-    /// Has `alarm` end waits for content early; nil: nothing does.
+    /// Sets the alarm that ends waits for content early; nil for none.
     package func setAlarm(_ alarm: Alarm?) { self.alarm = alarm }
 
-    /// Gives back what a burst of content took, where none follows soon: this may be a long wait.
+    /// Releases the memory that a burst of content used if no more content arrives soon.
     private func releaseIfStalled(_ buffer: ContentBuffer) {
         guard buffer.count == 0, buffer.touched > Self.keptBytes, !reader.hasBytes,
             !connection.isReadable(within: Self.breath)
@@ -151,11 +151,11 @@ extension FastCGIExchange {
         let most = remaining.map { Int(min($0, Int64(free.count))) } ?? free.count
         let room = UnsafeMutableRawBufferPointer(rebasing: free.prefix(most))
         var (count, end) = (0, RecordReader.End.none)
-        // What is at hand is handed over in any case; what is in the socket is left there by a released one:
-        // read on, a fast sender would never be let go.
+        // Bytes that were read already are returned in any case. After a request to end, bytes in the socket stay
+        // there; otherwise a fast sender would never be stopped.
         if reader.hasBytes { (count, end) = reader.receive(into: room, waits: false) }
         while count == 0, end == .none {
-            // Whoever reads content wants it here.
+            // The caller reads content, so nginx must send it.
             if reader.lane == .offered { decline() }
             guard let read = wait(for: room) else { break }
             (count, end) = read
@@ -164,7 +164,8 @@ extension FastCGIExchange {
         return count
     }
 
-    /// Reads on until something comes; of the content only what `room` takes.
+    /// Reads until something arrives, and at most as much content as fits into `room`.
+    ///
     /// - Returns: nil if the alarm rang first.
     func wait(for room: UnsafeMutableRawBufferPointer) -> (count: Int, end: RecordReader.End)? {
         limitReceiving()
@@ -177,7 +178,7 @@ extension FastCGIExchange {
             case .nothing: return (0, .stalled)
             case .readable:
                 let read = reader.receive(into: room, waits: false)
-                // A part of a record may be all that came.
+                // Only a part of a record may have arrived.
                 if read.count > 0 || read.end != .none || reader.hasNews { return read }
             }
         }
@@ -186,15 +187,15 @@ extension FastCGIExchange {
     private func limitReceiving() {
         guard !isLimited else { return }
         isLimited = true
-        // The client may be slow, and reading its head took more of the stack than this wait does.
+        // The client may be slow, and reading the head used more of the stack than this wait does.
         if !connection.isReadable(within: Self.breath) { Thread.releaseStack() }
         connection.setReceiveTimeout(stallTimeout)
     }
 
-    /// Where receiving stands after so many bytes more.
+    /// Returns the state of the content after `count` more bytes.
     ///
-    /// With a known length the end is where the last byte is: some web servers send the record that
-    /// ends the content late or never. Bytes beyond it make the message malformed.
+    /// Content with a known length ends with its last byte, because some web servers send the record that ends it late
+    /// or never. Bytes beyond the length make the message malformed.
     func after(_ count: Int, _ end: RecordReader.End, remaining: Int64?) -> Incoming {
         let remaining = remaining.map { $0 - Int64(count) }
         if remaining == 0, end != .broken {
@@ -213,8 +214,8 @@ extension FastCGIExchange {
 // MARK: Sending
 
 extension FastCGIExchange {
-    /// Sends an interim head at once; nothing where the web server does not forward its status, or
-    /// after the final head.
+    /// Sends an interim head at once, if the web server forwards its status and the final head was not sent.
+    ///
     /// - Returns: whether it was sent.
     @discardableResult
     package func send(interim head: ResponseHead) -> Bool {
@@ -228,7 +229,7 @@ extension FastCGIExchange {
 
     /// Sends the final head, once; with exactly this `Content-Length`.
     ///
-    /// - Throws: `ClientGone` when the web server left or does not read, and for a second head.
+    /// - Throws: `ClientGone` if the web server left or does not read, and for a second head.
     package func send(head: ResponseHead, contentLength: Int64?) throws(ClientGone) {
         guard outgoing == .nothing, !isOver else { throw ClientGone() }
         let hasContent = !isHeadRequest && head.status.code != 204 && head.status.code != 304
@@ -241,9 +242,9 @@ extension FastCGIExchange {
         try sent(bytes.withBytes { writer.write(UnsafeRawBufferPointer($0)) })
     }
 
-    /// Sends content; nothing for HEAD, 204 and 304, and nothing beyond the announced length.
+    /// Sends content, up to the announced length; does nothing for HEAD, 204 and 304.
     ///
-    /// - Throws: `ClientGone` when the web server left or does not read.
+    /// - Throws: `ClientGone` if the web server left or does not read.
     package func send(content: RawSpan) throws(ClientGone) {
         switch outgoing {
         case .nothing: preconditionFailure("content before a header section")
@@ -255,7 +256,7 @@ extension FastCGIExchange {
             let allowed = content.extracting(first: count ?? content.byteCount)
             outgoing = .content(remaining: remaining.map { $0 - Int64(allowed.byteCount) })
             try sent(allowed.withUnsafeBytes { writer.write($0) })
-            // Content of unknown length may be a stream of events: each goes on when it comes.
+            // Content of unknown length may be a stream of events, each of which must be sent at once.
             if remaining == nil { try sent(writer.flush()) }
         }
     }
@@ -263,7 +264,7 @@ extension FastCGIExchange {
     private var isHeadRequest: Bool {
         switch head {
         case .success(let head): head.method == .head
-        // Content after the answer to a refused HEAD is dropped by the web server.
+        // The web server drops content of the response to a refused HEAD.
         case .failure: false
         }
     }

@@ -1,36 +1,36 @@
-// One request to a FastCGI responder, without content, and its whole answer: how the command line asks a daemon.
+// A FastCGI client for one request without content, by which commands query a daemon.
 //
-// Invariant: what did not come whole is an error.
+// Invariant: an incomplete response is an error.
 
 package import SpoolgatePosix
 
-/// A question to a responder on a Unix socket.
+/// A request to a responder on a Unix socket.
 package struct FastCGIQuestion {
-    /// What came back.
+    /// The response.
     package struct Answer: Sendable {
-        /// The status.
+        /// The status code.
         package var status: Int
         /// The content.
         package var content: [UInt8]
     }
 
-    /// Most bytes of an answer.
+    /// The maximum number of bytes of a response.
     private static let mostBytes = 16 << 20
 
     private let path: String
     private let timeout: Duration
 
-    /// Makes it: the socket's path, and how long the answer may be late.
+    /// Creates a client for the socket at `path`; `timeout` limits the wait for the response.
     package init(path: String, timeout: Duration) {
         self.path = path
         self.timeout = timeout
     }
 
-    /// Asks by GET.
+    /// Sends a GET request.
     ///
     /// - Parameter target: the path and query.
-    /// - Returns: the answer.
-    /// - Throws: `SystemError` where nobody listens, or no whole answer comes in time.
+    /// - Returns: the response.
+    /// - Throws: `SystemError` if the connection fails, or no complete response arrives in time.
     package func get(_ target: String) throws(SystemError) -> Answer {
         let connection = try Connection.open(unix: path)
         defer { connection.close() }
@@ -54,7 +54,7 @@ package struct FastCGIQuestion {
         ]
         var pairs: [UInt8] = []
         for (name, value) in parameters {
-            // Each is shorter than 128 bytes, whose length is one byte (section 3.4).
+            // Each is shorter than 128 bytes, so its length takes one byte (section 3.4).
             pairs += [UInt8(name.utf8.count), UInt8(clamping: min(127, value.utf8.count))]
             pairs += Array(name.utf8) + value.utf8.prefix(127)
         }
@@ -67,7 +67,7 @@ package struct FastCGIQuestion {
             + RecordHeader.record(RecordType.content, 1, [])
     }
 
-    /// The bytes of the answer's stream; nil where it did not end as it should.
+    /// Returns the bytes of the response stream; nil if it did not end properly.
     private func receive(on connection: Connection) -> [UInt8]? {
         let deadline = Deadline.after(timeout)
         var (parser, header) = (RecordParser(), RecordHeader(type: 0, id: 0, count: 0))
@@ -97,7 +97,7 @@ package struct FastCGIQuestion {
         return nil
     }
 
-    /// Takes the head off an answer (RFC 3875 section 6.3); nil where there is none.
+    /// Separates the head from the content (RFC 3875 section 6.3); nil if there is no complete head.
     private static func answer(_ bytes: [UInt8]) -> Answer? {
         guard let end = bytes.firstRange(of: Array("\r\n\r\n".utf8)) else { return nil }
         let head = String(decoding: bytes[..<end.lowerBound], as: UTF8.self)

@@ -1,15 +1,14 @@
-// libfcgi's part of a request: it takes the parameters apart.
+// The part of libfcgi that is used: it parses the parameters of a request.
 //
-// What comes from the web server is read and looked through before (RecordReader, RequestBeginning); libfcgi
-// gets a clean begin with its parameters in a file in memory, which ends right behind them, and its streams are
-// freed before any content is read. A pipe would not do: heads are larger than a pipe may be, and both its
-// ends would be one thread's. libfcgi's own accept and close stay unused: its accept cannot be limited in
-// time, and its close reads what a peer sends for as long as the peer sends.
+// `RecordReader` and `RequestBeginning` read and validate the web server's records first. libfcgi then reads a valid
+// beginning with its parameters from a file in memory that ends right after them; its streams are freed before any
+// content is read. A pipe would not do: heads can be larger than a pipe, and one thread would hold both of its ends.
+// libfcgi's own accept and close are not used: its accept has no timeout, and its close reads for as long as the peer
+// sends.
 //
-// This file is the only one that uses members of libfcgi's structure below the line "Don't use anything below
-// here": `ipcFd`, `keepConnection` and `detached`, by which it reads what others have opened. Invariant: the
-// structure is allocated once in the thread that uses it and never moves, because libfcgi's streams point back
-// to it.
+// Only this file uses members of libfcgi's structure below the line "Don't use anything below here": `ipcFd`,
+// `keepConnection` and `detached`, which make libfcgi read from a descriptor that it did not open. Invariant: the
+// structure is allocated once, in the thread that uses it, and never moves, because libfcgi's streams point back to it.
 
 import CSpoolgateFastCGI
 import Glibc
@@ -17,12 +16,13 @@ import SpoolgatePosix
 
 /// A reusable libfcgi request.
 ///
-/// One thread only.
+/// Used by one thread.
 struct FastCGIRequest: ~Copyable {
     private let raw: UnsafeMutablePointer<FCGX_Request>
 
-    /// Initialises libfcgi, whose signal handlers are undone, and what it reads from, once.
-    /// - Throws: `SystemError` where it cannot be, or there is no descriptor or memory.
+    /// Initialises libfcgi, undoes its signal handlers, and creates the files it reads from; once per process.
+    ///
+    /// - Throws: `SystemError` if libfcgi fails, or if no descriptor or memory is left.
     static func prepare() throws(SystemError) {
         guard library == 0 else {
             throw SystemError(call: "FCGX_Init", subject: "libfcgi", errno: library)
@@ -43,27 +43,27 @@ struct FastCGIRequest: ~Copyable {
         raw.deallocate()
     }
 
-    /// Hands the parameters of a request over as libfcgi has them, in the order received.
+    /// Calls `body` with each parameter as libfcgi has parsed it, in the order received.
     ///
-    /// Before them comes libfcgi's own, `FCGI_ROLE`.
+    /// The first one is libfcgi's own, `FCGI_ROLE`.
     ///
     /// - Parameters:
-    ///   - beginning: what was received, with sound parameters only.
-    ///   - body: given each parameter's bytes, which are gone when it returns.
-    /// - Returns: false where libfcgi does not take the request up.
-    /// - Throws: `SystemError` when there is no descriptor or memory left.
+    ///   - beginning: the received beginning, with valid parameters only.
+    ///   - body: called with each parameter's bytes, which are invalid after it returns.
+    /// - Returns: false if libfcgi does not accept the request.
+    /// - Throws: `SystemError` if no descriptor or memory is left.
     func forEachParameter(
         of beginning: RequestBeginning,
         _ body: (_ name: ParameterBytes, _ value: ParameterBytes) -> Void
     ) throws(SystemError) -> Bool {
         let file = try MemoryFiles.take()
         try file.hold(beginning.recordsForLibrary)
-        // libfcgi closes what it does not like to read, so this is its own until it has taken it.
+        // libfcgi closes a file that it cannot parse, so it owns the file until it has accepted the request.
         let number = file.release()
         FCGX_InitRequest(raw, -1, 0)
         raw.pointee.ipcFd = number
         raw.pointee.keepConnection = 1
-        // Closing then is close(2) and no more.
+        // Closing is then nothing but close(2).
         raw.pointee.detached = 1
         guard FCGX_Accept_r(raw) == 0 else { return false }
         defer {
@@ -90,11 +90,12 @@ struct FastCGIRequest: ~Copyable {
     }
 }
 
-/// Empty files in memory, shared by all threads: one is in use for some microseconds of a request only, and a
-/// request that waits for its content holds none.
+/// Empty files in memory, shared by all threads.
+///
+/// A request uses one for some microseconds, and holds none while it waits for content.
 private enum MemoryFiles {
     private static let spare = Monitor<[Int32]>([])
-    /// Files that are there from the start; more are made where more threads need one at once.
+    /// The number of files created at the start; more are created if more threads need one at once.
     private static let count = 4
 
     static func prepare() throws(SystemError) {
@@ -111,7 +112,7 @@ private enum MemoryFiles {
     }
 
     static func giveBack(_ file: consuming MemoryFile) {
-        // One that cannot be emptied would show its bytes to the next request.
+        // A file that cannot be emptied must not be reused: its bytes would become part of the next request.
         do throws(SystemError) { try file.clear() } catch { return }
         let number = file.release()
         let isKept = spare.updateQuietly { spare in

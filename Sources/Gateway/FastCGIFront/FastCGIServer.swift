@@ -1,21 +1,21 @@
-// The FastCGI front: threads that wait for connections, each for one request at a time.
+// The FastCGI listener: threads that accept connections and serve one request at a time each.
 //
-// It knows nothing of uploads: every request goes to one closure, with the place there is for it.
-// Invariants: some thread can always accept, so that nobody is left waiting before a full house; no peer holds a thread
-// longer than the limits of `Settings` allow while nothing moves.
+// It has no knowledge of uploads: every request is passed to one closure. Invariants: even if all threads are busy, one
+// can soon accept again, so that requests are rejected rather than left waiting; a peer that neither sends nor reads
+// never occupies a thread longer than `Settings` allows.
 
 package import SpoolgateExchange
 package import SpoolgatePosix
 
-/// What happened in the front that an operator may want to read.
+/// An event of the listener that may concern an operator.
 package enum FrontEvent: Sendable, Equatable {
-    /// No connection could be accepted for want of descriptors or memory; it goes on by itself.
+    /// No connection could be accepted, because descriptors or memory are exhausted; accepting is retried.
     case acceptFailed(SystemError)
-    /// No thread could be started; fewer requests than allowed are served at a time.
+    /// No thread could be started, so fewer requests than allowed are served at a time.
     case threadFailed(SystemError)
-    /// A peer connected and sent no valid request, or not in time.
+    /// A peer connected but did not send a valid request in time.
     case noRequest
-    /// The handler gave no answer, or less content than it announced.
+    /// The handler sent no response, or less content than it announced.
     case incompleteAnswer
 }
 
@@ -23,40 +23,39 @@ package enum FrontEvent: Sendable, Equatable {
 package final class FastCGIServer: Sendable {
     /// Sizes and limits.
     package struct Settings: Sendable {
-        /// What its threads are called, at most 9 bytes.
+        /// The name of its threads, at most 9 bytes.
         package var name = "fastcgi"
-        /// Threads that wait for connections from the start, at least 1; after a busy time up to
-        /// four times as many stay.
+        /// The number of threads that wait for connections from the start, at least 1.
+        ///
+        /// After a busy period, up to four times as many remain.
         package var minimumSpare = 16
-        /// Threads at most, each with one request; connections beyond that wait to be accepted.
+        /// The maximum number of threads, and thus of requests; further connections wait to be accepted.
         ///
         /// Each costs about 50 KiB, and the descriptors of its request.
         package var maximum = 2000
-        /// Connections that are kept for a web server's next request, at most; beyond that the oldest are let
-        /// go.
+        /// The maximum number of connections kept for a web server's next request.
         ///
-        /// Each costs a descriptor and no thread.
+        /// Beyond it, the web server is asked to close the oldest ones. Each costs a descriptor, but no thread.
         package var maximumKept = ThreadBudget.keptConnections
-        /// How long a web server has to close a connection that was let go.
+        /// How long a web server has to close a connection after it was asked to.
         package var letGoTimeout = Duration.seconds(2)
-        /// Bytes of a thread's stack; only those touched cost memory.
+        /// The size of a thread's stack in bytes; only the pages used cost memory.
         package var stackSize = 256 * 1024
-        /// A request is given up when no byte moves for so long, in either direction.
+        /// The time without any byte, in either direction, after which a request is aborted.
         package var stallTimeout = Duration.seconds(90)
-        /// A connection is given up when its parameters are not all here after so long.
+        /// The time within which all parameters must arrive; otherwise the connection is closed.
         package var parametersTimeout = Duration.seconds(10)
-        /// After an answer given before the content's end: how long the web server may be silent
-        /// before the connection is closed on it.
+        /// How long the web server may be silent after a response that precedes the content's end, before the
+        /// connection is closed.
         ///
-        /// It normally closes within milliseconds; HAProxy, Apache with HTTP/2 and Caddy do not
-        /// close at all.
+        /// nginx closes it within milliseconds; HAProxy, Apache with HTTP/2 and Caddy do not close it.
         package var lingerIdle = Duration.milliseconds(200)
-        /// The same, in all.
+        /// The maximum of that time in all, even if the web server sends.
         package var lingerTotal = Duration.seconds(2)
-        /// How much of a request head is taken.
+        /// The limits on a request's head.
         package var limits = RequestParameters.Limits()
 
-        /// The defaults.
+        /// Creates the default settings.
         package init() {}
     }
 
@@ -69,27 +68,26 @@ package final class FastCGIServer: Sendable {
     private let report: @Sendable (FrontEvent) -> Void
     private let answer: @Sendable (any Exchange, Bool) -> Void
 
-    /// What the watching thread looks after.
+    /// The state of the watching thread.
     private struct Watched {
         var isOver = false
-        /// Connections that were asked to let go while they waited, and when that wait is ended.
+        /// Connections asked to stop receiving while they waited, and the time at which their wait is interrupted.
         var released: [(connection: Connection, at: Deadline)] = []
     }
 
-    /// Prepares a server; `start` begins.
+    /// Prepares a server; `start` starts it.
     ///
-    /// Signals must be blocked before (`Signals.block`). libfcgi is initialised here, and the signal
-    /// handlers it installs are undone. Its two environment settings have no effect: they belong to
-    /// its own accept and to its own draining close, which are not used.
+    /// Signals must be blocked before (`Signals.block`). This initialises libfcgi, and undoes the signal handlers that
+    /// it installs. libfcgi's two environment variables have no effect: they control its accept and its draining close,
+    /// which are not used.
     ///
     /// - Parameters:
     ///   - settings: sizes and limits.
-    ///   - listener: where connections come from.
-    ///   - report: told what an operator may want to read, from any thread; must not block long.
-    ///   - answer: answers one request, on a thread of its own; everything must be done on return. It is
-    ///     also told whether no other thread accepts: then it must return soon.
-    /// - Throws: `SystemError` when libfcgi cannot be initialised, or the system has no room to wait for
-    ///   connections.
+    ///   - listener: the listening socket.
+    ///   - report: receives events for operators, on any thread; must not block for long.
+    ///   - answer: serves one request, on the request's thread; all work must be done on return. If `isLast` is true,
+    ///     no other thread accepts connections, so it must return soon.
+    /// - Throws: `SystemError` if libfcgi cannot be initialised, or if the system has no room to wait for connections.
     package init(
         settings: Settings,
         listener: consuming Listener,
@@ -114,19 +112,20 @@ package final class FastCGIServer: Sendable {
         )
     }
 
-    /// Connections being served now, threads there are, and connections that are kept for a next request.
+    /// The numbers of connections being served, of threads, and of connections kept for a next request.
     package var load: (active: Int, threads: Int, kept: Int) {
         let (active, threads) = pool.update { ($0.active, $0.threads) }
         return (active, threads, kept.update { $0.count })
     }
 
-    /// Whether some thread takes up connections: it is asked to, and has `patience` for that.
+    /// Whether a thread accepts connections; tests it, and waits up to `patience`.
     package func isAccepting(within patience: Duration) -> Bool {
         ready.isServed(within: patience)
     }
 
     /// Starts the threads; requests are served from now on.
-    /// - Throws: `SystemError` when not even one thread that accepts can be started.
+    ///
+    /// - Throws: `SystemError` if not even one thread that accepts can be started.
     package func start() throws(SystemError) {
         try ready.watch(listener, as: Self.listening)
         try Thread.start(name: "\(settings.name)-watch", stackSize: settings.stackSize) {
@@ -142,21 +141,20 @@ package final class FastCGIServer: Sendable {
         }
     }
 
-    /// Ends in good order: accepts no more, lets go of the connections that are kept, and waits until all
-    /// requests are answered, also those whose content is still coming.
+    /// Shuts down: accepts no more connections, has the kept ones closed, and waits for all requests, including those
+    /// still receiving content.
     ///
-    /// Then the socket file is removed if it is ours.
+    /// Then removes the socket file if it belongs to this server.
     ///
     /// - Parameters:
-    ///   - deadline: when to wait no longer.
-    ///   - interrupt: asks requests that need not go on to let go; called at once and then several
-    ///     times a second, since a request that has only just come may be one of them.
-    /// - Returns: false if `deadline` came first; requests still at work then go on until the process
-    ///   ends.
+    ///   - deadline: the time at which the wait ends.
+    ///   - interrupt: asks requests that need not continue to end; called at once and then several times a second,
+    ///     since such a request may have just arrived.
+    /// - Returns: false if `deadline` passed first; the remaining requests then run until the process ends.
     package func drain(until deadline: Deadline, interrupt: () -> Void) -> Bool {
         listener.stop()
         kept.update { $0.end() }
-        // nginx sends them with the connection; who has sent none by then has no request.
+        // nginx sends parameters together with the connection, so a connection without them has no request by then.
         let grace = Deadline.after(min(settings.parametersTimeout, .seconds(1)))
         let closing = Deadline.after(settings.letGoTimeout)
         var isAccepting = true
@@ -172,16 +170,16 @@ package final class FastCGIServer: Sendable {
             ended = pool.wait(until: next) { $0.threads == 0 ? () : nil }
         } while ended == nil && !deadline.hasPassed
         if isAccepting { stopWaiting() }
-        // As long as a request is at work, its waits may have to be ended.
+        // Until the last request ends, a wait may have to be interrupted.
         if ended != nil { watched.update { $0.isOver = true } }
         listener.remove()
         return ended != nil || pool.update { $0.active } == 0
     }
 
-    /// Whether no request is served and none can come.
+    /// Whether no request is being served and none can arrive.
     private var isIdle: Bool { pool.update { $0.active == 0 } && kept.update { $0.isEmpty } }
 
-    /// Ends the threads that wait for something to serve, now and from now on.
+    /// Ends the current and future waits of threads for a connection.
     private func stopWaiting() {
         for connection in kept.update({ $0.close() }) { connection.close() }
         pool.update { $0.drain() }
@@ -206,7 +204,7 @@ extension FastCGIServer {
         }
     }
 
-    /// One thread's life.
+    /// Runs one thread.
     private func run() {
         let request = FastCGIRequest()
         while let connection = nextConnection() {
@@ -214,7 +212,7 @@ extension FastCGIServer {
             let (startsSuccessor, ended) = pool.update {
                 $0.take(connection, parametersBy: deadline)
             }
-            // The last one has to be back soon: nobody else accepts.
+            // The last thread must be free soon, because no other one accepts connections.
             let isLast = startsSuccessor && !startSuccessor()
             if serve(connection, request, isLast: isLast, since: ended) == .kept {
                 keep(connection)
@@ -224,8 +222,9 @@ extension FastCGIServer {
         }
     }
 
-    /// Starts the thread that accepts next.
-    /// - Returns: false if there is none now that could: this one then has to be quick.
+    /// Starts the thread that accepts the next connection.
+    ///
+    /// - Returns: false if no thread can accept it now, so that this one must be quick.
     private func startSuccessor() -> Bool {
         do throws(SystemError) {
             try startCountedThread()
@@ -236,10 +235,10 @@ extension FastCGIServer {
         }
     }
 
-    /// The listener's token; those of connections are above it.
+    /// The listener's token; connections have higher ones.
     private static let listening: UInt64 = 0
 
-    /// Waits for a connection with something to read; nil when this thread has to end.
+    /// Waits for a connection with data to read; nil if this thread must end.
     private func nextConnection() -> Connection? {
         while !pool.update({ $0.isDraining }) {
             guard let event = ready.next() else { continue }
@@ -248,7 +247,7 @@ extension FastCGIServer {
                 continue
             }
             guard let connection = kept.update({ $0.take(event.token) }) else { continue }
-            // What was sent before the end is served, as on a connection that is new.
+            // Bytes that precede the peer's close are served, as on a new connection.
             if !event.isHungUp || connection.readableBytes > 0 { return connection }
             connection.close()
         }
@@ -256,14 +255,14 @@ extension FastCGIServer {
         return nil
     }
 
-    /// Takes a connection that waits at the listener, and has the next thread told of the one after it.
+    /// Accepts a waiting connection, and has another thread wait for the next one.
     private func accept() -> Connection? {
         let ended = pool.update { $0.ended }
         let isEnding = kept.update { $0.isEnding }
         if isEnding, listener.isInherited { return nil }
         do throws(SystemError) {
             let connection = try listener.accept()
-            // At the end those are served that waited already, and then nobody comes.
+            // During a shutdown, the connections that are already waiting are served, and no later ones.
             if connection != nil || !isEnding { listen() }
             return connection
         } catch {
@@ -274,7 +273,7 @@ extension FastCGIServer {
         }
     }
 
-    /// Has one thread told of the next connection at the listener.
+    /// Enables one event for the next connection at the listener.
     private func listen() {
         do throws(SystemError) { try ready.watch(listener, as: Self.listening) } catch {
             report(.acceptFailed(error))
@@ -292,29 +291,27 @@ extension FastCGIServer {
         }
     }
 
-    /// Waits after a failure for want of descriptors: room comes with the end of a connection, or
-    /// from outside.
+    /// Waits after a lack of descriptors, until a connection ends or for half a second.
     private func waitForRoom(since ended: UInt64) {
         let _: Void? = pool.wait(until: .after(.milliseconds(500))) {
             $0.isDraining || $0.ended != ended ? () : nil
         }
     }
 
-    /// Asks a connection to let go.
+    /// Asks a connection's request to stop receiving.
     ///
-    /// One whose peer is sending notices by itself, and its answer gets through. Only where the peer
-    /// stays silent its wait has to be ended, which a peer that then sends takes for an error
-    /// (nginx says 502).
+    /// If the peer is sending, the request stops by itself, and its response arrives. Only if the peer is silent, the
+    /// wait is interrupted; a peer that then sends gets an error (nginx responds with 502).
     private func release(_ connection: Connection) {
         guard connection.release() else { return }
         let due = Deadline.after(.milliseconds(100))
         watched.update { $0.released.append((connection, due)) }
     }
 
-    /// Ends waits that are to end, and cuts connections whose parameters are overdue.
+    /// Interrupts waits that are to end, and closes connections whose parameters are overdue.
     ///
-    /// The limit on one read alone would let a peer that sends a byte now and then hold a thread for
-    /// ever.
+    /// The timeout of single reads does not suffice: a peer that sends a byte now and then could occupy a thread
+    /// forever.
     private func watch() {
         let interval = settings.parametersTimeout / 4
         var next = Deadline.after(interval)
@@ -326,8 +323,7 @@ extension FastCGIServer {
             if next.hasPassed {
                 for connection in pool.update({ $0.overdue() }) { connection.cut() }
                 for connection in kept.update({ $0.overdue() }) { connection.close() }
-                // What so many requests held lies scattered in the heap, and the next ones would not
-                // fit into it as it lies.
+                // The memory of so many requests is scattered over the heap, so later requests could not reuse it well.
                 if pool.update({ $0.busyTimeIsOver() }) { Thread.releaseHeap() }
                 next = .after(interval)
             }
@@ -364,9 +360,9 @@ extension FastCGIServer {
         return end
     }
 
-    /// Receives the beginning of a request; nil where there is none.
+    /// Receives the beginning of a request; nil if no valid one arrives.
     ///
-    /// By itself, so that what it takes of the stack is free while the request waits for its content.
+    /// Not inlined, so that its stack space is free while the request waits for content.
     @inline(never)
     private func exchange(
         on connection: Connection,
@@ -391,10 +387,9 @@ extension FastCGIServer {
         )
     }
 
-    /// Takes the parameters of a request; without a descriptor for them this tries again for as long as
-    /// parameters may take.
+    /// Parses the parameters of a request; without a free descriptor, retries for as long as parameters may take.
     ///
-    /// - Returns: false where there are none that can be taken.
+    /// - Returns: false if they cannot be parsed.
     private func take(
         _ parameters: inout RequestParameters,
         of beginning: inout RequestBeginning,

@@ -1,34 +1,34 @@
-// Connections that a web server keeps for its next request, and how they are let go.
+// Connections that a web server keeps for its next request, and how they are closed.
 //
-// nginx closes a connection that it keeps when any byte comes on it, passes over an empty record of the error
-// stream where it has just sent a request, and keeps no connection on which one comes behind END_REQUEST (1.22 and
-// 1.31: ngx_http_upstream_keepalive_module, ngx_http_fastcgi_module). So the gateway never closes a kept
-// connection by itself, which a request might cross and be lost by: it sends that record and waits for the web
-// server to close. A request that crosses the record is served, and the connection kept once more.
+// nginx closes a kept connection on which any byte arrives. It ignores an empty record of the error stream if it has
+// just sent a request, and does not keep a connection on which one follows END_REQUEST (nginx 1.22 and 1.31:
+// ngx_http_upstream_keepalive_module, ngx_http_fastcgi_module). The gateway therefore never closes a kept connection
+// first, which could lose a request sent at the same time. It sends that record and waits for the web server to close.
+// A request that crosses the record is served, and the connection is kept again.
 //
-// State beside sends that do not wait; guarded by its owner. Invariant: whoever takes a connection out is the
-// only one who has it.
+// State, except for sends that do not wait; its owner must guard it. Invariant: a connection that was taken out belongs
+// to its taker alone.
 
 import SpoolgatePosix
 
-/// Connections on which nothing happens for now.
+/// Idle connections.
 struct KeptConnections {
-    /// Connections that are kept at most: more than this, and the oldest are let go.
+    /// The maximum number of connections; beyond it, the web server is asked to close the oldest ones.
     let most: Int
-    /// How long a web server has to close what was let go.
+    /// How long the web server has to close a connection after it was asked to.
     let patience: Duration
 
     private struct Entry {
         let connection: Connection
-        /// When it is closed all the same; nil: it was not let go.
+        /// The time at which the gateway closes the connection; nil if the web server was not asked to.
         var closing: Deadline?
     }
 
     private var entries: [UInt64: Entry] = [:]
     private var lastToken: UInt64 = 0
-    /// Of these, those that were let go.
+    /// The number of entries that the web server was asked to close.
     private var letGo = 0
-    /// Whether what comes in is let go at once, and whether nothing comes in any more.
+    /// Whether the web server is asked to close every connection at once, and whether none is kept any more.
     private(set) var isEnding = false
     private(set) var isOver = false
 
@@ -40,9 +40,9 @@ struct KeptConnections {
     var isEmpty: Bool { entries.isEmpty }
     var count: Int { entries.count }
 
-    /// Takes a connection in.
+    /// Adds a connection.
     ///
-    /// - Returns: the token by which it is taken out; nil where no more are taken: the caller closes it.
+    /// - Returns: the token to take it out; nil if no connections are kept any more, so that the caller must close it.
     mutating func add(_ connection: Connection) -> UInt64? {
         guard !isOver else { return nil }
         lastToken += 1
@@ -55,28 +55,27 @@ struct KeptConnections {
         return lastToken
     }
 
-    /// Takes a connection out, on which something has come; nil where it was taken out before.
+    /// Takes out a connection on which something arrived; nil if it was taken out before.
     mutating func take(_ token: UInt64) -> Connection? {
         guard let entry = entries.removeValue(forKey: token) else { return nil }
         if entry.closing != nil { letGo -= 1 }
         return entry.connection
     }
 
-    /// Lets go of all, and from now on of each that comes in.
+    /// Asks the web server to close all connections, including those added later.
     mutating func end() {
         isEnding = true
         for (token, entry) in entries where entry.closing == nil { letGo(of: token) }
     }
 
-    /// Takes out those that were let go, and that the web server did not close in time: the caller closes
-    /// them.
+    /// Takes out the connections that the web server did not close in time; the caller closes them.
     mutating func overdue() -> [Connection] {
         guard letGo > 0 else { return [] }
         let tokens = entries.filter { $0.value.closing?.hasPassed == true }.keys
         return tokens.compactMap { take($0) }
     }
 
-    /// Takes all out, and takes no more in: the caller closes them.
+    /// Takes out all connections and keeps no more; the caller closes them.
     mutating func close() -> [Connection] {
         isOver = true
         defer { (entries, letGo) = ([:], 0) }
@@ -86,7 +85,7 @@ struct KeptConnections {
     private var oldest: UInt64? { entries.filter { $0.value.closing == nil }.keys.min() }
 
     private mutating func letGo(of token: UInt64) {
-        // Where it cannot be sent there is nobody to wait for: the end of the connection is on its way.
+        // If it cannot be sent, the end of the connection is about to arrive.
         _ = entries[token]?.connection.sendAtOnce(ConnectionRecord.farewell)
         entries[token]?.closing = .after(patience)
         letGo += 1

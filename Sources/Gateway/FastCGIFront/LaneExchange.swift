@@ -1,6 +1,6 @@
-// Content that nginx writes into a file by itself: the front's part.
+// The FastCGI listener's part of the lane, by which nginx writes content into a file.
 //
-// Invariant: an offer is answered once, by a grant or by the first read of content.
+// Invariant: an offer receives exactly one reply: a grant, or a refusal at the first read of content.
 
 package import SpoolgateExchange
 package import SpoolgatePosix
@@ -9,10 +9,10 @@ extension FastCGIExchange: ContentLane {
     /// The lane, which nginx may offer.
     package var lane: (any ContentLane)? { self }
 
-    /// Whether nginx has offered it, as far as was read.
+    /// Whether nginx has offered the lane, as far as records were read.
     package var wasOffered: Bool { reader.lane != .none }
 
-    /// Waits for the beginning of the content; whether nginx offers to write it into a file.
+    /// Waits until content arrives, and returns whether nginx offers to write it into a file.
     package func isOffered() throws(ContentError) -> Bool {
         while case .content(let remaining) = incoming, reader.lane == .none, !reader.isInContent {
             incoming = after(0, readOn() ?? .none, remaining: remaining)
@@ -21,21 +21,21 @@ extension FastCGIExchange: ContentLane {
         return reader.lane == .offered
     }
 
-    /// Reads what comes before more content; nil if the alarm rang first.
+    /// Reads records up to the next content; nil if the alarm rang first.
     private func readOn() -> RecordReader.End? {
         let nowhere = UnsafeMutableRawBufferPointer(start: nil, count: 0)
         return reader.hasBytes
             ? reader.receive(into: nowhere, waits: false).end : wait(for: nowhere)?.end
     }
 
-    /// Declines the offer: what nginx holds comes as ever.
+    /// Declines the offer, so that nginx sends the content as usual.
     func decline() {
         reader.noteAnswer(isGrant: false)
-        // Where it cannot be sent, the next read tells.
+        // If it cannot be sent, the next read fails.
         _ = writer.send(.decline)
     }
 
-    /// Takes the offer up; only where there is one.
+    /// Accepts the offer, which nginx must have made.
     package func grant(
         _ file: consuming Descriptor,
         at offset: Int64,
@@ -46,34 +46,35 @@ extension FastCGIExchange: ContentLane {
         guard writer.send(.grant(offset: offset, limit), passing: file) else { throw fail() }
     }
 
-    /// Lets nginx write more.
-    /// - Throws: where it is gone.
+    /// Raises nginx's limit.
+    ///
+    /// - Throws: `ContentError` if nginx is gone.
     package func widen(_ limit: LaneLimit) throws(ContentError) {
         guard writer.send(.window(limit)) else { throw fail() }
     }
 
-    /// Has nginx close the file; harmless where it has done so.
+    /// Has nginx close the file; does nothing if it has done so.
     package func stop() {
         guard reader.lane == .granted else { return }
         _ = writer.send(.stop)
     }
 
-    /// Waits for the next report, as `ContentLane` says.
+    /// Waits for the next report, as defined by `ContentLane`.
     ///
-    /// Reads on no further than the end of what nginx writes.
+    /// Reads no further than the end of nginx's writing.
     package func receiveReport() throws(ContentError) -> LaneReport? {
         while true {
             if let report = reader.nextReport() { return try note(report) }
             guard reader.lane == .granted, laneEnd == .none else { throw fail() }
             guard let end = readOn() else { return nil }
-            // It says nothing while its client sends nothing: for the caller to judge.
+            // nginx reports nothing while its client sends nothing, so the caller decides.
             if end == .stalled { throw .stalled }
-            // What came before it counts first.
+            // Reports received before the end count first.
             laneEnd = end
         }
     }
 
-    /// Counts what nginx has written as content that came.
+    /// Counts the bytes that nginx has written as received content.
     private func note(_ report: LaneReport) throws(ContentError) -> LaneReport {
         guard case .content(var remaining) = incoming, report.count >= laneCount else {
             throw fail()
@@ -84,7 +85,7 @@ extension FastCGIExchange: ContentLane {
         }
         laneCount = report.count
         incoming = .content(remaining: remaining)
-        // The end of all content may have come with it.
+        // The end of all content may have arrived with the report.
         if case .ended = report, laneEnd != .broken, laneEnd == .proper || remaining == 0 {
             incoming = after(0, laneEnd, remaining: remaining)
         }

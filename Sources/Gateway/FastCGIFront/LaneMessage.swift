@@ -1,23 +1,22 @@
-// What the gateway and nginx's module say to each other about content that nginx writes into a file by itself:
-// records of FastCGI's type FCGI_DATA, 24 bytes each, numbers in the order of the network. The README of the
-// module has the table.
+// The messages by which the gateway and nginx's module control writing content into a file.
 //
-// Pure. Invariant: what is not exactly such a message is none.
+// They are records of type FCGI_DATA, 24 bytes each, with numbers in network byte order; the module's README has the
+// table. Pure. Invariant: bytes that deviate from this format are not a message.
 
 import SpoolgateExchange
 
-/// What nginx says.
+/// A message from nginx.
 enum LaneMessage: Equatable {
-    /// It can write the content, and holds it until it is answered.
+    /// nginx can write the content, and holds it until the gateway replies.
     case offer
-    /// So much of it is written, and how.
+    /// nginx reports the bytes written, or the end of its writing.
     case report(LaneReport)
 
-    /// Bytes of a message.
+    /// The number of bytes of a message.
     static let size = 24
     private static let version: UInt8 = 1
 
-    /// Reads a record's content; nil where it says nothing that nginx may say.
+    /// Parses a record's content; nil if it is not a valid message from nginx.
     init?(_ bytes: [UInt8]) {
         guard bytes.count == Self.size, bytes[1] == Self.version, bytes[2] == 0, bytes[3] == 0,
             Self.number(bytes[16..<24]) == 0
@@ -38,15 +37,15 @@ enum LaneMessage: Equatable {
         bytes.reduce(0) { $0 << 8 | UInt64($1) }
     }
 
-    /// What the gateway says.
+    /// A message from the gateway.
     enum Answer: Equatable {
-        /// With a descriptor: content goes to the file's end, where `offset` is now, up to `limit` bytes.
+        /// Sent with a descriptor: nginx appends content to the file, which ends at `offset`, up to `limit`.
         case grant(offset: Int64, LaneLimit)
-        /// All content is to come as ever.
+        /// nginx must send all content as usual.
         case decline
         /// A higher limit.
         case window(LaneLimit)
-        /// Nothing more may be written.
+        /// nginx must write no more.
         case stop
 
         /// The record's content.

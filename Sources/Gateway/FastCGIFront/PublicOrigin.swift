@@ -1,13 +1,14 @@
-// The public origin as the web server tells it: read strictly, since parts of it may be a client's words.
+// The public origin from the web server, parsed strictly, since parts of it may come from a client.
 //
-// Pure. Invariant: what is given back can stand in a URI, in `Host` and in `Forwarded` as it is.
+// Pure. Invariant: a result can be used unchanged in a URI, in `Host` and in `Forwarded`.
 
 import SpoolgateTextFormats
 
-/// Reads public origins.
+/// Parses public origins.
 enum PublicOrigin {
-    /// `scheme://host` or `scheme://host:port` without a port that is the scheme's own; nil for anything
-    /// else, user information and a path among it.
+    /// Returns `scheme://host` or `scheme://host:port`, without the scheme's default port.
+    ///
+    /// Nil for anything else, including origins with user information or a path.
     static func normalised(_ bytes: ParameterBytes) -> String? {
         let isSecure = bytes.hasPrefix("https://")
         guard isSecure || bytes.hasPrefix("http://") else { return nil }

@@ -1,11 +1,11 @@
-// The reason phrases of statuses that came without one.
+// The reason phrases of statuses that were received without one.
 //
-// An upstream may leave its phrase out (RFC 9112 §4), and so do servers that translate from HTTP/2, which has none.
+// An upstream may omit the phrase (RFC 9112 §4), and so do servers that translate from HTTP/2, which has none.
 
 import HTTPTypes
 
 extension HTTPResponse.Status {
-    /// The registered phrase of this status, `Unknown` if there is none.
+    /// The registered phrase of this status; `Unknown` if it is not registered.
     var registeredPhrase: String {
         Self.more[code] ?? Self.named.first { $0.code == code }?.reasonPhrase ?? "Unknown"
     }
@@ -24,7 +24,7 @@ extension HTTPResponse.Status {
         .httpVersionNotSupported, .networkAuthenticationRequired,
     ]
 
-    /// Those that swift-http-types does not name (IANA, HTTP Status Code Registry).
+    /// Phrases that swift-http-types does not have (IANA, HTTP Status Code Registry).
     private static let more: [Int: String] = [
         102: "Processing", 104: "Upload Resumption Supported", 207: "Multi-Status",
         208: "Already Reported", 226: "IM Used", 305: "Use Proxy", 402: "Payment Required",

@@ -1,71 +1,72 @@
-// Reads the records of one request off its connection: the begin and the parameters, then the content.
+// Reads the records of one request from its connection: the beginning with its parameters, then the content.
 //
-// Records about the connection and begins of further requests are answered on the way, records of other
-// requests passed over. Invariants: no number that the peer sends decides how much memory is taken; content
-// goes straight to where the caller wants it, but for what came with the bytes before it.
+// It responds to records about the connection and to concurrent requests, and skips records of other requests.
+// Invariants: no number sent by the peer determines the amount of memory used; content is read directly into the
+// caller's buffer, except for bytes that arrive together with preceding ones.
 
 import SpoolgateExchange
 import SpoolgatePosix
 
-/// One request's records, as they come.
+/// The reader of one request's records.
 struct RecordReader {
     private let connection: Connection
     private var parser = RecordParser()
-    /// The request's number, once it has begun.
+    /// The request's number, after its begin record.
     private var id: UInt16?
-    /// The type of the records that are read for the caller.
+    /// The type of the records that are returned to the caller.
     private var stream = RecordType.parameters
     private var use = Use.passedOver
     private var header = RecordHeader(type: 0, id: 0, count: 0)
-    /// Content of a record that is looked at as a whole: of one about the connection, at most 64 KiB.
+    /// The content of a record that is collected before it is processed, at most 64 KiB.
     private var collected: [UInt8] = []
     private var beginning: RequestBeginning?
-    /// Bytes that came behind what was asked for; those before `pendingStart` are done with.
+    /// Bytes received after the requested ones; those before `pendingStart` have been processed.
     private var pending: [UInt8] = []
     private var pendingStart = 0
 
-    /// Where it stands with content that nginx writes by itself.
+    /// The state of the lane.
     private(set) var lane = Lane.none
-    /// What nginx has said of that content.
+    /// nginx's reports that have not been returned yet.
     private var reports: [LaneReport] = []
 
-    /// Who writes content.
+    /// The writer of content.
     enum Lane {
-        /// The gateway; nginx may offer to as long as none has come.
+        /// The gateway; nginx may make an offer before the first content.
         case none
-        /// Nobody, until nginx is answered.
+        /// Undecided, until the gateway replies to nginx.
         case offered
-        /// nginx, until it says that it has ended.
+        /// nginx, until it reports the end.
         case granted
-        /// The gateway, for good.
+        /// The gateway; no further offer is allowed.
         case over
     }
 
-    /// What is done with the present record's content.
+    /// The treatment of the current record's content.
     private enum Use {
         case ofStream
         case collected
         case passedOver
     }
 
-    /// What comes next of the stream that is read.
+    /// The next item of the stream that is being read.
     private enum Piece {
         case bytes(UnsafeRawBufferPointer)
-        /// Its end, as the peer said.
+        /// The end of the stream, as sent by the peer.
         case end
-        /// What came is no FastCGI, or has no business here.
+        /// Invalid FastCGI, or a record that is not allowed here.
         case malformed
     }
 
-    /// Bytes of a request's beginning that are read at a time; few have more.
+    /// The number of bytes read at a time at a request's beginning; few requests have more.
     private static let beginningSize = 8 << 10
-    /// Bytes read at a time of what is not surely content of the present record; on the stack of thousands
-    /// that wait.
+    /// The number of bytes read at a time beyond the current record's content.
+    ///
+    /// They are on the stack, of which thousands may be waiting.
     private static let spillSize = 512
 
     init(_ connection: Connection) { self.connection = connection }
 
-    /// Takes the next piece of the stream off the front of `bytes`, of at most `most` bytes.
+    /// Removes the next item of the stream from the start of `bytes`, with at most `most` bytes.
     private mutating func next(_ bytes: inout UnsafeRawBufferPointer, most: Int) -> Piece? {
         while true {
             let limit = use == .ofStream ? most : .max
@@ -90,7 +91,7 @@ struct RecordReader {
         }
     }
 
-    /// What a record is for; nil where it has no business here.
+    /// Returns the treatment of a record; nil if it is not allowed here.
     private func use(of header: RecordHeader) -> Use? {
         if header.type == RecordType.beginRequest || header.id == 0 { return .collected }
         guard let id else { return nil }
@@ -101,7 +102,7 @@ struct RecordReader {
         return .ofStream
     }
 
-    /// Acts on a record whose content was collected; false where it has no business here.
+    /// Processes a record whose content was collected; false if it is not allowed here.
     private mutating func takeCollected() -> Bool {
         defer { collected = [] }
         if header.type == RecordType.data, header.id != 0 { return takeMessage() }
@@ -121,7 +122,7 @@ struct RecordReader {
 // MARK: Content that nginx writes
 
 extension RecordReader {
-    /// Acts on a message of nginx's; false where it is none, or has no business here.
+    /// Processes a message from nginx; false if it is invalid or not allowed here.
     private mutating func takeMessage() -> Bool {
         switch (LaneMessage(collected), lane) {
         case (.offer, .none): lane = .offered
@@ -133,17 +134,17 @@ extension RecordReader {
         return true
     }
 
-    /// Notes the answer to the offer.
+    /// Records the reply to the offer.
     mutating func noteAnswer(isGrant: Bool) { lane = isGrant ? .granted : .over }
 
-    /// The next report, where one has come.
+    /// Removes and returns the next report, if there is one.
     mutating func nextReport() -> LaneReport? { reports.isEmpty ? nil : reports.removeFirst() }
 }
 
 // MARK: The beginning
 
 extension RecordReader {
-    /// Receives a request's beginning; nil where none comes, or what comes is no FastCGI.
+    /// Receives a request's beginning; nil if the connection ends first, or the bytes are invalid.
     mutating func receiveBeginning() -> RequestBeginning? {
         withUnsafeTemporaryAllocation(byteCount: Self.beginningSize, alignment: 16) { room in
             while case .bytes(let count) = connection.receive(into: room, waits: true) {
@@ -170,26 +171,26 @@ extension RecordReader {
 extension RecordReader {
     /// How a read ended.
     enum End {
-        /// The room is full, or nothing more is there now.
+        /// The room is full, or no more bytes are available now.
         case none
-        /// The record that ends the content.
+        /// The record that ends the content was read.
         case proper
-        /// No byte came within the connection's limit on receiving.
+        /// No byte arrived within the connection's receive timeout.
         case stalled
-        /// The connection ended or broke, or something came that has no business here.
+        /// The connection ended or failed, or an invalid record arrived.
         case broken
     }
 
-    /// Whether bytes are at hand, so that reading waits for nobody.
+    /// Whether bytes are available without reading from the connection.
     var hasBytes: Bool { pendingStart < pending.count }
 
-    /// Whether nginx has said something of content that it writes by itself, for the caller to act on.
+    /// Whether nginx has sent a message about the lane that the caller must process.
     var hasNews: Bool { lane == .offered || !reports.isEmpty }
 
-    /// Whether more content of the present record is to come than was read.
+    /// Whether the current record has more content than was read.
     var isInContent: Bool { use == .ofStream && parser.rest > 0 }
 
-    /// Whether nothing came behind the last record, so that another request can be read.
+    /// Whether nothing arrived after the last record, so that another request can be read.
     mutating func isAtEnd() -> Bool {
         let held = pending
         held.withUnsafeBytes { held in
@@ -200,12 +201,12 @@ extension RecordReader {
         return !hasBytes && parser.isBetweenRecords
     }
 
-    /// Reads content: what is there, up to `room`.
+    /// Reads the available content, up to the size of `room`.
     ///
     /// - Parameters:
-    ///   - room: where it goes; may be empty, then only what comes before more content is read.
-    ///   - waits: whether to wait for the first byte, where nothing is at hand.
-    /// - Returns: bytes of content, all of them good, and what came behind them.
+    ///   - room: the memory for the content; if it is empty, only records before the next content are read.
+    ///   - waits: whether to wait for the first byte if none is available.
+    /// - Returns: the number of bytes of content, all valid, and how the read ended after them.
     mutating func receive(
         into room: UnsafeMutableRawBufferPointer,
         waits: Bool
@@ -223,19 +224,19 @@ extension RecordReader {
         }
     }
 
-    /// What one read brought; `isAll`: nothing more is there.
+    /// The result of one read; `isAll`: no more bytes are available.
     private struct Read {
         var count: Int
         var end: End
         var isAll = false
     }
 
-    /// One read: the rest of the present record straight into `room`, what is behind it by a way round.
+    /// Reads once: the rest of the current record directly into `room`, later bytes by a buffer.
     private mutating func receiveSome(_ room: UnsafeMutableRawBufferPointer, _ waits: Bool) -> Read
     {
         let sure = isInContent ? min(parser.rest, room.count) : 0
         let more = isInContent && sure < parser.rest ? 0 : Self.spillSize
-        // With the room full and content next nothing can be taken.
+        // If the room is full and content follows, nothing can be read.
         guard sure + more > 0 else { return Read(count: 0, end: .none) }
         return withUnsafeTemporaryAllocation(byteCount: Self.spillSize, alignment: 16) { spill in
             let spill = UnsafeMutableRawBufferPointer(rebasing: spill.prefix(more))
@@ -263,13 +264,13 @@ extension RecordReader {
             var bytes = UnsafeRawBufferPointer(rebasing: held[pendingStart...])
             let read = take(&bytes, into: room)
             pendingStart = held.count - bytes.count
-            // It may be a long way to the content's end.
+            // The content's end may be far away, so the memory is freed.
             if bytes.isEmpty { (pending, pendingStart) = ([], 0) }
             return read
         }
     }
 
-    /// Takes content off the front of `bytes` until the room is full or something else comes.
+    /// Removes content from the start of `bytes` until the room is full or another item follows.
     private mutating func take(
         _ bytes: inout UnsafeRawBufferPointer,
         into room: UnsafeMutableRawBufferPointer

@@ -1,22 +1,22 @@
-// Writes the records of one answer: what is small is gathered and sent at once, what is large goes out from where
-// it is.
+// Writes the records of one response: small parts are collected and sent together, large ones are sent without copying.
 //
-// It knows nothing of heads. Invariants: END_REQUEST is written by `end` alone; at most `mostGathered` bytes and
-// two headers are copied.
+// It has no knowledge of heads. Invariants: only `end` writes END_REQUEST; at most `mostGathered` bytes and two headers
+// are copied.
 
 import SpoolgatePosix
 
-/// One request's answer on its connection.
+/// The writer of one response on its connection.
 struct RecordWriter {
     private let connection: Connection
     private let id: UInt16
-    /// Records that are not sent yet; the last one is open while `open` says where it begins.
+    /// Records that are not sent yet; if `open` is set, it is the start of the last one, which can grow.
     private var gathered: [UInt8] = []
     private var open: Int?
 
-    /// Bytes that are gathered before they are sent; far below what a record can hold.
+    /// The number of bytes collected before they are sent, far below the capacity of a record.
     private static let mostGathered = 16 << 10
-    /// Bytes of content in one record that is sent from where it is: as many as a record can hold, in eights.
+    /// The number of bytes in one record that is sent without copying: a record's capacity, rounded down to a multiple
+    /// of 8.
     private static let mostOfRecord = RecordHeader.mostContent & ~7
 
     init(_ connection: Connection, id: UInt16) {
@@ -25,7 +25,8 @@ struct RecordWriter {
     }
 
     /// Adds bytes of the response, which may be sent later.
-    /// - Returns: false where the peer left, or does not read.
+    ///
+    /// - Returns: false if the peer left or does not read.
     mutating func write(_ bytes: UnsafeRawBufferPointer) -> Bool {
         guard gathered.count + RecordHeader.size + bytes.count > Self.mostGathered else {
             gather(bytes)
@@ -42,17 +43,18 @@ struct RecordWriter {
         return true
     }
 
-    /// Sends what was gathered.
-    /// - Returns: false where the peer left, or does not read.
+    /// Sends the collected bytes.
+    ///
+    /// - Returns: false if the peer left or does not read.
     mutating func flush() -> Bool {
         closeRecord()
         return gathered.isEmpty || send(with: UnsafeRawBufferPointer(start: nil, count: 0))
     }
 
-    /// Sends what was gathered, the end of the response and END_REQUEST.
+    /// Sends the collected bytes, the end of the response and END_REQUEST.
     ///
-    /// - Parameter isLast: whether the web server, which wants to keep the connection, must not.
-    /// - Returns: whether all of it was sent.
+    /// - Parameter isLast: whether the web server must close the connection although it asked to keep it.
+    /// - Returns: whether all bytes were sent.
     mutating func end(isLast: Bool) -> Bool {
         closeRecord()
         header(RecordType.answer, count: 0).append(to: &gathered)
@@ -63,12 +65,12 @@ struct RecordWriter {
         return flush()
     }
 
-    /// Sends what was gathered, and a message about content that nginx writes by itself.
+    /// Sends the collected bytes, then a message about the lane.
     mutating func send(_ message: LaneMessage.Answer) -> Bool {
         flush() && connection.send(record(of: message))
     }
 
-    /// The same, with the file that it writes to; between two records of an answer.
+    /// Sends the collected bytes, then a message with the file to which nginx writes.
     mutating func send(_ message: LaneMessage.Answer, passing file: borrowing Descriptor) -> Bool {
         flush() && connection.send(record(of: message), passing: file)
     }
@@ -78,7 +80,7 @@ struct RecordWriter {
     }
 
     private mutating func gather(_ bytes: UnsafeRawBufferPointer) {
-        // An empty record would be the end.
+        // An empty record would end the stream.
         guard !bytes.isEmpty else { return }
         if open == nil {
             gathered.reserveCapacity(gathered.count + bytes.count + 5 * RecordHeader.size)
@@ -100,7 +102,7 @@ struct RecordWriter {
         return gathered.withUnsafeBytes { connection.send($0, part) }
     }
 
-    /// Bytes of memory that are kept while an answer pauses.
+    /// The number of bytes of memory that are kept while a response pauses.
     private static let mostKept = 512
 
     private func header(_ type: UInt8, count: Int) -> RecordHeader {

@@ -1,10 +1,9 @@
-// FastCGI records as bytes (FastCGI 1.0, section 3.3): headers read and written, a stream of bytes cut into
-// records.
+// FastCGI records (FastCGI 1.0, section 3.3): headers are read and written, and a byte stream is split into records.
 //
-// Pure. It knows no connection and no request. Invariant: a piece of content never reaches beyond its
-// record, and nothing is kept of what was handed out.
+// Pure: it uses no connection and has no notion of a request. Invariant: a piece of content never extends beyond its
+// record, and the parser keeps no bytes that it returned.
 
-/// Types of records (section 8).
+/// Record types (section 8).
 enum RecordType {
     static let beginRequest: UInt8 = 1
     static let endRequest: UInt8 = 3
@@ -20,21 +19,21 @@ enum RecordType {
 
 /// The eight bytes before a record's content.
 struct RecordHeader: Equatable {
-    /// One of `RecordType`, or another.
+    /// A `RecordType`, or an unknown type.
     var type: UInt8
-    /// The request's number; 0: about the connection.
+    /// The request's number; 0 for a record about the connection.
     var id: UInt16
-    /// Bytes of content.
+    /// The number of bytes of content.
     var count: Int
-    /// Bytes behind the content that mean nothing, up to 255.
+    /// The number of padding bytes after the content, up to 255.
     var padding: Int = 0
 
-    /// Bytes of a header.
+    /// The number of bytes of a header.
     static let size = 8
-    /// Most bytes of content.
+    /// The maximum number of bytes of content.
     static let mostContent = Int(UInt16.max)
 
-    /// Adds the header's bytes; `padding` must be 0.
+    /// Appends the header's bytes; `padding` must be 0.
     func append(to bytes: inout [UInt8]) {
         withUnsafeBytes(of: word.bigEndian) { bytes.append(contentsOf: $0) }
     }
@@ -46,7 +45,7 @@ struct RecordHeader: Equatable {
         }
     }
 
-    /// A record with this type and number.
+    /// Returns a record with this type and request number.
     static func record(_ type: UInt8, _ id: UInt16, _ content: [UInt8]) -> [UInt8] {
         var bytes: [UInt8] = []
         bytes.reserveCapacity(size + content.count)
@@ -60,7 +59,7 @@ struct RecordHeader: Equatable {
 }
 
 extension RecordHeader {
-    /// What eight bytes, in the order of the network, say; nil for another version than 1.
+    /// Parses eight bytes in network byte order; nil if the version is not 1.
     fileprivate init?(_ word: UInt64) {
         guard word >> 56 == 1 else { return nil }
         type = UInt8(truncatingIfNeeded: word >> 48)
@@ -70,33 +69,33 @@ extension RecordHeader {
     }
 }
 
-/// Cuts bytes into records, wherever the bytes themselves were cut.
+/// Splits a byte stream into records, regardless of how the stream was fragmented.
 struct RecordParser {
-    /// What comes next.
+    /// The next item of the stream.
     enum Piece {
         case header(RecordHeader)
-        /// Content of the record whose header came last; `rest` says how much of it is still to come.
+        /// Content of the current record; `rest` is the number of bytes that are still to follow.
         case content(UnsafeRawBufferPointer)
-        /// No header of version 1: nothing that follows can be understood.
+        /// A header whose version is not 1, after which nothing can be parsed.
         case malformed
     }
 
-    /// Bytes of the present record's content that are still to come.
+    /// The number of bytes of the current record's content that have not arrived.
     private(set) var rest = 0
-    /// Bytes of padding before the next header.
+    /// The number of padding bytes before the next header.
     private var padding = 0
     private var header: UInt64 = 0
     private var headerCount = 0
 
-    /// Whether no byte has come since the last record's content and padding.
+    /// Whether no byte has arrived since the last record's content and padding.
     var isBetweenRecords: Bool { rest == 0 && padding == 0 && headerCount == 0 }
 
-    /// Takes the next piece off the front of `bytes`.
+    /// Removes the next item from the start of `bytes`.
     ///
     /// - Parameters:
-    ///   - bytes: what came; what is taken is no longer in it.
-    ///   - most: bytes of content, at most.
-    /// - Returns: nil where the bytes are used up, or `most` is 0 and content comes next.
+    ///   - bytes: the received bytes; the item's bytes are removed.
+    ///   - most: the maximum number of bytes of content.
+    /// - Returns: nil if all bytes are used, or if `most` is 0 and content follows.
     mutating func next(_ bytes: inout UnsafeRawBufferPointer, most: Int = .max) -> Piece? {
         guard rest == 0 else {
             let count = min(rest, bytes.count, most)
@@ -118,14 +117,14 @@ struct RecordParser {
         return .header(found)
     }
 
-    /// Takes what pads the present record off the front of `bytes`.
+    /// Removes the current record's padding from the start of `bytes`.
     mutating func skipPadding(_ bytes: inout UnsafeRawBufferPointer) {
         let count = rest == 0 ? min(padding, bytes.count) : 0
         _ = take(count, off: &bytes)
         padding -= count
     }
 
-    /// Notes that content of the present record was read past this parser.
+    /// Records that content of the current record was read without this parser.
     mutating func skip(_ count: Int) {
         precondition(count <= rest, "content past the end of its record")
         rest -= count

@@ -1,27 +1,27 @@
-// What comes before a request's content: its begin and its parameters.
+// The beginning of a request: its begin record and its parameters.
 //
-// libfcgi takes the parameters apart, but keeps of each what is before its first NUL, and ends the process
-// where a length is beyond the memory there is: what it gets was looked through here. Pure. Invariant: libfcgi
-// gives back every parameter that it is handed as it was received.
+// libfcgi parses the parameters, but it truncates each at its first NUL, and it ends the process if a length exceeds
+// the available memory. They are therefore validated here first. Pure. Invariant: libfcgi returns every parameter that
+// it is given exactly as received.
 
-/// The begin of one request and its parameters, as received.
+/// One request's begin record and parameters, as received.
 struct RequestBeginning {
-    /// Most bytes of parameters that are kept; far above what heads may have.
+    /// The maximum number of bytes of parameters, far above the limits on heads.
     static let mostBytes = 256 << 10
 
-    /// Its number on the connection, which the records of the answer carry.
+    /// The request's number on the connection, which the response's records carry.
     var id: UInt16
-    /// What the web server wants of us; 1: a response.
+    /// The role that the web server requests; 1: responder.
     var role: UInt16
     /// Whether the web server wants to send another request on the connection (FCGI_KEEP_CONN).
     var keepsConnection: Bool
-    /// Names and values with their lengths before them; nil: there were more than `mostBytes`.
+    /// Names and values, each with its length before it; nil if they exceeded `mostBytes`.
     var parameters: [UInt8]? = []
 
-    /// Responder, the role that is served.
+    /// Responder, the only role that is served.
     static let responder: UInt16 = 1
 
-    /// What the records of a begin say; nil where it is none.
+    /// Parses a begin record; nil if it is invalid.
     init?(id: UInt16, content: some Collection<UInt8>) {
         let bytes = Array(content)
         guard id != 0, bytes.count == 8 else { return nil }
@@ -30,7 +30,7 @@ struct RequestBeginning {
         keepsConnection = bytes[2] & 1 != 0
     }
 
-    /// Adds parameters in the order they come.
+    /// Adds bytes of parameters in the order received.
     mutating func add(_ bytes: UnsafeRawBufferPointer) {
         guard let count = parameters?.count, count <= Self.mostBytes - bytes.count else {
             return parameters = nil
@@ -38,9 +38,9 @@ struct RequestBeginning {
         parameters?.append(contentsOf: bytes)
     }
 
-    /// The parameters one after the other.
+    /// Calls `body` with each parameter.
     ///
-    /// - Returns: false where they are cut off: a length says more than there is.
+    /// - Returns: false if they are truncated, that is, if a length exceeds the bytes that follow.
     func forEachParameter(
         _ body: (_ name: ParameterBytes, _ value: ParameterBytes) -> Void
     ) -> Bool {
@@ -48,7 +48,7 @@ struct RequestBeginning {
         return Self.forEachPair(in: parameters, body)
     }
 
-    /// The same, of any pairs of names and values.
+    /// Calls `body` with each pair of names and values in `bytes`.
     static func forEachPair(
         in bytes: [UInt8],
         _ body: (_ name: ParameterBytes, _ value: ParameterBytes) -> Void
@@ -74,7 +74,7 @@ struct RequestBeginning {
         return ParameterBytes(rebasing: rest[..<count])
     }
 
-    /// Takes a length off: one byte below 128, else 31 bits in four bytes.
+    /// Removes a length from the start: one byte below 128, otherwise 31 bits in four bytes.
     private static func length(_ rest: inout ParameterBytes) -> Int? {
         guard let first = rest.first else { return nil }
         guard first >= 0x80 else { return Int(take(1, off: &rest)[0]) }
@@ -86,10 +86,10 @@ struct RequestBeginning {
 // MARK: For libfcgi
 
 extension RequestBeginning {
-    /// Leaves out the parameters that libfcgi would change: those with a NUL, which it takes for the end,
-    /// or with the sign that it puts between name and value in the name.
+    /// Removes the parameters that libfcgi would change: those with a NUL, which would end them, or with `=` in the
+    /// name, which separates the name from the value.
     ///
-    /// - Returns: whether none was left out; nil where they are cut off.
+    /// - Returns: whether none was removed; nil if the parameters are truncated.
     mutating func keepSoundParameters() -> Bool? {
         var isSound = true
         let isWhole = forEachParameter { name, value in
@@ -108,7 +108,7 @@ extension RequestBeginning {
             kept.append(contentsOf: name)
             kept.append(contentsOf: value)
         }
-        // Lengths may take more room than they did.
+        // The lengths may take more bytes than before.
         parameters = kept
         return false
     }
@@ -117,12 +117,12 @@ extension RequestBeginning {
         _ name: ParameterBytes,
         _ value: ParameterBytes
     ) -> Bool {
-        // The value lies right behind its name.
+        // The value directly follows its name in memory.
         let both = ParameterBytes(start: name.baseAddress, count: name.count + value.count)
         return !both.has(0) && !name.has(UInt8(ascii: "="))
     }
 
-    /// The begin of a responder's request with the number 1, the parameters, and their end.
+    /// The records for libfcgi: a responder's begin record with the number 1, the parameters, and their end.
     var recordsForLibrary: [UInt8] {
         let parameters = parameters ?? []
         let size = RecordHeader.size
@@ -130,7 +130,7 @@ extension RequestBeginning {
         let records = 3 + parameters.count / RecordHeader.mostContent
         bytes.reserveCapacity(size + records * size + parameters.count)
         RecordHeader(type: RecordType.beginRequest, id: 1, count: 8).append(to: &bytes)
-        // The role, and that the connection is to be kept: closing it is not libfcgi's business.
+        // The role, and the flag that keeps the connection, because libfcgi must not close it.
         bytes += [0, 1, 1, 0, 0, 0, 0, 0]
         var rest = parameters[...]
         while !rest.isEmpty {

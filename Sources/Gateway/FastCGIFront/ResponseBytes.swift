@@ -1,6 +1,6 @@
-// Response heads as the bytes a web server expects from a FastCGI responder (RFC 3875 §6.3).
+// Response heads in the format that web servers expect from a FastCGI responder (RFC 3875 §6.3).
 //
-// Pure. Invariant: no field can end its line early or stand for the status: what could is left out.
+// Pure. Invariant: no field can end its line early or be mistaken for the status; such fields are omitted.
 
 import HTTPTypes
 import SpoolgateTextFormats
@@ -8,9 +8,9 @@ import SpoolgateUploadProtocol
 
 /// Writes heads.
 enum ResponseBytes {
-    /// An interim head: the status line comes first, by which a web server knows it.
+    /// Returns an interim head, which begins with the status line, by which web servers recognise it.
     ///
-    /// Names in lower case: lighttpd (1.4.69) passes them on as they are, into HTTP/2 too.
+    /// Names are in lower case, because lighttpd (1.4.69) passes them on unchanged, even to HTTP/2.
     static func interim(_ head: ResponseHead) -> ByteBuilder {
         var bytes = ByteBuilder()
         put(head.status, into: &bytes)
@@ -19,17 +19,17 @@ enum ResponseBytes {
         return bytes
     }
 
-    /// A final head.
+    /// Returns a final head.
     ///
-    /// `Location` comes before `Status`: HAProxy below 3.2 makes 302 of a 201 whose `Location`
-    /// comes after it. `Status` is always there: without it a `Location` means 302.
+    /// `Location` precedes `Status`: HAProxy below 3.2 turns a 201 into 302 if its `Location` follows. `Status` is
+    /// always included, because a `Location` without it means 302.
     ///
     /// - Parameters:
     ///   - head: the status and the fields.
-    ///   - contentLength: the value of `Content-Length`; nil: none is sent, unless the head has one
-    ///     and the response has no content by its nature.
+    ///   - contentLength: the value of `Content-Length`; nil: it is omitted, unless the head has one and the response
+    ///     cannot have content.
     ///   - hasContent: whether content may follow (not for HEAD, 204 and 304).
-    /// - Returns: the bytes, with the empty line at their end.
+    /// - Returns: the bytes, including the empty line at the end.
     static func final(_ head: ResponseHead, contentLength: Int64?, hasContent: Bool) -> ByteBuilder
     {
         var bytes = ByteBuilder()
@@ -43,7 +43,7 @@ enum ResponseBytes {
         for field in head.fields where !hasLocation || field.name != .location {
             put(field, name: field.name.rawName, into: &bytes)
         }
-        // RFC 9110 §8.6: never with 204, and with 304 and HEAD what a GET would have had.
+        // RFC 9110 §8.6: never with 204; with 304 and HEAD, the value that a GET would have had.
         if head.status.code != 204 {
             let own = hasContent ? nil : head.fields[.contentLength].flatMap { Int64($0) }
             if let length = contentLength ?? own {
@@ -68,7 +68,7 @@ enum ResponseBytes {
             bytes.put(phrase)
             return true
         }
-        // nginx cuts off a space at the end, without which a status line is none (RFC 9112 §4).
+        // nginx removes a trailing space, without which a status line is invalid (RFC 9112 §4).
         if !isPut { bytes.put(text: status.registeredPhrase) }
         bytes.put("\r\n")
     }
@@ -89,10 +89,10 @@ enum ResponseBytes {
         }
     }
 
-    /// Whether a field of that name is the web server's or this writer's own: framing, and `Status`, which a
-    /// web server would take for the response's.
+    /// Whether the field belongs to the web server or to this writer: message framing, and `Status`, which web servers
+    /// would take for the response's status.
     private static func isReserved(_ name: UnsafeBufferPointer<UInt8>) -> Bool {
-        // By its length most names are none of them.
+        // The length alone rules out most names.
         switch name.count {
         case 6: name.equals("status")
         case 10: name.equals("connection") || name.equals("keep-alive")

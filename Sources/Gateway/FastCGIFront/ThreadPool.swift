@@ -1,37 +1,36 @@
-// Who accepts and who serves: the arithmetic of the elastic pool.
+// The bookkeeping of the elastic thread pool: which threads accept connections, and which serve requests.
 //
-// Pure state, guarded by its owner; it starts no thread and touches no socket but to let it go.
-// Invariant: while the pool is not draining, at least one thread waits for a connection, is being
+// Pure state; its owner must guard it, and starts the threads. Invariant: while the pool is not draining, at least one
+// thread waits for a connection or is being started to do so, or the maximum number of threads serve connections.
 // started to do so, or every thread there may be has a connection.
 
 import SpoolgatePosix
 
 /// The pool's state.
 struct ThreadPool {
-    /// Threads that wait for connections and stay although there is nothing to do.
+    /// The number of threads that wait for connections even if there is nothing to do.
     let minimumSpare: Int
-    /// Threads that wait at most: more end.
+    /// The maximum number of waiting threads; further ones end.
     ///
-    /// The distance to `minimumSpare` keeps a load that comes and goes from starting a thread for
-    /// every other request.
+    /// The distance to `minimumSpare` prevents a varying load from starting a thread for every other request.
     var maximumSpare: Int { 4 * minimumSpare }
-    /// Threads there are at most.
+    /// The maximum number of threads.
     let maximum: Int
 
-    /// Threads there are, those being started included.
+    /// The number of threads, including those being started.
     private(set) var threads = 0
-    /// The most there were since `busyTimeIsOver` last said so.
+    /// The highest number of threads since `busyTimeIsOver` last returned true.
     private var mostThreads = 0
-    /// Of these, those that wait for a connection, or are being started.
+    /// The number of threads that wait for a connection or are being started.
     private(set) var idle = 0
-    /// Connections that ended; a change tells that room became free.
+    /// The number of connections that have ended; a change means that descriptors became free.
     private(set) var ended: UInt64 = 0
     private(set) var isDraining = false
     private var connections: [ObjectIdentifier: Entry] = [:]
 
     private struct Entry {
         var connection: Connection
-        /// By when the parameters must be here; nil: they are.
+        /// The time by which the parameters must arrive; nil after they have.
         var parametersDeadline: Deadline?
     }
 
@@ -40,7 +39,7 @@ struct ThreadPool {
         self.maximum = max(1, maximum)
     }
 
-    /// Connections being served.
+    /// The number of connections being served.
     var active: Int { connections.count }
 
     /// Counts a thread that is about to be started.
@@ -50,16 +49,16 @@ struct ThreadPool {
         mostThreads = max(mostThreads, threads)
     }
 
-    /// An idle thread ends, or one that `threadStarts` counted did not start.
+    /// Removes an idle thread that ends, or one that `threadStarts` counted but that did not start.
     mutating func idleThreadEnds() {
         threads -= 1
         idle -= 1
     }
 
-    /// An idle thread has accepted a connection.
+    /// Records that an idle thread has accepted a connection.
     ///
-    /// - Returns: whether it has to start a successor first (already counted by `threadStarts`), and how
-    ///   many have `ended`.
+    /// - Returns: whether it must first start a successor (already counted by `threadStarts`), and the value of
+    ///   `ended`.
     mutating func take(
         _ connection: Connection,
         parametersBy deadline: Deadline
@@ -74,13 +73,14 @@ struct ThreadPool {
         return (startsSuccessor, ended)
     }
 
-    /// The connection's parameters are here.
+    /// Records that the connection's parameters have arrived.
     mutating func parametersArrived(_ connection: Connection) {
         connections[ObjectIdentifier(connection)]?.parametersDeadline = nil
     }
 
-    /// A thread is done with its connection, which is closed.
-    /// - Returns: whether the thread stays and waits for the next one; if not it ends.
+    /// Records that a thread has closed its connection.
+    ///
+    /// - Returns: whether the thread must wait for the next one; otherwise it must end.
     mutating func giveBack(_ connection: Connection) -> Bool {
         connections[ObjectIdentifier(connection)] = nil
         ended += 1
@@ -92,23 +92,23 @@ struct ThreadPool {
         return true
     }
 
-    /// Whether half of the threads that a busy time had are gone; true once for each halving.
+    /// Whether half of the threads of a busy period have ended; true once for each halving.
     mutating func busyTimeIsOver() -> Bool {
         guard mostThreads > maximumSpare, threads <= mostThreads / 2 else { return false }
         mostThreads = threads
         return true
     }
 
-    /// Connections whose parameters are not here yet.
+    /// Connections whose parameters have not arrived.
     var silent: [Connection] {
         connections.values.filter { $0.parametersDeadline != nil }.map(\.connection)
     }
 
-    /// Connections whose parameters are overdue.
+    /// Returns the connections whose parameters are overdue.
     func overdue() -> [Connection] {
         connections.values.filter { $0.parametersDeadline?.hasPassed == true }.map(\.connection)
     }
 
-    /// No thread waits for another connection from now on.
+    /// Lets no thread wait for another connection from now on.
     mutating func drain() { isDraining = true }
 }

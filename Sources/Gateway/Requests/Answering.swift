@@ -1,9 +1,8 @@
 // The responses that any request can receive: a refusal, or a closed connection.
 //
 // A client that resumes does so when its connection closes; it takes a complete response for the upload's final
-// response,
-// whatever the status (URLSession). A request on an existing upload therefore never receives a response that only means
-// "later".
+// response, whatever the status (URLSession). A request on an existing upload therefore never receives a response that
+// only means "later".
 
 import SpoolgateDelivery
 import SpoolgateExchange

@@ -1,8 +1,7 @@
 // Mistakes in the web server's configuration that its requests reveal: all are counted, some are logged.
 //
 // Such a mistake affects every request, so one line for each would flood the log. Invariant: every fault is counted,
-// and
-// each line states the number of faults since the line before.
+// and each line states the number of faults since the line before.
 
 package import SpoolgateExchange
 import SpoolgateJournal

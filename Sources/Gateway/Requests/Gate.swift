@@ -2,10 +2,9 @@
 //
 // Every request that begins an upload passes through here, whatever its protocol. Its digests must be verifiable; its
 // client must be known if the route refuses anonymous clients; the hold queue must have room if the route accepts
-// before
-// delivery; the authorizer must grant it. `UploadRequest` has already classified the request and refused a known size
-// above the route's limit; this file checks the size that the authorizer allows. `DeliveryChecks` asks the authorizer
-// again before the delivery. Invariant: no content is read of a request that was not admitted.
+// before delivery; the authorizer must grant it. `UploadRequest` has already classified the request and refused a known
+// size above the route's limit; this file checks the size that the authorizer allows. `DeliveryChecks` asks the
+// authorizer again before the delivery. Invariant: no content is read of a request that was not admitted.
 
 import HTTPTypes
 import SpoolgateDelivery

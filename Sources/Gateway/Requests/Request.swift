@@ -124,8 +124,7 @@ final class Request: Answering {
     /// How long to wait for another request that may be delivering the upload, since the response needs its result.
     ///
     /// A tus client retries after 423 (Locked). It must receive that before a proxy times out; otherwise it starts a
-    /// new
-    /// upload.
+    /// new upload.
     var deliveryTimeout: Duration {
         guard !dialect.knowsLocked else { return inUseTimeout }
         let upstream = route.settings.upstream
@@ -136,8 +135,7 @@ final class Request: Answering {
     /// Locks an upload and calls `body` with an operation on it, or refuses the request.
     ///
     /// An upload that is missing, expired or another client's results in 404, or in a call of `otherwise` if it is
-    /// given.
-    /// `patience` limits the wait for another request on the same upload.
+    /// given. `patience` limits the wait for another request on the same upload.
     func withUpload(
         _ id: UploadID,
         patience: Duration,

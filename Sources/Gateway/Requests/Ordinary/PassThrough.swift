@@ -87,8 +87,8 @@ extension Request {
         case .abandoned where room.isExceeded:
             fail(.tooLarge(maxSize: most), relay)
         case .abandoned, .unheard:
-            // The client's content ended early, or the client is gone. The upstream is not at fault, so no response
-            // is sent.
+            // The client's content ended early, or the client is gone. The upstream is not at fault, so no response is
+            // sent.
             giveUp(reason)
         case .answered, .notTried, .notReached, .noRoom, .putOff, .redirected, .notForwarded,
             .indeterminate:

@@ -2,8 +2,7 @@
 //
 // The parts are locked in the order of their IDs, so that two concatenations cannot wait for each other. A client that
 // lost the response repeats its request; the parts then identify the upload. Invariant: the parts are consumed only
-// after
-// the upload made of them is durable, and before it is delivered; a list of parts never results in two uploads.
+// after the upload made of them is durable, and before it is delivered; a list of parts never results in two uploads.
 
 import HTTPTypes
 import SpoolgateDelivery

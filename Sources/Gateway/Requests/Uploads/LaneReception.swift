@@ -15,8 +15,7 @@ extension UploadOperation {
     /// The range of the number of bytes that the web server may write in addition to those written.
     ///
     /// Within it, the number is that of the bytes written. Space is reserved for them, so a client that sends nothing
-    /// would
-    /// block that space.
+    /// would block that space.
     private static let laneWindows: ClosedRange<Int64> = 64 << 10...64 << 20
     /// How long the web server may take to close the file before the gateway closes the connection.
     private static let lanePatience = Duration.seconds(1)
