@@ -1,30 +1,30 @@
-// Who may be at work, and who may wait: bounds on the requests of one client and of all, so that no client
-// takes the threads that the others need.
+// Limits on the requests that are served and that wait, per client and in total, so that no client takes the threads
+// that others need.
 //
-// It counts and decides; what a request that is not admitted gets is LoadShedding's. Invariant: whatever
-// was counted is given back exactly once.
+// This file counts and decides; `LoadShedding` handles the requests that are not admitted. Invariant: everything
+// counted is released exactly once.
 
 import SpoolgatePosix
 package import SpoolgateUploadProtocol
 
-/// Most requests at a time.
+/// The limits on concurrent requests.
 package struct RequestBounds: Sendable, Equatable {
-    /// At work: `threads.maximum`, or what there are descriptors for.
+    /// Requests being served: `threads.maximum`, or fewer if there are too few descriptors.
     package let total: Int
-    /// Short ones beyond those.
+    /// Short requests being served in addition to `total`.
     package let reserve: Int
-    /// At work, of one client.
+    /// Requests of one client being served.
     package let ofClient: Int
-    /// Of those, such as wait.
+    /// Requests of one client that wait, included in `ofClient`.
     package let waitingOfClient: Int
-    /// Waiting, of all clients.
+    /// Requests of all clients that wait.
     package let waiting: Int
-    /// Short ones of one client where there is no room else.
+    /// Short requests of one client in the reserve.
     package let reserveOfClient: Int
-    /// Those for whom others are asked to let go, until they have.
+    /// Requests that wait for a thread after slow requests were asked to end.
     package let atDoor: Int
 
-    /// Bounds in numbers.
+    /// Creates limits.
     package init(
         total: Int,
         reserve: Int,
@@ -42,9 +42,9 @@ package struct RequestBounds: Sendable, Equatable {
     }
 }
 
-/// The requests at work, counted by client.
+/// The requests being served, counted by client.
 ///
-/// Any thread.
+/// Thread-safe.
 package final class Admission: Sendable {
     private struct Count {
         var active = 0
@@ -92,33 +92,33 @@ package final class Admission: Sendable {
         }
     }
 
-    /// What is said of a request.
+    /// The decision on a request.
     package enum Answer {
-        /// Serve it; whoever asked gives the ticket back by `leave`.
+        /// The request must be served; then the caller must pass the ticket to `leave`.
         case admitted(AdmissionTicket)
-        /// Its client has as many at work as it may.
+        /// The client has reached its limit.
         case clientIsBusy
-        /// There is no thread for it.
+        /// No thread is free for the request.
         case noThread
     }
 
     private let state: Monitor<State>
 
-    /// Begins with nobody at work.
+    /// Creates a counter without requests.
     package init(_ bounds: RequestBounds) { state = Monitor(State(bounds: bounds)) }
 
-    /// Changes the bounds for who comes from now on.
+    /// Changes the limits for later requests.
     package func setBounds(_ bounds: RequestBounds) { state.update { $0.bounds = bounds } }
 
-    /// Admits a request, or not.
+    /// Admits a request within the limits.
     ///
     /// - Parameters:
-    ///   - client: whose it is.
-    ///   - isShort: whether it ends within moments, unless it waits: such a one is admitted where others
-    ///     are not, and must hurry then.
-    ///   - isLast: whether it must hurry in any case, because no other thread accepts.
-    ///   - patience: how long to wait where there is no thread, since somebody was asked to let go.
-    /// - Returns: the ticket, or why not.
+    ///   - client: the client that sent the request.
+    ///   - isShort: whether the request ends quickly unless it waits; it may then use the reserve, in which it must not
+    ///     wait.
+    ///   - isLast: whether only the reserve may be used, because no other thread accepts connections.
+    ///   - patience: how long to wait for a free thread, if other requests were asked to end.
+    /// - Returns: the ticket, or the reason for not admitting the request.
     package func admit(
         _ client: ClientName,
         isShort: Bool,
@@ -143,7 +143,7 @@ package final class Admission: Sendable {
         return later ?? answer
     }
 
-    /// A request that was admitted is over.
+    /// Records that an admitted request has ended.
     package func leave(_ ticket: AdmissionTicket) {
         state.update { state in
             state.active -= 1
@@ -154,7 +154,7 @@ package final class Admission: Sendable {
         }
     }
 
-    /// Lets a request wait; nil where it may, and then `stopWaiting` has to follow.
+    /// Records that a request starts to wait; returns nil if it may, and `stopWaiting` must follow.
     func startWaiting(_ ticket: AdmissionTicket) -> Refusal? {
         state.update { state in
             guard !ticket.isHurried, state.waiting < state.bounds.waiting else {
@@ -169,7 +169,7 @@ package final class Admission: Sendable {
         }
     }
 
-    /// A request waits no more.
+    /// Records that a request no longer waits.
     package func stopWaiting(_ ticket: AdmissionTicket) {
         state.update { state in
             state.waiting -= 1
@@ -177,10 +177,10 @@ package final class Admission: Sendable {
         }
     }
 
-    /// Requests at work now.
+    /// The number of requests being served.
     package var active: Int { state.updateQuietly(\.active) }
 
-    /// Requests at work and waiting now.
+    /// The numbers of requests being served and of those that wait.
     package var load: (active: Int, waiting: Int) {
         state.update { state in
             (state.active, state.waiting)
@@ -188,28 +188,28 @@ package final class Admission: Sendable {
     }
 }
 
-/// One request that was admitted.
+/// The ticket of an admitted request.
 package struct AdmissionTicket: Sendable {
-    /// Whose it is.
+    /// The client that sent the request.
     package let client: ClientName
-    /// Whether it has its place only because it is short: it must not wait for others.
+    /// Whether the request uses the reserve, because it is short; it must not wait for others.
     package let isHurried: Bool
 }
 
-/// A place among those that wait, taken when it is needed and given back once.
+/// A place among the waiting requests, taken when it is needed and released once.
 ///
 /// Used by one thread.
 package final class WaitingPlace {
-    /// How long anybody may wait without a place: for one that lets go at once.
+    /// How long a request may wait without a place; it suffices if the other request reacts at once.
     package static let briefWait = Duration.seconds(1)
 
     private let admission: Admission
     private let ticket: AdmissionTicket?
     private var isTaken = false
-    /// Why there was none.
+    /// The reason why no place was free.
     package private(set) var refusal: Refusal?
 
-    /// Makes it; without a ticket it is the queue's, whose threads are bounded.
+    /// Creates a place; one without a ticket is for the delivery queue, which has its own limit on threads.
     package init(_ admission: Admission, for ticket: AdmissionTicket?) {
         self.admission = admission
         self.ticket = ticket
@@ -217,7 +217,7 @@ package final class WaitingPlace {
 
     deinit { giveBack() }
 
-    /// Takes it, unless that was done; false where there is none.
+    /// Takes the place, unless it is taken already; false if none is free.
     package func take() -> Bool {
         guard let ticket, !isTaken else { return true }
         refusal = admission.startWaiting(ticket)
@@ -225,7 +225,7 @@ package final class WaitingPlace {
         return isTaken
     }
 
-    /// Gives it back; harmless if it was not taken.
+    /// Releases the place; does nothing if it was not taken.
     package func giveBack() {
         if isTaken, let ticket { admission.stopWaiting(ticket) }
         isTaken = false

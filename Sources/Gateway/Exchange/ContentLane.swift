@@ -1,67 +1,67 @@
-// Content that the web server writes into a file by itself: the lane.
+// The lane: the web server writes content into a file itself.
 
 package import SpoolgatePosix
 
-/// The way on which a web server writes the content of one request into a file.
+/// The lane of one request.
 ///
 /// Used by the request's thread.
 package protocol ContentLane: AnyObject {
-    /// Whether the web server offers it for this request. Waits for the beginning of the content.
+    /// Whether the web server offers the lane for this request; waits until content arrives.
     ///
-    /// The offer is declined by the next `Exchange.receive(into:)`, or taken up by `grant`.
+    /// The next `Exchange.receive(into:)` declines the offer; `grant` accepts it.
     func isOffered() throws(ContentError) -> Bool
 
-    /// Whether the web server has offered it for this request, whatever became of the offer.
+    /// Whether the web server has offered the lane for this request, accepted or not.
     ///
-    /// Known once content was read.
+    /// Known after content was read.
     var wasOffered: Bool { get }
 
-    /// Takes the offer up: the web server adds content to the end of `file`, until it has told that it has
-    /// ended; what `Exchange.receive(into:)` gives comes behind that.
+    /// Accepts the offer: the web server appends content to `file` until it reports the end.
+    ///
+    /// `Exchange.receive(into:)` then returns the content that follows.
     ///
     /// - Parameters:
-    ///   - file: open for adding alone; closed here.
-    ///   - offset: its size.
-    ///   - limit: how much may be written.
-    /// - Throws: where the web server is gone.
+    ///   - file: open for appending only; closed here.
+    ///   - offset: the file's size.
+    ///   - limit: how much the web server may write.
+    /// - Throws: `ContentError` if the web server is gone.
     func grant(_ file: consuming Descriptor, at offset: Int64, _ limit: LaneLimit)
         throws(ContentError)
 
-    /// Lets the web server write more, `limit.count` bytes in all.
+    /// Raises the limit; `limit.count` is the total number of bytes.
     func widen(_ limit: LaneLimit) throws(ContentError)
 
-    /// Has the web server write no more: it closes the file; what it had not written is lost.
+    /// Asks the web server to write no more and to close the file; bytes that it has not written are lost.
     func stop()
 
-    /// Waits for what the web server says of what it writes, until it has ended.
+    /// Waits for the next report of the web server, until it has reported the end.
     ///
-    /// - Returns: nil if the wait was ended by the alarm (`Exchange.setAlarm`).
-    /// - Throws: `ContentError`, after all reports that came before it; after `.stalled` it can be asked
-    ///   again.
+    /// - Returns: nil if the alarm ended the wait (`Exchange.setAlarm`).
+    /// - Throws: `ContentError`, after all reports received before it; after `.stalled` the call can be repeated.
     func receiveReport() throws(ContentError) -> LaneReport?
 }
 
-/// How much content a web server may write into a file by itself.
+/// The limit on the content that a web server may write into a file.
 package struct LaneLimit: Sendable, Equatable {
-    /// Bytes in all.
+    /// The total number of bytes.
     package var count: Int64
-    /// Whether what goes on behind them comes by `receive(into:)`; else the web server waits for a higher limit.
+    /// Whether later bytes are sent to `receive(into:)`; otherwise the web server waits for a higher limit.
     package var restFollows: Bool
 
-    /// Makes a limit.
+    /// Creates a limit.
     package init(count: Int64, restFollows: Bool) {
         (self.count, self.restFollows) = (count, restFollows)
     }
 }
 
-/// What a web server says of content that it writes into a file by itself.
+/// A report of a web server that writes content into a file.
 package enum LaneReport: Sendable, Equatable {
-    /// So many bytes are written.
+    /// The total number of bytes written so far.
     case written(Int64)
-    /// It has closed the file, with so many bytes written; `errno` is why it could not write more, or 0.
+    /// The web server has closed the file: the bytes written, and the error that prevented more, or 0.
     case ended(Int64, errno: Int32)
 
-    /// Bytes that are written.
+    /// The total number of bytes written.
     package var count: Int64 {
         switch self {
         case .written(let count), .ended(let count, _): count

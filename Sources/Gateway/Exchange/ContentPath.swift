@@ -1,36 +1,36 @@
-// The path that the content of one message took into the spool, and why it was not the lane.
+// The path by which the content of a message reached the spool, and why it was not the lane.
 
-/// Who wrote the content of one message: the web server, or the gateway for one of several reasons.
+/// The writer of a message's content: the web server, or the gateway for one of several reasons.
 package enum ContentPath: Int, Sendable, CaseIterable {
-    /// The web server: it has taken the file, and what it did not write came through the gateway.
+    /// The web server: it received the file, and bytes it did not write passed through the gateway.
     case taken
     /// The gateway: the route's setting `spool-receive` is off.
     case off
     /// The gateway: the spool is shared with other nodes.
     case shared
-    /// The gateway: the content has a digest, or may be taken back for another reason.
+    /// The gateway: the content has a digest, or may be discarded for another reason.
     case digest
     /// The gateway: the upload has no resource.
     case ordinary
-    /// The gateway: there is no room for the web server to write a single byte.
+    /// The gateway: there is no room for the web server to write even one byte.
     case full
-    /// The gateway: the web server could not use a file that it was given before.
+    /// The gateway: the web server could not use an earlier file.
     case unusable
-    /// The gateway: the web server offered nothing.
+    /// The gateway: the web server made no offer.
     case notOffered
-    /// The gateway: it is so little that the web server makes no offer.
+    /// The gateway: the content is too small for an offer.
     case small
 
-    /// Reads a label; nil for what is none.
+    /// Parses a label; nil if it is unknown.
     package init?(label: some StringProtocol) {
         guard let path = Self.allCases.first(where: { $0.label == label }) else { return nil }
         self = path
     }
 
-    /// The word in metrics, and in what the daemon tells its commands.
+    /// The label in metrics, and in responses of the daemon to its commands.
     package var label: String { self == .notOffered ? "not_offered" : "\(self)" }
 
-    /// Why the web server wrote nothing, for people; nil: it did.
+    /// A text for people that says why the web server did not write the content; nil if it did.
     package var reason: String? {
         switch self {
         case .taken: nil

@@ -1,30 +1,29 @@
-// What the web server says of one request beside the request itself: who, by which way, and what its
-// parameters show of its configuration.
+// The web server's parameters about a request: the client, the connection, and mistakes in the configuration.
 
 package import SpoolgateTextFormats
 
-/// What the web server, as the operator's word, says of one request.
+/// The parameters that the operator has the web server pass with a request.
 package struct ExchangeContext: Sendable, Equatable {
     /// The route's name; nil: the default route (`SPOOLGATE_ROUTE`).
     package var route: String?
-    /// Who the client is; nil: unknown (`SPOOLGATE_OWNER`).
+    /// The client's identity; nil if unknown (`SPOOLGATE_OWNER`).
     package var owner: ExactText?
-    /// The public origin, `https://example.org:8443`; nil: path-absolute `Location` (`SPOOLGATE_ORIGIN`).
+    /// The public origin, such as `https://example.org:8443`; nil: `Location` has no origin (`SPOOLGATE_ORIGIN`).
     package var origin: String?
-    /// What was passed for an origin and is none; nil: nothing was.
+    /// An invalid origin, as passed; nil if there was none.
     package var badOrigin: String?
-    /// The interim statuses the web server forwards (`SPOOLGATE_INTERIM`); empty: none.
+    /// The interim statuses that the web server forwards (`SPOOLGATE_INTERIM`).
     package var interimStatuses: Set<Int>
     /// The client's address (`REMOTE_ADDR`).
     package var remoteAddress: String?
-    /// The scheme the client used (`REQUEST_SCHEME`).
+    /// The scheme that the client used (`REQUEST_SCHEME`).
     package var scheme: String?
-    /// What its parameters show to be wrong with the web server's configuration.
+    /// The mistakes in the web server's configuration that the parameters reveal.
     ///
-    /// With `.badOrigin`, `badOrigin` says what was passed.
+    /// With `.badOrigin`, `badOrigin` is the value passed.
     package var faults: Set<FrontFault>
 
-    /// Makes a context from its parts.
+    /// Creates a context.
     package init(
         route: String? = nil,
         owner: ExactText? = nil,
@@ -46,19 +45,19 @@ package struct ExchangeContext: Sendable, Equatable {
     }
 }
 
-/// One kind of mistake in the configuration of the web server in front.
+/// A kind of mistake in the web server's configuration.
 package enum FrontFault: String, Sendable, CaseIterable {
-    /// The web server kept the content of an upload in a file before it passed it on.
+    /// The web server stored an upload's content in a file before it passed the content on.
     case buffered
-    /// An nginx does not say whether it does so: the parameters are not the shipped ones.
+    /// nginx does not report whether it does so, because it does not pass the shipped parameters.
     case bufferingUntold = "buffering_untold"
-    /// No `SPOOLGATE_ORIGIN` was passed.
+    /// `SPOOLGATE_ORIGIN` is not passed.
     case noOrigin = "no_origin"
-    /// What was passed as `SPOOLGATE_ORIGIN` is no origin.
+    /// The value of `SPOOLGATE_ORIGIN` is not an origin.
     case badOrigin = "bad_origin"
-    /// A parameter is not passed or wrong, so that there is no request: `REQUEST_METHOD`, `REQUEST_URI`,
+    /// A required parameter is missing or wrong, so that the request is invalid: `REQUEST_METHOD`, `REQUEST_URI`,
     /// `SPOOLGATE_INTERIM`, the role.
     case noMethod = "no_method"
-    /// `SPOOLGATE_ROUTE` names a route that the settings do not have.
+    /// `SPOOLGATE_ROUTE` names a route that is not in the settings.
     case unknownRoute = "unknown_route"
 }

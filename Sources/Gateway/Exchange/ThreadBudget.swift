@@ -1,42 +1,44 @@
-// How many requests can be served at a time with the descriptors there are.
+// The number of requests that can be served at a time with the available descriptors.
 //
-// Pure. Invariant: as many requests as it allows never run out of descriptors.
+// Pure. Invariant: the requests within a budget never exhaust the descriptors.
 
-/// Threads for requests.
+/// The number of threads for requests.
 package struct ThreadBudget: Sendable, Equatable {
-    /// Requests of any kind at a time.
+    /// Concurrent requests of any kind.
     package let maximum: Int
-    /// Short requests beyond those.
+    /// Short requests in addition to `maximum`.
     package let reserve: Int
-    /// Threads beyond both, for requests that are turned away or wait for somebody to let go.
+    /// Threads in addition to both, for requests that are rejected or that wait for slow requests to end.
     package static let turningAway = 8
-    /// Threads in all.
+    /// The total number of threads.
     package var threads: Int { maximum + reserve + Self.turningAway }
-    /// Connections that a web server keeps for its next request, at most.
+    /// The maximum number of connections that a web server keeps for its next request.
     package static let keptConnections = 128
 
-    /// Descriptors of one request at most: the connection, and a file in memory while its parameters are
-    /// taken apart; then a data file and its record, or a scratch file, and either what ends its waits for content and the
-    /// file that nginx is given, or the upstream's connection and what libcurl wakes itself with.
+    /// The maximum number of descriptors of one request.
+    ///
+    /// First the connection, and a file in memory while the parameters are parsed. Later also a data file and its
+    /// record, or a scratch file; in addition either the alarm and the file passed to nginx, or the upstream's
+    /// connection and libcurl's wakeup descriptor.
     package static let ofRequest = 5
-    /// Of a delivery by the queue: data file, record, the upstream's connection and libcurl's.
+    /// The descriptors of a delivery by the queue: data file, record, the upstream's connection, libcurl's wakeup.
     private static let ofDelivery = 4
-    /// For what opens files now and then: the queue's runs, events, inspections.
+    /// The descriptors for occasional uses: queue runs, events, inspections.
     private static let slack = 64
 
-    /// As the settings say.
+    /// Creates a budget.
     package init(maximum: Int, reserve: Int) {
         self.maximum = maximum
         self.reserve = reserve
     }
 
-    /// The same, or less where there are not descriptors enough.
+    /// Returns this budget, reduced if there are too few descriptors.
     ///
     /// - Parameters:
     ///   - descriptors: the process's limit.
-    ///   - open: descriptors that are open before the first request.
-    ///   - deliveries: most deliveries of the queue at a time.
-    /// - Returns: at least one thread of each kind.
+    ///   - open: the number of descriptors that are open before the first request.
+    ///   - deliveries: the maximum number of concurrent deliveries of the queue.
+    /// - Returns: a budget with at least one thread of each kind.
     package func within(descriptors: Int, open: Int, deliveries: Int) -> ThreadBudget {
         let own = open + Self.slack + Self.keptConnections + Self.ofDelivery * deliveries
         let requests = max(0, descriptors - own) / Self.ofRequest - Self.turningAway

@@ -1,11 +1,11 @@
-// The webhook's queue on the disk: lines that any process adds and one process sends, in order; see
-// spoolgate-spool(5), events.
+// The webhook's queue on disk: lines that any process adds and one process sends, in order; see spoolgate-spool(5),
+// events.
 //
-// Lines are added to `pending`; the sender takes that file by renaming it to `sending`, marks each
-// line when it is done, and removes the file when all are. One thread of a process writes the lines of all its
-// threads. If another process keeps the lock on `pending`, it writes them to a file of its own, `late-...`, which
-// the sender takes as it takes `pending`. Invariant: a line is added only under the lock on a file that is in its
-// place, and a file is removed only under its lock with no line left.
+// Lines are added to `pending`. The sender renames that file to `sending`, marks each line when it is done, and removes
+// the file when all are. One thread of a process writes the lines of all its threads. If another process keeps the lock
+// on `pending`, the process writes to a file of its own, `late-...`, which the sender processes like `pending`.
+// Invariant: a line is added only under the lock on a file that still has its name, and a file is removed only under
+// its lock and after all its lines are done.
 
 import SpoolgateCrypto
 import SpoolgatePosix
@@ -14,25 +14,26 @@ import SpoolgateUploadProtocol
 
 /// The queue of one spool.
 ///
-/// Any thread adds; one thread of one process sends.
+/// Thread-safe for adding; one thread of one process sends.
 final class EventQueue: Sendable {
-    /// What is to be written, and by whom.
+    /// The lines to be written, and the state of writing.
     private struct Backlog {
-        /// Lines that no thread writes yet, in order.
+        /// Lines that no thread is writing yet, in order.
         var lines: [String] = []
-        /// Lines there were, and those that were written or lost.
+        /// The number of lines added, and of those that were written or lost.
         var noted = 0
         var done = 0
-        /// Whether a thread writes; only that one uses `late`.
+        /// Whether a thread is writing; only that thread uses `late`.
         var isWriting = false
-        /// Whether a thread has left its line to the one that writes.
+        /// Whether a thread has left its line to the writing thread.
         var isLeft = false
-        /// This process's own file, locked, and until when lines go there.
+        /// This process's own file, locked, and the time until which lines are added to it.
         var late: AppendedFile?
         var lateEnd = Deadline.after(.zero)
 
-        /// What a thread does about its line; nil: wait for the one that writes, or, if it is not patient, leave the
-        /// line to that one.
+        /// Returns the next step of a thread that has added line `number`; nil if another thread is writing.
+        ///
+        /// On nil, a patient thread must wait; otherwise the line is left to the writing thread.
         mutating func turn(for number: Int, isPatient: Bool = true) -> Turn? {
             if done >= number { return .over }
             if isWriting {
@@ -43,7 +44,7 @@ final class EventQueue: Sendable {
             return .write(takeLines())
         }
 
-        /// Ends the writing of so many lines; gives those that are to be written next by the same thread.
+        /// Records that `count` lines are done; returns the lines that the same thread must write next.
         mutating func end(_ count: Int) -> [String]? {
             done += count
             guard isLeft, !lines.isEmpty else {
@@ -60,39 +61,39 @@ final class EventQueue: Sendable {
         }
     }
 
-    /// What a thread does about its line.
+    /// The next step of a thread that has added a line.
     private enum Turn {
-        /// Write these lines, of all threads that wait.
+        /// Write these lines, which belong to all waiting threads.
         case write([String])
-        /// Nothing: it is written, or lost.
+        /// Nothing: the line is written or lost.
         case over
     }
 
-    /// Who the spool belongs to; nil where that cannot be seen.
+    /// The owner of the spool; nil if it cannot be read.
     let owner: UInt32?
-    /// Events added here since `pending` was taken, and those left of what is being sent.
+    /// The events added by this process since `pending` was renamed, and the events of `sending` that are not done.
     let added = Counter()
     let left = Counter()
     private let spool: String
-    /// How long a line waits for the lock on `pending`, which other processes keep for moments only.
+    /// How long a line waits for the lock on `pending`, which other processes keep only briefly.
     private let patience: Duration
     private let backlog = Monitor(Backlog())
     private let onLoss: @Sendable (_ count: Int, SystemError) -> Void
-    /// Most bytes of a file of the queue.
+    /// The maximum number of bytes of a file of the queue.
     static let fileLimit: Int64 = 32 << 20
-    /// How long a thread waits for the one that writes its line; longer only the disk keeps it.
+    /// How long a thread waits for another one to write its line; only a stalled disk takes longer.
     private static let longestWait = Duration.milliseconds(200)
-    /// How long lines go to a file of this process once there is one.
+    /// How long lines are added to a file of this process once it exists.
     private static let lateSpan = Duration.seconds(1)
     private static let latePrefix = "late-"
     private static let mode: UInt32 = 0o600
 
-    /// The queue in a spool; makes nothing.
+    /// Creates the queue of a spool; creates no file.
     ///
     /// - Parameters:
     ///   - spool: the spool's directory.
     ///   - patience: how long a line waits for another process.
-    ///   - onLoss: called with the number of events that could not be written, and why.
+    ///   - onLoss: called with the number of events that could not be written, and the reason.
     init(
         spool: String,
         patience: Duration = .milliseconds(10),
@@ -101,15 +102,15 @@ final class EventQueue: Sendable {
         self.patience = patience
         self.spool = spool
         self.onLoss = onLoss
-        // Without it, a file that root makes is root's.
+        // Without it, files created by root would belong to root.
         owner = try? Directory(path: spool).status().owner
     }
 
     // MARK: Adding
 
-    /// Adds an event; survives the death of the process, not a power cut.
+    /// Adds an event, which survives a crash but not a power failure.
     ///
-    /// One that cannot be written is lost, and `onLoss` is called.
+    /// If it cannot be written, it is lost and `onLoss` is called.
     func add(_ event: String, at time: WallTime) {
         let line = QueuedEvent(time: time, json: event).line
         let number = backlog.updateQuietly { backlog in
@@ -120,14 +121,14 @@ final class EventQueue: Sendable {
         let turn = backlog.wait(until: .after(Self.longestWait), isQuiet: true) {
             $0.turn(for: number)
         }
-        // A disk that stalls keeps the thread that writes, but no other: that one writes this line too.
+        // A stalled disk delays only the writing thread, which will write this line too.
         switch turn ?? backlog.updateQuietly({ $0.turn(for: number, isPatient: false) }) {
         case .write(let lines): work(lines)
         case .over, nil: break
         }
     }
 
-    /// Writes lines, then those that other threads have left.
+    /// Writes lines, then those that other threads have left meanwhile.
     private func work(_ lines: [String]) {
         var next: [String]? = lines
         while let lines = next {
@@ -136,7 +137,7 @@ final class EventQueue: Sendable {
         }
     }
 
-    /// Writes lines by one call, or one by one where that fails.
+    /// Writes lines in one call, or one by one if that fails.
     private func write(_ lines: [String]) {
         var lost: (count: Int, error: SystemError)?
         do throws(SystemError) {
@@ -157,7 +158,7 @@ final class EventQueue: Sendable {
         if let lost { onLoss(lost.count, lost.error) }
     }
 
-    /// The file that lines go to now, locked.
+    /// Returns the file for new lines, locked.
     private func fileForLines() throws(SystemError) -> AppendedFile {
         let late = backlog.updateQuietly { $0.lateEnd.hasPassed ? nil : $0.late }
         if let late { return late }
@@ -165,7 +166,7 @@ final class EventQueue: Sendable {
         while true {
             let file = try openPending()
             if try file.descriptor.tryLock(subject: file.path) {
-                // Else it was renamed before the lock was had: the sender may be done with it.
+                // Otherwise it was renamed before it was locked, and the sender may have finished with it.
                 guard file.isInPlace else { continue }
                 closeLate()
                 return file
@@ -173,7 +174,7 @@ final class EventQueue: Sendable {
             if deadline.hasPassed { break }
             Thread.pause(.milliseconds(2))
         }
-        // No upload waits for another process, and its death loses nothing.
+        // No upload waits for another process, and a crash of that process loses no event.
         let file = try makeLate()
         backlog.updateQuietly { backlog in
             backlog.late = file
@@ -184,7 +185,7 @@ final class EventQueue: Sendable {
 
     private func makeLate() throws(SystemError) -> AppendedFile {
         while true {
-            // By its name the sender knows which is older.
+            // The sender sends these files in the order of their names.
             let name = "\(Self.latePrefix)\(WallTime.now.seconds)-\(RandomToken.make())"
             let file = try open(name)
             // A sender may have found it before it was locked.
@@ -192,9 +193,9 @@ final class EventQueue: Sendable {
         }
     }
 
-    /// Leaves this process's own file to the sender once its time is over.
+    /// Closes this process's own file, and so leaves it to the sender, once its time has passed.
     private func closeLate() {
-        // Closed outside the lock.
+        // Closes the file after the lock is released.
         let late = backlog.updateQuietly { backlog -> AppendedFile? in
             guard backlog.lateEnd.hasPassed else { return nil }
             defer { backlog.late = nil }
@@ -203,7 +204,7 @@ final class EventQueue: Sendable {
         withExtendedLifetime(late) {}
     }
 
-    /// Leaves this process's own file to the sender if nothing is written there any more.
+    /// Closes this process's own file if its time has passed and no thread is writing.
     func settle() {
         let isFree = backlog.updateQuietly { backlog in
             guard !backlog.isWriting, backlog.late != nil, backlog.lateEnd.hasPassed else {
@@ -231,7 +232,7 @@ final class EventQueue: Sendable {
         try AppendedFile(path: name, in: try directory(), mode: Self.mode, owner: owner)
     }
 
-    /// The queue's directory, if it is one: root works here as well, and must not follow a link.
+    /// Opens the queue's directory; follows no link, because root uses it too.
     private func directory() throws(SystemError) -> Directory {
         try Directory("events", in: try Directory(path: spool))
     }
@@ -246,8 +247,7 @@ final class EventQueue: Sendable {
             throw SystemError(call: "write", subject: file.path, errno: SystemError.tooLarge)
         }
         do throws(SystemError) { try file.add(line: line) } catch {
-            // What was written of it would spoil the next line. If this fails, the sender passes over
-            // both.
+            // Removes an incomplete line, which would corrupt the next one. If this fails, the sender skips both.
             try? Disk().truncate(file.descriptor, to: size, subject: file.path)
             throw error
         }
@@ -255,14 +255,14 @@ final class EventQueue: Sendable {
 
     // MARK: Sending
 
-    /// Takes the sender's place; nil while another process has it.
+    /// Becomes the sender; nil while another process is.
     func takeSender() throws(SystemError) -> AppendedFile? {
         try makeDirectory()
         let file = try open("sender")
         return try file.descriptor.tryLock(subject: file.path) ? file : nil
     }
 
-    /// Opens the file whose lines are to be sent next; nil where there is none.
+    /// Opens the file whose lines are to be sent next; nil if there is none.
     func batch() throws(SystemError) -> EventBatch? {
         let directory = try directory()
         if let file = try directory.open("sending", forWriting: true) {
@@ -278,7 +278,7 @@ final class EventQueue: Sendable {
         return try EventBatch(file, in: directory, left: left)
     }
 
-    /// Takes the oldest file that some process has written beside `pending` and does not write any more.
+    /// Renames the oldest `late-...` file that no process is writing any more.
     private func takeLate(in directory: Directory) throws(SystemError) -> Bool {
         settle()
         let names = try directory.names().filter { $0.hasPrefix(Self.latePrefix) }.sorted()
@@ -297,23 +297,23 @@ final class EventQueue: Sendable {
     }
 }
 
-/// One event as a line of the queue.
+/// An event as a line of the queue.
 struct QueuedEvent {
-    /// What tells its deliveries from those of other events.
+    /// The ID of its delivery.
     var id: String
-    /// When it happened.
+    /// The time of the event.
     var time: WallTime
-    /// The event.
+    /// The event as JSON.
     var json: String
 
-    /// An event that is new in the queue.
+    /// Creates a new event.
     init(time: WallTime, json: String) {
         id = RandomToken.make()
         self.time = time
         self.json = json
     }
 
-    /// Reads a line; nil where it is done, or no line of a queue.
+    /// Parses a line; nil if the event is done, or if the line is invalid.
     init?(line: String) {
         let words = line.split(separator: " ", maxSplits: 3)
         guard words.count == 4, words[0] == "-", words[3].hasPrefix("{"), words[3].hasSuffix("}"),
@@ -324,19 +324,19 @@ struct QueuedEvent {
         json = String(words[3])
     }
 
-    /// The line: a mark, the identity, the time in seconds and the event.
+    /// The line: a mark, the ID, the time in seconds and the event.
     var line: String { "- \(id) \(time.seconds) \(json)" }
 }
 
-/// A file of the queue that is being sent.
+/// The file of the queue that is being sent.
 ///
-/// One thread.
+/// Used by one thread.
 final class EventBatch {
-    /// What there is at a place in the file.
+    /// The item at the current position in the file.
     enum Step {
-        /// An event, to be sent; call `advance` once it is done.
+        /// An event to be sent; `advance` must be called after it is done.
         case event(QueuedEvent)
-        /// A line that is done, or that is no event.
+        /// A line that is done or is not an event.
         case skipped
         /// Every line is done.
         case end
@@ -346,15 +346,15 @@ final class EventBatch {
     private let directory: Directory
     private var position: Int64 = 0
     private var next: Int64 = 0
-    /// Bytes of the file from `position` on, read ahead.
+    /// The bytes of the file from `position` on that were read ahead.
     private var ahead: ArraySlice<UInt8> = []
-    /// Longest line that is believed to be one.
+    /// The maximum length of a line; longer ones are skipped.
     private static let lineLimit = 256 << 10
     private var path: String { directory.path(of: "sending") }
-    /// Events that are not done.
+    /// The number of events that are not done.
     private let left: Counter
 
-    /// Begins at the first line; `left` gets the number of events that are not done.
+    /// Starts at the first line; sets `left` to the number of events that are not done.
     init(
         _ file: consuming Descriptor,
         in directory: Directory,
@@ -366,7 +366,7 @@ final class EventBatch {
         left.set(try count())
     }
 
-    /// Lines with the mark of an event that is not done.
+    /// Returns the number of lines with the mark of an event that is not done.
     private func count() throws(SystemError) -> Int {
         var (count, place, isStart) = (0, Int64(0), true)
         while true {
@@ -380,13 +380,13 @@ final class EventBatch {
         }
     }
 
-    /// Looks at the line at the place reached.
+    /// Reads the line at the current position.
     func look() throws(SystemError) -> Step {
         if !ahead.contains(UInt8(ascii: "\n")) {
             ahead = try file.bytes(at: position, count: Self.lineLimit, subject: path)[...]
         }
         guard let end = ahead.firstIndex(of: UInt8(ascii: "\n")) else {
-            // A line that is being written, or one that never will be whole.
+            // The line is incomplete: it is being written, or its writer failed.
             next = position + Int64(ahead.count)
             return ahead.count < Self.lineLimit ? .end : .skipped
         }
@@ -395,7 +395,7 @@ final class EventBatch {
         return QueuedEvent(line: line).map { .event($0) } ?? .skipped
     }
 
-    /// Goes behind the line looked at last, and marks it as done where it was an event.
+    /// Moves past the line read last; marks it as done if `marking` is true.
     func advance(marking: Bool) throws(SystemError) {
         if marking {
             var place = position
@@ -407,9 +407,9 @@ final class EventBatch {
         position = next
     }
 
-    /// Removes the file if every line of it is done.
+    /// Removes the file if every line is done.
     ///
-    /// - Returns: false where a line was added meanwhile.
+    /// - Returns: false if a line was added meanwhile.
     func remove() throws(SystemError) -> Bool {
         guard let locked = try directory.open("sending", forWriting: true) else { return true }
         try locked.lock(subject: path)

@@ -1,7 +1,7 @@
-// Where events go: a line in a file or on standard error, and a place in the webhook's queue.
+// The output of events: a line in a file or on standard error, and an entry in the webhook's queue.
 //
-// No upload ever waits for a webhook, and none fails for the want of an event: what cannot be written
-// is dropped, and the log says so once in a while.
+// No upload waits for a webhook or fails because of an event: an event that cannot be written is dropped, and the log
+// reports that from time to time.
 
 import HTTPTypes
 package import SpoolgatePosix
@@ -12,7 +12,7 @@ package import SpoolgateUploadProtocol
 
 /// The events of one process.
 ///
-/// Any thread; several processes may write to the same file and queue.
+/// Thread-safe; several processes may write to the same file and queue.
 package final class Events: Sendable {
     private struct State {
         var settings: EventSettings
@@ -39,16 +39,16 @@ package final class Events: Sendable {
     private let losses: DroppedEvents
     private let clock: SpoolClock
     private let standardError = StandardError()
-    /// Permissions of an event file that is made.
+    /// The permissions of a new event file.
     private static let fileMode: UInt32 = 0o640
 
-    /// Makes the events of a process that works on a spool.
+    /// Creates the events of a process that uses a spool.
     ///
     /// - Parameters:
-    ///   - settings: where they go.
-    ///   - spool: the spool; the webhook's queue is in its directory.
-    ///   - log: where it is said that events were lost.
-    ///   - gateway: the name of the gateway that sends events; nil: this process sends none.
+    ///   - settings: the destinations of events.
+    ///   - spool: the spool, whose directory contains the webhook's queue.
+    ///   - log: the log for lost events.
+    ///   - gateway: the name of the gateway that sends events; nil if this process sends none.
     package init(_ settings: Settings, spool: Spool, log: Log, by gateway: GatewayName? = nil) {
         state = Monitor(State(settings))
         let losses = DroppedEvents(log)
@@ -64,30 +64,29 @@ package final class Events: Sendable {
         )
     }
 
-    /// Events that could not be written down.
+    /// The number of events that could not be written.
     package var lost: Int { losses.total.count }
-    /// Events that wait for the webhook, as far as this process knows; those that others add show once it takes
-    /// them up.
+    /// The number of events that wait for the webhook, including those of other processes only after they were read.
     package var pending: Int { queue.added.count + queue.left.count }
 
-    /// Puts new settings in force, and opens the file anew.
+    /// Applies new settings and reopens the file.
     package func reload(_ settings: Settings) {
         state.update { $0 = State(settings) }
         webhook.reload(settings.events)
     }
 
-    /// Opens the file anew, for what rotates it.
+    /// Reopens the file, after a log rotation.
     package func reopen() { state.update { $0.file = nil } }
 
-    /// What correlates an upload with other logs; nil where nothing does.
+    /// Returns the value that correlates an upload with other logs; nil if there is none.
     package func correlation(of creation: UploadCreation) -> String? {
-        // Mostly there is no such field: then nothing is copied.
+        // Usually there is no such field; then nothing is copied.
         state.updateQuietly { $0.correlation(of: creation) }
     }
 
-    /// Tells an event; returns without waiting for whom it is told.
+    /// Writes an event, without waiting for its receivers.
     package func note(_ event: @autoclosure () -> Event) {
-        // Mostly nobody is: then not even the settings are copied.
+        // Usually there is no destination; then not even the settings are copied.
         let isTold = state.updateQuietly { state in
             state.settings.destination != nil || state.settings.webhook.url != nil
         }
@@ -117,7 +116,7 @@ package final class Events: Sendable {
 
     private func file(_ path: String) throws(SystemError) -> AppendedFile {
         if let file = state.update({ $0.file }), file.path == path { return file }
-        // Two threads may both open it here; either one will do.
+        // Two threads may open it at the same time; either descriptor will do.
         let opened = try AppendedFile(path: path, mode: Self.fileMode, owner: queue.owner)
         state.update { if $0.settings.destination == .file(path) { $0.file = opened } }
         return opened
@@ -125,28 +124,28 @@ package final class Events: Sendable {
 
     // MARK: The webhook
 
-    /// Starts sending what is in the webhook's queue, now and from now on.
+    /// Starts the thread that sends the events in the webhook's queue.
     ///
-    /// Call it once; another process that sends already is waited for.
+    /// Must be called only once; the thread waits while another process sends.
     ///
-    /// - Throws: `SystemError` when no thread can be started.
+    /// - Throws: `SystemError` if the thread cannot be started.
     package func startSending() throws(SystemError) { try webhook.start() }
 
-    /// Stops sending; what was not answered stays in the queue.
+    /// Stops sending; events that were not confirmed stay in the queue.
     ///
-    /// - Returns: whether the sender has ended by `deadline`.
+    /// - Returns: whether the thread has ended by `deadline`.
     @discardableResult
     package func stopSending(until deadline: Deadline) -> Bool { webhook.stop(until: deadline) }
 }
 
-/// Counts events that are lost, and says so once in a while.
+/// Counts lost events and logs their number, rate-limited.
 private final class DroppedEvents: Sendable {
     private struct Count {
         var lost = 0
         var next = Deadline.after(.zero)
     }
 
-    /// All that were lost.
+    /// The number of lost events.
     let total = Counter()
     private let count = Monitor(Count())
     private let log: Log

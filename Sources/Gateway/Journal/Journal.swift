@@ -1,6 +1,6 @@
-// What happens to uploads, told once: to the log for people, as an event for programs, and counted.
+// Reports of what happens to uploads: log lines for people, events for programs, and metrics.
 //
-// Invariant: what is told to all of them is told by one call, so that all say the same.
+// Invariant: anything reported to several of them is reported by one call, so that they agree.
 
 import HTTPTypes
 package import SpoolgateExchange
@@ -9,54 +9,54 @@ package import SpoolgateSpool
 package import SpoolgateUploadProtocol
 package import SpoolgateUpstream
 
-/// Log, events and counts of one process, or of one request in it.
+/// The log, events and metrics of one process, or of one request in it.
 ///
-/// Any thread; no call waits for whom it tells.
+/// Thread-safe; no call waits for a receiver.
 package struct Journal: Sendable {
-    /// The log, with what correlates this request or upload in every line.
+    /// The log, with the correlation ID of this request or upload in every line.
     package let log: Log
     /// The events.
     package let events: Events
-    /// The counts.
+    /// The metrics.
     package let metrics: Metrics
 
-    /// Makes a journal of all three.
+    /// Creates a journal.
     package init(_ log: Log, _ events: Events, _ metrics: Metrics) {
         self.log = log
         self.events = events
         self.metrics = metrics
     }
 
-    /// The journal with `correlation` in every line; as it is for nil.
+    /// Returns the journal with `correlation` in every line; unchanged for nil.
     package func correlated(_ correlation: String?) -> Journal {
         Journal(log.correlated(correlation), events, metrics)
     }
 
-    /// The journal of one upload, with what correlates it.
+    /// Returns the journal of one upload, with its correlation ID.
     package func of(_ creation: UploadCreation) -> Journal {
         correlated(events.correlation(of: creation))
     }
 
-    /// The same of an upload that was seen without holding it; as it is if nothing is known of the creation.
+    /// Returns the journal of an upload that was read without a lock; unchanged if its creation is unknown.
     package func of(_ summary: UploadSummary) -> Journal { summary.creation.map(of) ?? self }
 
     // MARK: While it is received
 
-    /// An upload resource was created.
+    /// Reports the creation of an upload resource.
     package func created(_ upload: Upload) {
         log.created(upload.creation)
         count(.created, of: upload.creation)
         events.note(Event(.created, of: upload))
     }
 
-    /// The content of one request is over, at its end or before; nothing is told of one without content.
+    /// Reports the path of one message's content, after its proper or early end, unless there was no content.
     ///
     /// - Parameters:
-    ///   - upload: where it went.
-    ///   - path: who wrote it, and if it was not nginx why not.
-    ///   - nginx: bytes that nginx has written.
-    ///   - gateway: bytes that came through the gateway.
-    ///   - counts: what is counted of its route.
+    ///   - upload: the upload that received the content.
+    ///   - path: the writer of the content, and the reason if it was not nginx.
+    ///   - nginx: the number of bytes that nginx wrote.
+    ///   - gateway: the number of bytes that passed through the gateway.
+    ///   - counts: the metrics of the route.
     package func written(
         _ upload: Upload,
         _ path: ContentPath,
@@ -64,20 +64,20 @@ package struct Journal: Sendable {
         gateway: Int64,
         on counts: RouteMetrics
     ) {
-        // Of a client that left before its content, nginx's offer may not have come yet.
+        // If the client left before its content, nginx may not have sent an offer yet.
         guard nginx + gateway > 0 || path != .notOffered && path != .small else { return }
         log.written(upload.creation.id, path, nginx: nginx, gateway: gateway)
         counts.add(path)
     }
 
-    /// Content ended early; what arrived is kept.
+    /// Reports that content ended early; the received bytes are kept.
     package func interrupted(_ upload: Upload, reason: ContentError) {
         log.interrupted(upload.creation.id, offset: upload.offset, reason: reason)
         metrics.interruptions["\(reason)"].add()
         events.note(Event(.interrupted, of: upload, reason: "\(reason)"))
     }
 
-    /// The content is whole.
+    /// Reports that the content is complete.
     package func completed(_ upload: Upload) {
         let age = max(0, WallTime.now.seconds - upload.creation.created.seconds)
         let times = metrics[upload.creation.route].uploadTimes
@@ -85,14 +85,14 @@ package struct Journal: Sendable {
         events.note(Event(.completed, of: upload))
     }
 
-    /// An upload that can never become whole was removed.
+    /// Reports the removal of an upload that can never become complete.
     package func deactivated(_ upload: Upload, _ refusal: Refusal) {
         log.deactivated(upload.creation.id, reason: refusal.title)
         countFailure(upload.creation, reason: refusal.title)
         events.note(Event(.failed, of: upload, reason: refusal.title))
     }
 
-    /// Its client removed it.
+    /// Reports the cancellation of an upload by its client.
     package func cancelled(_ upload: Upload) {
         log.cancelled(upload.creation.id)
         count(.cancelled, upload.creation)
@@ -100,14 +100,14 @@ package struct Journal: Sendable {
         events.note(Event(.cancelled, of: upload))
     }
 
-    /// It was idle for longer than its route keeps one, and was removed.
+    /// Reports the removal of an upload that was idle for longer than its route allows.
     package func expired(_ upload: Upload) {
         log.expired(upload.creation.id)
         count(.expired, upload.creation)
         events.note(Event(.expired, of: upload))
     }
 
-    /// The same of one that nobody used; of a stored response only the log hears.
+    /// Reports the removal of an expired upload that was not locked; that of a stored response only in the log.
     package func expired(_ summary: UploadSummary) {
         switch summary.queue {
         case .delivered: return log.responseExpired(summary.id)
@@ -121,7 +121,7 @@ package struct Journal: Sendable {
 
     // MARK: When it is delivered
 
-    /// It was accepted for the queue.
+    /// Reports that the queue has accepted an upload.
     package func accepted(_ upload: Upload) {
         let creation = upload.creation
         log.accepted(
@@ -133,21 +133,21 @@ package struct Journal: Sendable {
         metrics.waiting.note(upload)
     }
 
-    /// An attempt to deliver it begins.
+    /// Reports the start of a delivery attempt.
     package func delivering(_ upload: Upload) {
         log.delivering(upload.creation.id, length: upload.offset)
         metrics.waiting.forget(upload.creation.id)
     }
 
-    /// An attempt has ended, of an upload with a resource or without.
+    /// Reports the end of a delivery attempt, for an upload with or without a resource.
     ///
     /// - Parameters:
-    ///   - counts: what is counted of its route.
-    ///   - outcome: how it ended.
-    ///   - client: whose upload it is.
-    ///   - status: the upstream's; 0 where it gave none.
-    ///   - isPutOff: whether that asks for another attempt.
-    ///   - nanoseconds: how long it took.
+    ///   - counts: the metrics of the route.
+    ///   - outcome: how the attempt ended.
+    ///   - client: the client that owns the upload.
+    ///   - status: the upstream's status; 0 if it sent none.
+    ///   - isPutOff: whether the response asks for another attempt.
+    ///   - nanoseconds: the duration.
     package func attempted(
         on counts: RouteMetrics,
         _ outcome: AttemptOutcome,
@@ -172,33 +172,33 @@ package struct Journal: Sendable {
         judge(counts, outcome, of: client, status: status)
     }
 
-    /// An attempt to stream an ordinary upload to the upstream has ended; parameters as of `attempted`.
+    /// Reports the end of an attempt to stream an ordinary upload; the parameters are those of `attempted`.
     package func streamed(
         on counts: RouteMetrics,
         _ outcome: AttemptOutcome,
         of client: ClientName,
         status: Int
     ) {
-        // Its content is the client's connection: it broke off.
+        // The content ended early because of the client's connection.
         if case .abandoned = outcome { return }
         judge(counts, outcome, of: client, status: status)
     }
 
-    /// A whole upload could not be sent because of something else than its upstream and itself: what is asked about it,
-    /// or what it is sent as.
+    /// Reports that a complete upload could not be sent for a reason other than the upstream and the upload itself,
+    /// such as a failed check or conversion before the delivery.
     ///
     /// - Parameters:
-    ///   - counts: what is counted of its route.
-    ///   - client: whose upload it is.
+    ///   - counts: the metrics of the route.
+    ///   - client: the client that owns the upload.
     ///   - reason: one sentence.
     package func notSent(on counts: RouteMetrics, of client: ClientName, reason: String) {
         counts.health.addFailure(of: client, .notSent, reason: reason)
     }
 
-    /// Tells the route's health what an attempt says of it.
+    /// Updates the route's health after an attempt.
     ///
-    /// An answer of 4xx says nothing: the web server of an application that is down gives such answers as well. Nor
-    /// does one that the client did not wait for, unless the upstream took the upload.
+    /// A 4xx response does not change it, because the web server of an application that is down sends such responses
+    /// too. Neither does a response that the client did not wait for, unless the upstream accepted the upload.
     private func judge(
         _ counts: RouteMetrics,
         _ outcome: AttemptOutcome,
@@ -221,12 +221,12 @@ package struct Journal: Sendable {
         case .noRoom(let reason), .putOff(let reason, _), .indeterminate(let reason, _),
             .abandoned(let reason):
             counts.health.addFailure(of: client, .sent, reason: reason)
-        // It was followed, and says nothing yet.
+        // The redirect is followed; the next attempt decides.
         case .redirected: break
         }
     }
 
-    /// There is a final response of the upstream, which the client gets.
+    /// Reports the upstream's final response, which the client receives.
     package func delivered(_ upload: Upload, status: Int) {
         log.answered(upload, status: status)
         countDelivery(upload.creation, length: upload.offset, status: status)
@@ -234,9 +234,9 @@ package struct Journal: Sendable {
         events.note(Event(.delivered, of: upload, status: status))
     }
 
-    /// The inspection or the authorizer refused it; that is its final response.
+    /// Reports that the inspection or the authorizer refused an upload, with a final response.
     ///
-    /// `told`: what an event says in place of the reason.
+    /// `told` replaces the reason in the event.
     package func refused(
         _ upload: Upload,
         status: Int,
@@ -249,16 +249,16 @@ package struct Journal: Sendable {
         events.note(Event(.failed, of: upload, status: status, reason: told ?? reason))
     }
 
-    /// There is no final response yet, and the bytes stay.
+    /// Reports that a delivery was deferred; the bytes are kept.
     package func deferred(_ upload: Upload, reason: String) {
         log.deferred(upload.creation.id, reason: reason, next: upload.nextAttempt)
         metrics.waiting.note(upload)
         events.note(Event(.deferred, of: upload, reason: reason))
     }
 
-    /// It is not delivered and will not be; it is kept in `hold`, if it has a record.
+    /// Reports that an upload will not be delivered; it is kept in `hold` if it has a record.
     ///
-    /// `status` is the upstream's, where there was one.
+    /// `status` is the upstream's status, if it sent one.
     package func failed(_ upload: Upload, status: Int? = nil, reason: String) {
         if upload.isRecorded {
             log.failed(upload.creation.id, reason: reason)
@@ -270,7 +270,7 @@ package struct Journal: Sendable {
         events.note(Event(.failed, of: upload, status: status, reason: reason))
     }
 
-    /// The upstream was sent it and gave no answer; it is kept in `hold`.
+    /// Reports that the upstream sent no response to an upload, which is kept in `hold`.
     package func indeterminate(_ upload: Upload, reason: String) {
         log.indeterminate(upload.creation.id, reason: reason)
         countFailure(upload.creation, .held, reason: "outcome unknown: \(reason)")
@@ -278,7 +278,7 @@ package struct Journal: Sendable {
         events.note(Event(.held, of: upload, reason: reason))
     }
 
-    /// The same, found by recovery.
+    /// Reports the same for an upload found by recovery.
     package func indeterminate(_ summary: UploadSummary) {
         of(summary).log.indeterminate(summary.id, reason: summary.reason ?? "")
         count(.held, summary.creation)
@@ -287,7 +287,7 @@ package struct Journal: Sendable {
 
     // MARK: Counting
 
-    /// Counts an upload of which perhaps nothing is known.
+    /// Counts an upload whose creation may be unknown.
     private func count(_ outcome: RouteMetrics.Outcome, _ creation: UploadCreation?) {
         guard let creation else { return metrics[Metrics.noRoute].add(outcome, .none) }
         count(outcome, of: creation)

@@ -1,56 +1,55 @@
-// What one process counts of what happens: in memory, each thing at one place, most of them where the journal
-// tells it.
+// The metrics of one process, in memory. Each is updated in one place, mostly by the journal.
 //
-// What the metrics are called is the operator's page (Admin/MetricsPage). Invariant: the keys are of bounded
-// sets: routes of the settings, methods, statuses, the codes of refusals; never an owner, a path or an identity.
+// Their names are in Admin/MetricsPage. Invariant: keys come from bounded sets (routes of the settings, methods,
+// statuses, codes of refusals) and never contain an owner, a path or an upload ID.
 
 package import SpoolgatePosix
 package import SpoolgateUploadProtocol
 
-/// The counts of one process.
+/// The metrics of one process.
 ///
-/// Any thread.
+/// Thread-safe.
 package final class Metrics: Sendable {
-    /// When this process began.
+    /// The time at which this process started.
     package let start = WallTime.now
-    /// No `Labelled`: each event of an upload looks here, and what is generic in another target costs more.
+    /// Not a `Labelled`: every event of an upload uses this table, and generic code of another module is slower.
     private let byRoute = Monitor<[String: RouteMetrics]>([:])
-    /// What stands for a route where there is none.
+    /// The name that stands for a missing route.
     package static let noRoute = "-"
-    /// Refusals by their code.
+    /// The number of refusals by code.
     package let refusals = Counters<String>()
-    /// Content that ended early, by why.
+    /// The number of messages whose content ended early, by reason.
     package let interruptions = Counters<String>()
-    /// Uploads that were resumed after that.
+    /// The number of interrupted uploads that were resumed.
     package let resumptions = Counter()
-    /// Uploads whose content is received now.
+    /// The number of uploads that are receiving content.
     package let receiving = Counter()
-    /// Those of them that are ordinary, which nobody can name.
+    /// The number of those that are ordinary uploads, which have no ID for clients.
     package let receivingOrdinary = Counter()
-    /// Uploads with a resource that an attempt is under way for.
+    /// The number of uploads with a resource that are being delivered.
     package let delivering = Counter()
-    /// Runs through the queue that are over.
+    /// The number of completed queue runs.
     package let queueRuns = Counter()
     private let interims = (0..<100).map { _ in Counter() }
-    /// Questions to authorizers, by their result.
+    /// The durations of requests to authorizers, by result.
     package let authorizerTimes = Histograms<String> { Histogram(Histogram.medium) }
-    /// Inspections, by their result.
+    /// The durations of inspections, by result.
     package let inspectionTimes = Histograms<String> { Histogram(Histogram.medium) }
-    /// The last uploads that were not delivered.
+    /// The uploads whose delivery failed most recently.
     package let failures = RecentFailures()
-    /// The uploads that wait.
+    /// The uploads that wait for delivery or for an operator.
     package let waiting = WaitingUploads()
-    /// Whether the last reload of the settings was refused: 1, else 0.
+    /// 1 if the last reload of the settings was refused, otherwise 0.
     package let refusedReload = Counter()
 
     private let uptime: @Sendable () -> Int64
 
-    /// Begins with nothing counted; `uptime` is a clock in seconds that nobody can set.
+    /// Creates metrics without counts; `uptime` returns seconds of a clock that cannot be set.
     package init(uptime: @escaping @Sendable () -> Int64 = SystemClock.kernelUptime) {
         self.uptime = uptime
     }
 
-    /// What is counted of a route.
+    /// The metrics of a route.
     package subscript(route: String) -> RouteMetrics {
         byRoute.updateQuietly { byRoute in
             if let found = byRoute[route] { return found }
@@ -60,12 +59,12 @@ package final class Metrics: Sendable {
         }
     }
 
-    /// What is counted of each route, by its name.
+    /// The metrics of each route, sorted by name.
     package var routes: [(name: String, counts: RouteMetrics)] {
         byRoute.updateQuietly { $0 }.sorted { $0.key < $1.key }.map { ($0.key, $0.value) }
     }
 
-    /// Bytes of content received on all routes.
+    /// The number of bytes of content received on all routes.
     package var received: Int {
         byRoute.updateQuietly { $0.values.reduce(0) { $0 + $1.received.count } }
     }
@@ -75,32 +74,32 @@ package final class Metrics: Sendable {
         if (100..<200).contains(status) { interims[status - 100].add() }
     }
 
-    /// Interim responses sent, of each status that occurred.
+    /// The number of interim responses sent, for each status that occurred.
     package var interimCounts: [(status: Int, count: Int)] {
         interims.enumerated().map { ($0.offset + 100, $0.element.count) }.filter { $0.1 > 0 }
     }
 }
 
-/// One upload that was not delivered, or that the upstream refused.
+/// An upload that was not delivered, or that the upstream refused.
 package struct RecentFailure: Sendable, Equatable {
-    /// When.
+    /// The time of the failure.
     package var time: WallTime
-    /// The upload.
+    /// The upload's ID.
     package var id: UploadID
-    /// Its route.
+    /// The upload's route.
     package var route: String
-    /// Why.
+    /// The reason.
     package var reason: String
 }
 
-/// The last uploads that were not delivered.
+/// The uploads whose delivery failed most recently.
 ///
-/// Any thread.
+/// Thread-safe.
 package final class RecentFailures: Sendable {
     private static let most = 20
     private let list = Monitor<[RecentFailure]>([])
 
-    /// Notes one.
+    /// Adds a failure.
     func note(_ id: UploadID, route: String, reason: String) {
         let failure = RecentFailure(time: .now, id: id, route: route, reason: reason)
         list.updateQuietly { list in
@@ -109,6 +108,6 @@ package final class RecentFailures: Sendable {
         }
     }
 
-    /// The newest first, at most 20.
+    /// The failures, newest first, at most 20.
     package var newest: [RecentFailure] { list.updateQuietly { $0.reversed() } }
 }

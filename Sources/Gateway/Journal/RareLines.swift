@@ -1,10 +1,10 @@
-// How often something happened that would bury the log with a line each time.
+// Rate limits for log lines about frequent occurrences.
 //
 // Invariant: every occurrence is counted in exactly one line, or waits for one.
 
 package import SpoolgatePosix
 
-/// Counts what is told now and then, by subject.
+/// Counts of occurrences by subject, logged at intervals.
 package struct RareLines<Subject: Hashable> {
     private struct Untold {
         var count = 0
@@ -13,18 +13,18 @@ package struct RareLines<Subject: Hashable> {
 
     private var untold: [Subject: Untold] = [:]
 
-    /// Makes it with nothing counted.
+    /// Creates empty counts.
     package init() {}
 
-    /// The subjects of which something was counted.
+    /// The subjects that have occurred.
     package var subjects: some Collection<Subject> { untold.keys }
 
-    /// Counts one of a subject.
+    /// Counts an occurrence.
     ///
     /// - Parameters:
-    ///   - subject: what has lines of its own.
-    ///   - next: when it may have its next line, if it has one now.
-    /// - Returns: how many are to be told now, this one included; nil: nothing is to be told.
+    ///   - subject: the subject, which has its own interval.
+    ///   - next: the earliest time of the line after this one, if one is due now.
+    /// - Returns: the number of occurrences for a line that is due now, including this one; nil if no line is due.
     package mutating func note(
         _ subject: Subject,
         next: Deadline = .after(.seconds(60))
@@ -36,7 +36,7 @@ package struct RareLines<Subject: Hashable> {
         return isTold ? noted.count : nil
     }
 
-    /// Tells of these subjects again at once.
+    /// Makes the next occurrence of these subjects due at once.
     package mutating func forget(where isForgotten: (Subject) -> Bool) {
         untold = untold.filter { !isForgotten($0.key) }
     }

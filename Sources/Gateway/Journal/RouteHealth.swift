@@ -1,34 +1,34 @@
-// Whether the uploads of one route get through to their upstream.
+// The health of a route: whether its uploads reach the upstream.
 //
-// The only owner of this state; the status, the page, the metrics and readiness read it. Invariant: the memory of a
-// route does not grow with its failures or its clients.
+// This file owns the state; the status, the admin page, the metrics and readiness read it. Invariant: a route's memory
+// does not grow with its failures or its clients.
 
 import SpoolgatePosix
 import SpoolgateUploadProtocol
 
 /// The failures of one route since its last success.
 package struct FailureRun: Sendable, Equatable {
-    /// The number of failures; at least 1.
+    /// The number of failures, at least 1.
     package var count: Int
-    /// Whether they are of at least two clients.
+    /// Whether at least two clients are affected.
     package var isOfSeveralClients: Bool
-    /// Seconds since the first one.
+    /// Seconds since the first failure.
     package var age: Int64
-    /// Whether the upstream received any byte of any of these requests.
+    /// Whether the upstream received any byte of these requests.
     package var wasReached: Bool
-    /// Why the last one failed.
+    /// The reason of the last failure.
     package var reason: String
 }
 
 /// The failures of one route since its last success, in memory.
 ///
-/// Any thread.
+/// Thread-safe.
 package final class RouteHealth: Sendable {
-    /// How far a delivery that failed had come.
+    /// The progress of a delivery before it failed.
     package enum Progress: Sendable {
-        /// This process could not begin it: neither the upstream nor the request is at fault.
+        /// This process could not start it; neither the upstream nor the request is at fault.
         case notTried
-        /// Nothing was sent.
+        /// No byte was sent.
         case notSent
         /// The upstream received at least a part of the request.
         case sent
@@ -43,27 +43,27 @@ package final class RouteHealth: Sendable {
         var last: Int64 = 0
         var wasReached = false
         var reason = ""
-        /// The last failures in a row that were not tried.
+        /// The number of failures at the end of the run that could not be started.
         var untried = 0
     }
 
-    /// Failures in a row, of at least two clients, that make a route a failing one.
+    /// The number of consecutive failures, of at least two clients, that make a route failing.
     package static let mostFailures = 5
-    /// Seconds without a success after which one failure is enough, and after which a fault of this process may be over.
+    /// Seconds without a success after which one failure suffices, and after which a local fault may be repaired.
     package static let patience: Int64 = 600
-    /// Attempts in a row that this process could not begin, after which it is not ready.
+    /// The number of consecutive attempts that this process could not start, after which it is not ready.
     package static let mostUntried = 3
     private static let mostOfReason = 1_000
 
     private let uptime: @Sendable () -> Int64
     private let run = Monitor(Run())
-    /// The failures in `run`: a success of a healthy route locks nothing.
+    /// The number of failures in `run`, so that a success on a healthy route takes no lock.
     private let count = Counter()
 
-    /// Begins without a failure; `uptime` is a clock in seconds that nobody can set.
+    /// Starts without failures; `uptime` returns seconds of a clock that cannot be set.
     init(uptime: @escaping @Sendable () -> Int64) { self.uptime = uptime }
 
-    /// Ends the run of failures: the upstream took an upload, or is another one now.
+    /// Ends the run of failures, because the upstream accepted an upload or was replaced.
     package func reset() {
         guard count.count > 0 else { return }
         run.updateQuietly { $0 = Run() }
@@ -73,8 +73,8 @@ package final class RouteHealth: Sendable {
     /// Adds a failure.
     ///
     /// - Parameters:
-    ///   - client: whose upload it was.
-    ///   - progress: how far its delivery had come.
+    ///   - client: the client that owns the upload.
+    ///   - progress: the progress of the delivery.
     ///   - reason: one sentence.
     func addFailure(of client: ClientName, _ progress: Progress, reason: String) {
         let now = uptime()
@@ -90,8 +90,10 @@ package final class RouteHealth: Sendable {
         }
     }
 
-    /// The failures since the last success, if they make this a failing route: `mostFailures` of at least two clients,
-    /// or any number if the first one is `patience` seconds old; else nil.
+    /// The failures since the last success, if the route is failing; otherwise nil.
+    ///
+    /// It is failing after `mostFailures` failures of at least two clients, or if the first failure is `patience`
+    /// seconds old.
     package var failing: FailureRun? {
         guard count.count > 0 else { return nil }
         let now = uptime()
@@ -109,10 +111,11 @@ package final class RouteHealth: Sendable {
         }
     }
 
-    /// Why this process cannot deliver, if it could not begin the last `mostUntried` attempts; else nil.
+    /// The reason why this process cannot deliver, if it could not start the last `mostUntried` attempts; otherwise
+    /// nil.
     ///
-    /// Nil also if the last of them is `patience` seconds old: a process that is not ready gets no requests, so only
-    /// another attempt can show that the fault is over.
+    /// Also nil if the last of them is `patience` seconds old: a process that is not ready receives no requests, so
+    /// only another attempt can show that the fault is repaired.
     package var localFault: String? {
         guard count.count > 0 else { return nil }
         let now = uptime()

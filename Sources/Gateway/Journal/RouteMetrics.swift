@@ -1,18 +1,18 @@
-// What is counted of one route: the counts that every request adds to, so each is had without a look-up by name.
+// The metrics of one route. Every request updates them, so each is found without a lookup by name.
 
 package import HTTPTypes
 package import SpoolgateExchange
 package import SpoolgatePosix
 
-/// The counts of one route.
+/// The metrics of one route.
 ///
-/// Any thread.
+/// Thread-safe.
 package final class RouteMetrics: Sendable {
-    /// The methods that are told from each other.
+    /// The methods that are counted separately.
     package enum MethodName: Int, Sendable, CaseIterable {
         case other, get, head, post, put, patch, delete, options
 
-        /// The name of a method; `other` for those that have none here.
+        /// Returns the name of a method; `other` if it is not counted separately.
         package init(_ method: HTTPRequest.Method) {
             self =
                 switch method {
@@ -31,47 +31,47 @@ package final class RouteMetrics: Sendable {
         package var label: String { self == .other ? "other" : "\(self)".uppercased() }
     }
 
-    /// What becomes of uploads.
+    /// The events in the life of an upload that are counted.
     package enum Outcome: Int, Sendable, CaseIterable {
-        /// A resource was made.
+        /// A resource was created.
         case created
-        /// The upstream has answered.
+        /// The upstream sent a final response.
         case delivered
-        /// It is not delivered and will not be.
+        /// It will not be delivered.
         case failed
-        /// The upstream was sent it and gave no answer.
+        /// The upstream received it and sent no response.
         case held
-        /// Its client removed it.
+        /// Its client cancelled it.
         case cancelled
-        /// It was kept for as long as its route keeps one.
+        /// It expired.
         case expired
     }
 
-    /// Whose words an upload was made in.
+    /// The protocol of an upload.
     package enum DialectName: Int, Sendable, CaseIterable {
-        /// Nobody's: an ordinary upload.
+        /// None: an ordinary upload.
         case none
         case ietf
         case tus
     }
 
-    /// What comes of an attempt to deliver.
+    /// The results of delivery attempts.
     package enum Result: Int, Sendable, CaseIterable {
-        /// The upstream answered with a status below 400.
+        /// The upstream sent a status below 400.
         case taken
-        /// The upstream answered with another one.
+        /// The upstream sent another status.
         case refused
-        /// The upstream asks for another attempt.
+        /// The upstream asked for another attempt.
         case putOff
-        /// This process could not begin it.
+        /// This process could not start the attempt.
         case notTried
-        /// Nothing was sent.
+        /// No byte was sent.
         case notReached
         /// The upstream's directory has no room.
         case noRoom
-        /// The upstream was sent it and gave no whole answer.
+        /// The upstream received the request and sent no complete response.
         case noAnswer
-        /// The content could not be sent to its end.
+        /// The content could not be sent completely.
         case abandoned
 
         /// The label's value.
@@ -89,23 +89,23 @@ package final class RouteMetrics: Sendable {
         }
     }
 
-    /// Bytes of content received.
+    /// The number of bytes of content received.
     package let received = Counter()
-    /// Of these, bytes that the web server has written into the spool by itself.
+    /// The number of those bytes that the web server wrote into the spool.
     package let receivedByLane = Counter()
-    /// Bytes of uploads that the upstream took.
+    /// The number of bytes of uploads that the upstream accepted.
     package let delivered = Counter()
-    /// How long attempts to deliver took.
+    /// The durations of delivery attempts.
     package let deliveryTimes = Histogram(Histogram.medium)
-    /// From the creation of an upload until it is whole.
+    /// The times from the creation of uploads until they are complete.
     package let uploadTimes = Histogram(Histogram.long)
-    /// By method and status, of which few occur.
+    /// The number of requests by method and status, of which few occur.
     ///
-    /// Locked for the time of one addition.
+    /// Locked only during an addition.
     private let requests = Monitor<[Int: Int]>([:])
     private let uploads = RouteMetrics.counters(Outcome.allCases.count * DialectName.allCases.count)
     private let contentPaths = RouteMetrics.counters(ContentPath.allCases.count)
-    /// The number of the last path that the settings decide, from 1; 0: there was none.
+    /// The last path that depends on the route, as its raw value plus 1; 0 if there was none.
     private let lastPath = Counter()
     private let deliveries = RouteMetrics.counters(Result.allCases.count)
 
@@ -117,24 +117,25 @@ package final class RouteMetrics: Sendable {
 
     private static func counters(_ count: Int) -> [Counter] { (0..<count).map { _ in Counter() } }
 
-    /// Whether its uploads get through.
+    /// The route's health.
     package let health: RouteHealth
-    /// Whether the log has said already that a field of its upstream is ignored.
+    /// Whether an ignored field of the upstream was logged already.
     private let hasToldSteering = Monitor(false)
 
-    /// Begins with nothing counted; `uptime` is a clock in seconds that nobody can set.
+    /// Creates metrics without counts; `uptime` returns seconds of a clock that cannot be set.
     init(uptime: @escaping @Sendable () -> Int64) { health = RouteHealth(uptime: uptime) }
 
-    /// Says once in the log if a response has a field by which an application has the web server in front of it send a
-    /// file: the one in front of the gateway does not, and the client gets a response without content.
+    /// Logs, once, a response field by which an application has its own web server send a file.
+    ///
+    /// The web server in front of the gateway ignores the field, so the client receives a response without content.
     ///
     /// - Parameters:
-    ///   - fields: those of the response.
+    ///   - fields: the response's fields.
     ///   - route: the name of the route.
     ///   - log: the log.
     package func noteSteering(_ fields: HTTPFields, route: String, _ log: Log) {
         let field = fields.first { field in
-            // The first letter alone tells most fields of a response apart from these.
+            // The first letter alone excludes most fields.
             let name = field.name.canonicalName
             return name.utf8.first == UInt8(ascii: "x") && Self.steering.contains(name)
         }
@@ -150,52 +151,53 @@ package final class RouteMetrics: Sendable {
         "x-accel-redirect", "x-sendfile", "x-lighttpd-send-file", "x-sendfile2",
     ]
 
-    /// Counts a request that is over; status 0: its connection ended without one.
+    /// Counts a completed request; status 0: its connection was closed without a response.
     package func add(_ method: MethodName, status: Int) {
         let key = method.rawValue * Self.statuses + status
         requests.updateQuietly { $0[key, default: 0] += 1 }
     }
 
-    /// Counts what became of an upload.
+    /// Counts an event in the life of an upload.
     func add(_ outcome: Outcome, _ dialect: DialectName) {
         uploads[Self.place(outcome, dialect)].add()
     }
 
-    /// Counts an attempt to deliver.
+    /// Counts a delivery attempt.
     func add(_ result: Result) { deliveries[result.rawValue].add() }
 
-    /// Counts a message whose content took a path; not a small one, of which there is no choice.
+    /// Counts a message by the path of its content, except small ones, which have no choice of path.
     func add(_ path: ContentPath) {
         guard path != .small else { return }
         contentPaths[path.rawValue].add()
         switch path {
         case .taken, .off, .shared, .unusable, .notOffered: lastPath.set(path.rawValue + 1)
-        // They say something of one message, and nothing of the route.
+        // These depend on the message, not on the route.
         case .digest, .ordinary, .full, .small: break
         }
     }
 
     // MARK: Reading
 
-    /// Messages by the path that their content took, where any did.
+    /// The number of messages for each path that occurred.
     package var paths: [(path: ContentPath, count: Int)] {
         ContentPath.allCases.map { ($0, contentPaths[$0.rawValue].count) }.filter { $0.1 > 0 }
     }
 
-    /// The path of the last message that could have taken the lane, as far as it alone is concerned; nil: there was
-    /// none.
+    /// The path of the last message that could have used the lane; nil if there was none.
+    ///
+    /// Paths that depend on the message alone are left out.
     package var lastContentPath: ContentPath? {
         ContentPath(rawValue: lastPath.count - 1)
     }
 
-    /// Requests that are over, of each method and status that occurred, in a fixed order.
+    /// The number of completed requests for each method and status that occurred, in a fixed order.
     package var answered: [(method: MethodName, status: Int, count: Int)] {
         requests.updateQuietly { $0 }.sorted { $0.key < $1.key }.compactMap { key, count in
             MethodName(rawValue: key / Self.statuses).map { ($0, key % Self.statuses, count) }
         }
     }
 
-    /// What became of uploads, where anything did.
+    /// The counts of upload events that occurred.
     package var outcomes: [(outcome: Outcome, dialect: DialectName, count: Int)] {
         Outcome.allCases.flatMap { outcome in
             DialectName.allCases.map { dialect in
@@ -204,7 +206,7 @@ package final class RouteMetrics: Sendable {
         }.filter { $0.count > 0 }
     }
 
-    /// Attempts to deliver, where there were any.
+    /// The counts of delivery results that occurred.
     package var results: [(result: Result, count: Int)] {
         Result.allCases.map { ($0, deliveries[$0.rawValue].count) }.filter { $0.count > 0 }
     }

@@ -1,14 +1,14 @@
-// What the spool's errors mean for its operator, one sentence each.
+// Messages for the operator about errors of the spool, one sentence each.
 
 import SpoolgatePosix
 package import SpoolgateSpool
 import SpoolgateTextFormats
 
 extension SpoolError: CustomStringConvertible {
-    /// The sentence for the operator.
+    /// The message for the operator.
     package var description: String { sentence }
 
-    /// One line for the operator: what was attempted, on what, and what to do.
+    /// The message for the operator, in one line: what failed, on what, and what to do.
     package var sentence: String {
         switch self {
         case .disk(let error) where error.isReadOnly:

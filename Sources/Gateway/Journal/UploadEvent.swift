@@ -1,6 +1,6 @@
-// One thing that happened to an upload, as programs read it; see spoolgate-events(5).
+// Events in the life of an upload for programs; see spoolgate-events(5).
 //
-// Invariant: nothing in it is a credential or a field of a request, but for the one that correlates.
+// Invariant: an event contains no credential and no field of a request except the correlation ID.
 
 import HTTPTypes
 package import SpoolgatePosix
@@ -8,66 +8,66 @@ package import SpoolgateSpool
 package import SpoolgateTextFormats
 package import SpoolgateUploadProtocol
 
-/// One event in the life of an upload.
+/// An event in the life of an upload.
 package struct Event: Sendable {
-    /// What can happen.
+    /// The kinds of events.
     package enum Kind: String, Sendable, CaseIterable {
-        /// An upload resource was made.
+        /// An upload resource was created.
         case created
-        /// Content of one request ended early; what arrived is kept.
+        /// The content of a request ended early; the received bytes are kept.
         case interrupted
-        /// The content is whole.
+        /// The content is complete.
         case completed
-        /// There is a final response of the upstream, whatever its status.
+        /// The upstream sent a final response, whatever its status.
         case delivered
-        /// There is no final response yet; it is tried again.
+        /// There is no final response yet; another attempt follows.
         case deferred
-        /// It is not delivered and will not be.
+        /// It will not be delivered.
         case failed
-        /// Its outcome is unknown, or an operator holds it.
+        /// Its outcome is unknown, or an operator has put it on hold.
         case held
-        /// It was idle for longer than its route keeps one.
+        /// It was idle for longer than its route allows.
         case expired
-        /// Its client removed it.
+        /// Its client cancelled it.
         case cancelled
         /// An operator removed it.
         case purged
     }
 
-    /// What happened.
+    /// The kind of event.
     package var kind: Kind
-    /// When; set when it is told.
+    /// The time of the event, set when it is written.
     package var time = WallTime(seconds: 0)
-    /// The node that tells it; nil: there is one.
+    /// The node that reports it; nil if the settings name none.
     package var node: String?
-    /// The upload's identity.
+    /// The upload's ID.
     package var upload: UploadID
-    /// Its route; nil: not known.
+    /// The upload's route; nil if unknown.
     package var route: String?
-    /// Who it belongs to.
+    /// The upload's owner.
     package var owner: String?
-    /// The method of the request that created it.
+    /// The method of the request that created the upload.
     package var method: String?
     /// The target of that request.
     package var target: String?
-    /// Bytes received.
+    /// The number of bytes received.
     package var offset: Int64?
-    /// Bytes of the whole, once known.
+    /// The number of bytes of the complete upload, if known.
     package var length: Int64?
     /// The status of the final response.
     package var status: Int?
-    /// Why.
+    /// The reason.
     package var reason: String?
-    /// When the next delivery attempt is due.
+    /// The time of the next delivery attempt.
     package var nextAttempt: WallTime?
-    /// Delivery attempts made.
+    /// The number of delivery attempts.
     package var attempts: Int?
-    /// What correlates it with other logs.
+    /// The value that correlates the upload with other logs.
     package var correlation: String?
-    /// The creation, until `correlation` was taken from it.
+    /// The creation, from which `correlation` is taken.
     package var creation: UploadCreation?
 
-    /// An event of an upload that is held.
+    /// Creates an event of a locked upload.
     package init(
         _ kind: Kind,
         of upload: Upload,
@@ -87,7 +87,7 @@ package struct Event: Sendable {
         nextAttempt = upload.nextAttempt
     }
 
-    /// An event of an upload that was seen without holding it.
+    /// Creates an event of an upload that was read without a lock.
     package init(_ kind: Kind, of summary: UploadSummary) {
         self.init(kind, of: summary.creation, id: summary.id)
         offset = summary.offset
@@ -96,7 +96,7 @@ package struct Event: Sendable {
         reason = summary.reason
     }
 
-    /// An event of an upload of which only that is known.
+    /// Creates an event of an upload of which only the ID, and possibly the creation, is known.
     package init(_ kind: Kind, of creation: UploadCreation?, id: UploadID) {
         self.kind = kind
         upload = id
@@ -107,7 +107,7 @@ package struct Event: Sendable {
         target = creation?.head.target
     }
 
-    /// The event as one JSON object; what is not known is left out.
+    /// The event as a JSON object; unknown values are left out.
     package var json: JSON {
         var members: [(name: String, value: JSON)] = [
             ("time", .string(time.description)), ("event", .string(kind.rawValue)),

@@ -1,7 +1,7 @@
-// The whole uploads that wait, as this process knows them: told by what it does itself, and put right by each
-// run of the queue, which sees what other processes did.
+// The complete uploads that wait, as far as this process knows them. It records its own changes; each queue run adds
+// those of other processes.
 //
-// Invariant: what is in memory does not grow with the spool.
+// Invariant: the memory used does not depend on the size of the spool.
 
 package import SpoolgatePosix
 package import SpoolgateSpool
@@ -9,19 +9,19 @@ package import SpoolgateUploadProtocol
 
 /// The uploads in `deferred` and `hold`.
 ///
-/// Any thread.
+/// Thread-safe.
 package final class WaitingUploads: Sendable {
     private struct Table {
-        /// Each with the run of the queue in which it was seen last.
+        /// The known uploads, each with the queue run that last found it.
         var known: [UploadID: (upload: WaitingUpload, run: Int)] = [:]
-        /// Those for which there is no place in `known`.
+        /// The number of uploads that do not fit into `known`.
         var others = 0
-        /// Counts runs.
+        /// The number of queue runs.
         var run = 0
         var corrupt = 0
-        /// Whether somebody goes through the spool, and may bring more to light.
+        /// Whether recovery is walking through the spool and may find more uploads.
         var isWalked = true
-        /// Whether there may be more than is known: no run has begun since that was over.
+        /// Whether the table may be incomplete, because no queue run has started since the last walk ended.
         var isCounting = true
 
         mutating func add(_ waiting: WaitingUpload) {
@@ -30,24 +30,24 @@ package final class WaitingUploads: Sendable {
         }
     }
 
-    /// Most uploads of which more is kept than their number.
+    /// The maximum number of uploads in `known`; others are only counted.
     package static let most = 10_000
 
     private let table = Monitor(Table())
-    /// How many are in `known`, for those who ask of one that is most likely not there.
+    /// The number of uploads in `known`, so that most lookups need no lock.
     private let count = Counter()
 
-    /// Begins with none.
+    /// Creates an empty table.
     package init() {}
 
-    /// Notes what an upload is that a request or the queue holds.
+    /// Records the state of a locked upload.
     package func note(_ upload: Upload) {
         let waiting = upload.waiting
         guard let waiting else { return forget(upload.creation.id) }
         change { $0.add(waiting) }
     }
 
-    /// Notes that an upload waits no more.
+    /// Records that an upload no longer waits.
     package func forget(_ id: UploadID) {
         guard count.count > 0 else { return }
         change { $0.known[id] = nil }
@@ -60,8 +60,7 @@ package final class WaitingUploads: Sendable {
         }
     }
 
-    /// Notes that somebody begins to go through the spool, whose content is not all known then, or has done
-    /// so; the first time begins with the process.
+    /// Records that a walk through the spool begins or has ended; the table starts with a walk under way.
     package func noteWalk(isUnderWay: Bool) {
         table.updateQuietly { table in
             table.isWalked = isUnderWay
@@ -69,17 +68,16 @@ package final class WaitingUploads: Sendable {
         }
     }
 
-    /// Whether there may be more than is known, because the process began a moment ago, or a daemon died.
+    /// Whether the table may be incomplete, because the process has just started or another daemon crashed.
     package var isCounting: Bool { table.updateQuietly { $0.isCounting } }
 
-    /// Goes through what waits in a spool, reading only what is not known or what the caller needs.
+    /// Finds the waiting uploads of a spool; reads only unknown ones and those the caller needs.
     ///
     /// - Parameters:
     ///   - spool: the spool.
-    ///   - isNeeded: called with the time in the name of each upload, nil if it waits for an operator; whether to read
-    ///     it even if it is known.
+    ///   - isNeeded: returns whether to read a known upload, given the time in its name; nil: it waits for an operator.
     ///   - body: called with each upload that was read.
-    /// - Throws: `.disk` where that cannot be seen; then what was known stays.
+    /// - Throws: `.disk` if the spool cannot be read; no upload is then removed from the table.
     package func look(
         at spool: Spool,
         reading isNeeded: (WallTime?) -> Bool = { _ in false },
@@ -93,7 +91,7 @@ package final class WaitingUploads: Sendable {
         var isNew = false
         try spool.forEachWaiting { id, time in
             isNew = table.updateQuietly { table in
-                // What is done to it from here on is told by whoever does it.
+                // The code that makes later changes to it will record them.
                 if let known = table.known[id], known.upload.nameTime == time {
                     table.known[id]?.run = run
                     return false
@@ -116,11 +114,11 @@ package final class WaitingUploads: Sendable {
         }
     }
 
-    /// All of which more is known than their number, and how many others there are.
+    /// The known uploads, and the number of others.
     package var all: (known: [WaitingUpload], others: Int) {
         table.updateQuietly { ($0.known.values.map(\.upload), $0.others) }
     }
 
-    /// How many records lie in `corrupt`, at the last run of the queue.
+    /// The number of records in `corrupt` at the last queue run.
     package var corrupt: Int { table.updateQuietly { $0.corrupt } }
 }

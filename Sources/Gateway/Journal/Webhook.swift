@@ -1,7 +1,7 @@
-// The thread that sends events to a webhook: one after the other, each until it is taken or too old.
+// The thread that sends events to a webhook, one at a time, each until it is accepted or too old.
 //
-// What it sends is in the queue on the disk, so that nothing is lost with the process. Invariant: an
-// event is marked as done only after a 2xx, or once it is older than its lifetime.
+// The queue on disk keeps events across a crash. Invariant: an event is marked as done only after a 2xx response, or
+// once it is older than its lifetime.
 
 import HTTPTypes
 import SpoolgatePosix
@@ -12,11 +12,11 @@ import SpoolgateUpstream
 
 /// The sender.
 ///
-/// Any thread.
+/// Thread-safe.
 final class Webhook: Sendable {
     private struct State {
         var settings: EventSettings
-        /// Counts changes of the settings.
+        /// The number of changes of the settings.
         var generation = 0
         var hasNews = true
         var isStopping = false
@@ -27,9 +27,9 @@ final class Webhook: Sendable {
     private let queue: EventQueue
     private let clock: SpoolClock
     private let log: Log
-    /// By what the gateway knows an event that comes back to it.
+    /// The field by which the gateway recognises an event that returns to it.
     private let via: HTTPField?
-    /// How often it looks for events of other processes, and for the sender's place.
+    /// The interval between checks for events of other processes, and for the end of another sender.
     private static let interval = Duration.seconds(1)
     private static let longestPause = Duration.seconds(300)
     private static let answerCap = 0
@@ -43,7 +43,7 @@ final class Webhook: Sendable {
         self.via = via
     }
 
-    /// Puts new settings in force; an event that waits is tried again at once.
+    /// Applies new settings; a waiting event is sent again at once.
     func reload(_ settings: EventSettings) {
         state.update {
             $0.settings = settings
@@ -51,7 +51,7 @@ final class Webhook: Sendable {
         }
     }
 
-    /// Says that there is an event to send.
+    /// Reports that there is an event to send.
     func wake() { state.update { $0.hasNews = true } }
 
     func start() throws(SystemError) {
@@ -77,7 +77,7 @@ final class Webhook: Sendable {
     private func work() {
         while let service = nextService() {
             do throws(SystemError) {
-                // Kept for as long as this service is: other processes only add.
+                // Held while this service is used; other processes only add events.
                 guard let place = try queue.takeSender() else {
                     queue.settle()
                     pause(Self.interval, service)
@@ -92,7 +92,7 @@ final class Webhook: Sendable {
         }
     }
 
-    /// A service, and the settings it was made from.
+    /// A webhook's service, and the settings it was created from.
     private struct Service {
         var url: ServiceURL
         var upstream: Upstream
@@ -100,7 +100,7 @@ final class Webhook: Sendable {
         var generation: Int
     }
 
-    /// Waits until there is somebody to send to; nil when it is over.
+    /// Waits until a webhook is configured; nil if the thread must end.
     private func nextService() -> Service? {
         state.wait(until: .never) { state -> Service?? in
             if state.isStopping { return .some(nil) }
@@ -122,7 +122,7 @@ final class Webhook: Sendable {
         state.update { !$0.isStopping && $0.generation == service.generation }
     }
 
-    /// Sends until the settings change or the daemon ends.
+    /// Sends events until the settings change or the daemon ends.
     private func send(to service: Service) throws(SystemError) {
         while isCurrent(service) {
             state.update { $0.hasNews = false }
@@ -147,7 +147,7 @@ final class Webhook: Sendable {
         }
     }
 
-    /// Sends an event until it is done with; false where it has to wait for other settings.
+    /// Sends an event until it is done; false if the settings changed or the daemon ends.
     private func send(_ event: QueuedEvent, to service: Service) -> Bool {
         var failures = 0
         while isCurrent(service) {
@@ -165,7 +165,7 @@ final class Webhook: Sendable {
         return false
     }
 
-    /// Sends an event once; nil if it was taken, else why not.
+    /// Sends an event once; nil if it was accepted, otherwise the reason.
     private func failure(of event: QueuedEvent, to service: Service) -> String? {
         let answer = WholeResponse(
             cap: Self.answerCap,
@@ -185,7 +185,7 @@ final class Webhook: Sendable {
             ),
             sink: answer
         )
-        // What an answer says beyond its status does not matter.
+        // Only the status of the response matters.
         if let status = answer.head?.status.code {
             return (200..<300).contains(status)
                 ? nil : "\(service.url.text) responded with \(status)"
@@ -195,14 +195,15 @@ final class Webhook: Sendable {
 
     // MARK: Waiting
 
-    /// The pause after so many failures: doubled each time from a second on, and drawn from its upper
-    /// half.
+    /// Returns the pause after a number of failures.
+    ///
+    /// It is drawn at random from the upper half of a time that starts at one second and doubles with each failure.
     private static func backoff(_ failures: Int) -> Duration {
         let whole = min(longestPause, .seconds(1) * (1 << min(failures - 1, 10)))
         return whole / 2 + whole / 2 * Double.random(in: 0...1)
     }
 
-    /// Waits, but not beyond the end of the daemon, of a service's settings or, `orNews`, the next event.
+    /// Waits for `duration`, or until the daemon ends, the settings change or, if `orNews` is true, an event is added.
     private func pause(_ duration: Duration, _ service: Service, orNews: Bool = false) {
         _ = state.wait(until: .after(duration)) { state in
             state.isStopping || state.generation != service.generation || orNews && state.hasNews

@@ -9,7 +9,7 @@ import SpoolgatePosix
 
 /// The faults that one process has found in its web server's configuration.
 ///
-/// Any thread may use it.
+/// Thread-safe.
 package final class FrontFaults: Sendable {
     /// The unit of logging: a kind of fault on one route.
     private struct Subject: Hashable {

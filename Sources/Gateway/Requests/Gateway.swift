@@ -15,7 +15,7 @@ import SpoolgateUploadProtocol
 
 /// The gateway.
 ///
-/// Any thread may use it; an exchange occupies its thread until the response is sent.
+/// Thread-safe; an exchange occupies its thread until the response is sent.
 package final class Gateway: Sendable {
     let spool: Spool
     /// The faults of the web server's configuration that its requests reveal.

@@ -12,7 +12,7 @@ import SpoolgateUploadProtocol
 
 /// The requests that are sending content.
 ///
-/// Any thread may use it.
+/// Thread-safe.
 final class SlowContent: Sendable {
     /// The content of one request.
     final class Entry: Sendable {

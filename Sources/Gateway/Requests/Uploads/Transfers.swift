@@ -94,7 +94,7 @@ package final class Transfer: Sendable {
 
 /// The transfers of one process.
 ///
-/// Any thread may use it.
+/// Thread-safe.
 package final class Transfers: Sendable {
     private struct Table {
         var active: [UploadID: Transfer] = [:]
