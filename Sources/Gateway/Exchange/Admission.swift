@@ -1,5 +1,4 @@
-// Limits on the requests that are served and that wait, per client and in total, so that no client takes the threads
-// that others need.
+// Limits on served and waiting requests, per client and in total, so that no client takes the threads that others need.
 //
 // This file counts and decides; `LoadShedding` handles the requests that are not admitted. Invariant: everything
 // counted is released exactly once.
@@ -114,11 +113,11 @@ package final class Admission: Sendable {
     ///
     /// - Parameters:
     ///   - client: the client that sent the request.
-    ///   - isShort: whether the request ends quickly unless it waits; it may then use the reserve, in which it must not
+    ///   - isShort: whether the request ends quickly unless it waits; it may use the reserve, in which it must not
     ///     wait.
     ///   - isLast: whether only the reserve may be used, because no other thread accepts connections.
-    ///   - patience: how long to wait for a free thread, if other requests were asked to end.
-    /// - Returns: the ticket, or the reason for not admitting the request.
+    ///   - patience: how long to wait for a thread, if other requests were asked to end.
+    /// - Returns: the ticket, or the reason to refuse the request.
     package func admit(
         _ client: ClientName,
         isShort: Bool,
@@ -177,10 +176,8 @@ package final class Admission: Sendable {
         }
     }
 
-    /// The number of requests being served.
     package var active: Int { state.updateQuietly(\.active) }
 
-    /// The numbers of requests being served and of those that wait.
     package var load: (active: Int, waiting: Int) {
         state.update { state in
             (state.active, state.waiting)
@@ -190,7 +187,6 @@ package final class Admission: Sendable {
 
 /// The ticket of an admitted request.
 package struct AdmissionTicket: Sendable {
-    /// The client that sent the request.
     package let client: ClientName
     /// Whether the request uses the reserve, because it is short; it must not wait for others.
     package let isHurried: Bool

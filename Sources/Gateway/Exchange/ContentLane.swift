@@ -61,7 +61,6 @@ package enum LaneReport: Sendable, Equatable {
     /// The web server has closed the file: the bytes written, and the error that prevented more, or 0.
     case ended(Int64, errno: Int32)
 
-    /// The total number of bytes written.
     package var count: Int64 {
         switch self {
         case .written(let count), .ended(let count, _): count

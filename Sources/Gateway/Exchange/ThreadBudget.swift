@@ -10,7 +10,6 @@ package struct ThreadBudget: Sendable, Equatable {
     package let reserve: Int
     /// Threads in addition to both, for requests that are rejected or that wait for slow requests to end.
     package static let turningAway = 8
-    /// The total number of threads.
     package var threads: Int { maximum + reserve + Self.turningAway }
     /// The maximum number of connections that a web server keeps for its next request.
     package static let keptConnections = 128

@@ -8,7 +8,6 @@ import SpoolgateUploadProtocol
 
 /// A hash table from `UPLOAD_OFFSET` to the name `upload-offset`.
 struct ClientFieldNames {
-    /// The result of a lookup.
     enum Found {
         case name(HTTPField.Name)
         /// A field that is ignored, or that another parameter replaces.
@@ -24,15 +23,14 @@ struct ClientFieldNames {
         let found: Found
     }
 
-    /// All entries, in the order they were added.
     private var entries: [Entry] = []
     /// The entry numbers, from 1, by hash; 0 for a free place.
     ///
     /// On a collision, the next free place is used.
     private var places: [UInt8]
 
-    /// Fields that the web server may pass in addition to the parameter that replaces them, and `Transfer-Encoding`,
-    /// which is ignored because the web server has decoded the content.
+    /// Fields that other parameters replace, and `Transfer-Encoding`, which is ignored because the web server has
+    /// decoded the content.
     private static let replaced = ["content-type", "content-length", "transfer-encoding"]
 
     private static let usual = [

@@ -2,7 +2,6 @@
 //
 // Pure.
 
-/// Creates records about the connection (FastCGI 1.0, sections 4.1, 4.2 and 5.5).
 enum ConnectionRecord {
     /// An empty record of the error stream of request 1, the number that nginx uses.
     ///

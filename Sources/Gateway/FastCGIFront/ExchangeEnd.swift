@@ -11,18 +11,17 @@ extension FastCGIExchange {
     ///
     /// Measured with nginx 1.22: after a head, nginx closes the client's connection (HTTP/2: INTERNAL_ERROR). Before a
     /// head, the client receives nginx's 502, even while it is still sending. With `error_page 502 = @gone; location
-    /// @gone { return 444; }`, nginx closes the client's connection in that case too (HTTP/2: PROTOCOL_ERROR), and
-    /// other responses pass unchanged.
+    /// @gone { return 444; }`, nginx closes the client's connection there too (HTTP/2: PROTOCOL_ERROR), and other
+    /// responses pass unchanged.
     ///
-    /// nginx takes a response without a length as complete if its connection just ends. Bytes that are not a FastCGI
-    /// record then mark it as incomplete.
+    /// If the connection just ends, nginx takes a response without a length as complete. Bytes that are not a FastCGI
+    /// record mark it as incomplete.
     package func abort() {
         if case .content = outgoing, !isOver, writer.flush() { connection.spoil() }
         outgoing = .aborted
         connection.cut()
     }
 
-    /// How an exchange ended.
     enum End: Equatable {
         /// A complete response and END_REQUEST were sent.
         case answered

@@ -1,14 +1,13 @@
 // The part of libfcgi that is used: it parses the parameters of a request.
 //
 // `RecordReader` and `RequestBeginning` read and validate the web server's records first. libfcgi then reads a valid
-// beginning with its parameters from a file in memory that ends right after them; its streams are freed before any
-// content is read. A pipe would not do: heads can be larger than a pipe, and one thread would hold both of its ends.
-// libfcgi's own accept and close are not used: its accept has no timeout, and its close reads for as long as the peer
-// sends.
+// beginning from a file in memory that ends after the parameters; its streams are freed before any content is read. A
+// pipe would not do: heads can be larger than a pipe, and one thread would hold both ends. libfcgi's own accept has no
+// timeout, and its close reads for as long as the peer sends, so neither is used.
 //
 // Only this file uses members of libfcgi's structure below the line "Don't use anything below here": `ipcFd`,
 // `keepConnection` and `detached`, which make libfcgi read from a descriptor that it did not open. Invariant: the
-// structure is allocated once, in the thread that uses it, and never moves, because libfcgi's streams point back to it.
+// structure is allocated once, in the thread that uses it, and never moves, because libfcgi's streams point to it.
 
 import CSpoolgateFastCGI
 import Glibc
@@ -32,7 +31,6 @@ struct FastCGIRequest: ~Copyable {
 
     private static let library: Int32 = Signals.keepingDispositions { FCGX_Init() }
 
-    /// Allocates an idle request.
     init() {
         raw = .allocate(capacity: 1)
         FCGX_InitRequest(raw, -1, 0)

@@ -1,8 +1,8 @@
 // The FastCGI listener: threads that accept connections and serve one request at a time each.
 //
-// It has no knowledge of uploads: every request is passed to one closure. Invariants: even if all threads are busy, one
-// can soon accept again, so that requests are rejected rather than left waiting; a peer that neither sends nor reads
-// never occupies a thread longer than `Settings` allows.
+// It passes every request to one closure. Invariants: even if all threads are busy, one can soon accept again, so that
+// requests are rejected rather than left waiting; a peer that neither sends nor reads never occupies a thread longer
+// than `Settings` allows.
 
 package import SpoolgateExchange
 package import SpoolgatePosix
@@ -45,14 +45,12 @@ package final class FastCGIServer: Sendable {
         package var stallTimeout = Duration.seconds(90)
         /// The time within which all parameters must arrive; otherwise the connection is closed.
         package var parametersTimeout = Duration.seconds(10)
-        /// How long the web server may be silent after a response that precedes the content's end, before the
-        /// connection is closed.
+        /// How long the web server may be silent after a response that precedes the content's end.
         ///
-        /// nginx closes it within milliseconds; HAProxy, Apache with HTTP/2 and Caddy do not close it.
+        /// nginx closes the connection within milliseconds; HAProxy, Apache with HTTP/2 and Caddy do not close it.
         package var lingerIdle = Duration.milliseconds(200)
-        /// The maximum of that time in all, even if the web server sends.
+        /// The limit on that time in total, even if the web server sends.
         package var lingerTotal = Duration.seconds(2)
-        /// The limits on a request's head.
         package var limits = RequestParameters.Limits()
 
         /// Creates the default settings.
@@ -68,10 +66,9 @@ package final class FastCGIServer: Sendable {
     private let report: @Sendable (FrontEvent) -> Void
     private let answer: @Sendable (any Exchange, Bool) -> Void
 
-    /// The state of the watching thread.
     private struct Watched {
         var isOver = false
-        /// Connections asked to stop receiving while they waited, and the time at which their wait is interrupted.
+        /// Connections asked to stop receiving, and the time at which their wait is interrupted.
         var released: [(connection: Connection, at: Deadline)] = []
     }
 
@@ -84,9 +81,9 @@ package final class FastCGIServer: Sendable {
     /// - Parameters:
     ///   - settings: sizes and limits.
     ///   - listener: the listening socket.
-    ///   - report: receives events for operators, on any thread; must not block for long.
-    ///   - answer: serves one request, on the request's thread; all work must be done on return. If `isLast` is true,
-    ///     no other thread accepts connections, so it must return soon.
+    ///   - report: receives events on any thread; must not block for long.
+    ///   - answer: serves one request on its thread, completely. If `isLast` is true, no other thread accepts
+    ///     connections, so it must return soon.
     /// - Throws: `SystemError` if libfcgi cannot be initialised, or if the system has no room to wait for connections.
     package init(
         settings: Settings,
@@ -123,7 +120,7 @@ package final class FastCGIServer: Sendable {
         ready.isServed(within: patience)
     }
 
-    /// Starts the threads; requests are served from now on.
+    /// Starts the threads.
     ///
     /// - Throws: `SystemError` if not even one thread that accepts can be started.
     package func start() throws(SystemError) {
@@ -147,9 +144,9 @@ package final class FastCGIServer: Sendable {
     /// Then removes the socket file if it belongs to this server.
     ///
     /// - Parameters:
-    ///   - deadline: the time at which the wait ends.
-    ///   - interrupt: asks requests that need not continue to end; called at once and then several times a second,
-    ///     since such a request may have just arrived.
+    ///   - deadline: the end of the wait.
+    ///   - interrupt: asks requests that need not continue to end; called several times a second, since such a request
+    ///     may have just arrived.
     /// - Returns: false if `deadline` passed first; the remaining requests then run until the process ends.
     package func drain(until deadline: Deadline, interrupt: () -> Void) -> Bool {
         listener.stop()
@@ -176,10 +173,8 @@ package final class FastCGIServer: Sendable {
         return ended != nil || pool.update { $0.active } == 0
     }
 
-    /// Whether no request is being served and none can arrive.
     private var isIdle: Bool { pool.update { $0.active == 0 } && kept.update { $0.isEmpty } }
 
-    /// Ends the current and future waits of threads for a connection.
     private func stopWaiting() {
         for connection in kept.update({ $0.close() }) { connection.close() }
         pool.update { $0.drain() }
@@ -204,7 +199,6 @@ extension FastCGIServer {
         }
     }
 
-    /// Runs one thread.
     private func run() {
         let request = FastCGIRequest()
         while let connection = nextConnection() {
@@ -280,7 +274,6 @@ extension FastCGIServer {
         }
     }
 
-    /// Keeps a connection for the web server's next request.
     private func keep(_ connection: Connection) {
         guard let connection = connection.handedOn(),
             let token = kept.update({ $0.add(connection) })
@@ -300,8 +293,8 @@ extension FastCGIServer {
 
     /// Asks a connection's request to stop receiving.
     ///
-    /// If the peer is sending, the request stops by itself, and its response arrives. Only if the peer is silent, the
-    /// wait is interrupted; a peer that then sends gets an error (nginx responds with 502).
+    /// If the peer is sending, the request stops by itself, and its response arrives. The wait for a silent peer is
+    /// interrupted; if the peer then sends, it gets an error (nginx responds with 502).
     private func release(_ connection: Connection) {
         guard connection.release() else { return }
         let due = Deadline.after(.milliseconds(100))
@@ -310,8 +303,7 @@ extension FastCGIServer {
 
     /// Interrupts waits that are to end, and closes connections whose parameters are overdue.
     ///
-    /// The timeout of single reads does not suffice: a peer that sends a byte now and then could occupy a thread
-    /// forever.
+    /// The timeout of a single read does not limit a peer that sends a byte now and then.
     private func watch() {
         let interval = settings.parametersTimeout / 4
         var next = Deadline.after(interval)

@@ -1,17 +1,16 @@
 // Connections that a web server keeps for its next request, and how they are closed.
 //
-// nginx closes a kept connection on which any byte arrives. It ignores an empty record of the error stream if it has
-// just sent a request, and does not keep a connection on which one follows END_REQUEST (nginx 1.22 and 1.31:
+// nginx closes a kept connection on which any byte arrives. It ignores an empty record of the error stream after it has
+// sent a request, and does not keep a connection on which one follows END_REQUEST (nginx 1.22 and 1.31:
 // ngx_http_upstream_keepalive_module, ngx_http_fastcgi_module). The gateway therefore never closes a kept connection
 // first, which could lose a request sent at the same time. It sends that record and waits for the web server to close.
 // A request that crosses the record is served, and the connection is kept again.
 //
-// State, except for sends that do not wait; its owner must guard it. Invariant: a connection that was taken out belongs
+// It holds state and sends without waiting; its owner must guard it. Invariant: a connection that was taken out belongs
 // to its taker alone.
 
 import SpoolgatePosix
 
-/// Idle connections.
 struct KeptConnections {
     /// The maximum number of connections; beyond it, the web server is asked to close the oldest ones.
     let most: Int
@@ -26,9 +25,8 @@ struct KeptConnections {
 
     private var entries: [UInt64: Entry] = [:]
     private var lastToken: UInt64 = 0
-    /// The number of entries that the web server was asked to close.
     private var letGo = 0
-    /// Whether the web server is asked to close every connection at once, and whether none is kept any more.
+    /// Whether every connection must be closed, and whether no more are kept.
     private(set) var isEnding = false
     private(set) var isOver = false
 

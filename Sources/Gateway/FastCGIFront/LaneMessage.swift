@@ -1,4 +1,4 @@
-// The messages by which the gateway and nginx's module control writing content into a file.
+// The messages between the gateway and nginx's module that control the writing of content into a file.
 //
 // They are records of type FCGI_DATA, 24 bytes each, with numbers in network byte order; the module's README has the
 // table. Pure. Invariant: bytes that deviate from this format are not a message.
@@ -12,7 +12,6 @@ enum LaneMessage: Equatable {
     /// nginx reports the bytes written, or the end of its writing.
     case report(LaneReport)
 
-    /// The number of bytes of a message.
     static let size = 24
     private static let version: UInt8 = 1
 
@@ -48,7 +47,6 @@ enum LaneMessage: Equatable {
         /// nginx must write no more.
         case stop
 
-        /// The record's content.
         var bytes: [UInt8] {
             switch self {
             case .grant(let offset, let limit): Self.bytes(1, offset: offset, limit)

@@ -9,13 +9,11 @@ import SpoolgateTextFormats
 package typealias ParameterBytes = UnsafeBufferPointer<UInt8>
 
 extension ParameterBytes {
-    /// Whether the bytes contain `byte`.
     func has(_ byte: UInt8) -> Bool {
         guard let baseAddress, !isEmpty else { return false }
         return memchr(baseAddress, Int32(byte), count) != nil
     }
 
-    /// Whether the bytes end with those of `text`.
     func hasSuffix(_ text: StaticString) -> Bool {
         ParameterBytes(rebasing: suffix(text.utf8CodeUnitCount)).equals(text)
     }
@@ -26,13 +24,11 @@ extension ParameterBytes {
     /// The bytes as text; invalid UTF-8 is repaired.
     var text: String { String(decoding: self, as: UTF8.self) }
 
-    /// The bytes as text; nil if they are not valid UTF-8.
     var validText: String? {
         // Nearly all values are ASCII, which needs no costly validation.
         isASCII ? text : String(validating: self, as: UTF8.self)
     }
 
-    /// Whether all bytes are ASCII.
     var isASCII: Bool {
         var all: UInt8 = 0
         for byte in self { all |= byte }

@@ -4,7 +4,6 @@
 
 import SpoolgateTextFormats
 
-/// Parses public origins.
 enum PublicOrigin {
     /// Returns `scheme://host` or `scheme://host:port`, without the scheme's default port.
     ///

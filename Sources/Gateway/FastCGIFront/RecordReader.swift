@@ -1,19 +1,17 @@
 // Reads the records of one request from its connection: the beginning with its parameters, then the content.
 //
 // It responds to records about the connection and to concurrent requests, and skips records of other requests.
-// Invariants: no number sent by the peer determines the amount of memory used; content is read directly into the
-// caller's buffer, except for bytes that arrive together with preceding ones.
+// Invariants: no number sent by the peer determines how much memory is used; content is read directly into the caller's
+// buffer, unless it arrives together with preceding bytes.
 
 import SpoolgateExchange
 import SpoolgatePosix
 
-/// The reader of one request's records.
 struct RecordReader {
     private let connection: Connection
     private var parser = RecordParser()
     /// The request's number, after its begin record.
     private var id: UInt16?
-    /// The type of the records that are returned to the caller.
     private var stream = RecordType.parameters
     private var use = Use.passedOver
     private var header = RecordHeader(type: 0, id: 0, count: 0)
@@ -24,12 +22,9 @@ struct RecordReader {
     private var pending: [UInt8] = []
     private var pendingStart = 0
 
-    /// The state of the lane.
     private(set) var lane = Lane.none
-    /// nginx's reports that have not been returned yet.
     private var reports: [LaneReport] = []
 
-    /// The writer of content.
     enum Lane {
         /// The gateway; nginx may make an offer before the first content.
         case none
@@ -41,14 +36,12 @@ struct RecordReader {
         case over
     }
 
-    /// The treatment of the current record's content.
     private enum Use {
         case ofStream
         case collected
         case passedOver
     }
 
-    /// The next item of the stream that is being read.
     private enum Piece {
         case bytes(UnsafeRawBufferPointer)
         /// The end of the stream, as sent by the peer.
@@ -61,7 +54,7 @@ struct RecordReader {
     private static let beginningSize = 8 << 10
     /// The number of bytes read at a time beyond the current record's content.
     ///
-    /// They are on the stack, of which thousands may be waiting.
+    /// They are on the stack, and thousands of stacks may be waiting.
     private static let spillSize = 512
 
     init(_ connection: Connection) { self.connection = connection }
@@ -119,7 +112,7 @@ struct RecordReader {
     }
 }
 
-// MARK: Content that nginx writes
+// MARK: The lane
 
 extension RecordReader {
     /// Processes a message from nginx; false if it is invalid or not allowed here.
@@ -134,10 +127,8 @@ extension RecordReader {
         return true
     }
 
-    /// Records the reply to the offer.
     mutating func noteAnswer(isGrant: Bool) { lane = isGrant ? .granted : .over }
 
-    /// Removes and returns the next report, if there is one.
     mutating func nextReport() -> LaneReport? { reports.isEmpty ? nil : reports.removeFirst() }
 }
 
@@ -169,7 +160,6 @@ extension RecordReader {
 // MARK: Content
 
 extension RecordReader {
-    /// How a read ended.
     enum End {
         /// The room is full, or no more bytes are available now.
         case none

@@ -5,7 +5,6 @@
 
 import SpoolgatePosix
 
-/// The writer of one response on its connection.
 struct RecordWriter {
     private let connection: Connection
     private let id: UInt16

@@ -1,8 +1,8 @@
 // The beginning of a request: its begin record and its parameters.
 //
 // libfcgi parses the parameters, but it truncates each at its first NUL, and it ends the process if a length exceeds
-// the available memory. They are therefore validated here first. Pure. Invariant: libfcgi returns every parameter that
-// it is given exactly as received.
+// the available memory, so they are validated here first. Pure. Invariant: libfcgi returns every parameter exactly as
+// received.
 
 /// One request's begin record and parameters, as received.
 struct RequestBeginning {
@@ -11,7 +11,6 @@ struct RequestBeginning {
 
     /// The request's number on the connection, which the response's records carry.
     var id: UInt16
-    /// The role that the web server requests; 1: responder.
     var role: UInt16
     /// Whether the web server wants to send another request on the connection (FCGI_KEEP_CONN).
     var keepsConnection: Bool
@@ -30,7 +29,6 @@ struct RequestBeginning {
         keepsConnection = bytes[2] & 1 != 0
     }
 
-    /// Adds bytes of parameters in the order received.
     mutating func add(_ bytes: UnsafeRawBufferPointer) {
         guard let count = parameters?.count, count <= Self.mostBytes - bytes.count else {
             return parameters = nil
@@ -48,7 +46,6 @@ struct RequestBeginning {
         return Self.forEachPair(in: parameters, body)
     }
 
-    /// Calls `body` with each pair of names and values in `bytes`.
     static func forEachPair(
         in bytes: [UInt8],
         _ body: (_ name: ParameterBytes, _ value: ParameterBytes) -> Void

@@ -6,7 +6,6 @@ import HTTPTypes
 import SpoolgateTextFormats
 import SpoolgateUploadProtocol
 
-/// Writes heads.
 enum ResponseBytes {
     /// Returns an interim head, which begins with the status line, by which web servers recognise it.
     ///

@@ -1,12 +1,10 @@
 // The bookkeeping of the elastic thread pool: which threads accept connections, and which serve requests.
 //
-// Pure state; its owner must guard it, and starts the threads. Invariant: while the pool is not draining, at least one
-// thread waits for a connection or is being started to do so, or the maximum number of threads serve connections.
-// started to do so, or every thread there may be has a connection.
+// Pure state; its owner must guard it, and starts the threads. Invariant: while the pool is not draining, a thread
+// waits for a connection or is being started to do so, or the maximum number of threads serve connections.
 
 import SpoolgatePosix
 
-/// The pool's state.
 struct ThreadPool {
     /// The number of threads that wait for connections even if there is nothing to do.
     let minimumSpare: Int
@@ -14,23 +12,21 @@ struct ThreadPool {
     ///
     /// The distance to `minimumSpare` prevents a varying load from starting a thread for every other request.
     var maximumSpare: Int { 4 * minimumSpare }
-    /// The maximum number of threads.
     let maximum: Int
 
-    /// The number of threads, including those being started.
+    /// Includes threads that are being started.
     private(set) var threads = 0
     /// The highest number of threads since `busyTimeIsOver` last returned true.
     private var mostThreads = 0
-    /// The number of threads that wait for a connection or are being started.
+    /// Threads that wait for a connection or are being started.
     private(set) var idle = 0
-    /// The number of connections that have ended; a change means that descriptors became free.
+    /// Connections that have ended; a change means that descriptors became free.
     private(set) var ended: UInt64 = 0
     private(set) var isDraining = false
     private var connections: [ObjectIdentifier: Entry] = [:]
 
     private struct Entry {
         var connection: Connection
-        /// The time by which the parameters must arrive; nil after they have.
         var parametersDeadline: Deadline?
     }
 
@@ -39,10 +35,8 @@ struct ThreadPool {
         self.maximum = max(1, maximum)
     }
 
-    /// The number of connections being served.
     var active: Int { connections.count }
 
-    /// Counts a thread that is about to be started.
     mutating func threadStarts() {
         threads += 1
         idle += 1
@@ -73,7 +67,6 @@ struct ThreadPool {
         return (startsSuccessor, ended)
     }
 
-    /// Records that the connection's parameters have arrived.
     mutating func parametersArrived(_ connection: Connection) {
         connections[ObjectIdentifier(connection)]?.parametersDeadline = nil
     }
@@ -99,16 +92,13 @@ struct ThreadPool {
         return true
     }
 
-    /// Connections whose parameters have not arrived.
     var silent: [Connection] {
         connections.values.filter { $0.parametersDeadline != nil }.map(\.connection)
     }
 
-    /// Returns the connections whose parameters are overdue.
     func overdue() -> [Connection] {
         connections.values.filter { $0.parametersDeadline?.hasPassed == true }.map(\.connection)
     }
 
-    /// Lets no thread wait for another connection from now on.
     mutating func drain() { isDraining = true }
 }

@@ -16,16 +16,13 @@ import SpoolgateUploadProtocol
 ///
 /// Thread-safe for adding; one thread of one process sends.
 final class EventQueue: Sendable {
-    /// The lines to be written, and the state of writing.
     private struct Backlog {
-        /// Lines that no thread is writing yet, in order.
         var lines: [String] = []
-        /// The number of lines added, and of those that were written or lost.
+        /// Lines that were added, and lines that were written or lost.
         var noted = 0
         var done = 0
         /// Whether a thread is writing; only that thread uses `late`.
         var isWriting = false
-        /// Whether a thread has left its line to the writing thread.
         var isLeft = false
         /// This process's own file, locked, and the time until which lines are added to it.
         var late: AppendedFile?
@@ -61,7 +58,6 @@ final class EventQueue: Sendable {
         }
     }
 
-    /// The next step of a thread that has added a line.
     private enum Turn {
         /// Write these lines, which belong to all waiting threads.
         case write([String])
@@ -79,7 +75,6 @@ final class EventQueue: Sendable {
     private let patience: Duration
     private let backlog = Monitor(Backlog())
     private let onLoss: @Sendable (_ count: Int, SystemError) -> Void
-    /// The maximum number of bytes of a file of the queue.
     static let fileLimit: Int64 = 32 << 20
     /// How long a thread waits for another one to write its line; only a stalled disk takes longer.
     private static let longestWait = Duration.milliseconds(200)
@@ -93,7 +88,7 @@ final class EventQueue: Sendable {
     /// - Parameters:
     ///   - spool: the spool's directory.
     ///   - patience: how long a line waits for another process.
-    ///   - onLoss: called with the number of events that could not be written, and the reason.
+    ///   - onLoss: called with the number of lost events, and the reason.
     init(
         spool: String,
         patience: Duration = .milliseconds(10),
@@ -137,7 +132,6 @@ final class EventQueue: Sendable {
         }
     }
 
-    /// Writes lines in one call, or one by one if that fails.
     private func write(_ lines: [String]) {
         var lost: (count: Int, error: SystemError)?
         do throws(SystemError) {
@@ -158,7 +152,6 @@ final class EventQueue: Sendable {
         if let lost { onLoss(lost.count, lost.error) }
     }
 
-    /// Returns the file for new lines, locked.
     private func fileForLines() throws(SystemError) -> AppendedFile {
         let late = backlog.updateQuietly { $0.lateEnd.hasPassed ? nil : $0.late }
         if let late { return late }
@@ -301,12 +294,9 @@ final class EventQueue: Sendable {
 struct QueuedEvent {
     /// The ID of its delivery.
     var id: String
-    /// The time of the event.
     var time: WallTime
-    /// The event as JSON.
     var json: String
 
-    /// Creates a new event.
     init(time: WallTime, json: String) {
         id = RandomToken.make()
         self.time = time
@@ -332,7 +322,6 @@ struct QueuedEvent {
 ///
 /// Used by one thread.
 final class EventBatch {
-    /// The item at the current position in the file.
     enum Step {
         /// An event to be sent; `advance` must be called after it is done.
         case event(QueuedEvent)
@@ -351,7 +340,6 @@ final class EventBatch {
     /// The maximum length of a line; longer ones are skipped.
     private static let lineLimit = 256 << 10
     private var path: String { directory.path(of: "sending") }
-    /// The number of events that are not done.
     private let left: Counter
 
     /// Starts at the first line; sets `left` to the number of events that are not done.
@@ -366,7 +354,6 @@ final class EventBatch {
         left.set(try count())
     }
 
-    /// Returns the number of lines with the mark of an event that is not done.
     private func count() throws(SystemError) -> Int {
         var (count, place, isStart) = (0, Int64(0), true)
         while true {
@@ -380,7 +367,6 @@ final class EventBatch {
         }
     }
 
-    /// Reads the line at the current position.
     func look() throws(SystemError) -> Step {
         if !ahead.contains(UInt8(ascii: "\n")) {
             ahead = try file.bytes(at: position, count: Self.lineLimit, subject: path)[...]

@@ -1,7 +1,7 @@
 // The output of events: a line in a file or on standard error, and an entry in the webhook's queue.
 //
-// No upload waits for a webhook or fails because of an event: an event that cannot be written is dropped, and the log
-// reports that from time to time.
+// No upload waits for a webhook or fails because of an event: an event that cannot be written is dropped and logged,
+// rate-limited.
 
 import HTTPTypes
 package import SpoolgatePosix
@@ -39,7 +39,6 @@ package final class Events: Sendable {
     private let losses: DroppedEvents
     private let clock: SpoolClock
     private let standardError = StandardError()
-    /// The permissions of a new event file.
     private static let fileMode: UInt32 = 0o640
 
     /// Creates the events of a process that uses a spool.
@@ -64,9 +63,9 @@ package final class Events: Sendable {
         )
     }
 
-    /// The number of events that could not be written.
+    /// Events that could not be written.
     package var lost: Int { losses.total.count }
-    /// The number of events that wait for the webhook, including those of other processes only after they were read.
+    /// Events that wait for the webhook, including those of other processes only after they were read.
     package var pending: Int { queue.added.count + queue.left.count }
 
     /// Applies new settings and reopens the file.
@@ -145,7 +144,6 @@ private final class DroppedEvents: Sendable {
         var next = Deadline.after(.zero)
     }
 
-    /// The number of lost events.
     let total = Counter()
     private let count = Monitor(Count())
     private let log: Log

@@ -1,6 +1,6 @@
 // The log as lines of key=value (logfmt) on standard error.
 //
-// Invariant: an event is one line, whatever its values contain, and every line can be parsed into its keys and values.
+// Invariant: an event is one line, regardless of its values, and every line can be parsed into keys and values.
 
 package import Logging
 package import SpoolgatePosix
@@ -11,7 +11,6 @@ import SpoolgateUploadProtocol
 package struct LineHandler: LogHandler {
     /// The lowest level that is written.
     package var logLevel: Logger.Level
-    /// The metadata added to every line.
     package var metadata: Logger.Metadata = [:]
     private let output: StandardError
 

@@ -10,32 +10,27 @@ package import SpoolgateUploadProtocol
 ///
 /// Thread-safe.
 package final class Metrics: Sendable {
-    /// The time at which this process started.
     package let start = WallTime.now
     /// Not a `Labelled`: every event of an upload uses this table, and generic code of another module is slower.
     private let byRoute = Monitor<[String: RouteMetrics]>([:])
     /// The name that stands for a missing route.
     package static let noRoute = "-"
-    /// The number of refusals by code.
+    /// Refusals by code.
     package let refusals = Counters<String>()
-    /// The number of messages whose content ended early, by reason.
+    /// Messages whose content ended early, by reason.
     package let interruptions = Counters<String>()
-    /// The number of interrupted uploads that were resumed.
+    /// Interrupted uploads that were resumed.
     package let resumptions = Counter()
-    /// The number of uploads that are receiving content.
     package let receiving = Counter()
-    /// The number of those that are ordinary uploads, which have no ID for clients.
+    /// Ordinary uploads among those, which have no ID for clients.
     package let receivingOrdinary = Counter()
-    /// The number of uploads with a resource that are being delivered.
+    /// Uploads with a resource that are being delivered.
     package let delivering = Counter()
-    /// The number of completed queue runs.
     package let queueRuns = Counter()
     private let interims = (0..<100).map { _ in Counter() }
-    /// The durations of requests to authorizers, by result.
+    /// Durations of requests to authorizers, by result.
     package let authorizerTimes = Histograms<String> { Histogram(Histogram.medium) }
-    /// The durations of inspections, by result.
     package let inspectionTimes = Histograms<String> { Histogram(Histogram.medium) }
-    /// The uploads whose delivery failed most recently.
     package let failures = RecentFailures()
     /// The uploads that wait for delivery or for an operator.
     package let waiting = WaitingUploads()
@@ -64,7 +59,6 @@ package final class Metrics: Sendable {
         byRoute.updateQuietly { $0 }.sorted { $0.key < $1.key }.map { ($0.key, $0.value) }
     }
 
-    /// The number of bytes of content received on all routes.
     package var received: Int {
         byRoute.updateQuietly { $0.values.reduce(0) { $0 + $1.received.count } }
     }
@@ -74,7 +68,7 @@ package final class Metrics: Sendable {
         if (100..<200).contains(status) { interims[status - 100].add() }
     }
 
-    /// The number of interim responses sent, for each status that occurred.
+    /// Interim responses sent, for each status that occurred.
     package var interimCounts: [(status: Int, count: Int)] {
         interims.enumerated().map { ($0.offset + 100, $0.element.count) }.filter { $0.1 > 0 }
     }
@@ -82,13 +76,9 @@ package final class Metrics: Sendable {
 
 /// An upload that was not delivered, or that the upstream refused.
 package struct RecentFailure: Sendable, Equatable {
-    /// The time of the failure.
     package var time: WallTime
-    /// The upload's ID.
     package var id: UploadID
-    /// The upload's route.
     package var route: String
-    /// The reason.
     package var reason: String
 }
 
@@ -99,7 +89,6 @@ package final class RecentFailures: Sendable {
     private static let most = 20
     private let list = Monitor<[RecentFailure]>([])
 
-    /// Adds a failure.
     func note(_ id: UploadID, route: String, reason: String) {
         let failure = RecentFailure(time: .now, id: id, route: route, reason: reason)
         list.updateQuietly { list in

@@ -16,15 +16,14 @@ package struct RareLines<Subject: Hashable> {
     /// Creates empty counts.
     package init() {}
 
-    /// The subjects that have occurred.
     package var subjects: some Collection<Subject> { untold.keys }
 
     /// Counts an occurrence.
     ///
     /// - Parameters:
     ///   - subject: the subject, which has its own interval.
-    ///   - next: the earliest time of the line after this one, if one is due now.
-    /// - Returns: the number of occurrences for a line that is due now, including this one; nil if no line is due.
+    ///   - next: the earliest time of the next line, if one is due now.
+    /// - Returns: the occurrences for a line that is due now, including this one; nil if no line is due.
     package mutating func note(
         _ subject: Subject,
         next: Deadline = .after(.seconds(60))

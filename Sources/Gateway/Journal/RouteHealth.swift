@@ -8,7 +8,7 @@ import SpoolgateUploadProtocol
 
 /// The failures of one route since its last success.
 package struct FailureRun: Sendable, Equatable {
-    /// The number of failures, at least 1.
+    /// At least 1.
     package var count: Int
     /// Whether at least two clients are affected.
     package var isOfSeveralClients: Bool
@@ -16,7 +16,6 @@ package struct FailureRun: Sendable, Equatable {
     package var age: Int64
     /// Whether the upstream received any byte of these requests.
     package var wasReached: Bool
-    /// The reason of the last failure.
     package var reason: String
 }
 
@@ -38,26 +37,25 @@ package final class RouteHealth: Sendable {
         var count = 0
         var firstClient: ClientName?
         var isOfSeveralClients = false
-        /// Seconds of uptime.
         var first: Int64 = 0
         var last: Int64 = 0
         var wasReached = false
         var reason = ""
-        /// The number of failures at the end of the run that could not be started.
+        /// Failures at the end of the run that could not be started.
         var untried = 0
     }
 
-    /// The number of consecutive failures, of at least two clients, that make a route failing.
+    /// Consecutive failures, of at least two clients, that make a route failing.
     package static let mostFailures = 5
     /// Seconds without a success after which one failure suffices, and after which a local fault may be repaired.
     package static let patience: Int64 = 600
-    /// The number of consecutive attempts that this process could not start, after which it is not ready.
+    /// Consecutive attempts that this process could not start, after which it is not ready.
     package static let mostUntried = 3
     private static let mostOfReason = 1_000
 
     private let uptime: @Sendable () -> Int64
     private let run = Monitor(Run())
-    /// The number of failures in `run`, so that a success on a healthy route takes no lock.
+    /// Failures in `run`, so that a success on a healthy route takes no lock.
     private let count = Counter()
 
     /// Starts without failures; `uptime` returns seconds of a clock that cannot be set.
@@ -73,7 +71,7 @@ package final class RouteHealth: Sendable {
     /// Adds a failure.
     ///
     /// - Parameters:
-    ///   - client: the client that owns the upload.
+    ///   - client: the upload's client.
     ///   - progress: the progress of the delivery.
     ///   - reason: one sentence.
     func addFailure(of client: ClientName, _ progress: Progress, reason: String) {
@@ -114,8 +112,8 @@ package final class RouteHealth: Sendable {
     /// The reason why this process cannot deliver, if it could not start the last `mostUntried` attempts; otherwise
     /// nil.
     ///
-    /// Also nil if the last of them is `patience` seconds old: a process that is not ready receives no requests, so
-    /// only another attempt can show that the fault is repaired.
+    /// It expires after `patience` seconds: a process that is not ready receives no requests, so only another attempt
+    /// can show that the fault is repaired.
     package var localFault: String? {
         guard count.count > 0 else { return nil }
         let now = uptime()

@@ -27,13 +27,11 @@ package final class RouteMetrics: Sendable {
                 }
         }
 
-        /// The label's value.
         package var label: String { self == .other ? "other" : "\(self)".uppercased() }
     }
 
     /// The events in the life of an upload that are counted.
     package enum Outcome: Int, Sendable, CaseIterable {
-        /// A resource was created.
         case created
         /// The upstream sent a final response.
         case delivered
@@ -41,9 +39,7 @@ package final class RouteMetrics: Sendable {
         case failed
         /// The upstream received it and sent no response.
         case held
-        /// Its client cancelled it.
         case cancelled
-        /// It expired.
         case expired
     }
 
@@ -74,7 +70,6 @@ package final class RouteMetrics: Sendable {
         /// The content could not be sent completely.
         case abandoned
 
-        /// The label's value.
         package var label: String {
             switch self {
             case .taken: "taken"
@@ -89,19 +84,15 @@ package final class RouteMetrics: Sendable {
         }
     }
 
-    /// The number of bytes of content received.
     package let received = Counter()
-    /// The number of those bytes that the web server wrote into the spool.
+    /// Bytes of content that the web server wrote into the spool.
     package let receivedByLane = Counter()
-    /// The number of bytes of uploads that the upstream accepted.
+    /// Bytes of uploads that the upstream accepted.
     package let delivered = Counter()
-    /// The durations of delivery attempts.
     package let deliveryTimes = Histogram(Histogram.medium)
-    /// The times from the creation of uploads until they are complete.
+    /// Times from the creation of uploads until they are complete.
     package let uploadTimes = Histogram(Histogram.long)
-    /// The number of requests by method and status, of which few occur.
-    ///
-    /// Locked only during an addition.
+    /// Requests by method and status, few of which occur; locked only during an addition.
     private let requests = Monitor<[Int: Int]>([:])
     private let uploads = RouteMetrics.counters(Outcome.allCases.count * DialectName.allCases.count)
     private let contentPaths = RouteMetrics.counters(ContentPath.allCases.count)
@@ -117,17 +108,15 @@ package final class RouteMetrics: Sendable {
 
     private static func counters(_ count: Int) -> [Counter] { (0..<count).map { _ in Counter() } }
 
-    /// The route's health.
     package let health: RouteHealth
-    /// Whether an ignored field of the upstream was logged already.
     private let hasToldSteering = Monitor(false)
 
     /// Creates metrics without counts; `uptime` returns seconds of a clock that cannot be set.
     init(uptime: @escaping @Sendable () -> Int64) { health = RouteHealth(uptime: uptime) }
 
-    /// Logs, once, a response field by which an application has its own web server send a file.
+    /// Logs, once, a response field that tells an application's own web server to send a file.
     ///
-    /// The web server in front of the gateway ignores the field, so the client receives a response without content.
+    /// The web server in front of the gateway ignores it, so the client receives a response without content.
     ///
     /// - Parameters:
     ///   - fields: the response's fields.
@@ -157,12 +146,10 @@ package final class RouteMetrics: Sendable {
         requests.updateQuietly { $0[key, default: 0] += 1 }
     }
 
-    /// Counts an event in the life of an upload.
     func add(_ outcome: Outcome, _ dialect: DialectName) {
         uploads[Self.place(outcome, dialect)].add()
     }
 
-    /// Counts a delivery attempt.
     func add(_ result: Result) { deliveries[result.rawValue].add() }
 
     /// Counts a message by the path of its content, except small ones, which have no choice of path.
@@ -178,7 +165,7 @@ package final class RouteMetrics: Sendable {
 
     // MARK: Reading
 
-    /// The number of messages for each path that occurred.
+    /// Messages for each path that occurred.
     package var paths: [(path: ContentPath, count: Int)] {
         ContentPath.allCases.map { ($0, contentPaths[$0.rawValue].count) }.filter { $0.1 > 0 }
     }
@@ -190,14 +177,13 @@ package final class RouteMetrics: Sendable {
         ContentPath(rawValue: lastPath.count - 1)
     }
 
-    /// The number of completed requests for each method and status that occurred, in a fixed order.
+    /// Completed requests for each method and status that occurred, in a fixed order.
     package var answered: [(method: MethodName, status: Int, count: Int)] {
         requests.updateQuietly { $0 }.sorted { $0.key < $1.key }.compactMap { key, count in
             MethodName(rawValue: key / Self.statuses).map { ($0, key % Self.statuses, count) }
         }
     }
 
-    /// The counts of upload events that occurred.
     package var outcomes: [(outcome: Outcome, dialect: DialectName, count: Int)] {
         Outcome.allCases.flatMap { outcome in
             DialectName.allCases.map { dialect in
@@ -206,7 +192,6 @@ package final class RouteMetrics: Sendable {
         }.filter { $0.count > 0 }
     }
 
-    /// The counts of delivery results that occurred.
     package var results: [(result: Result, count: Int)] {
         Result.allCases.map { ($0, deliveries[$0.rawValue].count) }.filter { $0.count > 0 }
     }

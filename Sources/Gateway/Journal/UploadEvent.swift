@@ -18,7 +18,7 @@ package struct Event: Sendable {
         case interrupted
         /// The content is complete.
         case completed
-        /// The upstream sent a final response, whatever its status.
+        /// The upstream sent a final response, with any status.
         case delivered
         /// There is no final response yet; another attempt follows.
         case deferred
@@ -28,43 +28,31 @@ package struct Event: Sendable {
         case held
         /// It was idle for longer than its route allows.
         case expired
-        /// Its client cancelled it.
         case cancelled
         /// An operator removed it.
         case purged
     }
 
-    /// The kind of event.
     package var kind: Kind
     /// The time of the event, set when it is written.
     package var time = WallTime(seconds: 0)
     /// The node that reports it; nil if the settings name none.
     package var node: String?
-    /// The upload's ID.
     package var upload: UploadID
     /// The upload's route; nil if unknown.
     package var route: String?
-    /// The upload's owner.
     package var owner: String?
-    /// The method of the request that created the upload.
     package var method: String?
-    /// The target of that request.
     package var target: String?
-    /// The number of bytes received.
     package var offset: Int64?
-    /// The number of bytes of the complete upload, if known.
+    /// Bytes of the complete upload, if known.
     package var length: Int64?
-    /// The status of the final response.
     package var status: Int?
-    /// The reason.
     package var reason: String?
-    /// The time of the next delivery attempt.
     package var nextAttempt: WallTime?
-    /// The number of delivery attempts.
     package var attempts: Int?
-    /// The value that correlates the upload with other logs.
     package var correlation: String?
-    /// The creation, from which `correlation` is taken.
+    /// The creation, until `correlation` is read from it.
     package var creation: UploadCreation?
 
     /// Creates an event of a locked upload.
@@ -96,7 +84,7 @@ package struct Event: Sendable {
         reason = summary.reason
     }
 
-    /// Creates an event of an upload of which only the ID, and possibly the creation, is known.
+    /// Creates an event of an upload whose creation may be unknown.
     package init(_ kind: Kind, of creation: UploadCreation?, id: UploadID) {
         self.kind = kind
         upload = id

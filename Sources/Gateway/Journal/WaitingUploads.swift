@@ -1,5 +1,5 @@
-// The complete uploads that wait, as far as this process knows them. It records its own changes; each queue run adds
-// those of other processes.
+// The complete uploads that wait, as far as this process knows. It records its own changes; each queue run adds those
+// of other processes.
 //
 // Invariant: the memory used does not depend on the size of the spool.
 
@@ -16,7 +16,6 @@ package final class WaitingUploads: Sendable {
         var known: [UploadID: (upload: WaitingUpload, run: Int)] = [:]
         /// The number of uploads that do not fit into `known`.
         var others = 0
-        /// The number of queue runs.
         var run = 0
         var corrupt = 0
         /// Whether recovery is walking through the spool and may find more uploads.
@@ -114,7 +113,6 @@ package final class WaitingUploads: Sendable {
         }
     }
 
-    /// The known uploads, and the number of others.
     package var all: (known: [WaitingUpload], others: Int) {
         table.updateQuietly { ($0.known.values.map(\.upload), $0.others) }
     }

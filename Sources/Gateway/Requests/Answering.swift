@@ -1,8 +1,7 @@
 // The responses that any request can receive: a refusal, or a closed connection.
 //
-// A client that resumes does so when its connection closes; it takes a complete response for the upload's final
-// response, whatever the status (URLSession). A request on an existing upload therefore never receives a response that
-// only means "later".
+// A client that resumes does so when its connection closes; it takes any complete response for the upload's final
+// response (URLSession). A request on an existing upload therefore never receives a response that only means "later".
 
 import SpoolgateDelivery
 import SpoolgateExchange
@@ -72,7 +71,6 @@ extension Answering {
 }
 
 extension SpoolError {
-    /// The refusal that the client receives for this error.
     var refusal: Refusal {
         switch self {
         case .full, .fewFiles, .noSpace, .overQuota: .spoolFull

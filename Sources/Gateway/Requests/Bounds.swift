@@ -28,7 +28,6 @@ extension RequestBounds {
         )
     }
 
-    /// Returns the limit that is set; 0 stands for no limit.
     private static func bound(_ set: Int?, otherwise derived: Int) -> Int {
         switch set {
         case 0: .max
@@ -39,7 +38,7 @@ extension RequestBounds {
 }
 
 extension UploadBounds {
-    /// Creates the limits on the number of uploads from the settings, in which 0 stands for no limit.
+    /// Creates the limits from the settings; 0 there means none.
     init(_ settings: Settings) {
         let ofClient = settings.clients.maximumUploads
         self.init(

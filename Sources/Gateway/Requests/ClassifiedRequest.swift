@@ -5,17 +5,13 @@ import SpoolgateDelivery
 import SpoolgateSettings
 import SpoolgateUploadProtocol
 
-/// A classified request.
 struct ClassifiedRequest {
-    /// The operation that the request asks for.
     let request: UploadRequest
-    /// The dialect of the response.
     let dialect: Dialect
     /// Whether no field of the request marks a protocol; it then uses the protocol of the upload it addresses.
     let isUnmarked: Bool
     /// The interop version that the request names although it is unknown; it is served as the newest one, without 104.
     let unknownVersion: Int?
-    /// The correlation ID for its log lines; nil if the settings name no field.
     let correlation: String?
 
     /// Classifies a request by its head; replaces the method with the effective one and adds the correlation field.

@@ -1,7 +1,7 @@
 // Mistakes in the web server's configuration that its requests reveal: all are counted, some are logged.
 //
-// Such a mistake affects every request, so one line for each would flood the log. Invariant: every fault is counted,
-// and each line states the number of faults since the line before.
+// Such a mistake affects every request, so one line for each would flood the log. Invariant: each line states the
+// number of faults since the line before.
 
 package import SpoolgateExchange
 import SpoolgateJournal
@@ -19,7 +19,6 @@ package final class FrontFaults: Sendable {
 
     private struct State {
         var counts: [FrontFault: Int] = [:]
-        /// The time until which each fault is recent.
         var recent: [FrontFault: Deadline] = [:]
         var lines = RareLines<Subject>()
     }
@@ -32,7 +31,7 @@ package final class FrontFaults: Sendable {
     /// Starts without faults; `interval` is the minimum time between two lines on the same subject.
     init(interval: Duration = .seconds(60)) { self.interval = interval }
 
-    /// The number of faults of each kind since the process started; a kind without faults is absent.
+    /// The number of faults by kind since the process started; a kind without faults is absent.
     package var counts: [FrontFault: Int] { state.update { $0.counts } }
 
     /// The kinds of faults found in the last 15 minutes.
@@ -42,7 +41,7 @@ package final class FrontFaults: Sendable {
 
     /// Counts a fault of a route, or a fault without a known route.
     ///
-    /// - Returns: the number of faults to log now, including this one; nil if no line is due.
+    /// - Returns: the number of faults to log now; nil if no line is due.
     func note(_ fault: FrontFault, route: String = "") -> Int? {
         state.update { state in
             state.counts[fault, default: 0] += 1
@@ -57,7 +56,7 @@ package final class FrontFaults: Sendable {
         }
     }
 
-    /// Makes one-time faults loggable again after a reload; the web server may have been reconfigured too.
+    /// Lets one-time faults be logged again; the web server may have been reconfigured too.
     func reload() {
         state.update { $0.lines.forget { $0.fault == .noOrigin } }
     }

@@ -1,5 +1,5 @@
-// The gateway: one request in, one response out. This file only classifies and dispatches requests; other files, named
-// after the operations, perform them.
+// The gateway: one request in, one response out. This file classifies and dispatches requests; the files named after
+// the operations perform them.
 //
 // Invariant: nothing that happens to one request affects the uploads of others.
 
@@ -18,11 +18,8 @@ import SpoolgateUploadProtocol
 /// Thread-safe; an exchange occupies its thread until the response is sent.
 package final class Gateway: Sendable {
     let spool: Spool
-    /// The faults of the web server's configuration that its requests reveal.
     package let faults = FrontFaults()
-    /// The deliveries of complete uploads.
     package let deliveries: Deliveries
-    /// The uploads that are receiving content.
     package let transfers: Transfers
     /// Whether nginx failed to use a file of the spool since the settings were last read.
     let isLaneUnusable = Monitor(false)
@@ -31,15 +28,11 @@ package final class Gateway: Sendable {
     let turnedAway = Monitor(RareLines<String>())
     /// The requests that are sending content, by client.
     let slow = SlowContent()
-    /// The number of requests that are served at a time.
     private let threads: ThreadBudget
 
-    /// The clock.
     var clock: SpoolClock { spool.clock }
-    /// The upload events for other programs.
     package var events: Events { deliveries.journal.events }
     var log: Log { deliveries.journal.log }
-    /// The metrics.
     package var metrics: Metrics { deliveries.journal.metrics }
 
     /// Creates a gateway on a spool that is open and recovered.
@@ -59,7 +52,7 @@ package final class Gateway: Sendable {
         transfers = Transfers(deliveries.journal.metrics, spool.buffers)
     }
 
-    /// Applies new settings to the requests that begin from now on.
+    /// Applies new settings to later requests.
     package func reload(_ settings: Settings) {
         deliveries.reload(settings)
         admission.setBounds(RequestBounds(settings, threads))
@@ -175,7 +168,6 @@ package final class Gateway: Sendable {
         return nil
     }
 
-    /// Refuses and counts a request that has no route.
     private func refuse(
         _ refusal: Refusal,
         _ exchange: any Exchange,
@@ -186,7 +178,6 @@ package final class Gateway: Sendable {
         exchange.answer(refusal.response)
     }
 
-    /// Returns the wording of the responses to a request.
     func responses(
         to head: RequestHead,
         _ dialect: Dialect,

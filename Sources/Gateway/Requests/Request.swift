@@ -14,14 +14,11 @@ import SpoolgateUpstream
 /// One request with everything that is needed to serve it.
 ///
 /// It is a class because thousands of requests wait at a time, and their stack frames would hold copies of a structure.
-/// Used by one thread. It does not change after its admission; `UploadOperation` adds the state of an operation on an
-/// upload.
+/// Used by one thread. It does not change after its admission.
 final class Request: Answering {
     let gateway: Gateway
     let exchange: RequestExchange
-    /// The web server's parameters about the request.
     let context: ExchangeContext
-    /// The client that sent the request.
     var client: ClientName { exchange.client }
     /// The head as received, with the fields that the authorizer has set.
     private(set) var head: RequestHead
@@ -38,10 +35,8 @@ final class Request: Answering {
     let isUnmarked: Bool
     /// The admission ticket; nil if the request is being rejected.
     var ticket: AdmissionTicket?
-    /// The authorizer's grant for this request's upload.
     private(set) var grant = Grant()
 
-    /// Creates a request as received, without a ticket.
     init(
         _ head: RequestHead,
         of exchange: RequestExchange,
@@ -88,9 +83,8 @@ final class Request: Answering {
 
     /// Performs the request's operation.
     ///
-    /// Work that ends before the wait for content, or follows it, has functions of its own, here and in the functions
-    /// called from here. Its variables in the frames of waiting functions would cost each request another page of
-    /// stack.
+    /// Work before and after the wait for content has functions of its own, here and in the functions called from here:
+    /// its variables in the frames of waiting functions would cost each request another page of stack.
     func run(_ asked: UploadRequest) {
         guard isAdmitted(asked) else { return }
         switch asked {
@@ -116,10 +110,9 @@ final class Request: Answering {
         }
     }
 
-    /// The maximum number of bytes of content.
     private var maxSize: Int64 { route.settings.limits.maxSize }
 
-    // MARK: Finding an upload
+    // MARK: Uploads
 
     /// How long to wait for another request that may be delivering the upload, since the response needs its result.
     ///
@@ -193,7 +186,7 @@ final class Request: Answering {
         }
     }
 
-    /// Returns the number of seconds for which the upload will be kept without activity.
+    /// Returns how many more seconds the upload is kept without activity.
     func remainingAge(of upload: Upload) -> Int64 {
         let idle = gateway.clock.confirmed.seconds - upload.lastActivity.seconds
         return route.settings.limits.maxAge - max(0, idle)

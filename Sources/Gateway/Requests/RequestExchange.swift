@@ -1,9 +1,8 @@
-// One request's exchange as the gateway uses it: all reading of content and all responses pass through here.
+// One request's exchange as the gateway uses it: all content is read, and all responses are sent, through it.
 //
-// Invariants: this is the only place that counts the status, the interim responses and the bytes; the only cross-origin
-// fields sent are those of `CrossOrigin` for the route; a client that waits for 100 (Continue) receives it before its
-// content is read, if the web server leaves it to the gateway (RFC 9110 §10.1.1), and only the final response if no
-// content is read.
+// Invariants: only this file counts statuses, interim responses and bytes; the only cross-origin fields sent are those
+// of `CrossOrigin` for the route; if the web server leaves 100 (Continue) to the gateway (RFC 9110 §10.1.1), a client
+// that waits for it receives it before its content is read, and never if no content is read.
 
 import HTTPTypes
 import SpoolgateDelivery
@@ -26,20 +25,17 @@ final class RequestExchange: Exchange {
     private var isContinueAwaited: Bool
     /// Whether the content may be large enough for the lane.
     private let isLarge: Bool
-    /// The final status; 0 if none was sent.
     private var status = 0
-    /// Whether the web server received the file.
     private(set) var isLaneTaken = false
-    /// The number of bytes that the web server has written into the file.
+    /// Bytes that the web server has written into the file.
     private var laneCount: Int64 = 0
-    /// The client that sent the request.
     let client: ClientName
     private let slow: SlowContent
     /// The entry of the content while it is being received; nil otherwise.
     private var content: SlowContent.Entry?
     private var minimum: MinimumRate?
 
-    /// The size of content, in bytes, up to which the web server sends it without the lane.
+    /// The largest content, in bytes, that the web server sends without the lane.
     private static let mostOfSmall: Int64 = 256 << 10
 
     init(
@@ -74,7 +70,6 @@ final class RequestExchange: Exchange {
         return true
     }
 
-    /// Counts the completed request.
     func end() {
         endContent()
         route.counts.add(method, status: status)
@@ -122,12 +117,11 @@ final class RequestExchange: Exchange {
         return try lane.isOffered() ? lane : nil
     }
 
-    /// Records that the web server received the file.
     func noteLaneTaken() { isLaneTaken = true }
 
     /// Returns the path that the content took, after its end.
     ///
-    /// - Parameter obstacle: the reason for which the gateway would decline an offer; nil if there is none.
+    /// - Parameter obstacle: the reason to decline an offer; nil if there is none.
     /// - Returns: the path; `obstacle` only if there was an offer.
     func contentPath(_ obstacle: ContentPath?) -> ContentPath {
         if isLaneTaken { return .taken }
@@ -136,7 +130,7 @@ final class RequestExchange: Exchange {
         return obstacle ?? .full
     }
 
-    /// Records the total number of bytes that the web server has written into the file.
+    /// Records the total bytes that the web server has written into the file.
     func noteWritten(_ count: Int64) {
         guard count > laneCount else { return }
         let written = Int(count - laneCount)

@@ -2,9 +2,8 @@
 // requests is ended.
 //
 // Slow uploads occupy a server's resources (draft-12 §13). A client that can resume loses nothing: its bytes are kept.
-// Invariant: a request that receives 256 KiB per second, or that began less than a second ago, is never ended here. The
-// second is short because a thousand requests that begin together occupy every thread meanwhile, and new ones must
-// wait.
+// Invariant: a request that receives 256 KiB per second, or that began less than a second ago, is never ended here. A
+// longer grace period would let a thousand new requests keep every thread from others for that long.
 
 import SpoolgateExchange
 import SpoolgatePosix
@@ -14,11 +13,9 @@ import SpoolgateUploadProtocol
 ///
 /// Thread-safe.
 final class SlowContent: Sendable {
-    /// The content of one request.
     final class Entry: Sendable {
         fileprivate let client: ClientName
         fileprivate let interrupt: @Sendable () -> Void
-        /// The number of bytes received.
         let received = Counter()
 
         fileprivate init(_ client: ClientName, _ interrupt: @escaping @Sendable () -> Void) {
@@ -27,7 +24,6 @@ final class SlowContent: Sendable {
         }
     }
 
-    /// The measurement of one request's rate.
     private struct Look {
         var entry: Entry
         /// The time of the last measurement, and the number of bytes received by then.
@@ -35,9 +31,7 @@ final class SlowContent: Sendable {
         var count = 0
         /// Bytes per second since the last measurement, or since the content began; nil at the very beginning.
         var rate: Double?
-        /// Whether the request was asked to end.
         var isAsked = false
-        /// Whether a full span has been measured.
         private var isMeasured = false
 
         init(entry: Entry, at: Deadline) { (self.entry, self.at) = (entry, at) }
@@ -54,9 +48,8 @@ final class SlowContent: Sendable {
 
     /// Seconds between two measurements of a request.
     private static let span = 10.0
-    /// Seconds until the first measurement.
     private static let least = 1.0
-    /// The rate, in bytes per second, from which on a request is never asked to end.
+    /// Bytes per second; a request at this rate is never asked to end.
     private static let fast = Double(256 << 10)
 
     private let looks = Monitor<[ObjectIdentifier: Look]>([:])
@@ -74,7 +67,6 @@ final class SlowContent: Sendable {
         return entry
     }
 
-    /// Removes content that has ended.
     func end(_ entry: Entry) { looks.updateQuietly { $0[ObjectIdentifier(entry)] = nil } }
 
     /// Asks the slowest request of the client with the most requests to end, if any request is slow.
@@ -110,7 +102,6 @@ final class SlowContent: Sendable {
 ///
 /// Used by the thread that receives the content.
 struct MinimumRate {
-    /// The length of a measurement in seconds.
     private static let span = 60.0
 
     /// The minimum in bytes per second; 0 for no minimum.
@@ -118,7 +109,6 @@ struct MinimumRate {
     private var start: Deadline
     private var count: Int64 = 0
 
-    /// Starts the first measurement.
     init(_ rate: Int64, now: Deadline = .after(.zero)) { (self.rate, start) = (rate, now) }
 
     /// Returns whether the current measurement has lasted a minute and its rate is below the minimum.

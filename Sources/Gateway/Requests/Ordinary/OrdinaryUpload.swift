@@ -86,7 +86,6 @@ extension Request {
         }
     }
 
-    /// Records that the content was received by the gateway.
     @inline(never)
     private func notePath(_ upload: Upload) {
         let path = exchange.contentPath(.ordinary)
@@ -125,7 +124,6 @@ extension Request {
         )
     }
 
-    /// Delivers the upload, or adds it to the queue.
     @inline(never)
     private func send(_ upload: Upload, _ digests: UploadDigests) throws(SpoolError) {
         guard !upload.isRecorded else {

@@ -8,7 +8,6 @@ import SpoolgateSpool
 import SpoolgateUploadProtocol
 
 extension Request {
-    /// Appends the request's content to an upload (draft-12 §4.4).
     func append(_ append: UploadRequest.Append, to id: UploadID) {
         if answersUnderWay(id, append) { return }
         withUpload(id, patience: deliveryTimeout) { operation throws(SpoolError) in

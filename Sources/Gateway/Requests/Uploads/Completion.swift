@@ -10,7 +10,7 @@ import SpoolgateSpool
 import SpoolgateUploadProtocol
 
 extension Request {
-    /// Returns the delivery of uploads for this request, on a route whose limits may be those of one upload.
+    /// Returns the delivery for this request, with the limits of `route`.
     func delivery(on route: Route, _ journal: Journal) -> Delivery {
         Delivery(
             gateway.deliveries,

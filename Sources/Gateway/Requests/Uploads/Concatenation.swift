@@ -1,8 +1,8 @@
 // Concatenation (tus): creates an upload from parts and delivers it once, like any other.
 //
 // The parts are locked in the order of their IDs, so that two concatenations cannot wait for each other. A client that
-// lost the response repeats its request; the parts then identify the upload. Invariant: the parts are consumed only
-// after the upload made of them is durable, and before it is delivered; a list of parts never results in two uploads.
+// lost the response repeats its request; the parts then identify the upload. Invariant: the parts are consumed after
+// the new upload is durable and before it is delivered; a list of parts never results in two uploads.
 
 import HTTPTypes
 import SpoolgateDelivery
@@ -148,7 +148,6 @@ extension Request {
         try UploadOperation(self, upload, isCreation: true).complete()
     }
 
-    /// Consumes the parts and unlocks them.
     private func consume(_ parts: [Upload], by creation: UploadCreation) throws(SpoolError) {
         for part in parts { try part.consume(for: location(creation.resourcePath)) }
         for part in parts { part.unlock() }

@@ -5,11 +5,9 @@
 package import SpoolgateExchange
 import SpoolgateUploadProtocol
 
-/// The numbers of an upload's bytes that nginx wrote into the spool, and that the gateway received.
+/// How much of an upload's content nginx wrote into the spool, and how much passed through the gateway.
 package struct ContentShares: Sendable, Equatable {
-    /// Bytes that nginx wrote.
     package var nginx: Int64 = 0
-    /// Bytes that the gateway received.
     package var gateway: Int64 = 0
     /// The path of the last message that nginx did not write; nil if nginx wrote all messages.
     package var path: ContentPath?
@@ -44,7 +42,6 @@ package struct ContentShares: Sendable, Equatable {
         }
     }
 
-    /// Adds the shares of a later message.
     mutating func add(_ other: ContentShares) {
         nginx += other.nginx
         gateway += other.gateway
@@ -54,7 +51,6 @@ package struct ContentShares: Sendable, Equatable {
 
 /// The shares of the uploads that most recently began to receive content.
 struct SharesTable {
-    /// The maximum number of uploads.
     static let most = 4096
 
     private var shares: [UploadID: ContentShares] = [:]
@@ -62,7 +58,6 @@ struct SharesTable {
     private var order: [UploadID] = []
     private var oldest = 0
 
-    /// Adds the shares of one message.
     mutating func add(_ added: ContentShares, to id: UploadID) {
         guard added.nginx + added.gateway > 0 else { return }
         if var known = shares[id] {
@@ -80,6 +75,5 @@ struct SharesTable {
         shares[id] = added
     }
 
-    /// Returns the shares of an upload, if known.
     subscript(id: UploadID) -> ContentShares? { shares[id] }
 }

@@ -11,7 +11,6 @@ import SpoolgateUploadProtocol
 import SpoolgateUpstream
 
 extension Request {
-    /// Creates an upload and receives the creation's content (draft-12 §4.2).
     func create(_ creation: UploadRequest.Creation) {
         guard let upload = beginCreation(creation) else { return }
         do throws(SpoolError) {
@@ -83,7 +82,6 @@ extension Request {
         return {}
     }
 
-    /// Returns a new upload with all fields of the request.
     func newUpload() -> UploadCreation {
         var head = head
         // The field describes the message, which usually has no content; the file's type is in `Upload-Metadata`.

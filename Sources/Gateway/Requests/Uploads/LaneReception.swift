@@ -1,5 +1,5 @@
-// The lane: the web server writes content into the upload's file directly, without a socket to the gateway. The gateway
-// sets the limits and acknowledges offsets.
+// The lane: the web server writes content directly into the upload's file. The gateway sets the limits and acknowledges
+// offsets.
 //
 // Invariant: after the lane ends, the gateway has the file back, or the upload stays locked by the process that has it.
 
@@ -12,10 +12,9 @@ import SpoolgateSpool
 import SpoolgateUploadProtocol
 
 extension UploadOperation {
-    /// The range of the number of bytes that the web server may write in addition to those written.
+    /// The bytes that the web server may write in addition to those written: as many again, within this range.
     ///
-    /// Within it, the number is that of the bytes written. Space is reserved for them, so a client that sends nothing
-    /// would block that space.
+    /// Space is reserved for them, so a client that sends nothing would block it.
     private static let laneWindows: ClosedRange<Int64> = 64 << 10...64 << 20
     /// How long the web server may take to close the file before the gateway closes the connection.
     private static let lanePatience = Duration.seconds(1)
@@ -23,7 +22,7 @@ extension UploadOperation {
     /// Returns why the web server must not write the message's content; nil if it may.
     ///
     /// - Parameters:
-    ///   - most: the maximum number of bytes it could write.
+    ///   - most: the bytes that it could write.
     ///   - hasDigest: whether the content must be verified.
     /// - Returns: the first reason that applies.
     func laneObstacle(most: Int64, hasDigest: Bool) -> ContentPath? {
@@ -35,7 +34,6 @@ extension UploadOperation {
         return most > 0 ? nil : .full
     }
 
-    /// Records the path that the message's content took.
     @inline(never)
     func notePath(_ obstacle: ContentPath?, _ transfer: Transfer) {
         let path = exchange.contentPath(obstacle)
@@ -53,14 +51,14 @@ extension UploadOperation {
         )
     }
 
-    /// Receives content by the lane, if the web server offers it, up to the lane's limit.
+    /// Receives content by the lane, if the web server offers it.
     ///
     /// Called only if there is no obstacle. An offer that is not granted here is declined by the next read of content.
     ///
     /// - Parameters:
     ///   - most: the maximum number of bytes; later bytes pass through the gateway.
     ///   - afterEach: called with the number of new bytes, to report progress.
-    /// - Returns: how the content ended; nil if the rest of it, or at least its end, is still to be received.
+    /// - Returns: how the content ended; nil if the rest, or at least the end, is still to be received.
     /// - Throws: `SpoolError` if storing failed; bytes stored before remain.
     func receiveByLane(
         most: Int64,
@@ -119,7 +117,7 @@ extension UploadOperation {
         }
     }
 
-    /// Returns the maximum number of bytes that the web server may write in all after `written` bytes.
+    /// The maximum total that the web server may write after `written` bytes.
     private static func most(written: Int64, expected: Int64) -> Int64 {
         min(expected, written + min(max(written, laneWindows.lowerBound), laneWindows.upperBound))
     }
@@ -167,7 +165,6 @@ extension UploadOperation {
         if isNews { log.frontCannotWrite(error) }
     }
 
-    /// Ends the lane from the gateway's side.
     private func end(
         _ lane: any ContentLane,
         _ end: ReceptionEnd

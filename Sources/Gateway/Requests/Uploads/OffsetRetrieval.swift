@@ -7,7 +7,6 @@ import SpoolgateSpool
 import SpoolgateUploadProtocol
 
 extension Request {
-    /// Makes the offset durable and acknowledges it (draft-12 §4.3).
     func retrieveOffset(_ id: UploadID) {
         if answersUnderWay(id) { return }
         withUpload(id, patience: inUseTimeout) { operation throws(SpoolError) in
@@ -25,7 +24,7 @@ extension UploadOperation {
             try deliverUnseen()
             decision = try seen().decideRetrieval(dialect, hasTried: true)
         }
-        // Even an upload on hold must survive a power failure once its client has received this response.
+        // An upload on hold must also survive a power failure after this response.
         try upload.sync()
         switch decision {
         case .tell(let completeness):
@@ -42,7 +41,6 @@ extension UploadOperation {
         }
     }
 
-    /// Returns the state that decides on an offset retrieval.
     private func seen() throws(SpoolError) -> UploadState {
         var state = upload.state
         state.isAccepted = route.hasAccepted(nextAttempt: upload.nextAttempt)

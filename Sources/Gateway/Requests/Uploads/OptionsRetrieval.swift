@@ -7,7 +7,6 @@ import SpoolgateSettings
 import SpoolgateUploadProtocol
 
 extension Request {
-    /// The capabilities of an upload resource, which do not depend on the upload's state.
     var resourceOptions: Response {
         var response = ResponseBuilder(dialect: dialect, limits: route.settings.limits)
             .resourceOptions()

@@ -8,11 +8,10 @@ import SpoolgateSettings
 import SpoolgateSpool
 import SpoolgateUploadProtocol
 
-/// The progress reports of one message, at a limited rate in time and bytes.
 struct ReceptionProgress {
     /// The number of bytes between two reports on content without a length, however little time has passed.
     ///
-    /// Such a client buffers the bytes that are not acknowledged, and stops sending if its buffer is full.
+    /// Its client buffers bytes that are not acknowledged, and pauses if the buffer is full.
     private static let step: Int64 = 4 << 20
 
     private let report: ProgressReport?

@@ -1,4 +1,4 @@
-// Reception of a message's content into an upload, for a creation or an append (draft-12 §4.2, §4.4), and the response.
+// Reception of the content of a creation or an append (draft-12 §4.2, §4.4), and the response.
 //
 // `UploadState` makes the decisions and the spool stores the bytes; this file defines the order of the steps.
 
@@ -84,7 +84,6 @@ extension UploadOperation {
         return end
     }
 
-    /// Responds to a message whose content has ended, properly or not.
     @inline(never)
     private func answer(
         _ end: ReceptionEnd,

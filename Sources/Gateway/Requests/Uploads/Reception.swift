@@ -5,7 +5,6 @@ import SpoolgateExchange
 import SpoolgatePosix
 import SpoolgateSpool
 
-/// How the content of a request ended.
 enum ReceptionEnd: Sendable, Equatable {
     /// At its proper end.
     case ended
@@ -15,7 +14,6 @@ enum ReceptionEnd: Sendable, Equatable {
     case exceeded
 }
 
-/// The reception of one request's content.
 struct Reception {
     let exchange: RequestExchange
     let buffer: ContentBuffer
@@ -88,7 +86,6 @@ struct Reception {
         Thread.releaseStack()
     }
 
-    /// The speed at which content arrives.
     private struct Pace {
         /// The size of a part below which content arrives more slowly than it is stored.
         private static let slowPart = 4096
@@ -101,11 +98,9 @@ struct Reception {
         }
     }
 
-    /// The room that is left.
     private struct Room {
         var free: Int64
         let keepsLast: Bool
-        /// The withheld byte that fills the room.
         var last: UInt8?
     }
 

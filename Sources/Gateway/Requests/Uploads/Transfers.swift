@@ -14,24 +14,18 @@ import Synchronization
 ///
 /// One thread updates it; any thread may read it.
 package final class Transfer: Sendable {
-    /// The upload's ID.
     package let id: UploadID
-    /// The name of the upload's route.
     package let route: String
-    /// The head of the upload's creation.
     private let head: RequestHead
-    /// The upload's owner, if known.
     package let owner: String?
-    /// The address of the client that is sending; nil if unknown.
+    /// The address of the client that is sending.
     package let client: String?
     /// The number of bytes of the complete upload, if known.
     package let length: Int64?
-    /// The number of connections that have sent content to the upload, including this one, as far as this process
-    /// knows.
+    /// The connections that have sent content to the upload, this one included, as far as this process knows.
     package let connections: Int
-    /// The ordinal of the transfer; two that begin at the same time may have the same one.
+    /// The transfer's ordinal, which simultaneous ones may share.
     package let number: Int
-    /// The time since the transfer began.
     package let watch = Stopwatch()
     private let first: Int64
     private let received = Atomic(0)
@@ -63,10 +57,8 @@ package final class Transfer: Sendable {
         if byNginx { writtenByNginx.wrappingAdd(count, ordering: .relaxed) }
     }
 
-    /// Records the path that the content took.
     func note(_ path: ContentPath) { self.path.store(path.rawValue + 1, ordering: .relaxed) }
 
-    /// The shares of nginx and the gateway in the stored bytes.
     var shares: ContentShares {
         let nginx = writtenByNginx.load(ordering: .relaxed)
         let path = ContentPath(rawValue: path.load(ordering: .relaxed) - 1)
@@ -82,10 +74,10 @@ package final class Transfer: Sendable {
     /// The upload's path and the values that name its file.
     package var naming: UploadNaming { UploadNaming(head) }
 
-    /// The number of bytes of the upload that have been received.
+    /// Bytes of the upload that have been received.
     package var offset: Int64 { first + Int64(count) }
 
-    /// The bytes per second of this transfer.
+    /// Bytes per second of this transfer.
     package var rate: Int64 {
         let seconds = Double(max(watch.nanoseconds, 1_000_000)) / 1e9
         return Int64(Double(count) / seconds)
@@ -101,17 +93,14 @@ package final class Transfers: Sendable {
         /// Uploads whose client stopped before they were complete: the number of connections, and whether the last one
         /// was interrupted.
         var left: [UploadID: (connections: Int, isInterrupted: Bool)] = [:]
-        /// The shares of nginx and the gateway in recent uploads.
         var shares = SharesTable()
     }
 
     private let table = Monitor(Table())
     private let begun = Counter()
-    /// The number of entries in `left`, usually 0.
     private let leftCount = Counter()
     private let metrics: Metrics
     private let buffers: BufferPool
-    /// The maximum number of entries in `left`.
     private static let mostLeft = 4096
 
     init(_ metrics: Metrics, _ buffers: BufferPool) {
@@ -200,9 +189,9 @@ package final class Transfers: Sendable {
         }
     }
 
-    /// Returns the shares of nginx and the gateway in an upload's content, including a transfer under way.
+    /// The shares of nginx and the gateway in an upload's content, including a current transfer.
     ///
-    /// Nil if they are unknown: this process remembers some thousand uploads, and none of a previous process.
+    /// Nil if unknown: this process remembers some thousand uploads, and none of an earlier process.
     package func shares(of id: UploadID) -> ContentShares? {
         table.updateQuietly { table in
             guard let active = table.active[id] else { return table.shares[id] }
@@ -212,6 +201,5 @@ package final class Transfers: Sendable {
         }
     }
 
-    /// The current transfers, in no order.
     package var all: [Transfer] { table.updateQuietly { Array($0.active.values) } }
 }

@@ -15,9 +15,7 @@ import SpoolgateUploadProtocol
 final class UploadOperation: Answering {
     let request: Request
     let upload: Upload
-    /// Whether the request created the upload.
     let isCreation: Bool
-    /// The request's route, with the upload's own maximum size.
     let route: Route
     let journal: Journal
     let responses: any ResponseWording
