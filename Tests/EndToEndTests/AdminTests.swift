@@ -61,11 +61,11 @@ struct AdminTests {
         #expect(try browser.text("return note.textContent").hasPrefix("Not refreshed"))
         try browser.run("getSelection().empty()")
         try eventually("what was held back is shown") {
-            try browser.text(shown).contains("2 partial uploads wait")
+            try browser.text(shown).contains("2 partial uploads are waiting")
         }
         _ = try sandbox.create("/files/third")
         try eventually("the page refreshes by itself") {
-            try browser.text(shown).contains("3 partial uploads wait")
+            try browser.text(shown).contains("3 partial uploads are waiting")
         }
         #expect(try browser.console().isEmpty)
     }

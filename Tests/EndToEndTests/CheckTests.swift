@@ -345,7 +345,7 @@ struct CheckTests {
         #expect(check.errors.contains(words), "\(check.errors)")
         #expect(sandbox.log.contains("msg=\"setting ignored\"") && sandbox.log.contains(words))
         try sandbox.reload(replacing: "reserve: 1}", with: "minimum-spare: 1}")
-        #expect(sandbox.log.contains("threads.minimum-spare: no longer a setting"))
+        #expect(sandbox.log.contains("threads.minimum-spare: this setting was removed"))
         #expect(sandbox.log.contains("settings reloaded"))
     }
 

@@ -357,7 +357,7 @@ struct PageTests {
         #expect(truncate(file.url.path(), 10_000_000) == 0)
         page.network.hold(at: nil)
         try page.awaitState("short.bin", "failed")
-        #expect(try page.words("short.bin").contains(/has changed|cannot be read/))
+        #expect(try page.words("short.bin").contains(/has changed|can no longer be read/))
         #expect(origin.requests.isEmpty)
     }
 

@@ -141,7 +141,7 @@ extension SettingsTests {
             "socket-mode: 0668\n",
             "1:14: socket-mode: '0668' is not an octal mode such as \"0660\""
         ),
-        Wrong("socket-group: ''\n", "1:15: socket-group: '' is not a non-empty text"),
+        Wrong("socket-group: ''\n", "1:15: socket-group: '' must not be empty"),
         Wrong(
             "log-level: loud\n",
             "1:12: log-level: 'loud' is not one of trace, debug, info, notice, warning, error, "
@@ -363,7 +363,7 @@ extension SettingsTests {
         ),
         Wrong(
             "routes: {a: {multipart: {file-field: ''}}}\n",
-            "1:38: routes.a.multipart.file-field: '' is not a non-empty text"
+            "1:38: routes.a.multipart.file-field: '' must not be empty"
         ),
         Wrong(
             "routes: {a: {multipart: {fields: [b]}}}\n",

@@ -176,7 +176,9 @@ extension SettingsKind {
     }
 
     /// A text; not empty.
-    static func text() -> Self where Value == String { text("a non-empty text") { !$0.isEmpty } }
+    static func text() -> Self where Value == String {
+        Self("a text", refusal: " must not be empty") { $0.isEmpty ? nil : $0 }
+    }
 
     /// An absolute path.
     static func path() -> Self where Value == String {
