@@ -233,29 +233,27 @@ drill:
 	@DRILL_SUITES="$(DRILL_SUITES)" DRILL_SCENES="$(DRILL_SCENES)" DRILL_SAMPLE="$(SAMPLE)" \
 	    python3 Tests/Drill/drill.py
 
-# Several nodes behind one nginx, with a spool each and with one on a Ceph of its own (Tests/Cluster/README.md). It
-# wants root; the scenes, rounds and uploads are in its environment.
-cluster-test:
-	@[ "$$(id -u)" -ne 0 ] || deploy/install-dependencies.sh cluster || :
-	@if python3 Tests/Cluster/cluster.py --check; then \
+# Installs packages of a kind, and runs a program if it says that it can run here.
+define test-of-nodes
+[ "$$(id -u)" -ne 0 ] || deploy/install-dependencies.sh $(1) || :; \
+	if python3 $(2) --check; then \
 	    [ -n "$$SPOOLGATE" ] || [ -x .build/release/spoolgate ] || [ -x .build/debug/spoolgate ] || \
 	        $(MAKE) --no-print-directory build || exit 1; \
 	    mkdir -p .build; \
 	    $(MAKE) --no-print-directory module >.build/nginx-module.log 2>&1 || :; \
-	    exec python3 Tests/Cluster/cluster.py; \
+	    exec python3 $(2); \
 	fi
+endef
+
+# Several nodes behind one nginx, with a spool each and with one on a Ceph of its own (Tests/Cluster/README.md). It
+# wants root; the scenes, rounds and uploads are in its environment.
+cluster-test:
+	@$(call test-of-nodes,cluster,Tests/Cluster/cluster.py)
 
 # Two hosts with kernels of their own, on one CephFS or with one replicated disk (Tests/Hosts/README.md). It wants root;
 # kinds, scenes and rounds are in its environment.
 hosts-test:
-	@[ "$$(id -u)" -ne 0 ] || deploy/install-dependencies.sh hosts || :
-	@if python3 Tests/Hosts/hosts.py --check; then \
-	    [ -n "$$SPOOLGATE" ] || [ -x .build/release/spoolgate ] || [ -x .build/debug/spoolgate ] || \
-	        $(MAKE) --no-print-directory build || exit 1; \
-	    mkdir -p .build; \
-	    $(MAKE) --no-print-directory module >.build/nginx-module.log 2>&1 || :; \
-	    exec python3 Tests/Hosts/hosts.py; \
-	fi
+	@$(call test-of-nodes,hosts,Tests/Hosts/hosts.py)
 
 # A disk that stalls under uploads, and another location of the same nginx worker (Tests/Stall/README.md). It wants root;
 # disks, rows and lengths are in its environment.

@@ -17,17 +17,24 @@ from processes import Process, Unavailable, free_ports, must, run, wait
 PROGRAMS = "ceph ceph-mon ceph-mgr ceph-osd ceph-mds ceph-fuse monmaptool".split()
 FUSE = "/dev/fuse"
 
-# Without authentication there are no keys, and nothing to encrypt with. Without the manager's figures statfs
-# would say that nothing is free, and the gateway would answer 507. The session's timeout is Ceph's own. The kernel
-# must cache no content: what it has cached of a file that two clients have open it goes on to show, whatever the
-# other one has written since.
-SETTINGS = """[global]
-fsid = {cluster}
+# Without authentication there are no keys, and nothing to encrypt with. The kernel must cache no content: what it has cached
+# of a file that two clients have open it goes on to show, whatever the other one has written since.
+CLIENT = """[global]
 mon host = {monitor}/0
 auth cluster required = none
 auth service required = none
 auth client required = none
 ms mon client mode = crc
+fuse default permissions = true
+fuse disable pagecache = {uncached}
+client mount timeout = 20
+"""
+
+# Without the manager's figures statfs would say that nothing is free, and the gateway would answer 507. The session's
+# timeout is Ceph's own.
+SETTINGS = (
+    CLIENT
+    + """fsid = {cluster}
 ms bind msgr1 = false
 ms bind port min = 26800
 ms bind port max = 27300
@@ -46,9 +53,6 @@ osd op num threads per shard = 2
 memstore device bytes = 4294967296
 mds session timeout = 60
 mds session autoclose = 300
-fuse default permissions = true
-fuse disable pagecache = {uncached}
-client mount timeout = 20
 mon data = {directory}/mon
 mgr data = {directory}/mgr
 osd data = {directory}/osd
@@ -62,6 +66,7 @@ err to stderr = true
 [mon.a]
 public addrv = {monitor}/0
 """
+)
 
 
 def missing():

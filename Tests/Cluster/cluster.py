@@ -13,7 +13,6 @@ only says what stands in the way: then 1, else 0.
 import os
 import random
 import shutil
-import signal
 import sys
 
 # Root writes nothing into the working tree.
@@ -25,24 +24,15 @@ sys.path.append(os.path.join(os.path.dirname(HERE), "Drill"))
 import ceph
 import gateway
 import namespaces
-from namespaces import IN_NAMESPACE
 from processes import Unavailable
 from scenes import SCENES
 from transcript import Transcript
 from world import World
 
 NAME = "spoolgate-cluster-"
-CHECK = "--check"
 
 
-def main():
-    # A namespace is left by a process that is its first, so another one removes the directory.
-    if sys.argv[1:2] != [IN_NAMESPACE]:
-        return outside()
-    for number in (signal.SIGTERM, signal.SIGHUP):
-        signal.signal(number, lambda *_: sys.exit(143))
-    # Of a terminal's Ctrl-C.
-    signal.signal(signal.SIGINT, signal.default_int_handler)
+def inside():
     transcript = Transcript()
     seed = int(os.environ.get("CLUSTER_SEED") or random.SystemRandom().randrange(1 << 32))
     transcript.say(f"{gateway.program()}, CLUSTER_SEED={seed}")
@@ -56,14 +46,6 @@ def main():
 
 
 def outside():
-    """Looks whether it can be done, and has it done in namespaces of its own."""
-    reason = obstacle()
-    is_check = sys.argv[1:] == [CHECK]
-    if reason:
-        print(f"SKIPPED make cluster-test: {reason}")
-        return 1 if is_check else 0
-    if is_check:
-        return 0
     gateway.program()
     return namespaces.play(__file__, NAME, os.environ.get("CLUSTER_SCRATCH", "/var/tmp"))
 
@@ -99,27 +81,8 @@ def play(scenes, is_shared, seed, transcript):
             except Exception as error:  # noqa: BLE001: the next scenes still tell something
                 transcript.check(False, f"ended early: {type(error).__name__}: {error}")
             if transcript.failed > failed:
-                tell(world, transcript)
-
-
-def tell(world, transcript):
-    """What the nodes said last; all of it goes where it is to be kept."""
-    keep = os.environ.get("CLUSTER_KEEP")
-    for node in world.gateways.values():
-        lines = node.log().splitlines()
-        transcript.say(f"  the last of {len(lines)} lines that {node.name} said:")
-        transcript.output("\n".join(lines[-8:]))
-        if keep:
-            os.makedirs(keep, exist_ok=True)
-            with open(os.path.join(keep, f"{node.name}.log"), "w") as file:
-                file.write(node.log())
+                world.tell(transcript)
 
 
 if __name__ == "__main__":
-    try:
-        sys.exit(main())
-    except Unavailable as reason:
-        sys.exit(f"make cluster-test: {reason}")
-    except KeyboardInterrupt:
-        print("\ninterrupted", file=sys.stderr)
-        sys.exit(130)
+    sys.exit(namespaces.command("make cluster-test", obstacle, outside, inside, Unavailable))

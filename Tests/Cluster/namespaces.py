@@ -22,6 +22,33 @@ def missing():
     return None
 
 
+def command(title, obstacle, outside, inside, unavailable):
+    """Runs the program of a test; its exit status, or a sentence for `sys.exit`.
+
+    `obstacle` says why the test cannot run here, or None; with `--check` nothing else happens. `outside` has `play` run the
+    script again in namespaces, where `inside` is the test. `unavailable` are exceptions that say in one line what is missing.
+    """
+    try:
+        # A namespace is left by a process that is its first, so another one removes the directory.
+        if sys.argv[1:2] == [IN_NAMESPACE]:
+            for number in (signal.SIGTERM, signal.SIGHUP):
+                signal.signal(number, lambda *_: sys.exit(143))
+            # Of a terminal's Ctrl-C.
+            signal.signal(signal.SIGINT, signal.default_int_handler)
+            return inside()
+        is_check = sys.argv[1:] == ["--check"]
+        reason = obstacle()
+        if reason:
+            print(f"SKIPPED {title}: {reason}")
+            return 1 if is_check else 0
+        return 0 if is_check else outside()
+    except unavailable as reason:
+        return f"{title}: {reason}"
+    except KeyboardInterrupt:
+        print("\ninterrupted", file=sys.stderr)
+        return 130
+
+
 def play(script, name, directory, limit=None, has_network=False):
     """Runs a script in namespaces, with IN_NAMESPACE and a directory of its own as arguments; its exit status.
 

@@ -120,6 +120,18 @@ class World:
                 thread.join(max(1, deadline + 60 - time.monotonic()))
         return errors
 
+    def tell(self, transcript, prefix=""):
+        """Prints what the nodes said last; all of it goes to CLUSTER_KEEP, in files whose names begin with `prefix`."""
+        keep = os.environ.get("CLUSTER_KEEP")
+        for name, node in self.gateways.items():
+            lines = node.log().splitlines()
+            transcript.say(f"  the last of {len(lines)} lines that {name} said:")
+            transcript.output("\n".join(lines[-8:]))
+            if keep:
+                os.makedirs(keep, exist_ok=True)
+                with open(os.path.join(keep, f"{prefix}{name}.log"), "w") as file:
+                    file.write(node.log())
+
     @staticmethod
     def other(node):
         return NODES[1 - NODES.index(node)]

@@ -11,7 +11,6 @@ says what stands in the way: then 1, else 0.
 import os
 import random
 import shutil
-import signal
 import sys
 
 sys.dont_write_bytecode = True
@@ -34,14 +33,12 @@ import polling
 import power_cuts
 import upgrade
 from hosts_world import HostsWorld
-from namespaces import IN_NAMESPACE
 from pair import PairWorld
 from processes import Unavailable
 from scenes import boots, dead_node, kills, node_loss, other_node, own_spools
 from transcript import Transcript
 
 NAME = "spoolgate-hosts-"
-CHECK = "--check"
 BUILD = os.path.join(gateway.ROOT, ".build/hosts")
 
 SHARED = {
@@ -74,12 +71,7 @@ def rounds():
     return int(os.environ.get("HOSTS_ROUNDS") or 4)
 
 
-def main():
-    if sys.argv[1:2] != [IN_NAMESPACE]:
-        return outside()
-    for number in (signal.SIGTERM, signal.SIGHUP):
-        signal.signal(number, lambda *_: sys.exit(143))
-    signal.signal(signal.SIGINT, signal.default_int_handler)
+def inside():
     transcript = Transcript()
     seed = int(os.environ.get("CLUSTER_SEED") or random.SystemRandom().randrange(1 << 32))
     accelerator = guest.accelerator(BUILD, "hosts.cpio", "HOST ")
@@ -92,13 +84,6 @@ def main():
 
 
 def outside():
-    reason = obstacle()
-    is_check = sys.argv[1:] == [CHECK]
-    if reason:
-        print(f"SKIPPED make hosts-test: {reason}")
-        return 1 if is_check else 0
-    if is_check:
-        return 0
     program = gateway.program()
     previous = os.environ.get("HOSTS_PREVIOUS") or program
     image.build(BUILD, {"spoolgate": program, "spoolgate-previous": previous})
@@ -145,27 +130,9 @@ def play(kind, seed, accelerator, transcript):
             except Exception as error:  # noqa: BLE001: the next scenes still tell something
                 transcript.check(False, f"ended early: {type(error).__name__}: {error}")
             if transcript.failed > failed:
-                for node in world.gateways.values():
-                    lines = node.log().splitlines()
-                    transcript.say(f"  the last of {len(lines)} lines that {node.host.name} said:")
-                    transcript.output("\n".join(lines[-8:]))
-                    keep(node, kind, name)
-
-
-def keep(node, kind, scene):
-    """Copies what a node said to where it is to be kept, if that is asked for."""
-    directory = os.environ.get("CLUSTER_KEEP")
-    if directory:
-        os.makedirs(directory, exist_ok=True)
-        with open(os.path.join(directory, f"{kind}-{scene}-{node.host.name}.log"), "w") as file:
-            file.write(node.log())
+                world.tell(transcript, f"{kind}-{name}-")
 
 
 if __name__ == "__main__":
-    try:
-        sys.exit(main())
-    except Unavailable as reason:
-        sys.exit(f"make hosts-test: {reason}")
-    except KeyboardInterrupt:
-        print("\ninterrupted", file=sys.stderr)
-        sys.exit(130)
+    missing = (Unavailable, guest.Unavailable)
+    sys.exit(namespaces.command("make hosts-test", obstacle, outside, inside, missing))

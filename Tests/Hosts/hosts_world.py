@@ -72,6 +72,10 @@ class HostsWorld(World):
         self.gateways[name].start()
         return seconds
 
+    def replaying(self, draw):
+        """The node of which a replay is requested."""
+        return draw.choice(NODES)
+
     def __exit__(self, *arguments):
         # What runs on a host goes with its power.
         for host in self.hosts.values():

@@ -1,12 +1,11 @@
-"""One spool: the power of a host goes at every moment of an upload's life, round after round."""
+"""One spool: the power of a host goes, and another one continues its uploads."""
 
 import time
 
-from client import ANSWERED
-from moments import ALL
-from oracle import Death, ends, judge
+import cut_rounds
+from oracle import Death
 from processes import wait
-from scenes.kills import CLIENTS, client_of, held_as_told, was_begun
+from scenes.kills import held_as_told, was_begun
 from wire import Cut, ask
 from world import NODES
 
@@ -15,65 +14,35 @@ UNAIDED = 10
 
 
 def play(world, transcript, draw, rounds):
-    faults, everybody, deaths, missed, replays = [], [], [], 0, 0
-    takeovers, unaided, boots = [], [], []
+    takeovers = {"shut out": [], "left to Ceph": []}
+    boots = []
     since = {name: len(gateway.log()) for name, gateway in world.gateways.items()}
-    for number in range(rounds):
-        moment = ALL[number % len(ALL)]
-        is_aided = number % UNAIDED != UNAIDED - 1
-        clients = [client_of(world, draw, f"-power{number}", index) for index in range(CLIENTS)]
-        world.moments.look_out(moment, draw.randrange(1, 8))
-        came = []
 
-        def trouble(draw=draw, clients=clients, is_aided=is_aided, came=came):
-            happened, name = world.moments.wait(10)
-            time.sleep(draw.uniform(0, 0.01))
-            name = name or draw.choice(NODES)
-            sessions = world.mounts[name].sessions()
-            world.hosts[name].cut_power()
-            deaths.append(Death(name, time.monotonic()))
-            came.append(happened)
-            # From now on the other host is asked.
-            for client in clients:
-                client._route = lambda request, other=world.other(name): other
-            world.moments.go_on()
-            if is_aided:
-                for session in sessions:
-                    world.ceph.command("tell", "mds.a", "client", "evict", f"id={session}")
-            seconds = takeover(world, clients, world.other(name), deaths[-1].time)
-            (takeovers if is_aided else unaided).append(seconds)
-            boots.append(world.power_on(name))
-
-        world.run(clients, 200, at_a_time=CLIENTS, beside=trouble)
-        missed += not all(came)
+    def strike(number, clients, node, deaths):
+        name = node or draw.choice(NODES)
+        kind = "left to Ceph" if number % UNAIDED == UNAIDED - 1 else "shut out"
+        sessions = world.mounts[name].sessions()
+        world.hosts[name].cut_power()
+        deaths.append(Death(name, time.monotonic()))
+        # From now on the other host is asked.
         for client in clients:
-            # A power failure may take back what was answered at once: no offset of it was told.
-            if client.end == ANSWERED and client.current.is_promised:
-                client.check_replay(draw.choice(NODES), 60)
-                replays += client.replays
-        found = judge(world.application, clients, deaths, lambda one: was_begun(world, one))
-        faults += [f"round {number}, {moment}: {fault}" for fault in found]
-        transcript.say(
-            f"  round {number}: {moment}, {deaths[-1].node} lost its power"
-            f" ({'shut out' if is_aided else 'left to Ceph'}), {ends(clients)}"
-            + (f"; {len(found)} FAULTS: {found[:2]}" if found else "")
-        )
-        everybody += clients
-    transcript.check(
-        not faults,
-        f"{rounds} power cuts, {len(everybody)} uploads: {ends(everybody)}; {replays} replays;"
-        f" no acknowledged byte lost, no POST twice; {missed} moments missed",
-        "\n".join(faults),
+            client._route = lambda request: world.other(name)
+        world.moments.go_on()
+        if kind == "shut out":
+            for session in sessions:
+                world.ceph.command("tell", "mds.a", "client", "evict", f"id={session}")
+        takeovers[kind].append(takeover(world, clients, world.other(name), deaths[-1].time))
+        boots.append(world.power_on(name))
+        return kind
+
+    everybody = cut_rounds.play(
+        world, transcript, draw, rounds, strike, lambda one: was_begun(world, one)
     )
-    for what, seconds in (("shut out at once", takeovers), ("left to Ceph", unaided)):
-        known = sorted(one for one in seconds if one is not None)
+    for kind, seconds in takeovers.items():
         if seconds:
-            transcript.check(
-                len(known) == len(seconds),
-                f"takeover, {what}: median {known[len(known) // 2]:.1f} s, longest {known[-1]:.1f} s"
-                f" of {len(known)}",
-                seconds,
-            )
+            known = [one for one in seconds if one is not None]
+            words = cut_rounds.middle(known) if known else "none"
+            transcript.check(len(known) == len(seconds), f"takeover, {kind}: {words}", seconds)
     transcript.say(f"  a host answers {sum(boots) / len(boots):.1f} s after its power is back")
     allowed = (r'msg="outcome unknown"|the process ended during|delivery deferred',)
     said = [

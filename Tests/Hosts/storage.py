@@ -1,26 +1,14 @@
 """One CephFS that every host mounts, by its kernel or by ceph-fuse: what Tests/Cluster's `Mount` is to a node there."""
 
+import ceph
 import network
 from processes import must
-
-# The same as Tests/Cluster/ceph.py has for its own mounts.
-FUSE_SETTINGS = """[global]
-mon host = {monitor}/0
-auth client required = none
-auth cluster required = none
-auth service required = none
-ms mon client mode = crc
-fuse default permissions = true
-fuse disable pagecache = true
-client mount timeout = 20
-"""
-
 
 class HostMount:
     path = "/spool"
 
-    def __init__(self, ceph, host, is_kernel):
-        self._ceph = ceph
+    def __init__(self, cluster, host, is_kernel):
+        self._ceph = cluster
         self._host = host
         self._is_kernel = is_kernel
 
@@ -30,10 +18,11 @@ class HostMount:
         if self._is_kernel:
             monitor = self._ceph.monitor.removeprefix("v2:")
             self._host.run(
-                f"mount -t ceph {monitor}:/ {self.path} -o name={name},ms_mode=crc,wsync,mount_timeout=30"
+                f"mount -t ceph {monitor}:/ {self.path} -o name={name},ms_mode=crc,mount_timeout=30"
             )
             return self._host.wait_until_mounted(self.path, "ceph")
-        self._host.write("/etc/ceph/ceph.conf", FUSE_SETTINGS.format(monitor=self._ceph.monitor))
+        settings = ceph.CLIENT.format(monitor=self._ceph.monitor, uncached="true")
+        self._host.write("/etc/ceph/ceph.conf", settings)
         self._host.run(
             f"setsid ceph-fuse -f -n client.{name} {self.path} >/run/fuse.log 2>&1 </dev/null &\n"
         )
