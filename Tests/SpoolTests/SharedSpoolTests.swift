@@ -172,6 +172,37 @@ struct SharedSpoolTests {
         chmod(directory.path, 0o755)
     }
 
+    @Test(
+        "an upload whose record or content is too short for a moment is neither removed nor set aside",
+        arguments: ["record", "content"]
+    )
+    func sizeComesLater(file: String) throws {
+        let one = try Daemon("n1", in: directory)
+        let two = try Daemon("n2", in: directory)
+        let upload = try one.spool.create(.sample(), requestRelease: {})
+        try upload.append("content")
+        try upload.sync()
+        let id = upload.id
+        upload.unlock()
+        let paths = try #require(FileManager.default.subpaths(atPath: directory.path))
+        let path = try #require(
+            paths.first {
+                $0.hasPrefix("uploads") && $0.hasSuffix(file == "record" ? "\(id)" : "\(id).data")
+            }
+        )
+        let place = "\(directory.path)/\(path)"
+        let bytes = try #require(FileManager.default.contents(atPath: place))
+        #expect(truncate(place, 0) == 0)
+        try SpoolgatePosix.Thread.start(name: "size", stackSize: 1 << 20) {
+            // Long enough for the other node to find it too short.
+            SpoolgatePosix.Thread.pause(.milliseconds(300))
+            let file = fopen(place, "r+")
+            _ = bytes.withUnsafeBytes { fwrite($0.baseAddress, 1, $0.count, file) }
+            fclose(file)
+        }
+        #expect(try two.spool.lock(id)?.state.offset == 7)
+    }
+
     @Test("who was taken for dead tells nothing any more: no offset, not that an upload is gone")
     func takenForDead() throws {
         let one = try Daemon("n1", in: directory)

@@ -60,13 +60,42 @@ struct UploadFiles {
     func read(
         _ status: FileStatus
     ) throws(SpoolError) -> Result<LoadedRecord, UnreadableRecord> {
+        let status = try spool.onDisk { () throws(SystemError) in
+            try settled(record.open(), status, size: 1)
+        }
         let read = try record.read(status)
-        let found = try content.open()
+        var found = try content.open()
         if case .success(let loaded) = read {
             record.believe(loaded, status)
+            if let data = content.data, let status = found, let durable = state.durable {
+                found = try spool.onDisk { () throws(SystemError) in
+                    try settled(data, status, size: durable)
+                }
+            }
             content.believe(found)
         }
         return read
+    }
+
+    /// Waits until a file of a shared spool has the size that it must have, for at most five seconds.
+    ///
+    /// The kernel's client of CephFS leaves sizes to the metadata server. If a host dies, the server releases its
+    /// locks before it has found out how long its files are: a file that the host had synced looks too short.
+    ///
+    /// - Returns: the status it has at the end.
+    private func settled(
+        _ file: OpenFile,
+        _ status: FileStatus,
+        size: Int64
+    ) throws(SystemError) -> FileStatus {
+        guard spool.isShared else { return status }
+        var status = status
+        let deadline = Deadline.after(.seconds(5))
+        while status.size < size, !deadline.hasPassed {
+            Thread.pause(.milliseconds(50))
+            status = try file.status()
+        }
+        return status
     }
 
     // MARK: Names
