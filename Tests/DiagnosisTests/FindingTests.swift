@@ -6,7 +6,7 @@ import Testing
 
 @Suite struct FindingTests {
     @Test(
-        "a line has its level, its name and its sentence in columns, and mends below the sentence"
+        "a line shows level, name and sentence in columns, and fixes below the sentence"
     )
     func lines() {
         #expect(Finding.ok("reach", "TLS 1.3").line == " ok    reach       TLS 1.3")
@@ -27,7 +27,7 @@ import Testing
         )
     }
 
-    @Test("JSON has the same in members, one line")
+    @Test("JSON shows the same as members on one line")
     func json() {
         let failure = Finding(.failure, "size", "413 \"x\"", mends: ["a;"])
         #expect(

@@ -221,7 +221,7 @@ struct Judged: Sendable, CustomTestStringConvertible {
         Judged(LocationSeen(location: "files/x", url: url()).finding, .failure, "SPOOLGATE_ORIGIN"),
     ]
 
-    @Test("the way there", arguments: way)
+    @Test("the request path", arguments: way)
     func judgesWay(judged: Judged) { judged.expectRight() }
 
     // MARK: Content
@@ -419,7 +419,7 @@ struct Judged: Sendable, CustomTestStringConvertible {
     @Test("protocols", arguments: protocols)
     func judgesProtocols(judged: Judged) { judged.expectRight() }
 
-    @Test("a URL is taken apart as far as it is compared")
+    @Test("the parts of a URL that are compared")
     func urls() throws {
         let url = try #require(ProbeURL("HTTPS://Up.Example:8443/files/?a=b"))
         #expect(url.isSecure && url.host == "up.example" && url.port == 8443)

@@ -34,7 +34,7 @@ import Testing
         "server { listen 80; server_name up.example; location /files/ G{} location / A{} } "
 
     @Test(
-        "an upstream that is the nginx in front is named with the location",
+        "an upstream that is the nginx in front is named with its location",
         arguments: [
             ("http://127.0.0.1", plain), ("http://127.0.0.1:80", plain),
             ("http://localhost", plain), ("http://[::1]", plain),
@@ -56,7 +56,7 @@ import Testing
     }
 
     @Test(
-        "an application beside it is none",
+        "an application next to it is not taken for it",
         arguments: [
             ("http://127.0.0.1:3000", plain), ("http://127.0.0.1/app", plain),
             ("http://192.0.2.1", plain), ("http://nowhere.invalid", plain),
@@ -79,7 +79,7 @@ import Testing
         #expect(finding(.http(base: base), servers) == nil, "\(base), \(servers)")
     }
 
-    @Test("the gateway's own socket is no upstream")
+    @Test("the gateway's own socket is reported as the upstream")
     func ownSocket() {
         #expect(finding(.unix(path: "/g.sock"), "") != nil)
         #expect(finding(.unix(path: "/app.sock"), "") == nil)
@@ -90,14 +90,14 @@ import Testing
         #expect(finding(.directory(path: "/d"), "") == nil)
     }
 
-    @Test("a service is looked for by its own host and path")
+    @Test("a service is matched by its host and path")
     func service() {
         let base = UpstreamTarget.http(base: "http://127.0.0.1")
         #expect(finding(base, Self.plain, service: "/files/may") != nil)
         #expect(finding(base, Self.plain, service: "/may") == nil)
     }
 
-    @Test("only an address of this machine is taken for it")
+    @Test("only an address of this machine matches it")
     func addresses() {
         #expect(LocalAddress.all(of: "127.0.0.1") == ["127.0.0.1"])
         #expect(LocalAddress.all(of: "192.0.2.1").isEmpty)

@@ -39,7 +39,7 @@ import Testing
 
         """
 
-    @Test("the location is that of the server block which nginx chooses, by port, name and default")
+    @Test("the location belongs to the server block that nginx chooses by port, name and default")
     func chosen() throws {
         let dump = NginxDump(
             """
@@ -70,7 +70,7 @@ import Testing
         }
     }
 
-    @Test("nginx's files are read with their includes, each directive with its place")
+    @Test("nginx's files are read with their includes, and each directive has its place")
     func dumped() throws {
         let dump = NginxDump(Self.dump)
         let places = dump.locations(of: "/files/a", host: "up.example", port: 80)
@@ -93,7 +93,7 @@ import Testing
     }
 
     @Test(
-        "content that nginx gathers before it chooses the location is named",
+        "reading content before the location is chosen is reported",
         arguments: [
             ("", nil), ("client_body_early_read 0;", nil), ("client_body_early_read \"\" 0;", nil),
             ("client_body_early_read 1;", "fail"), ("client_body_early_read $json;", "warn"),
@@ -118,7 +118,9 @@ import Testing
         #expect(place.place(of: found.mends[0]) == "(in place of \(directive) at /n:2)")
     }
 
-    @Test("what breaks uploads is named with its place, and the mend with what it replaces")
+    @Test(
+        "a directive that breaks uploads is reported with its place, and the fix with the line it replaces"
+    )
     func faults() throws {
         let place = try #require(
             NginxDump(Self.dump).locations(of: "/files/", host: "up.example", port: 80).first
@@ -165,7 +167,7 @@ import Testing
         #expect(NginxDump("# configuration file a:\ninclude a;\nb {").directives.count == 1)
     }
 
-    @Test("what nginx itself refuses is told apart from what only root may read")
+    @Test("an nginx configuration error differs from a file that only root may read")
     func unread() {
         let wrong = LocalCheck.unread("nginx -T: [emerg] 1#1: unknown directive \"a\" in /n:3")
         #expect(wrong.level == .failure && wrong.mends.first?.hasPrefix("mend that line") == true)
@@ -203,7 +205,9 @@ import Testing
             .finding
     }
 
-    @Test("nginx's workers may connect by the socket's owner, group or mode, or are told why not")
+    @Test(
+        "nginx's workers may connect by the socket's owner, group or mode; otherwise the reason is given"
+    )
     func sockets() {
         let owner = Credentials(user: 10, groups: [99])
         let member = Credentials(user: 11, groups: [20, 99])
@@ -238,7 +242,7 @@ import Testing
         #expect(absent.finding.text == "/nowhere/at/all.sock is not there (/nowhere)")
     }
 
-    @Test("the operator's socket says which pages fail, and the group is the worker's own")
+    @Test("the operator's socket error names the affected pages and the worker's group")
     func adminSocket() {
         var worker = Credentials(user: 12, groups: [0, 99], group: 99)
         let way = [Self.facts("/", 0o755), Self.facts("/run/s.sock", 0o660)]
@@ -257,7 +261,7 @@ import Testing
         #expect(worker.mainGroup == 0)
     }
 
-    @Test("a process's credentials are those for files, with all groups")
+    @Test("a process's file credentials include all its groups")
     func credentials() {
         let status = "Name:\tnginx\nUid:\t1\t2\t3\t4\nGid:\t5\t6\t7\t8\nGroups:\t9 10 \n"
         #expect(Credentials(status: status) == Credentials(user: 4, groups: [8, 9, 10], group: 8))
@@ -266,7 +270,7 @@ import Testing
 
     // MARK: Units
 
-    @Test("the units' times are compared with the daemon's")
+    @Test("the units' timeouts are compared with the daemon's")
     func units() {
         let read = UnitsSeen.read("LoadState=loaded\nTimeoutStopUSec=1min 30s\nResult=\n")
         #expect(read == ["LoadState": "loaded", "TimeoutStopUSec": "1min 30s", "Result": ""])
@@ -291,7 +295,7 @@ import Testing
         }
     }
 
-    @Test("room is what is free above the reserve, up to the quota")
+    @Test("room is the free space above the reserve, up to the quota")
     func room() {
         func finding(free: Int64, quota: Int64 = 0) -> Finding {
             RoomSeen(

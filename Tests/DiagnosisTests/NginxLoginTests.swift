@@ -42,7 +42,7 @@ import Testing
     private static let owner = "fastcgi_param SPOOLGATE_OWNER $remote_user; "
 
     @Test(
-        "a login that is whole, and none at all, have nothing to complain of",
+        "a complete login and no login have no findings",
         arguments: [
             "", basic, basic + owner, basic + owner + "satisfy all; allow 10.0.0.0/8; deny all;",
             basic + "satisfy any; deny all;", "auth_basic off; auth_basic_user_file x;",
@@ -56,7 +56,7 @@ import Testing
     }
 
     @Test(
-        "a name that nobody verifies is told, also through a map and a variable",
+        "an unverified name is reported, also if it comes through a map and a variable",
         arguments: [
             (owner, ""), ("auth_basic off; " + owner, ""), ("auth_basic Off; " + owner, ""),
             (
@@ -74,7 +74,7 @@ import Testing
         #expect(found[0].mends[1].hasPrefix("auth_basic_user_file "))
     }
 
-    @Test("a password that nginx does not ask for, for want of its file")
+    @Test("a password that nginx ignores because its file is not configured")
     func half() throws {
         let found = try Self.findings("auth_basic \"Uploads\"; " + Self.owner)
         #expect(found.map(\.level) == [.failure])
@@ -82,7 +82,7 @@ import Testing
         #expect(found[0].mends == ["auth_basic_user_file /etc/nginx/uploads.htpasswd;"])
     }
 
-    @Test("satisfy any lets clients in without the password: any name is theirs, or they have none")
+    @Test("`satisfy any` admits clients without the password, with any name or none")
     func satisfyAny() throws {
         let any = "satisfy any; allow 10.0.0.0/8; deny all; "
         let found = try Self.findings(Self.basic + Self.owner + any)
@@ -128,7 +128,7 @@ import Testing
     }
 
     @Test(
-        "a file of passwords that is missing, closed or empty, with what nginx answers and what mends it"
+        "a missing, unreadable or empty password file: nginx's response and the fix"
     )
     func passwords() throws {
         let missing = PasswordFile(
@@ -167,7 +167,7 @@ import Testing
     }
 
     @Test(
-        "the file of passwords is found from the main file's directory on, unless a variable names it"
+        "the password file's path is relative to the main file's directory, unless a variable names it"
     )
     func passwordFile() throws {
         func path(_ location: String) throws -> String? {
@@ -183,7 +183,7 @@ import Testing
     }
 
     @Test(
-        "a name that the file does not have is told, and a route that refuses clients without an owner"
+        "a name that is missing from the file, and a route that refuses clients without an owner"
     )
     func names() throws {
         let login = NginxLogin(at: try #require(Self.dump(Self.basic).gateways.first))
@@ -198,7 +198,7 @@ import Testing
         #expect(owned.findingOfRefusal(route: "default") == nil)
     }
 
-    @Test("a password that is asked for before a preflight keeps pages of other origins away")
+    @Test("a password required for a preflight blocks pages of other origins")
     func preflight() throws {
         func finding(_ location: String) throws -> Finding? {
             let place = try #require(Self.dump(location).gateways.first)
@@ -228,7 +228,7 @@ import Testing
         return dump.cleartextHTTP2(at: try #require(dump.gateways.first))
     }
 
-    @Test("HTTP/2 without TLS is all that an older nginx speaks on a port")
+    @Test("an older nginx serves only HTTP/2 without TLS on a port")
     func cleartext() throws {
         let found = try Self.http2("listen 80 http2;")
         #expect(found.map(\.level) == [.failure])
@@ -264,7 +264,7 @@ import Testing
     // MARK: Advice
 
     @Test(
-        "no line is to be replaced by itself, however it is written",
+        "no fix replaces a line by the same line, however it is written",
         arguments: [
             ("auth_basic Uploads;", Mend.login), ("auth_basic \"Uploads\";", Mend.login),
             (owner, Mend.owner), ("fastcgi_request_buffering Off;", Mend.buffering),
@@ -282,7 +282,7 @@ import Testing
         #expect(words.hasPrefix("(is there already, at /etc/nginx/nginx.conf:8"), "\(words)")
     }
 
-    @Test("an include that is there already is not to be written once more")
+    @Test("an existing include is not suggested again")
     func included() throws {
         let dump = NginxDump(
             """
@@ -310,14 +310,14 @@ import Testing
         }
     }
 
-    @Test("commands with names and paths of any characters can be typed as they are")
+    @Test("commands quote names and paths with any characters")
     func commands() {
         #expect(Mend.addUser("alice", to: "/e/p").hasPrefix("printf 'alice:%s\\n' \"$("))
         #expect(Mend.addUser("o'x", to: "/a b").contains("printf 'NAME:%s"))
         #expect(Mend.addUser("o'x", to: "/a b").contains(">>'/a b'  ("))
     }
 
-    @Test("values that nginx takes for right are no faults, however they are written")
+    @Test("every spelling that nginx accepts is accepted")
     func spelt() throws {
         let dump = Self.dump(
             """

@@ -136,7 +136,7 @@ import Testing
         .replacing(/R(?= |$)/, with: "{ return 204; }")
     }
 
-    @Test("the locations that take names are found, and only those", arguments: cases)
+    @Test("the locations that intercept names are found, and no others", arguments: cases)
     func found(item: Case) throws {
         let dump = NginxDump(
             "# configuration file /n:\nhttp { server { \(Self.body(item.text)) } }\n"
@@ -149,7 +149,7 @@ import Testing
     }
 
     @Test(
-        "nginx takes them so",
+        "nginx chooses them in the same way",
         .enabled(if: FileManager.default.isExecutableFile(atPath: "/usr/sbin/nginx"), "no nginx")
     )
     func real() throws {

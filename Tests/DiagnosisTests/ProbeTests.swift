@@ -5,10 +5,10 @@ import SpoolgatePosix
 import SpoolgateTestSupport
 import Testing
 
-@Suite("what a probe asks")
+@Suite("Requests of a probe")
 struct ProbeTests {
     @Test(
-        "after a reload old workers of nginx may answer: what knows nothing of the path is asked once more"
+        "after a reload, old nginx workers may respond: an unknown path is requested once more"
     )
     func reload() throws {
         for settled in ["413 Content Too Large", "404 Not Found"] {

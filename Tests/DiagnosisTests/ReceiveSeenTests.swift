@@ -23,7 +23,7 @@ import Testing
     private static let on = NginxLane(directive: directive("on"))
 
     @Test(
-        "it is in use, or the reason is said, with a mend where nothing else complains of it",
+        "spool receive is in use, or the reason is given, with a fix if nothing else reports it",
         arguments: [
             judged(.taken, nil, .ok, "in use: nginx writes content into the spool"),
             judged(.taken, on, .ok, "into the spool on threads (spool_receive on;)"),
@@ -92,7 +92,7 @@ import Testing
     )
     func found(judged: Judged) { judged.expectRight() }
 
-    @Test("a finding of a route begins with its name")
+    @Test("a finding about a route begins with its name")
     func route() {
         let finding = ReceiveSeen(route: "a", path: .off).finding
         #expect(finding.name == "receive" && finding.text.hasPrefix("a: not in use: "))
@@ -115,7 +115,7 @@ import Testing
     }
 
     @Test(
-        "the directive in force is read from nginx's files; of several in one block one off is enough"
+        "the directive in effect is read from nginx's files; one \"off\" among several in a block is enough"
     )
     func files() throws {
         #expect(try Self.lane("").directive?.text == "spool_receive worker;")
@@ -133,7 +133,7 @@ import Testing
         #expect(!none.hasModule && none.isBuffering && none.directive == nil)
     }
 
-    @Test("a process's limit on the size of files")
+    @Test("a process's file size limit")
     func limits() {
         let head =
             "Limit                     Soft Limit           Hard Limit           Units     \n"

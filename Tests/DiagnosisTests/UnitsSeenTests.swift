@@ -180,7 +180,7 @@ import Testing
         ),
     ]
 
-    @Test("what systemd says of the units", arguments: cases)
+    @Test("systemd's properties of the units", arguments: cases)
     func judged(one: Case) {
         func all(_ changes: [String: String]) -> [String: String] {
             Self.loaded.merging(changes) { $1 }
@@ -204,7 +204,7 @@ import Testing
     }
 
     @Test(
-        "four units are read one after the other, and none where systemd knows neither service nor socket"
+        "four units are read in turn, or none if systemd knows neither service nor socket"
     )
     func read() throws {
         func block(_ state: String) -> String { "LoadState=\(state)\nActiveState=inactive\n" }
@@ -217,7 +217,7 @@ import Testing
     }
 
     @Test(
-        "only the daemon's own answer says that it serves",
+        "only the daemon's own response proves that it serves",
         arguments: [
             (
                 DaemonSeen.Answer.status("OK: 0 receiving"), UnitsSeen.Run?.some(.running),

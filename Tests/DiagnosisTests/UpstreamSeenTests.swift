@@ -39,7 +39,7 @@ import Testing
     ]
 
     @Test(
-        "what TLS failed on has its own advice, and never to start what runs",
+        "each TLS failure has its own advice, which never says to start a running program",
         arguments: TLSTrouble.allCases
     )
     func troubles(trouble: TLSTrouble) throws {
@@ -52,7 +52,7 @@ import Testing
     }
 
     @Test(
-        "an authorizer and the webhook have settings of their own, and a file of authorities is named"
+        "an authorizer and the webhook have their own settings, and their file of authorities is named"
     )
     func settings() {
         func mends(_ check: String, _ authorities: String? = nil) -> String {
@@ -63,7 +63,7 @@ import Testing
         #expect(mends("upstream", "/etc/ca.pem").contains("in /etc/ca.pem (routes.photos.tls.ca)"))
     }
 
-    @Test("a port that speaks TLS where the setting says http")
+    @Test("a port that speaks TLS although the setting says http")
     func speaksTLS() {
         var seen = Self.seen(nil, target: "http://app.example/base")
         #expect(
@@ -78,7 +78,7 @@ import Testing
         )
     }
 
-    @Test("no address, nobody there and no answer at all are told apart")
+    @Test("an unknown host, a refused connection and a missing response have separate advice")
     func unreached() {
         #expect(
             Self.seen(ClientFault(.noAddress, "x")).finding.mends[0].hasPrefix(
@@ -95,7 +95,7 @@ import Testing
         #expect(Self.seen(late).finding.mends[0].contains("firewalls on the way to app.example"))
     }
 
-    @Test("a socket is named by its path alone")
+    @Test("a socket is named by its path only")
     func socket() {
         var seen = Self.seen(
             ClientFault(.noConnection, "connect unix:/run/app.sock: No such file or directory"),
@@ -109,7 +109,7 @@ import Testing
     }
 
     @Test(
-        "the words of OpenSSL and libcurl for a handshake",
+        "OpenSSL's and libcurl's messages for a handshake",
         arguments: [
             ("error:0A00010B:SSL routines::wrong version number", TLSTrouble.notTLS),
             ("error:0A0000C6:SSL routines::packet length too long", .notTLS),
@@ -124,7 +124,7 @@ import Testing
     }
 
     @Test(
-        "OpenSSL's numbers for a verification, and libcurl's words for a name",
+        "OpenSSL's verification codes, and libcurl's message for a host name",
         arguments: [
             (10, "", TLSTrouble.expired), (9, "", .notYetValid), (18, "", .authority),
             (19, "", .authority), (20, "", .authority), (23, "", .distrust),

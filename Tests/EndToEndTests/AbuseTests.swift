@@ -7,7 +7,7 @@ import Testing
 
 @Suite("Foreign and malformed requests")
 struct AbuseTests {
-    @Test("every malformed thing gets a 4xx with a problem document and harms nothing")
+    @Test("every malformed request gets a 4xx with a problem document and affects nothing else")
     func malformedThings() throws {
         let sandbox = try Sandbox(routeSettings: ["limits: {max-size: 1MiB}"])
         let resource = try sandbox.create("/files/victim.bin", ["Upload-Length: 20"])
@@ -70,7 +70,7 @@ struct AbuseTests {
         #expect(rest.status == 201)
     }
 
-    @Test("content past the length, without a length of its own, is refused")
+    @Test("content beyond the length, with no Content-Length, is refused")
     func overrun() throws {
         let sandbox = try Sandbox()
         let resource = try sandbox.create("/files/over.bin", ["Upload-Length: 10"])
@@ -95,7 +95,7 @@ struct AbuseTests {
     }
 
     @Test(
-        "an early refusal reaches a client that still sends",
+        "an early refusal reaches a client that is still sending",
         arguments: [Front.nginx, .lighttpd]
     )
     func earlyRefusal(front: Front) throws {
@@ -108,7 +108,7 @@ struct AbuseTests {
         #expect(answer["upload-offset"] == "0")
     }
 
-    @Test("a storm of malformed requests leaves memory and descriptors flat")
+    @Test("a storm of malformed requests leaves memory and descriptor counts flat")
     func storm() throws {
         let sandbox = try Sandbox()
         func wave() throws {

@@ -5,11 +5,11 @@ import Foundation
 import SpoolgateTestSupport
 import Testing
 
-@Suite("What an operator asks")
+@Suite("Operator requests")
 struct AdminTests {
     private static let prefix = "/-/spoolgate/"
 
-    @Test("through nginx, the pages are this machine's own and nobody else's")
+    @Test("through nginx, the pages are available only on this machine")
     func throughNginx() throws {
         let sandbox = try Sandbox(front: .nginxWithAdmin)
         #expect(try sandbox.ask("GET", Self.prefix + "live").text == "live\n")
@@ -39,7 +39,7 @@ struct AdminTests {
     }
 
     @Test(
-        "the page in a browser shows what is new, but nothing while text is selected",
+        "the page in a browser updates, but not while text is selected",
         .enabled(if: Engine.chromium.isInstalled, Engine.chromium.missing)
     )
     func selection() throws {
@@ -70,12 +70,12 @@ struct AdminTests {
         #expect(try browser.console().isEmpty)
     }
 
-    @Test("as shipped there is no such location")
+    @Test("the shipped configuration has no such location")
     func asShipped() throws {
         #expect(try Sandbox().ask("GET", Self.prefix + "live").status == 404)
     }
 
-    @Test("the metrics through nginx tell of an upload, and promtool takes them")
+    @Test("the metrics through nginx report an upload, and promtool accepts them")
     func metrics() throws {
         let sandbox = try Sandbox(
             routeSettings: ["limits: {min-size: 0}"],
@@ -96,7 +96,10 @@ struct AdminTests {
         try Promtool.check("metrics", text)
     }
 
-    @Test("promtool takes the shipped alerts", .enabled(if: Promtool.isInstalled, Promtool.missing))
+    @Test(
+        "promtool accepts the shipped alerts",
+        .enabled(if: Promtool.isInstalled, Promtool.missing)
+    )
     func alerts() throws {
         let rules = Sandbox.root.appending(path: "deploy/prometheus/spoolgate.rules.yml").path()
         let said = try Command(Promtool.path, ["check", "rules", rules])
@@ -105,7 +108,7 @@ struct AdminTests {
     }
 
     @Test(
-        "the example of Prometheus' settings is one that asks over https, and the texts of alerts fit any number",
+        "the example Prometheus settings use https, and the alert texts fit any number",
         .enabled(if: Promtool.isInstalled, Promtool.missing)
     )
     func prometheus() throws {
@@ -150,7 +153,7 @@ struct AdminTests {
         #expect(tested.status == 0, "\(tested.output)\(tested.errors)")
     }
 
-    @Test("with every thread taken the operator is still answered, and it is not ready")
+    @Test("with every thread busy, the operator still gets responses, and the daemon is not ready")
     func saturated() throws {
         let sandbox = try Sandbox(
             extra: [
@@ -182,7 +185,7 @@ struct AdminTests {
 
     // MARK: The command
 
-    @Test("status says on one screen, in one line and as JSON how the daemon is")
+    @Test("status reports the daemon's condition as a screen, a line and JSON")
     func status() throws {
         let sandbox = try Sandbox()
         let screen = try sandbox.spoolgate("status")
@@ -203,7 +206,7 @@ struct AdminTests {
     }
 
     @Test(
-        "below the reserve uploads are 507, and status, its check, the page and the metrics say so"
+        "below the reserve uploads get 507, and status, its check, the page and the metrics say so"
     )
     func full() throws {
         let sandbox = try Sandbox(front: .nginxWithAdmin)
@@ -231,7 +234,7 @@ struct AdminTests {
         #expect(try sandbox.spoolgate("status", "--check").status == 0)
     }
 
-    @Test("without a daemon status says so and exits 69, for Nagios 2")
+    @Test("without a daemon, status says so and exits with 69, for Nagios 2")
     func nobody() throws {
         let sandbox = try Sandbox()
         sandbox.kill()
@@ -246,7 +249,7 @@ struct AdminTests {
     }
 
     @Test(
-        "who may not use the socket is told of sudo",
+        "a user who may not use the socket is advised to use sudo",
         .enabled(if: geteuid() == 0, "only root can give a right up")
     )
     func denied() throws {
@@ -272,7 +275,7 @@ struct AdminTests {
         #expect(said.errors.hasSuffix("as root it can be asked: sudo spoolgate status\n"))
     }
 
-    @Test("a reload that is refused is a warning until one is taken")
+    @Test("a refused reload is a warning until a reload succeeds")
     func reload() throws {
         let sandbox = try Sandbox()
         try sandbox.reload(replacing: "drain: 20s", with: "drain: nonsense")
@@ -286,7 +289,7 @@ struct AdminTests {
         #expect(try sandbox.spoolgate("status", "--check").status == 0)
     }
 
-    @Test("where the socket cannot be made, uploads go on and the log says so")
+    @Test("if the socket cannot be created, uploads continue and the log says so")
     func noSocket() throws {
         let sandbox = try Sandbox(extra: ["admin-listen: unix:/proc/none/admin.sock"])
         #expect(try sandbox.ask("PUT", "/files/a", content: Data("hello".utf8)).status == 201)
@@ -294,7 +297,7 @@ struct AdminTests {
         #expect(try sandbox.spoolgate("status").status == 69)
     }
 
-    @Test("a purge by hand counts as one where it removes all that is over, and only then")
+    @Test("a manual purge counts as a purge only if it removes all expired uploads")
     func purged() throws {
         let sandbox = try Sandbox()
         let note = sandbox.directory.path() + "/spool/purged"
@@ -309,7 +312,7 @@ struct AdminTests {
         #expect(FileManager.default.fileExists(atPath: note))
     }
 
-    @Test("a purge by hand shows in the daemon's status at once")
+    @Test("a manual purge appears in the daemon's status at once")
     func purgedPartial() throws {
         let sandbox = try Sandbox()
         let resource = try sandbox.create("/files/a")
@@ -324,7 +327,7 @@ struct AdminTests {
 
     // MARK: The service manager
 
-    @Test("the service manager hears a line of status, and that the daemon works")
+    @Test("the service manager receives a status line and watchdog signals")
     func serviceManager() throws {
         let manager = try NotifySocket()
         let sandbox = try Sandbox(
@@ -346,7 +349,7 @@ struct AdminTests {
         #expect(sandbox.daemon.wait() == 0)
     }
 
-    @Test("a watchdog that is another process's hears nothing")
+    @Test("a watchdog of another process receives nothing")
     func othersWatchdog() throws {
         let manager = try NotifySocket()
         let sandbox = try Sandbox(

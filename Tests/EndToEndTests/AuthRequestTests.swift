@@ -5,7 +5,7 @@ import SpoolgateTestSupport
 import Synchronization
 import Testing
 
-@Suite("Who may upload")
+@Suite("Authorization")
 struct AuthRequestTests {
     /// An application that knows two users by their tokens, and nobody else.
     private func application(_ fields: @escaping @Sendable (String) -> [String]) throws
@@ -26,7 +26,7 @@ struct AuthRequestTests {
         }
     }
 
-    @Test("nginx asks before it reads content, and the user it is told owns the upload")
+    @Test("nginx authorizes before it reads content, and its user becomes the upload's owner")
     func authRequest() throws {
         let origin = try application { ["X-User: \($0)"] }
         let sandbox = try Sandbox(front: .nginxAsking(origin.port))
@@ -66,7 +66,7 @@ struct AuthRequestTests {
         #expect(try sandbox.delivered().map { try Data(contentsOf: $0) } == [content])
     }
 
-    @Test("where nobody can be asked, the connection breaks and the upload goes on later")
+    @Test("if no authorizer can be reached, the connection breaks and the upload continues later")
     func nobodyThere() throws {
         let origin = try application { ["X-User: \($0)"] }
         let sandbox = try Sandbox(front: .nginxAsking(origin.port))
@@ -77,7 +77,7 @@ struct AuthRequestTests {
         }
     }
 
-    @Test("the gateway's authorizer answers in its own words before content is read")
+    @Test("the gateway's authorizer refuses with its own response before content is read")
     func authorizer() throws {
         let origin = try application { ["Spoolgate-Owner: \($0)", "Spoolgate-Max-Size: 1000"] }
         let sandbox = try Sandbox(
@@ -107,7 +107,9 @@ struct AuthRequestTests {
         #expect(try sandbox.delivered().map { try Data(contentsOf: $0) } == [content])
     }
 
-    @Test("a scanner refuses, events tell it, also those of purge, over a crash of the daemon")
+    @Test(
+        "a scanner refuses uploads, events report them, also those of purge, across a crash of the daemon"
+    )
     func inspectedAndTold() throws {
         // It refuses everything until the daemon has died.
         let isTaking = Mutex(false)

@@ -4,7 +4,7 @@ import Foundation
 import SpoolgateTestSupport
 import Testing
 
-@Suite("Backends that are not ours")
+@Suite("Other backends")
 struct BackendTests {
     @Test(
         "a status without a reason phrase reaches the client as a status line",
@@ -32,7 +32,7 @@ struct BackendTests {
         }
     }
 
-    @Test("curl that goes on in the middle of a file does not make a whole file of the rest")
+    @Test("curl that resumes in the middle of a file does not turn the rest into a whole file")
     func partialPut() throws {
         let sandbox = try Sandbox()
         let (file, _) = try sandbox.randomFile(1_000)
@@ -45,7 +45,9 @@ struct BackendTests {
         #expect(try FileManager.default.contentsOfDirectory(atPath: folder).isEmpty)
     }
 
-    @Test("a file in a directory has the client's name, and its record what is known of it")
+    @Test(
+        "a file delivered to a directory has the client's name, and its record the known metadata"
+    )
     func drop() throws {
         let sandbox = try Sandbox(routeSettings: ["digest: sha-256"])
         let name = "Grün  \"1\" " + String(repeating: "é", count: 120) + ".tar.gz"

@@ -56,7 +56,7 @@ struct BucketTests {
 
     // MARK: What is there afterwards
 
-    @Test("a key of the environment puts objects into a bucket that the host's name tells")
+    @Test("a key from the environment stores objects in a bucket named by the host")
     func environment() throws {
         let bucket = try SharedStore.bucket("named")
         let port = try #require(bucket.url.firstMatch(of: /:([0-9]+)\//)?.1)
@@ -79,7 +79,7 @@ struct BucketTests {
         }
     }
 
-    @Test("uploads are there as they came, of every length and under every name")
+    @Test("uploads are stored unchanged, of every length and under every name")
     func stored() throws {
         let bucket = try SharedStore.bucket("stored")
         let stage = try Stage("\(bucket.url)/in%20coming/Ü+(1)/")
@@ -144,7 +144,7 @@ struct BucketTests {
     }
 
     @Test(
-        "200 MB are there, by one request and in parts, in little memory",
+        "200 MB are stored by one request and in parts, in little memory",
         arguments: ["1GiB", "64MiB"]
     )
     func large(partSize: String) throws {
@@ -165,7 +165,7 @@ struct BucketTests {
 
     // MARK: What is refused
 
-    @Test("a wrong secret defers with its cause, and the right one delivers, without a restart")
+    @Test("a wrong secret defers with its cause; the right one delivers without a restart")
     func wrongSecret() throws {
         let bucket = try SharedStore.bucket("refused")
         let stage = try Stage(bucket.url)
@@ -184,7 +184,7 @@ struct BucketTests {
         #expect(try bucket.keys().count == 1)
     }
 
-    @Test("a bucket that is not there defers, and the queue delivers once it is")
+    @Test("a missing bucket defers, and the queue delivers once it exists")
     func missingBucket() throws {
         let store = try SharedStore.bucket("earlier").store
         let stage = try Stage("\(store.url)/later", ["reply: accepted"])
@@ -200,7 +200,7 @@ struct BucketTests {
         #expect(try store.ask("GET", "/later").contains("-a</Key>"))
     }
 
-    @Test("what has an upload's key already is not overwritten, and the upload waits")
+    @Test("an object that already has an upload's key is not overwritten, and the upload waits")
     func foreign() throws {
         let bucket = try SharedStore.bucket("foreign")
         let stage = try Stage(bucket.url)
@@ -217,7 +217,7 @@ struct BucketTests {
         #expect(try bucket.content(key) == Data("mine!".utf8))
     }
 
-    @Test("check --live tells whether the store knows the key and the bucket, and stores nothing")
+    @Test("check --live reports whether the store knows the key and the bucket, and stores nothing")
     func checked() throws {
         let bucket = try SharedStore.bucket("checked")
         func check(_ target: String) throws -> String {
@@ -242,7 +242,7 @@ struct BucketTests {
     // MARK: What nobody heard
 
     @Test(
-        "an answer that is lost, or the daemon with it: the upload is there once, and known to be",
+        "after a lost response or a crash of the daemon the object exists once and is recognized",
         arguments: [false, true],
         ["1GiB", "5MiB"]
     )
@@ -274,7 +274,9 @@ struct BucketTests {
         )
     }
 
-    @Test("the daemon dies while the store is sent an upload: it is sent again, and there once")
+    @Test(
+        "a daemon that dies during a delivery to the store delivers again, and the object exists once"
+    )
     func killed() throws {
         let bucket = try SharedStore.bucket("killed")
         let proxy = try CuttingProxy(to: bucket.store.port)

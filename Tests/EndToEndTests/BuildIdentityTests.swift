@@ -87,7 +87,7 @@ private final class SourceTree {
 
 @Suite("The identity of a build")
 struct BuildIdentityTests {
-    @Test("make build writes the commit, and says that something is not committed")
+    @Test("make build embeds the commit, and marks uncommitted changes")
     func commit() throws {
         let tree = try SourceTree()
         try tree.commit()
@@ -106,7 +106,7 @@ struct BuildIdentityTests {
         #expect(try tree.traces() == traces, "the build system would link the programs once more")
     }
 
-    @Test("a source without a history says so, also below another repository, or what BUILD is")
+    @Test("a source without history says so, also inside another repository, or uses BUILD")
     func withoutHistory() throws {
         let tree = try SourceTree()
         let unknown = Array(repeating: "0.1.0 (unknown build)", count: 2)
@@ -138,7 +138,7 @@ struct BuildIdentityTests {
         #expect(try tree.versions() == unknown)
     }
 
-    @Test("a program that runs is replaced, and goes on")
+    @Test("a running program can be replaced, and continues")
     func running() throws {
         let tree = try SourceTree()
         let daemon = try Daemon(
@@ -153,7 +153,7 @@ struct BuildIdentityTests {
         #expect(daemon.process.isRunning)
     }
 
-    @Test("each target of make that builds programs for release writes their identity")
+    @Test("each make target for release builds embeds the identity")
     func everyTarget() throws {
         let text = try String(
             contentsOf: Sandbox.root.appending(path: "Makefile"),
@@ -170,7 +170,7 @@ struct BuildIdentityTests {
         }
     }
 
-    @Test("the daemon's metrics, status and page say which build it is")
+    @Test("the daemon's metrics, status and page report the build")
     func everywhere() throws {
         let tree = try SourceTree()
         #expect(try tree.make("build", ["BUILD": "82c1e4e"]).status == 0)

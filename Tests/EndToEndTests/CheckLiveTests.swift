@@ -10,7 +10,7 @@ struct CheckLiveTests {
         try .init(sandbox.spoolgate(["check", "--live", "--json"] + arguments))
     }
 
-    @Test("what runs is well, and what is stopped is named")
+    @Test("running services pass, and stopped ones are named")
     func live() throws {
         let origin = try LoopbackOrigin(status: "201 Created")
         let authorizer = try LoopbackOrigin(status: "204 No Content")
@@ -61,7 +61,7 @@ struct CheckLiveTests {
     }
 
     @Test(
-        "each mistake of TLS is named with the setting, and an absent socket by its path",
+        "each TLS mistake is named with its setting, and a missing socket with its path",
         .enabled(if: OpenSSLCommand.isThere, "needs the openssl command")
     )
     func secureUpstreams() throws {
@@ -119,7 +119,7 @@ struct CheckLiveTests {
         #expect(put.status == 0)
     }
 
-    @Test("a delivery to a socket that is not there names its path, and no port")
+    @Test("a delivery to a missing socket names its path and no port")
     func absentSocket() throws {
         let path = "/nowhere/app.sock"
         let sandbox = try Sandbox(upstream: "unix:\(path)")
@@ -130,7 +130,7 @@ struct CheckLiveTests {
     }
 
     @Test(
-        "an operator's socket that nginx's workers cannot open is named",
+        "an operator's socket that nginx's workers cannot open is reported",
         .enabled(if: geteuid() == 0, "its workers are other users only where root starts it")
     )
     func adminSocket() throws {
@@ -149,14 +149,14 @@ struct CheckLiveTests {
         try check(Sandbox()).expect("admin", "skip", ["no location of nginx has the status page"])
     }
 
-    @Test("a route that refuses clients without an owner, and nginx that passes none")
+    @Test("a route that refuses clients without an owner, and an nginx that passes none")
     func noOwner() throws {
         let report = try check(Sandbox(routeSettings: ["anonymous: refuse"]))
         #expect(report.status == 69)
         report.expect("login", "fail", ["passes no SPOOLGATE_OWNER", "every upload is 403"])
     }
 
-    @Test("a location that takes files from the gateway is named with the line that mends it")
+    @Test("a location that intercepts files is named with the line that fixes it")
     func rivals() throws {
         let sandbox = try Sandbox(front: .nginxMistaken(.otherLocations))
         let report = try check(sandbox)
@@ -173,7 +173,7 @@ struct CheckLiveTests {
         right.expect("nginx", "ok", ["location takes names from ^~ /files/"])
     }
 
-    @Test("an upstream that leads back to the gateway is named, and answers 508")
+    @Test("an upstream that leads back to the gateway is named, and the gateway responds 508")
     func loop() throws {
         let port = try FreePort.take(1)[0]
         let sandbox = try Sandbox(
@@ -198,7 +198,7 @@ struct CheckLiveTests {
         #expect(sandbox.log.contains("request loop detected"))
     }
 
-    @Test("a route that anybody may use, and too little room, are warnings; people get columns")
+    @Test("a route open to anyone and too little room are warnings; people get columns")
     func warnings() throws {
         let sandbox = try Sandbox(routeSettings: ["limits: {max-size: 1TiB}"], extra: [])
         let report = try check(sandbox)
@@ -214,7 +214,7 @@ struct CheckLiveTests {
     }
 
     @Test(
-        "as the service's user, a spool of root's is named with what mends it",
+        "as the service's user, a spool owned by root is named with its fix",
         .enabled(if: geteuid() == 0, "only root can judge as another user")
     )
     func spoolOfRoot() throws {

@@ -142,7 +142,7 @@ struct CheckTests {
     ]
 
     @Test(
-        "what another user cannot use is named itself, and what is to be typed mends it",
+        "a path that another user cannot use is named, with commands that fix it",
         .enabled(if: geteuid() == 0, "only root can judge as another user"),
         arguments: troubles
     )
@@ -165,7 +165,7 @@ struct CheckTests {
     }
 
     @Test(
-        "settings of a socket that the service manager makes are not judged, others are",
+        "only the settings of sockets that the service manager does not create are checked",
         .enabled(if: geteuid() == 0, "only root can judge as another user")
     )
     func serviceManagersSocket() throws {
@@ -180,7 +180,7 @@ struct CheckTests {
         #expect(try stage.check("--user", "nobody", "--listen", "systemd").status == 0)
     }
 
-    @Test("the key of a bucket is read, and a file that has none is named with what is wrong")
+    @Test("the bucket's key file is read, and an invalid one is named with its fault")
     func bucketKey() throws {
         let stage = try Stage(
             "upstream: \"s3:https://a.example/drop\", anonymous: allow, s3: {credentials: ROOT/key}"
@@ -210,7 +210,7 @@ struct CheckTests {
         #expect(taken.status == 0, "\(taken.errors)")
     }
 
-    @Test("a file of events may be made by the first start, but its directory has to be there")
+    @Test("the first start may create the event file, but its directory must exist")
     func eventFile() throws {
         let stage = try Stage()
         try stage.sh(
@@ -227,7 +227,7 @@ struct CheckTests {
     }
 
     @Test(
-        "a socket that only its group may use says which group the user lacks; one that is not there, nothing",
+        "a group-only socket names the group that the user lacks; a missing socket is no finding",
         .enabled(if: geteuid() == 0, "only root can judge as another user")
     )
     func socket() throws {
@@ -246,7 +246,7 @@ struct CheckTests {
     }
 
     @Test(
-        "root judges the system's settings as the service's user, unless told to judge as itself",
+        "root checks the system's settings as the service's user, unless told to check as itself",
         .enabled(
             if: geteuid() == 0 && Command.find("unshare") != nil,
             "only root can put another /etc in place"
@@ -285,7 +285,7 @@ struct CheckTests {
         #expect(mended.output.hasPrefix("/etc/spoolgate/spoolgate.yaml: ok\n"))
     }
 
-    @Test("a user that is not there, and one that cannot be judged as, have codes of their own")
+    @Test("a missing user and a user that root cannot become have their own exit codes")
     func wrongUser() throws {
         let stage = try Stage()
         try stage.sh("mkdir over")
@@ -308,7 +308,7 @@ struct CheckTests {
     // MARK: What is missing
 
     @Test(
-        "settings without an upstream say so wherever somebody would have to be served, and nowhere else"
+        "settings without an upstream are reported only if a request would need one"
     )
     func upstream() throws {
         let stage = try Stage("reply: accepted, anonymous: allow")
@@ -336,7 +336,7 @@ struct CheckTests {
         #expect(daemon.wait() == 0)
     }
 
-    @Test("a line of a setting that is gone keeps nothing from starting, and is named")
+    @Test("a removed setting is reported and does not prevent a start")
     func removedSetting() throws {
         let sandbox = try Sandbox(extra: ["threads: {reserve: 1}"])
         let check = try sandbox.spoolgate("check")
@@ -366,7 +366,7 @@ struct CheckTests {
     // MARK: The open door
 
     @Test(
-        "a route where nobody decides who may upload is a warning, not a fault",
+        "a route without any authorization is a warning, not a fault",
         arguments: [
             ("", true), ("anonymous: allow", false), ("anonymous: refuse", false),
             ("authorize: {url: \"http://127.0.0.1:1/may\"}", false),

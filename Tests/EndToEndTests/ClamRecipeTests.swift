@@ -105,7 +105,7 @@ struct ClamRecipeTests {
         return try sandbox.append(sandbox.create("/files/\(name)", fields), bytes)
     }
 
-    @Test("a clean upload is delivered; one with a virus is refused with its name")
+    @Test("a clean upload is delivered; an infected one is refused with the virus's name")
     func verdicts() throws {
         let scanner = try Scanner()
         try scanner.start()
@@ -142,7 +142,7 @@ struct ClamRecipeTests {
         #expect(tooLarge.status == 413)
     }
 
-    @Test("while clamd is stopped an upload is kept, and delivered when it is back")
+    @Test("while clamd is stopped an upload is kept, and it is delivered when clamd is back")
     func stopped() throws {
         let scanner = try Scanner()
         let sandbox = try sandbox(scanner)

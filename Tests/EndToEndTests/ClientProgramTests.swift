@@ -23,7 +23,7 @@ struct ClientProgramTests {
         return page.contains(try String(contentsOf: source, encoding: .utf8))
     }
 
-    @Test("one streams, pauses, and goes on in another process")
+    @Test("one streams, pauses and continues in another process")
     func streamAndResume() throws {
         let sandbox = try Sandbox(front: .nginxWithModule, origin: "$scheme://$http_host")
         let proxy = try CuttingProxy(to: sandbox.port)
@@ -46,7 +46,7 @@ struct ClientProgramTests {
         #expect(try Self.isShown("Tests/Samples/StreamAndResume/main.swift"))
     }
 
-    @Test("one sends many files by one session")
+    @Test("one sends many files through one session")
     func sendMany() throws {
         let sandbox = try Sandbox(front: .nginxWithModule, origin: "$scheme://$http_host")
         let folder = try ScratchDirectory()
@@ -81,7 +81,7 @@ struct ClientProgramTests {
     private static let relay = ProcessInfo.processInfo.environment["SPOOLGATE_RELAY"]
 
     @Test(
-        "one passes on what async-http-client gets",
+        "one forwards a response of async-http-client",
         .enabled(if: relay != nil, "run by make client-test")
     )
     func relays() throws {

@@ -159,7 +159,7 @@ struct ClientTests {
     }
 
     @Test(
-        "a stream is one append while the gateway reports what is durable, and another one completes it",
+        "a stream is one append while the gateway reports durable offsets, and a second one completes it",
         arguments: [Transfer.Connection.Version.http1, .http2]
     )
     func openAppend(http: Transfer.Connection.Version) async throws {
@@ -192,7 +192,7 @@ struct ClientTests {
         #expect((3...4).contains(received.count), "\(received)")
     }
 
-    @Test("one ordinary request that is cut begins again, and is delivered once")
+    @Test("a cut ordinary request starts over and is delivered once")
     func plain() async throws {
         let world = try ClientWorld()
         let file = try world.sandbox.randomFile(24 << 20)
@@ -204,7 +204,7 @@ struct ClientTests {
         #expect(try world.delivered("plain.bin") == [file.bytes])
     }
 
-    @Test("a network that is away for a while")
+    @Test("a network outage")
     func away() async throws {
         let world = try ClientWorld()
         let file = try world.sandbox.randomFile(8 << 20)
@@ -221,7 +221,7 @@ struct ClientTests {
         #expect(try world.delivered("away.bin") == [file.bytes])
     }
 
-    @Test("paused, resumed from the token's text; an upload that is gone begins anew")
+    @Test("an upload is paused and resumed from the token's text; one that expired starts over")
     func pausedAndGone() async throws {
         let world = try ClientWorld()
         let file = try world.sandbox.randomFile(16 << 20)
@@ -260,7 +260,7 @@ struct ClientTests {
         }
     }
 
-    @Test("a file that changed is refused, and nothing is delivered")
+    @Test("a changed file is refused, and nothing is delivered")
     func changed() async throws {
         let world = try ClientWorld()
         let file = try world.sandbox.randomFile(16 << 20, "changed.bin")

@@ -4,9 +4,11 @@ import Foundation
 import SpoolgateTestSupport
 import Testing
 
-@Suite("The daemon's own troubles")
+@Suite("Signals and crashes of the daemon")
 struct CrashTests {
-    @Test("kill -9 at random moments: each offset told is right, the finished bytes identical")
+    @Test(
+        "kill -9 at random moments: every reported offset is correct and the delivered bytes are identical"
+    )
     func killedAtRandomMoments() throws {
         let sandbox = try Sandbox()
         let (_, bytes) = try sandbox.randomFile(200 << 20)
@@ -40,7 +42,7 @@ struct CrashTests {
         #expect(try delivered.first.map { try Data(contentsOf: $0) == bytes } == true)
     }
 
-    @Test("SIGTERM keeps every byte, lets the delivery end, and exits 0")
+    @Test("SIGTERM keeps every byte, lets deliveries finish, and exits with 0")
     func drains() throws {
         let sandbox = try Sandbox()
         let resource = try sandbox.create("/files/drain.bin")
@@ -57,7 +59,7 @@ struct CrashTests {
         withExtendedLifetime(sender) {}
     }
 
-    @Test("SIGTERM lets uploads finish whose clients could not resume them")
+    @Test("SIGTERM lets uploads finish if their clients cannot resume them")
     func drainsOrdinary() throws {
         let sandbox = try Sandbox()
         let content = Data((0..<600_000).map { UInt8(truncatingIfNeeded: $0 &* 7) })
@@ -96,7 +98,7 @@ struct CrashTests {
         #expect(try sender.read().status == 201)
     }
 
-    @Test("wrong new settings leave the old ones in force")
+    @Test("invalid new settings leave the old ones in effect")
     func wrongReload() throws {
         let sandbox = try Sandbox(routeSettings: ["limits: {max-size: 64MiB}"])
         try sandbox.reload(replacing: "max-size: 64MiB", with: "max-sizes: 1MiB")
@@ -105,7 +107,7 @@ struct CrashTests {
         #expect(answer.status == 201)
     }
 
-    @Test("purge beside the running daemon removes the stale and leaves what is in use")
+    @Test("purge next to a running daemon removes expired uploads and keeps those in use")
     func purges() throws {
         let sandbox = try Sandbox()
         let stale = try sandbox.create("/files/stale.bin")

@@ -83,7 +83,7 @@ struct CrossOriginTests {
         #expect(try sandbox.delivered().map { try Data(contentsOf: $0) } == [file.bytes])
     }
 
-    @Test("past auth_basic: a preflight without the password, then the upload with it")
+    @Test("with auth_basic, a preflight needs no password and the upload does")
     func password() throws {
         let sandbox = try Sandbox(
             routeSettings: Self.settings,
@@ -115,7 +115,7 @@ struct CrossOriginTests {
         #expect(other["vary"] == "Origin")
     }
 
-    @Test("past auth_request: nobody is asked about a preflight")
+    @Test("with auth_request, a preflight is not authorized")
     func asking() throws {
         let origin = try LoopbackOrigin { connection in
             while let request = try connection.receiveRequest() {

@@ -24,7 +24,7 @@ struct DescriptorTests {
         }
     }
 
-    @Test("more slow uploads than descriptors keep nobody from an offset, and lose nothing")
+    @Test("more slow uploads than descriptors still allow offset requests, and no data is lost")
     func slow() throws {
         let sandbox = try Sandbox(
             extra: ["threads: {maximum: 2000}", "delivery: {maximum-concurrent: 2}"],

@@ -19,7 +19,7 @@ struct DigestTests {
         return "sha-256=:\(try Data(contentsOf: digest).base64EncodedString()):"
     }
 
-    @Test("kill -9 in content that is to be verified leaves the upload where it was")
+    @Test("kill -9 during content with a digest leaves the upload at its old offset")
     func killed() throws {
         let sandbox = try Sandbox()
         let (_, bytes) = try sandbox.randomFile(3 << 20)
@@ -61,7 +61,7 @@ struct DigestTests {
         #expect(try sandbox.delivered().map { try Data(contentsOf: $0) } == [bytes])
     }
 
-    @Test("PHP never hears of an upload that is not what its client says it is")
+    @Test("PHP never receives an upload whose digest does not match")
     func contradicted() throws {
         let upstream = try RealUpstream()
         let sandbox = try Sandbox(upstream: upstream.url)

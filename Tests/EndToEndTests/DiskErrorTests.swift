@@ -27,13 +27,13 @@ struct DiskFault: CustomTestStringConvertible, Sendable {
 }
 
 @Suite(
-    "Errors of the disk under a running daemon",
+    "Disk errors under a running daemon",
     .enabled(if: SystemCalls.canTrace, "strace cannot attach here"),
     .serialized
 )
 struct DiskErrorTests {
     @Test(
-        "nothing that was told is lost, the daemon goes on, and every upload ends",
+        "no acknowledged data is lost, the daemon continues, and every upload ends",
         arguments: DiskFault.all
     )
     func fails(_ fault: DiskFault) throws {

@@ -42,7 +42,7 @@ struct DownloadCommandTests {
 
     private func came() throws -> Data { try Data(contentsOf: URL(filePath: world.file("came"))) }
 
-    @Test("killed and started again it goes on, and the file has its name when it is whole")
+    @Test("it resumes after kill -9, and the file gets its name when complete")
     func killed() throws {
         let path = world.file("came")
         let command = try Daemon(
@@ -67,7 +67,7 @@ struct DownloadCommandTests {
     }
 
     @Test(
-        "a limit of file sizes ends it with a reason; what came is kept, and without the limit it goes on",
+        "a file size limit ends it with a reason; received content is kept, and it continues without the limit",
         .enabled(if: FileSizeLimit.isPossible, "prlimit is not installed")
     )
     func fileSizeLimit() throws {
@@ -87,7 +87,7 @@ struct DownloadCommandTests {
         #expect(try came() == bytes)
     }
 
-    @Test("to standard output it comes whole and once, whatever the network does")
+    @Test("standard output receives the content complete and once, despite network faults")
     func standardOutput() throws {
         let line = "'\(world.file("spoolgate-download"))' '\(url)' - >came"
         let command = try Daemon(
@@ -104,7 +104,7 @@ struct DownloadCommandTests {
         #expect(world.states().isEmpty)
     }
 
-    @Test("what comes is held to the server's digest")
+    @Test("received content is verified against the server's digest")
     func digest() throws {
         let zeros = Data(count: 1 << 20)
         try zeros.write(to: URL(filePath: world.file("zeros")))
@@ -127,7 +127,9 @@ struct DownloadCommandTests {
         #expect(!FileManager.default.fileExists(atPath: path + ".part"))
     }
 
-    @Test("what is not there is refused; what was given up is forgotten with its part")
+    @Test(
+        "a missing resource is refused; a canceled download is forgotten together with its partial file"
+    )
     func refusedAndCancelled() throws {
         let missing = try run(world.url("missing.bin"), world.file("came"))
         #expect(missing.status == 1)
@@ -152,7 +154,7 @@ struct DownloadCommandTests {
 
     // MARK: Where it goes
 
-    @Test("in a directory it has the name that the URL ends with")
+    @Test("in a directory the file gets the last part of the URL's path as its name")
     func directory() throws {
         let zeros = Data(count: 100_000)
         try zeros.write(to: URL(filePath: world.file("zeros ö")))
@@ -190,7 +192,7 @@ struct DownloadCommandTests {
         )
     }
 
-    @Test("while one writes a file, no other does, whatever it is called")
+    @Test("only one process writes a file, under any of its names")
     func twoIntoOne() throws {
         let path = world.file("came")
         let folder = world.file("into")
@@ -229,7 +231,7 @@ struct DownloadCommandTests {
         #expect(try came() == bytes)
     }
 
-    @Test("what is no regular file is written to directly")
+    @Test("a destination that is not a regular file is written directly")
     func device() throws {
         try FileManager.default.createSymbolicLink(
             atPath: world.file("full"),

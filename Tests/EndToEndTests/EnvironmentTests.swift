@@ -13,7 +13,7 @@ struct EnvironmentTests {
         "SPOOLGATE_MAX_SIZES": "?",
     ]
 
-    @Test("a variable wins over the file, also after a reload, and is told once")
+    @Test("a variable overrides the file, also after a reload, and is logged once")
     func winsOverFile() throws {
         let variables = Self.others.merging(["SPOOLGATE_MAX_SIZE": "1MiB"]) { $1 }
         let sandbox = try Sandbox(
@@ -54,7 +54,7 @@ struct EnvironmentTests {
         #expect(wrong.errors.hasPrefix(fault), "\(wrong.errors)")
     }
 
-    @Test("what the command line says wins over a variable, which then is not said to be in use")
+    @Test("the command line overrides a variable, which is then not reported as used")
     func optionWins() throws {
         let sandbox = try Sandbox()
         let said = try Command(
@@ -72,7 +72,7 @@ struct EnvironmentTests {
     }
 
     @Test(
-        "without a file the environment alone serves, and other commands find the same daemon and spool",
+        "the environment is enough without a file, and other commands find the same daemon and spool",
         .enabled(
             if: !FileManager.default.fileExists(atPath: "/etc/spoolgate/spoolgate.yaml"),
             "this machine has settings"

@@ -5,7 +5,7 @@ import Foundation
 import SpoolgateTestSupport
 import Testing
 
-@Suite("An upstream that takes nothing")
+@Suite("An upstream that accepts nothing")
 struct FailingUpstreamTests {
     private static let prefix = "/-/spoolgate/"
 
@@ -40,7 +40,7 @@ struct FailingUpstreamTests {
         #expect(ready.text.contains("\"deliveries\":\"ok (failing: default)\""))
     }
 
-    @Test("PHP-FPM down behind its own nginx is a concern until an upload gets through")
+    @Test("PHP-FPM that is down behind its own nginx is a concern until an upload succeeds")
     func ofPHP() throws {
         let upstream = try RealUpstream()
         let sandbox = try Sandbox(upstream: upstream.url, front: .nginxWithAdmin)
@@ -61,7 +61,7 @@ struct FailingUpstreamTests {
         #expect(check.status == 0, "\(check.output)")
     }
 
-    @Test("so is an application that nobody reaches, for uploads that can be resumed too")
+    @Test("so is an unreachable application, also for resumable uploads")
     func notReached() throws {
         let socket = "/tmp/failing-\(UUID().uuidString.prefix(13)).sock"
         let sandbox = try Sandbox(

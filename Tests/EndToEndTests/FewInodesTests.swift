@@ -5,7 +5,7 @@ import SpoolgateTestSupport
 import Testing
 
 @Suite(
-    "A spool whose inodes are used up",
+    "A spool without free inodes",
     .enabled(
         if: SmallDisk.isPossible,
         "no tmpfs can be mounted here (neither root nor unshare -rm)"
@@ -52,7 +52,9 @@ struct FewInodesTests {
         throw NeverHappened(description: "no creation was refused")
     }
 
-    @Test("creations are refused; HEAD, append, completion, delivery and DELETE of others go on")
+    @Test(
+        "creations are refused; HEAD, append, completion, delivery and DELETE of other uploads continue"
+    )
     func existing() throws {
         let bytes = Data((0..<300_000).map { UInt8(truncatingIfNeeded: $0 &* 31) })
         let begun = try sandbox.create("/files/begun")

@@ -9,7 +9,7 @@ struct FileSizeLimitTests {
     private let limit = FileSizeLimit()
 
     @Test(
-        "content beyond it is 507, what fits is kept, and its client goes on once the limit is raised"
+        "content beyond it gets 507, the part that fits is kept, and the client continues once the limit is raised"
     )
     func content() throws {
         let sandbox = try Sandbox(launcher: limit.launcher)
@@ -31,7 +31,7 @@ struct FileSizeLimitTests {
     }
 
     @Test(
-        "a file that cannot be copied to where it is to go is kept, and delivered later",
+        "a file that cannot be copied to its destination is kept and delivered later",
         arguments: [false, true]
     )
     func copy(isByPath: Bool) throws {

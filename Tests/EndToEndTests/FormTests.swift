@@ -16,7 +16,7 @@ struct FormTests {
     }
 
     @Test(
-        "an upload in parts reaches PHP as one uploaded file, which it can move",
+        "an upload in parts reaches PHP as one uploaded file, which PHP can move",
         arguments: [false, true]
     )
     func file(isPut: Bool) throws {
@@ -54,7 +54,7 @@ struct FormTests {
         #expect(try upstream.phpCalls() == 1)
     }
 
-    @Test("PHP finds every name as it was meant, and no field that a name tried to add")
+    @Test("PHP receives every name unchanged, and a name cannot add a field")
     func names() throws {
         let upstream = try RealUpstream()
         let sandbox = try Sandbox(upstream: upstream.url, routeSettings: Self.settings)
@@ -87,7 +87,7 @@ struct FormTests {
         }
     }
 
-    @Test("a form of a browser's reaches PHP as it is")
+    @Test("a browser's form reaches PHP unchanged")
     func browser() throws {
         let upstream = try RealUpstream()
         let sandbox = try Sandbox(upstream: upstream.url, routeSettings: Self.settings)
@@ -105,7 +105,7 @@ struct FormTests {
     }
 
     @Test(
-        "PHP takes a file that it is told the path of; a key that others can read is found by check"
+        "PHP moves a file by its path; check reports a key that others can read"
     )
     func path() throws {
         let folder = try ScratchDirectory()

@@ -5,7 +5,7 @@ import SpoolgateTestSupport
 import Testing
 
 @Suite(
-    "Mistakes of the front",
+    "Mistakes in the web server's configuration",
     .enabled(if: Command.find("nginx") != nil, "nginx is not installed")
 )
 struct FrontFaultTests {
@@ -17,7 +17,7 @@ struct FrontFaultTests {
         try sandbox.ask("PUT", "/files/a.bin", content: Data(repeating: 7, count: size))
     }
 
-    @Test("an nginx that buffers uploads is told with the directive that ends it")
+    @Test("an nginx that buffers uploads is logged with the directive that stops it")
     func buffering() throws {
         let sandbox = try Sandbox(front: .nginxMistaken(.buffering))
         // Above client_body_buffer_size nginx has it in a file.
@@ -30,7 +30,7 @@ struct FrontFaultTests {
     }
 
     @Test(
-        "an nginx with the distribution's parameters, which buffers, is told what to include",
+        "an nginx with the distribution's parameters, which buffers, is logged with the missing include",
         .enabled(if: FileManager.default.fileExists(atPath: "/etc/nginx/fastcgi_params"))
     )
     func distributionsParameters() throws {
@@ -41,7 +41,7 @@ struct FrontFaultTests {
         #expect(told.first?.contains("location*.conf;") == true)
     }
 
-    @Test("a wrong SPOOLGATE_INTERIM is 500 and an error in the log")
+    @Test("an invalid SPOOLGATE_INTERIM gets 500 and an error in the log")
     func wrongInterim() throws {
         let sandbox = try Sandbox(front: .nginxMistaken(.wrongInterim))
         for _ in 0..<3 { #expect(try put(5, sandbox).status == 500) }
@@ -50,7 +50,7 @@ struct FrontFaultTests {
         #expect(told.first?.contains("SPOOLGATE_INTERIM") == true)
     }
 
-    @Test("an nginx that streams, as shipped, has no fault")
+    @Test("a streaming nginx as shipped has no fault")
     func shipped() throws {
         // Few enough for the least limit of open files, which has a warning of its own.
         let sandbox = try Sandbox(extra: ["threads: {maximum: 64}"])
@@ -60,7 +60,9 @@ struct FrontFaultTests {
         #expect(!lines.contains { $0.contains(" level=warning ") || $0.contains(" level=error ") })
     }
 
-    @Test("forgotten parameters are 500 and an error with the mend, not a line for each request")
+    @Test(
+        "missing parameters get 500 and one logged error with the fix, not a line for each request"
+    )
     func noParameters() throws {
         let sandbox = try Sandbox(front: .nginxMistaken(.noParameters))
         for _ in 0..<3 {
@@ -75,7 +77,7 @@ struct FrontFaultTests {
         #expect(line.contains("REQUEST_METHOD") && line.contains("params.conf"))
     }
 
-    @Test("an origin that is not passed is told once, and uploads go on")
+    @Test("a missing origin is logged once, and uploads continue")
     func noOrigin() throws {
         let sandbox = try Sandbox(front: .nginxMistaken(.noOrigin))
         let port = sandbox.port

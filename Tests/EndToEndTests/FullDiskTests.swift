@@ -92,7 +92,7 @@ final class SmallDisk {
 }
 
 @Suite(
-    "A spool that fills up",
+    "A full spool",
     .enabled(
         if: SmallDisk.isPossible,
         "no tmpfs can be mounted here (neither root nor unshare -rm)"
@@ -138,7 +138,9 @@ struct FullDiskTests {
         return try client.read()
     }
 
-    @Test("in content: 507, HEAD tells the truth, and once there is room the upload goes on")
+    @Test(
+        "in content: 507, HEAD reports the true offset, and the upload continues once there is room"
+    )
     func inContent() throws {
         let (_, bytes) = try sandbox.randomFile(40 << 20)
         let resource = try sandbox.create("/files/large")
@@ -172,7 +174,7 @@ struct FullDiskTests {
         #expect(other.status == 201)
     }
 
-    @Test("in a delivery: it goes on, its client has the answer, and it is not repeated")
+    @Test("in a delivery: it continues, its client receives the response, and it is not repeated")
     func inDelivery() throws {
         let target = "/files/held?answer=200000"
         let (_, bytes) = try sandbox.randomFile(8 << 20)

@@ -8,7 +8,7 @@ import Testing
 @Suite("Interim responses through nginx with the module")
 struct InterimTests {
     @Test(
-        "a client that sends everything at once resumes where the 104 told it, over HTTP/1.1 and 2",
+        "a client that sends all content at once resumes at the 104's offset, over HTTP/1.1 and 2",
         arguments: [3, 5, 6, 8, 9, 10],
         ["HTTP/1.1", "HTTP/2"]
     )
@@ -47,7 +47,9 @@ struct InterimTests {
         #expect(record?.contains("\"content-type\":\"video/mp4\"") == true, "\(record ?? "")")
     }
 
-    @Test("a client that only sends is stopped after its append was refused, and has the response")
+    @Test(
+        "a client that only sends is stopped after its append was refused, and receives the response"
+    )
     func refusal() throws {
         let sandbox = try Sandbox(front: .nginxWithModule)
         let resource = try sandbox.create("/files/film.mp4")
@@ -75,7 +77,7 @@ struct InterimTests {
         #expect(words.last.flatMap { Int($0) }.map { $0 < 64 << 20 } == true, "\(said.output)")
     }
 
-    @Test("the 104 comes before any content is sent")
+    @Test("the 104 arrives before any content is sent")
     func beforeContent() throws {
         let sandbox = try Sandbox(front: .nginxWithModule)
         let (_, bytes) = try sandbox.randomFile(1 << 20)
@@ -94,7 +96,7 @@ struct InterimTests {
         #expect(try sandbox.delivered().map { try Data(contentsOf: $0) } == [bytes])
     }
 
-    @Test("the 104 comes before any content is sent over HTTP/2")
+    @Test("the 104 arrives before any content is sent over HTTP/2")
     func beforeContentOverHTTP2() throws {
         let sandbox = try Sandbox(front: .nginxWithModule)
         let (_, bytes) = try sandbox.randomFile(1 << 20)
@@ -127,7 +129,7 @@ struct InterimTests {
         #expect(try sandbox.delivered().map { try Data(contentsOf: $0) } == [bytes])
     }
 
-    @Test("a client that asks before it sends is refused without a 100")
+    @Test("a client that expects 100 is refused without one")
     func refusedBeforeContent() throws {
         let sandbox = try Sandbox(
             routeSettings: ["limits: {max-size: 1MiB}"],
@@ -156,7 +158,7 @@ struct InterimTests {
         }
     }
 
-    @Test("a client that asks before it sends hears 104, then 100 once, then the response")
+    @Test("a client that expects 100 receives 104, then 100 once, then the response")
     func askedAndAccepted() throws {
         let sandbox = try Sandbox(front: .nginxWithModule)
         let bytes = Data(repeating: 8, count: 300_000)
@@ -171,7 +173,7 @@ struct InterimTests {
         #expect(delivered == [bytes, bytes])
     }
 
-    @Test("the daemon dies in an upload: no final response, and the 104's Location resumes")
+    @Test("the daemon dies during an upload: no final response, and the 104's Location resumes")
     func daemonDies() throws {
         let sandbox = try Sandbox(front: .nginxWithModule)
         let (_, bytes) = try sandbox.randomFile(8 << 20)
@@ -189,7 +191,7 @@ struct InterimTests {
         #expect(try sandbox.delivered().map { try Data(contentsOf: $0) } == [bytes])
     }
 
-    @Test("clients that cannot take a 104 get none: HTTP/1.0, no interop version, an unknown one")
+    @Test("no 104 is sent over HTTP/1.0, without an interop version or with an unknown one")
     func noneForOthers() throws {
         let sandbox = try Sandbox(front: .nginxWithModule)
         let bytes = Data(repeating: 8, count: 300_000)
@@ -210,7 +212,7 @@ struct InterimTests {
         #expect(try old.readAny().status == 201)
     }
 
-    @Test("stock nginx gets no interim response of the gateway's, and every request works")
+    @Test("stock nginx passes on no interim response of the gateway, and every request works")
     func stockNginx() throws {
         let sandbox = try Sandbox()
         let bytes = Data(repeating: 8, count: 300_000)

@@ -44,7 +44,7 @@ struct KeptConnectionTests {
         }
     }
 
-    @Test("no request is lost on a kept connection while the daemon is restarted")
+    @Test("no request is lost on a kept connection while the daemon restarts")
     func restarts() throws {
         let sandbox = try Sandbox(front: .nginxKeeping)
         #expect(try sandbox.ask("PUT", "/files/first", content: Data("x".utf8)).status == 201)

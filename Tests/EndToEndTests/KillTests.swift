@@ -11,7 +11,7 @@ import Testing
 struct KillTests {
     /// The death of a process breaks neither kind of promise, and only one is on the disk.
     @Test(
-        "no promise is broken, whenever the daemon dies",
+        "a crash of the daemon at any moment breaks no promise",
         .enabled(if: KillVictim.gateway.isAsked),
         arguments: [("power-cut", 12), ("process", 6)]
     )
@@ -20,7 +20,7 @@ struct KillTests {
     }
 
     @Test(
-        "no promise is broken, whenever nginx's worker dies",
+        "a crash of nginx's worker at any moment breaks no promise",
         .enabled(if: KillVictim.worker.isAsked)
     )
     func worker() throws {

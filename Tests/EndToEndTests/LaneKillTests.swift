@@ -6,10 +6,10 @@ import Foundation
 import SpoolgateTestSupport
 import Testing
 
-@Suite("kill -9 while nginx writes into the spool")
+@Suite("kill -9 while nginx writes to the spool")
 struct LaneKillTests {
     @Test(
-        "no promise is broken if the gateway, or nginx's worker, dies during a write of nginx",
+        "a crash of the gateway or of nginx's worker during nginx's write breaks no promise",
         arguments: KillVictim.asked
     )
     func rounds(victim: KillVictim) throws {

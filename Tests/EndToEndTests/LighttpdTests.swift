@@ -16,7 +16,7 @@ struct LighttpdTests {
     }
 
     @Test(
-        "a client that sends everything at once resumes where the 104 told it",
+        "a client that sends all content at once resumes at the 104's offset",
         arguments: [3, 5, 6, 8, 9, 10]
     )
     func resumesFromInterim(version: Int) throws {
@@ -34,7 +34,9 @@ struct LighttpdTests {
         #expect(try sandbox.delivered().map { try Data(contentsOf: $0) } == [bytes])
     }
 
-    @Test("a careful creation is cut and resumed; the offset told is what arrived")
+    @Test(
+        "a careful creation is cut and resumed; the reported offset is the number of received bytes"
+    )
     func carefulCreation() throws {
         let sandbox = try Sandbox(front: .lighttpd)
         let bytes = Data((0..<200_000).map { UInt8(truncatingIfNeeded: $0) })
@@ -64,7 +66,7 @@ struct LighttpdTests {
         #expect(try sandbox.delivered().isEmpty)
     }
 
-    @Test("a field under two spellings of its name is refused and harms nothing")
+    @Test("a field with two spellings of its name is refused and affects nothing else")
     func twoSpellings() throws {
         let sandbox = try Sandbox(front: .lighttpd)
         let resource = try sandbox.create("/files/two.bin")
@@ -73,7 +75,7 @@ struct LighttpdTests {
         #expect(try sandbox.offset(of: resource) == 0)
     }
 
-    @Test("over HTTP/2 no 104 comes, and the upload is delivered")
+    @Test("over HTTP/2 no 104 is sent, and the upload is delivered")
     func withoutInterimOverHTTP2() throws {
         let sandbox = try Sandbox(front: .lighttpd)
         let file = try sandbox.randomFile(3 << 20)

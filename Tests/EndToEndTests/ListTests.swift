@@ -23,7 +23,7 @@ struct ListTests {
     }
 
     @Test(
-        "what the upstream refused is not called delivered, and its status is told",
+        "an upload that the upstream refused is not listed as delivered, and its status is shown",
         arguments: [("201 Created", "delivered"), ("413 Content Too Large", "refused")]
     )
     func answered(status: String, word: String) throws {
@@ -51,7 +51,7 @@ struct ListTests {
         #expect(sandbox.log.contains("ordinary upload delivered") == (word == "delivered"))
     }
 
-    @Test("an upload is partial while no request uses it, and receiving while one does")
+    @Test("an upload is listed as partial without a request, and as receiving with one")
     func partial() throws {
         let sandbox = try Sandbox()
         let resource = try sandbox.create("/files/a.bin")
@@ -66,7 +66,9 @@ struct ListTests {
         #expect(try row(sandbox)["STATE"] == "delivered 201")
     }
 
-    @Test("an upload that waits for its client to ask says so; one that the queue tries, when")
+    @Test(
+        "an upload that waits for its client says so; one in the queue shows the time of the next attempt"
+    )
     func waiting() throws {
         let sandbox = try Sandbox(upstream: "http://127.0.0.1:1")
         let resource = try sandbox.create("/files/a.bin")
@@ -89,7 +91,7 @@ struct ListTests {
         try eventually("its next attempt is told") { try row(sandbox)["NEXT"] != "client" }
     }
 
-    @Test("with --watch it is drawn on a terminal again and again, until it is interrupted")
+    @Test("--watch redraws the terminal until it is interrupted")
     func watch() throws {
         let sandbox = try Sandbox()
         let screen = sandbox.directory.appending(path: "screen")
@@ -116,7 +118,7 @@ struct ListTests {
     }
 
     @Test(
-        "the query of a target is shown only where the settings ask for it",
+        "a target's query is shown only if the settings allow it",
         arguments: [false, true]
     )
     func query(shows: Bool) throws {
@@ -132,7 +134,7 @@ struct ListTests {
         #expect(sandbox.log.contains("secret") == shows)
     }
 
-    @Test("relative paths count from the working directory, and paths may have spaces")
+    @Test("relative paths start at the working directory, and paths may contain spaces")
     func paths() throws {
         let root = FileManager.default.temporaryDirectory
             .appending(path: "x y ü \(UUID().uuidString.prefix(8))")

@@ -35,7 +35,7 @@ struct LogTests {
         return sandbox.log.split(separator: "\n").map(String.init)
     }
 
-    @Test("in the journal each line begins with its priority and has no time and no level")
+    @Test("in the journal each line begins with its priority and has no time or level")
     func journal() throws {
         let lines = try lines(Self.journal)
         for line in lines { #expect(line.firstMatch(of: /^<[2-7]>(msg=|\{)/) != nil, "\(line)") }
@@ -50,7 +50,7 @@ struct LogTests {
     }
 
     @Test(
-        "elsewhere each line has a time and a level, also where JOURNAL_STREAM is somebody else's",
+        "elsewhere each line has a time and a level, also if JOURNAL_STREAM belongs to another stream",
         arguments: ["", "1:1"]
     )
     func file(stream: String) throws {
@@ -75,7 +75,7 @@ struct LogTests {
     }
 
     @Test(
-        "a kernel whose boot identity is hidden is told with its mend",
+        "a kernel that hides its boot identity is logged with the fix",
         .enabled(if: SmallDisk.isPossible, "no file system can be mounted here")
     )
     func bootIdentity() throws {

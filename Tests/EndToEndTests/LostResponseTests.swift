@@ -30,7 +30,7 @@ struct LostResponseTests {
     private static let content = Data((0..<300_000).map { UInt8(truncatingIfNeeded: $0 / 7) })
 
     @Test(
-        "cut while the upstream works, it comes back for the upstream's own answer",
+        "after a cut during the upstream's work, the client still receives the upstream's response",
         arguments: Speaker.all,
         [201, 422]
     )
@@ -52,7 +52,7 @@ struct LostResponseTests {
     }
 
     @Test(
-        "cut before the answer came, with the daemon killed and started again",
+        "after a cut before the response, also if the daemon is killed and restarted",
         arguments: Speaker.all
     )
     func cutAndKilled(speaker: Speaker) throws {

@@ -13,7 +13,7 @@ struct MakeRunTests {
     private static let upstream = "http://127.0.0.1:9"
 
     @Test(
-        "whoever of those that started it is killed, no process and no port is left",
+        "killing any of its starters leaves no process and no open port",
         arguments: [
             [MakeRun.Role.make], [.script], [.script, .master], [.make, .script, .worker],
         ],
@@ -28,7 +28,7 @@ struct MakeRunTests {
     }
 
     @Test(
-        "whoever of those that serve is killed is started again, with nothing left of the old",
+        "each killed server process is restarted, with nothing left of the old one",
         arguments: [[MakeRun.Role.gateway], [.master], [.worker], [.keeper], [.keeper, .master]],
         users
     )
@@ -53,7 +53,7 @@ struct MakeRunTests {
         try run.awaitNothing()
     }
 
-    @Test("the next run begins at once after one that was ended, and after one that was killed")
+    @Test("the next run starts at once after one that ended or was killed")
     func beginsAgain() throws {
         let run = try MakeRun(upstream: Self.upstream)
         run.end()
@@ -67,7 +67,7 @@ struct MakeRunTests {
         try run.awaitNothing()
     }
 
-    @Test("the page's address comes before all else, and the page is there", arguments: users)
+    @Test("the page's address is printed first, and the page is available", arguments: users)
     func page(user: String?) throws {
         let run = try MakeRun(user: user, upstream: Self.upstream)
         let printed = try #require(run.output.firstRange(of: "http://"))
@@ -90,7 +90,7 @@ struct MakeRunTests {
     private static let any: Set<String> = ["00000000", String(repeating: "0", count: 32)]
 
     @Test(
-        "only this machine reaches it, unless an address or all interfaces are asked for",
+        "it listens on this machine only, unless an address or all interfaces are given",
         arguments: ["", "127.0.0.1", "*", "0.0.0.0", "127.0.0.9"]
     )
     func reach(address: String) throws {
@@ -140,14 +140,14 @@ struct MakeRunTests {
         try run.awaitNothing()
     }
 
-    @Test("an address that is none is refused with its name")
+    @Test("an invalid address is refused by name")
     func noAddress() {
         #expect {
             try MakeRun(upstream: Self.upstream, variables: ["ADDRESS": "elsewhere"])
         } throws: { "\($0)".contains("run: ADDRESS is no address: elsewhere") }
     }
 
-    @Test("the example that is printed can be pasted: cut, resumed, identical, nothing beside .run")
+    @Test("the printed example can be pasted: cut, resumed, identical, nothing outside .run")
     func printedExample() throws {
         let run = try MakeRun()
         let printed = try #require(
@@ -156,7 +156,7 @@ struct MakeRunTests {
         try expectExample(String(printed), in: run)
     }
 
-    @Test("the example in the README is the same")
+    @Test("the README has the same example")
     func exampleOfREADME() throws {
         let run = try MakeRun()
         let readme = try String(

@@ -6,7 +6,7 @@ import SpoolgateTestSupport
 import Testing
 
 @Suite(
-    "One client's bounds in nginx",
+    "Limits per client in nginx",
     .enabled(if: Command.find("nginx") != nil, "nginx is not installed")
 )
 struct NginxBoundsTests {
@@ -60,7 +60,7 @@ struct NginxBoundsTests {
         client.send("x")
     }
 
-    @Test("over its requests with content: a creation gets 429, an append no answer")
+    @Test("over the request limit, a creation gets 429 and an append gets no response")
     func senders() throws {
         let sandbox = try Sandbox(front: .nginxBounded(.senders(2)))
         let resource = try sandbox.create("/files/mine")
@@ -100,7 +100,9 @@ struct NginxBoundsTests {
         #expect(try sandbox.ask("DELETE", resource).status == 204)
     }
 
-    @Test("over its creations: one more gets 429, while appends and others' creations go on")
+    @Test(
+        "over the creation limit, creations get 429; appends and other clients' creations continue"
+    )
     func creators() throws {
         let sandbox = try Sandbox(front: .nginxBounded(.creators(3)))
         let resources = try (0..<3).map { try sandbox.create("/files/\($0)") }
@@ -123,7 +125,7 @@ struct NginxBoundsTests {
     }
 
     @Test(
-        "creations of tus count, whatever else they say; requests that stand for another method do not"
+        "tus creations count regardless of other fields; requests that override the method do not"
     )
     func tusCreators() throws {
         let sandbox = try Sandbox(front: .nginxBounded(.creators(3)))
@@ -151,7 +153,7 @@ struct NginxBoundsTests {
         try expectTooMuch(create(in: sandbox))
     }
 
-    @Test("the path without its slash takes content, and leads others to the one with it")
+    @Test("the path without its slash accepts content, and redirects other requests")
     func withoutSlash() throws {
         let sandbox = try Sandbox(front: .nginxBounded(.creators(100)))
         let created = try sandbox.ask(
@@ -174,7 +176,7 @@ struct NginxBoundsTests {
         #expect(seen["location"]?.hasSuffix("/files/?a=b") == true)
     }
 
-    @Test("a head has lines of up to 64 KiB, over HTTP/1.1")
+    @Test("header lines may have up to 64 KiB over HTTP/1.1")
     func longLines() throws {
         let sandbox = try Sandbox(front: .nginxBounded(.creators(100)))
         let metadata = "title " + Data(repeating: 0x78, count: 30_000).base64EncodedString()

@@ -31,7 +31,7 @@ struct NodesTests {
         }
     }
 
-    @Test("a dead node keeps nobody from uploading, and what it has is finished when it is back")
+    @Test("with one node dead uploads continue, and its own uploads finish when it is back")
     func death() throws {
         let scene = try Scene()
         let (_, bytes) = try scene.two.randomFile(300_000)
@@ -68,7 +68,7 @@ struct NodesTests {
         for file in delivered { #expect(try Data(contentsOf: file) == bytes) }
     }
 
-    @Test("what another node has is neither passed on nor taken for unknown")
+    @Test("another node's upload is neither passed through nor unknown")
     func misrouted() throws {
         let origin = try LoopbackOrigin(status: "201 Created")
         let sandbox = try Sandbox(upstream: origin.base, extra: ["node: n1"])
@@ -96,7 +96,7 @@ struct NodesTests {
         #expect(try sandbox.offset(of: old) == 0)
     }
 
-    @Test("the parts of one upload lie on one node, and its URLs lead there")
+    @Test("the partial uploads of one upload are on one node, and its URLs lead there")
     func concatenation() throws {
         let scene = try Scene()
         let tus = ["Tus-Resumable: 1.0.0"]
@@ -137,7 +137,7 @@ struct NodesTests {
         #expect(answer.status == 409 && answer.text.contains("on another node"))
     }
 
-    @Test("probe tells where nginx sends what is on an upload to another node")
+    @Test("probe reports where nginx sends another node's upload requests")
     func probed() throws {
         func probe(_ scene: Scene) throws -> ProbeTests.Report {
             let url = "http://localhost:\(scene.two.port)/files/x"

@@ -39,7 +39,7 @@ private final class Moody: Sendable {
     var count: Int { origin.requests.count }
 }
 
-@Suite("An operator's commands")
+@Suite("Operator commands")
 struct OperatorTests {
     private let upstream: Moody
     private let sandbox: Sandbox
@@ -91,7 +91,7 @@ struct OperatorTests {
         }
     }
 
-    @Test("a held upload stays until it is released, and the daemon then delivers it when asked")
+    @Test("a held upload stays until it is released; the daemon then delivers it on request")
     func holdAndRelease() throws {
         let id = try accepted(by: "PUT")
         try eventually("the attempt has failed") {
@@ -125,7 +125,7 @@ struct OperatorTests {
         #expect(again.errors == "spoolgate: \(id): not released: it is delivered\n")
     }
 
-    @Test("one that is put off for long is tried at once where somebody says so")
+    @Test("a long-deferred upload is attempted at once on request")
     func requeueDeferred() throws {
         let id = try accepted(by: "PUT")
         try awaitState("deferred")
@@ -139,7 +139,7 @@ struct OperatorTests {
         #expect(upstream.count == 2)
     }
 
-    @Test("the daemon runs the queue when it is told to, and finds what it did not know of")
+    @Test("the daemon runs the queue on request, and finds uploads it did not know")
     func requeueDue() throws {
         upstream.become(.taking)
         let resource = try sandbox.create("/files/a.txt")
@@ -161,7 +161,7 @@ struct OperatorTests {
         #expect(none.output == "{\"v\":1,\"action\":\"run\",\"due\":0}\n")
     }
 
-    @Test("what the upstream may have already is sent again only if exactly that is said")
+    @Test("an upload that the upstream may already have is sent again only on an explicit request")
     func indeterminate() throws {
         let id = try accepted(by: "POST")
         try awaitState("indeterminate")
@@ -196,7 +196,7 @@ struct OperatorTests {
         #expect(try sandbox.spoolgate("requeue", id).status == 65)
     }
 
-    @Test("a daemon that finds an attempt cut short says so, in the log and as an event")
+    @Test("a daemon that finds an interrupted attempt reports it in the log and as an event")
     func crashed() throws {
         let sandbox = try Sandbox(
             upstream: upstream.base,
@@ -215,7 +215,7 @@ struct OperatorTests {
     }
 
     @Test(
-        "show says who wrote an upload's content while the daemon knows it",
+        "show names the writer of an upload's content while the daemon knows it",
         .enabled(if: Command.find("nginx") != nil, "nginx is not installed")
     )
     func written() throws {
@@ -247,7 +247,7 @@ struct OperatorTests {
         #expect(dead.status == 0 && dead.output.contains(#""written":null"#), "\(dead.output)")
     }
 
-    @Test("show tells everything of one upload, and nobody's credentials")
+    @Test("show prints everything about one upload but credentials")
     func show() throws {
         upstream.become(.refusing)
         let id = try accepted(by: "POST")
@@ -278,7 +278,7 @@ struct OperatorTests {
         try awaitState("delivered")
     }
 
-    @Test("check tells of every route what differs from the defaults, and nothing else")
+    @Test("check lists the settings of every route that differ from the defaults, and no others")
     func check() throws {
         let file = sandbox.directory.path() + "/other.yaml"
         let socket = sandbox.directory.path() + "/other.sock"
@@ -309,7 +309,9 @@ struct OperatorTests {
         )
     }
 
-    @Test("what is in use, unknown or of another state is left alone, each with a code of its own")
+    @Test(
+        "an upload in use, an unknown one and one in the wrong state are left alone, with separate exit codes"
+    )
     func refused() throws {
         let resource = try sandbox.create("/files/busy.bin")
         let id = try #require(resource.split(separator: "/").last.map(String.init))

@@ -6,7 +6,7 @@ import Testing
 
 @Suite("Ordinary uploads", .enabled(if: Command.find("nginx") != nil, "nginx is not installed"))
 struct OrdinaryTests {
-    @Test("with `ordinary: pass` the upstream sees the first bytes before the client has ended")
+    @Test("with `ordinary: pass` the upstream sees the first bytes before the client has finished")
     func liveStream() throws {
         let hasFirst = Gate()
         let origin = try LoopbackOrigin { connection in
@@ -32,7 +32,7 @@ struct OrdinaryTests {
         #expect(answer.text == "heard")
     }
 
-    @Test("forty slow JSON POSTs keep no unrelated POST waiting")
+    @Test("forty slow JSON POSTs do not delay an unrelated POST")
     func slowPosts() throws {
         let gate = Gate()
         let origin = try LoopbackOrigin { connection in

@@ -30,7 +30,7 @@ struct OriginTests {
         Case(target: "http://127.0.0.1/files/x", host: "localhost", expected: "127.0.0.1"),
     ]
 
-    @Test("the client's Host is not believed where nginx knows better", arguments: cases)
+    @Test("the client's Host does not replace the name that nginx matched", arguments: cases)
     func origin(_ one: Case) throws {
         let origin = try LoopbackOrigin(status: "201 Created")
         let sandbox = try Sandbox(
@@ -70,7 +70,7 @@ struct OriginTests {
         #expect(!sandbox.log.contains("msg=\"SPOOLGATE_ORIGIN "), "\(sandbox.log)")
     }
 
-    @Test("an origin that repeats a malformed Host is left out and told, no 500")
+    @Test("an origin with a malformed Host is omitted and logged, without a 500")
     func malformed() throws {
         let sandbox = try Sandbox(origin: "$scheme://$http_host")
         let client = try WireClient(port: sandbox.port)
@@ -85,7 +85,7 @@ struct OriginTests {
         #expect(sandbox.log.contains("msg=\"SPOOLGATE_ORIGIN is invalid\""))
     }
 
-    @Test("an upstream's head of 200 KiB reaches the client as its answer, not as nginx's 502")
+    @Test("an upstream's header section of 200 KiB reaches the client, not a 502 of nginx")
     func largeHead() throws {
         let fields = (0..<50).map { "X-\($0): \(String(repeating: "a", count: 4_000))" }
         let origin = try LoopbackOrigin(status: "201 Created", fields: fields, content: "made")
@@ -104,7 +104,7 @@ struct OriginTests {
         #expect(!sandbox.log.contains("secret"))
     }
 
-    @Test("what nginx matched is what the upstream hears: no path with dot segments passes")
+    @Test("the upstream receives the path that nginx matched: no dot segments pass")
     func dotSegments() throws {
         let origin = try LoopbackOrigin(status: "201 Created")
         let sandbox = try Sandbox(upstream: origin.base)

@@ -5,13 +5,13 @@ import Foundation
 import SpoolgateTestSupport
 import Testing
 
-@Suite("Upstreams that misbehave")
+@Suite("Misbehaving upstreams")
 struct OutcomeTests {
     private static let content = Data(repeating: 7, count: 400_000)
     private static let quick = "queue: {minimum-backoff: 1s, maximum-backoff: 1s}"
 
     @Test(
-        "the client that waits hears the truth, and a POST is never sent twice",
+        "the waiting client gets the true result, and a POST is never sent twice",
         arguments: Trouble.allCases,
         ["POST", "PUT"]
     )
@@ -108,7 +108,7 @@ struct OutcomeTests {
     }
 
     @Test(
-        "an upstream that is not reached is tried again until it is there",
+        "delivery to an unreachable upstream is retried until it is back",
         arguments: ["POST", "PUT"]
     )
     func unreached(method: String) throws {

@@ -26,7 +26,7 @@ struct PHPRecipeTests {
         return try sandbox.append(resource, offset: half, bytes.dropFirst(half))
     }
 
-    @Test("a form of PHP's")
+    @Test("a PHP form")
     func form() throws {
         let application = try PHPApplication(script: RecipeBlock.text("php", "php"))
         let sandbox = try Sandbox(
@@ -60,7 +60,7 @@ struct PHPRecipeTests {
     }
 
     @Test(
-        "a file larger than /tmp, renamed and not copied",
+        "a file larger than /tmp is renamed and not copied",
         .enabled(if: PHPApplication.canConfine, "only root can make a mount namespace"),
         arguments: [
             Line(text: nil, status: 201, words: #""size":41943040"#),
@@ -93,7 +93,7 @@ struct PHPRecipeTests {
         return try #require(Int(found[0]))
     }
 
-    @Test("a signed path: the file is on the disk once, and a forged form is refused")
+    @Test("a signed path: the file is on disk once, and a forged form is refused")
     func path() throws {
         let folder = try ScratchDirectory(in: "/var/tmp", "path")
         let key = folder.file("path.key")

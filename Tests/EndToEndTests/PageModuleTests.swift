@@ -132,7 +132,9 @@ struct PageModuleTests {
         }
     }
 
-    @Test("what a creation and an append say, and to which of them the options' fields go")
+    @Test(
+        "the fields of a creation and of an append, and the requests that carry the options' fields"
+    )
     func fields() throws {
         let upload = try Upload { request, _ in Self.usual(request) }
         let first = try upload.send(
@@ -163,7 +165,7 @@ struct PageModuleTests {
     }
 
     @Test(
-        "an answer that passes is waited out, and the upload goes on from the server's offset",
+        "a temporary failure is waited out, and the upload continues at the server's offset",
         arguments: ["409", "423", "429", "503"]
     )
     func passing(status: String) throws {
@@ -181,7 +183,10 @@ struct PageModuleTests {
         #expect(upload.requests.last { $0.method == "PATCH" }?.contentLength == 600)
     }
 
-    @Test("the application's own answer is final, whatever its status", arguments: ["409", "503"])
+    @Test(
+        "the application's own response is final, whatever its status",
+        arguments: ["409", "503"]
+    )
     func final(status: String) throws {
         let upload = try Upload { request, _ in
             request.method == "PATCH"
@@ -194,7 +199,7 @@ struct PageModuleTests {
         #expect(upload.methods == ["POST", "PATCH", "POST", "PATCH"])
     }
 
-    @Test("it tries without end, until a person stops it")
+    @Test("it retries without end until the user stops it")
     func endless() throws {
         let upload = try Upload { request, count in
             request.method == "PATCH" && count < 40 ? ("503 X", [], "") : Self.usual(request)
@@ -210,7 +215,7 @@ struct PageModuleTests {
         #expect(try stopped.send(before: stop).end == "paused")
     }
 
-    @Test("retryNow begins the next attempt at once")
+    @Test("retryNow starts the next attempt at once")
     func retryNow() throws {
         let upload = try Upload { request, count in
             request.method == "PATCH" && count < 3 ? ("503 X", [], "") : Self.usual(request)
@@ -224,7 +229,7 @@ struct PageModuleTests {
     }
 
     @Test(
-        "an upload that waits goes on when the network is back or the page is shown again",
+        "a waiting upload continues when the network is back or the page is visible again",
         arguments: ["online", "pageshow"]
     )
     func wakened(event: String) throws {
@@ -235,7 +240,7 @@ struct PageModuleTests {
         #expect(try upload.send("retryDelays: [3e6]", before: wake).end == "done")
     }
 
-    @Test("a browser that wrongly says that there is no network tries all the same")
+    @Test("a browser that wrongly reports being offline still retries")
     func offline() throws {
         let upload = try Upload { request, count in
             request.method == "PATCH" && count < 3 ? ("503 X", [], "") : Self.usual(request)
@@ -244,7 +249,7 @@ struct PageModuleTests {
         #expect(try upload.send(before: lie).end == "done")
     }
 
-    @Test("where locks and storage are blocked it is sent without them")
+    @Test("if locks and storage are blocked, uploads are sent without them")
     func blocked() throws {
         let upload = try Upload { request, _ in Self.usual(request) }
         try upload.browser.run(
@@ -258,7 +263,7 @@ struct PageModuleTests {
         #expect(try upload.browser.run("return window.isRemembered") as? Bool == false)
     }
 
-    @Test("where storage is full the upload is sent, and says that a reload begins anew")
+    @Test("if storage is full, the upload is sent and warns that a reload starts over")
     func full() throws {
         let upload = try Upload { request, _ in Self.usual(request) }
         let fill = """
@@ -270,7 +275,9 @@ struct PageModuleTests {
         #expect(try upload.browser.run("return [before, after]") as? [Bool] == [true, false])
     }
 
-    @Test("headers that cannot be had are asked for again; after 401 they are asked for anew once")
+    @Test(
+        "headers that cannot be obtained are requested again; after 401 they are requested once more"
+    )
     func headersAway() throws {
         let upload = try Upload { request, _ in
             request.method == "POST" && request.values("Authorization") != ["Bearer 3"]
@@ -298,7 +305,7 @@ struct PageModuleTests {
         #expect(upload.methods.filter { $0 == "POST" }.count == 5)
     }
 
-    @Test("options that cannot be meant are refused at once")
+    @Test("invalid options are refused at once")
     func options() throws {
         let upload = try Upload { request, _ in Self.usual(request) }
         let cases = [
@@ -325,7 +332,7 @@ struct PageModuleTests {
         }
     }
 
-    @Test("a creation gives the file the name and type of the options")
+    @Test("a creation uses the options' file name and type")
     func metadata() throws {
         let upload = try Upload { request, _ in Self.usual(request) }
         #expect(try upload.send("metadata: { name: 'ä.png', type: 'image/png' }").end == "done")
@@ -334,7 +341,7 @@ struct PageModuleTests {
         #expect(post.values("Content-Type") == ["image/png"])
     }
 
-    @Test("the hooks see each request before it is sent and after its answer")
+    @Test("the hooks see each request before it is sent and after its response")
     func hooks() throws {
         let upload = try Upload { request, _ in Self.usual(request) }
         let sent = try upload.send(
@@ -349,7 +356,7 @@ struct PageModuleTests {
         #expect(try upload.browser.run("return seen") as? [String] == ["POST201", "PATCH200"])
     }
 
-    @Test("shouldRetry ends what would go on, and goes on where it would end")
+    @Test("shouldRetry ends an upload that would continue, and continues one that would end")
     func shouldRetry() throws {
         let upload = try Upload { request, _ in
             request.method == "PATCH" ? ("503 X", [], "") : Self.usual(request)
@@ -381,7 +388,7 @@ struct PageModuleTests {
         #expect(seen as? [String] == ["enough", "paused", "enough"])
     }
 
-    @Test("a person's pause and cancel reject nothing that nobody awaits")
+    @Test("a user's pause and cancel reject no promise that is not awaited")
     func unawaited() throws {
         let upload = try Upload { request, _ in
             request.method == "PATCH" ? nil : Self.usual(request)
@@ -449,7 +456,7 @@ struct PageModuleTests {
         #expect(object["states"] as? Int ?? 0 >= 14)
     }
 
-    @Test("terminate removes an upload by its address")
+    @Test("terminate removes an upload by its URL")
     func terminate() throws {
         let upload = try Upload { request, _ in
             guard request.method == "DELETE" else { return Self.usual(request) }
@@ -470,7 +477,7 @@ struct PageModuleTests {
         #expect(upload.requests.allSatisfy { $0.values("X-Who") == ["me"] })
     }
 
-    @Test("entries of the storage that are broken hide no other, and go")
+    @Test("broken entries in the storage hide no others, and are removed")
     func brokenEntries() throws {
         let upload = try Upload { request, _ in Self.usual(request) }
         let seen = try upload.evaluate(
@@ -492,7 +499,7 @@ struct PageModuleTests {
         #expect(seen as? NSArray == ["13", 2, 13])
     }
 
-    @Test("progress is reported some ten times a second at most, and its end is not lost")
+    @Test("progress is reported about ten times a second at most, and the last report is not lost")
     func throttled() throws {
         let upload = try Upload { request, _ in
             guard request.method == "PATCH" else { return Self.usual(request) }
@@ -514,7 +521,7 @@ struct PageModuleTests {
     }
 
     @Test(
-        "a file that is cut short or replaced while it is sent is not sent on",
+        "a file that is truncated or replaced during the upload is not sent further",
         arguments: ["cut", "replaced"]
     )
     func otherFile(change: String) throws {
@@ -533,7 +540,9 @@ struct PageModuleTests {
         #expect(upload.methods == ["POST", "PATCH"])
     }
 
-    @Test("a file that cannot be read for a moment, as after a leave and a return, is sent on")
+    @Test(
+        "a file that is unreadable for a moment, as after a page change and return, is sent further"
+    )
     func unreadableForAMoment() throws {
         let upload = try Upload { request, count in
             request.method == "PATCH" && count == 0 ? ("503 X", [], "") : Self.usual(request)
@@ -557,7 +566,7 @@ struct PageModuleTests {
         #expect(try again.send(before: lasting).end == "unreadable")
     }
 
-    @Test("an upload that the server has lost is created anew", arguments: ["403", "404", "410"])
+    @Test("an upload that the server has lost is created again", arguments: ["403", "404", "410"])
     func lost(status: String) throws {
         let upload = try Upload { request, count in
             switch (request.method, count) {
@@ -570,7 +579,7 @@ struct PageModuleTests {
         #expect(upload.methods == ["POST", "PATCH", "HEAD", "POST", "PATCH"])
     }
 
-    @Test("a file of another length than the server knows is not mixed with it")
+    @Test("a file whose length differs from the server's is not mixed with it")
     func changed() throws {
         let upload = try Upload { request, _ in
             request.method == "HEAD" ? Self.isAt(4, "Upload-Length: 9") : Self.usual(request)
@@ -598,7 +607,7 @@ struct PageModuleTests {
         #expect(sizes == [1000, 300, 300, 300, 100])
     }
 
-    @Test("a server that takes no byte is asked again later, not without end")
+    @Test("a server that accepts no byte is retried later, with a limit")
     func nothingTaken() throws {
         let upload = try Upload { request, count in
             switch request.method {
@@ -615,7 +624,7 @@ struct PageModuleTests {
         #expect(seen.states.filter { $0 == "waiting" }.count == 3)
     }
 
-    @Test("a listener may pause what begins to wait, or have it tried at once")
+    @Test("a listener may pause an upload that begins to wait, or retry it at once")
     func listening() throws {
         let upload = try Upload { request, count in
             switch request.method {
@@ -635,7 +644,7 @@ struct PageModuleTests {
         #expect(seen as? [String] == ["paused", "done"])
     }
 
-    @Test("of an upload that is whole the answer is fetched")
+    @Test("the response of a complete upload is fetched")
     func whole() throws {
         let upload = try Upload { request, _ in
             request.method == "HEAD" ? Self.isAt(1000) : Self.usual(request)
@@ -645,7 +654,7 @@ struct PageModuleTests {
         #expect(upload.requests.last { $0.method == "PATCH" }?.contentLength == 0)
     }
 
-    @Test("a connection on which nothing moves is given up")
+    @Test("a stalled connection is closed and retried")
     func stalled() throws {
         let upload = try Upload { request, count in
             // The application is waited for where the server says that it works; here it says nothing.
@@ -657,7 +666,7 @@ struct PageModuleTests {
         #expect(sent.states == ["running", "waiting", "running", "done"])
     }
 
-    @Test("what is received is what the linked status resource says, while the application works")
+    @Test("progress comes from the linked status resource while the application works")
     func status() throws {
         let isTold = Gate()
         let upload = try Upload { request, count in
@@ -682,7 +691,7 @@ struct PageModuleTests {
         #expect(targets.count >= 2 && targets.allSatisfy { $0 == "/files/s?u" })
     }
 
-    @Test("where nothing takes uploads, it says so at once", arguments: ["404", "200"])
+    @Test("a URL that accepts no uploads is reported at once", arguments: ["404", "200"])
     func noUploads(status: String) throws {
         let upload = try Upload { _, _ in ("\(status) X", [], "") }
         #expect(try upload.send().end == "server")

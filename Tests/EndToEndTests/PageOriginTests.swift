@@ -20,7 +20,7 @@ struct PageOriginTests {
     }()
 
     @Test(
-        "an origin that the route names uploads, resumes, and reads the answer",
+        "an origin that the route names uploads, resumes, and reads the response",
         .enabled(if: hasOrigins, "routes have no setting `cors`")
     )
     func allowed() throws {

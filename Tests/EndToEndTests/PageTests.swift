@@ -13,7 +13,7 @@ struct PageTests {
     private static let half = 2_000_000
     private static let whole = 4_000_000
 
-    @Test("files that are dropped arrive whole by name, also an empty one and one in a folder")
+    @Test("dropped files arrive whole by name, also an empty one and one in a folder")
     func dropped() throws {
         let origin = try LoopbackOrigin(status: "201 Created")
         let page = try PageUnderTest(upstream: origin.base)
@@ -57,7 +57,7 @@ struct PageTests {
         #expect(try page.creations(over: "HTTP/2.0") == 4)
     }
 
-    @Test("after a reload in the middle the page asks for the file, and goes on with it")
+    @Test("after a reload during an upload the page asks for the file and continues")
     func reloaded() throws {
         let origin = try LoopbackOrigin(status: "201 Created")
         let page = try PageUnderTest(upstream: origin.base)
@@ -86,7 +86,7 @@ struct PageTests {
         )
     }
 
-    @Test("an upload whose network goes away waits, and goes on when it is back")
+    @Test("an upload waits while the network is down and continues when it is back")
     func cut() throws {
         let origin = try LoopbackOrigin(status: "201 Created")
         let page = try PageUnderTest(upstream: origin.base)
@@ -105,7 +105,7 @@ struct PageTests {
         #expect(origin.requests.map { Data($0.content) } == [file.bytes])
     }
 
-    @Test("an answer that was lost is fetched, and the upload is not sent again")
+    @Test("a lost response is fetched, and the upload is not sent again")
     func lostAnswer() throws {
         let isCut = Gate()
         let origin = try LoopbackOrigin { connection in
@@ -129,7 +129,9 @@ struct PageTests {
         #expect(origin.requests.map { Data($0.content) } == [file.bytes])
     }
 
-    @Test("a pause stops it, and it goes on where it stopped; the keyboard stays on the button")
+    @Test(
+        "after a pause the upload continues where it stopped; the keyboard focus stays on the button"
+    )
     func paused() throws {
         let origin = try LoopbackOrigin(status: "201 Created")
         let page = try PageUnderTest(upstream: origin.base)
@@ -150,7 +152,7 @@ struct PageTests {
         #expect(try page.browser.text("return document.activeElement.id") == "pick")
     }
 
-    @Test("an upload that is cancelled is gone from the server and from the list")
+    @Test("a canceled upload is removed from the server and from the list")
     func cancelled() throws {
         let page = try PageUnderTest()
         _ = try page.begin("wrong.bin", Self.whole, holdingAt: Self.half)
@@ -163,7 +165,7 @@ struct PageTests {
         #expect(try page.browser.run("return localStorage.length") as? Int == 0)
     }
 
-    @Test("a cancellation can be undone for some seconds, and the upload goes on")
+    @Test("a cancellation can be undone for some seconds, and the upload continues")
     func undone() throws {
         let origin = try LoopbackOrigin(status: "201 Created")
         let page = try PageUnderTest(upstream: origin.base)
@@ -180,7 +182,7 @@ struct PageTests {
         #expect(origin.requests.map { Data($0.content) } == [file.bytes])
     }
 
-    @Test("what is not finished is discarded some seconds later, unless that is undone")
+    @Test("an unfinished upload is discarded after some seconds, unless that is undone")
     func discarded() throws {
         let page = try PageUnderTest()
         let files = try ["kept.bin", "wrong.bin"].map {
@@ -212,7 +214,7 @@ struct PageTests {
     }
 
     @Test(
-        "all uploads are paused, resumed and cancelled at once; the title tells how far they are"
+        "all uploads can be paused, resumed and canceled at once; the title shows the progress"
     )
     func all() throws {
         let origin = try LoopbackOrigin(status: "201 Created")
@@ -257,7 +259,7 @@ struct PageTests {
         }
     }
 
-    @Test("while it waits, it counts down, shows how much there is, and tries at once if told to")
+    @Test("while it waits, it counts down, shows how much was sent, and retries at once on request")
     func tryNow() throws {
         let origin = try LoopbackOrigin(status: "201 Created")
         let page = try PageUnderTest(upstream: origin.base)
@@ -276,7 +278,7 @@ struct PageTests {
         #expect(origin.requests.map { Data($0.content) } == [file.bytes])
     }
 
-    @Test("a stall shows no speed that was")
+    @Test("a stalled upload shows no speed")
     func stalled() throws {
         let page = try PageUnderTest()
         let file = try page.sandbox.randomFile(20_000_000, "slow.bin")
@@ -317,7 +319,7 @@ struct PageTests {
         #expect(seen as? [String] == [name, "list", "list"])
     }
 
-    @Test("without JavaScript it is a form, and the application's answer is shown")
+    @Test("without JavaScript it is a form, and the application's response is shown")
     func form() throws {
         let origin = try LoopbackOrigin(
             status: "201 Created",
@@ -345,7 +347,7 @@ struct PageTests {
 
     private static let engines = Engine.allCases.filter(\.isInstalled)
 
-    @Test("a file that is cut short while it is sent ends the upload", arguments: engines)
+    @Test("a file that is truncated during the upload ends the upload", arguments: engines)
     func cutShort(engine: Engine) throws {
         let origin = try LoopbackOrigin(status: "201 Created")
         let page = try PageUnderTest(engine, upstream: origin.base)
@@ -361,7 +363,10 @@ struct PageTests {
         #expect(origin.requests.isEmpty)
     }
 
-    @Test("a page that is left and returned to goes on, or asks for the file", arguments: engines)
+    @Test(
+        "after the page is left and opened again the upload continues, or the page asks for the file",
+        arguments: engines
+    )
     func leftAndBack(engine: Engine) throws {
         let origin = try LoopbackOrigin(status: "201 Created")
         let page = try PageUnderTest(engine, upstream: origin.base)
@@ -384,7 +389,7 @@ struct PageTests {
         #expect(origin.requests.map { Data($0.content) } == [file.bytes])
     }
 
-    @Test("the upstream's refusal is shown in its own words, and nothing is tried again")
+    @Test("the upstream's refusal is shown in its own words, and there is no retry")
     func refused() throws {
         let origin = try LoopbackOrigin(
             status: "422 Unprocessable Content",
@@ -405,7 +410,7 @@ struct PageTests {
         #expect(origin.requests.map { Data($0.content) } == [file.bytes])
     }
 
-    @Test("what a server takes in one request at most is what it gets, and a directory the file")
+    @Test("requests stay within the server's maximum append size, and directories receive the file")
     func pieces() throws {
         let page = try PageUnderTest(routeSettings: ["limits: {max-append-size: 300KiB}"])
         let file = try page.sandbox.randomFile(1_000_000, "pieces.bin")
@@ -415,7 +420,7 @@ struct PageTests {
         #expect(try page.sandbox.delivered().map { try Data(contentsOf: $0) } == [file.bytes])
     }
 
-    @Test("of two windows with one file, one sends it")
+    @Test("of two windows with one file, only one sends it")
     func twoWindows() throws {
         let origin = try LoopbackOrigin(status: "201 Created")
         let page = try PageUnderTest(upstream: origin.base)

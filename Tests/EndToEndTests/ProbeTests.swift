@@ -100,7 +100,7 @@ struct ProbeTests {
         }
     }
 
-    @Test("an nginx as it is shipped, with the module, has nothing to complain of")
+    @Test("a shipped nginx with the module has no findings")
     func shipped() throws {
         let page = "https://app.example"
         let stage = try Stage(.nginxWithModule, routeSettings: ["cors: {origins: [\"\(page)\"]}"])
@@ -128,7 +128,7 @@ struct ProbeTests {
         report.expect("names", "ok", ["13 endings"])
     }
 
-    @Test("people get the same in columns, and a version of HTTP that is asked for alone")
+    @Test("people get the same in columns; a single HTTP version can be requested")
     func shown() throws {
         let stage = try Stage(.nginxWithModule)
         let command = try Command(
@@ -274,7 +274,7 @@ struct ProbeTests {
         }
     }
 
-    @Test("without the module there is no 104, and what is to be installed is said")
+    @Test("without the module there is no 104, and the missing package is named")
     func noModule() throws {
         let stage = try Stage(.nginx)
         let report = try stage.probe(stage.secure)
@@ -283,7 +283,7 @@ struct ProbeTests {
         report.expect("104-http1", "warn", ["apt install libnginx-mod-http-interim"])
     }
 
-    @Test("with the login that is asked for, all is well")
+    @Test("with the required login there are no findings")
     func login() throws {
         let stage = try Stage(.nginxWithLogin(.password))
         let login = "Authorization: Basic \(Data("alice:secret".utf8).base64EncodedString())"
@@ -294,7 +294,7 @@ struct ProbeTests {
         none.expect("login", "ok", ["made-up", "401 from nginx"])
     }
 
-    @Test("a login that takes any name is found, with one that is taken and with none")
+    @Test("a login that accepts any name is found, with an accepted one and with none")
     func openLogin() throws {
         let stage = try Stage(
             .nginxMistaken(.openLogin),
@@ -320,7 +320,9 @@ struct ProbeTests {
         ["-H", "Authorization: Basic \(Data(login.utf8).base64EncodedString())", "--http", "1.1"]
     }
 
-    @Test("a wrong password, and a field that has none, are told apart; with --local also a name")
+    @Test(
+        "a wrong password and a field without one are distinguished; with --local also a wrong name"
+    )
     func wrongPassword() throws {
         let stage = try Stage(.nginxWithLogin(.password))
         let wrong = try stage.probe(stage.plain, Self.basic("alice:wrong"))
@@ -336,7 +338,7 @@ struct ProbeTests {
     }
 
     @Test(
-        "a file of passwords that is not there, or that nginx may not read, is named with its mend"
+        "a password file that is missing or unreadable for nginx is named with its fix"
     )
     func passwordFile() throws {
         let missing = try Stage(.nginxMistaken(.noPasswords))
@@ -363,7 +365,7 @@ struct ProbeTests {
     }
 
     @Test(
-        "satisfy any, by which clients need no password, is named, and no line replaced by itself"
+        "`satisfy any`, which makes the password optional, is named, and no line is replaced by itself"
     )
     func satisfyAny() throws {
         let stage = try Stage(.nginxMistaken(.satisfyAny))
@@ -389,7 +391,7 @@ struct ProbeTests {
     }()
 
     @Test(
-        "a port that speaks HTTP/2 without TLS, and nothing else, is named",
+        "a port that speaks only HTTP/2 without TLS is named",
         .enabled(if: isOld, "this nginx tells both apart")
     )
     func cleartextHTTP2() throws {
@@ -413,7 +415,7 @@ struct ProbeTests {
         )
     }
 
-    @Test("a gateway that does not run, and one whose socket nginx may not use, are told apart")
+    @Test("a stopped gateway and a socket that nginx may not use are distinguished")
     func socket() throws {
         let stage = try Stage(.nginx)
         let folder = stage.sandbox.directory.path()
@@ -448,7 +450,7 @@ struct ProbeTests {
     }
 
     @Test(
-        "with --local the daemon is asked whether nginx writes content into the spool, and if not why",
+        "with --local the daemon reports whether nginx writes to the spool, and if not why",
         .enabled(if: NginxConfiguration.hasLane),
         arguments: [
             Receiving(
@@ -482,7 +484,7 @@ struct ProbeTests {
         report.expect("receive", receiving.level, receiving.words)
     }
 
-    @Test("a location that takes files from the gateway is named by its place in nginx's files")
+    @Test("a location that intercepts files is named by its place in nginx's files")
     func rivals() throws {
         let stage = try Stage(.nginxMistaken(.otherLocations))
         let report = try stage.probe(stage.plain, stage.local)
@@ -500,7 +502,7 @@ struct ProbeTests {
         #expect(!report.shown.contains("@spoolgate"), "\(report.shown)")
     }
 
-    @Test("nobody there, a certificate that nobody trusts, and a host without an address")
+    @Test("a refused connection, an untrusted certificate, and a host without an address")
     func unreachable() throws {
         let stage = try Stage(.nginx)
         let port = try FreePort.take(1)[0]
@@ -518,7 +520,7 @@ struct ProbeTests {
         try stage.expectNothingLeft(report.shown)
     }
 
-    @Test("another application gets one request, and what it makes of that is left alone")
+    @Test("another application receives one request, and nothing is left there")
     func otherApplication() throws {
         let application = try LoopbackOrigin { connection in
             while try connection.receiveRequest() != nil {
@@ -535,7 +537,7 @@ struct ProbeTests {
         #expect(application.requests.map(\.method) == ["POST"])
     }
 
-    @Test("a probe that is stopped cancels what it has begun", arguments: [SIGINT, SIGTERM])
+    @Test("a stopped probe cancels its uploads", arguments: [SIGINT, SIGTERM])
     func stopped(signal: Int32) throws {
         let stage = try Stage(.nginxWithModule)
         let log = stage.sandbox.directory.appending(path: "probe.log")
@@ -556,7 +558,7 @@ struct ProbeTests {
     }
 
     @Test(
-        "what cannot be asked is refused",
+        "an invalid URL is refused",
         arguments: [
             ["files"], ["ftp://a/"], ["http://a/", "-H", "x"], ["http://a/", "--size", "0"],
             ["http://a/", "--origin", "https://a/"], ["http://a/", "--http", "3"],

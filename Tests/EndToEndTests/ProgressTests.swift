@@ -11,7 +11,7 @@ struct ProgressTests {
         "interim: {progress-interval: 1s, progress-size: 0, heartbeat: 1s}"
     private static let creation = ["Upload-Draft-Interop-Version: 10", "Upload-Complete: ?1"]
 
-    @Test("a slow client is told rising offsets, and a crash takes none of them back")
+    @Test("a slow client receives rising offsets, and a crash takes none of them back")
     func progress() throws {
         let sandbox = try Sandbox(extra: [Self.eager], front: .nginxWithModule)
         let bytes = Data((0..<1_000_000).map { UInt8(truncatingIfNeeded: $0) })
@@ -52,7 +52,7 @@ struct ProgressTests {
         #expect(try sandbox.delivered().map { try Data(contentsOf: $0) } == [bytes])
     }
 
-    @Test("over HTTP/2 a slow client is told rising offsets while it sends")
+    @Test("over HTTP/2 a slow client receives rising offsets while it sends")
     func progressOverHTTP2() throws {
         let sandbox = try Sandbox(extra: [Self.eager], front: .nginxWithModule)
         let bytes = try sandbox.randomFile(4 << 20).bytes
@@ -73,7 +73,7 @@ struct ProgressTests {
     }
 
     @Test(
-        "a client that waits for room in its buffer is told what is safe, and a crash takes none of it back"
+        "a client that waits for buffer space receives durable offsets, and a crash takes none of them back"
     )
     func progressOfUnknownLength() throws {
         let sandbox = try Sandbox(front: .nginxWithModule)
@@ -101,7 +101,9 @@ struct ProgressTests {
         try crash(sandbox, goingOnWith: location, bytes, told: told, sent: sent)
     }
 
-    @Test("while the upstream works on a whole upload, heartbeats tell its length; then its answer")
+    @Test(
+        "while the upstream works on a complete upload, heartbeats report its length; then its response follows"
+    )
     func heartbeats() throws {
         let isDone = Gate()
         let origin = try LoopbackOrigin { connection in

@@ -112,7 +112,7 @@ struct ProxyRecipeTests {
     }
 
     @Test(
-        "HAProxy passes everything on",
+        "HAProxy forwards everything",
         .enabled(if: OuterProxy.haproxy.program != nil, "haproxy is not installed")
     )
     func haproxy() throws {
@@ -121,7 +121,7 @@ struct ProxyRecipeTests {
     }
 
     @Test(
-        "Caddy passes everything on, with few interim responses",
+        "Caddy forwards everything, with few interim responses",
         .enabled(if: OuterProxy.caddy.program != nil, "caddy is not installed")
     )
     func caddy() throws {
@@ -131,7 +131,7 @@ struct ProxyRecipeTests {
     }
 
     @Test(
-        "Caddy with an old Go breaks a request at the sixth interim response; the client resumes",
+        "Caddy with an old Go aborts a request at the sixth interim response; the client resumes",
         .enabled(if: OuterProxy.caddy.program != nil, "caddy is not installed")
     )
     func caddyCounts() throws {
@@ -150,7 +150,7 @@ struct ProxyRecipeTests {
     }
 
     @Test(
-        "Apache passes the first 104 on before the content, with few interim responses",
+        "Apache forwards the first 104 before the content, with few interim responses",
         .enabled(if: OuterProxy.apache2.program != nil, "apache2 is not installed")
     )
     func apache() throws {
@@ -160,7 +160,7 @@ struct ProxyRecipeTests {
     }
 
     @Test(
-        "Apache breaks a request at the tenth interim response, and the client resumes",
+        "Apache aborts a request at the tenth interim response, and the client resumes",
         .enabled(if: OuterProxy.apache2.program != nil, "apache2 is not installed")
     )
     func apacheCounts() throws {
@@ -169,7 +169,7 @@ struct ProxyRecipeTests {
         try expectStreamResumes(chain)
     }
 
-    @Test("nginx passes no 104 on, without the module behind it; clients that create first resume")
+    @Test("nginx forwards no 104 without the module behind it; clients that create first resume")
     func nginx() throws {
         let chain = try ProxyChain(.nginx, hasModule: false)
         let slow = try chain.startSlowUpload("--http2")
@@ -223,7 +223,7 @@ struct ProxyRecipeTests {
         report.expect("104-http2", "fail", ["apt remove libnginx-mod-http-interim"])
     }
 
-    @Test("a large file passes a proxy with a smaller limit: by the recipe's limit, or by its 413")
+    @Test("a large file passes a proxy with a smaller limit, through the recipe's limit or its 413")
     func cloudflare() throws {
         let limits = try RecipeBlock.route("cloudflare")
         let smaller: KeyValuePairs = ["client_max_body_size 0;": "client_max_body_size 100000000;"]

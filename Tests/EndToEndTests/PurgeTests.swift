@@ -4,7 +4,7 @@ import Foundation
 import SpoolgateTestSupport
 import Testing
 
-@Suite("purge keeps what was promised")
+@Suite("purge keeps uploads that clients may still resume")
 struct PurgeTests {
     private static let day = 86_400.0
     private let sandbox: Sandbox
@@ -46,7 +46,7 @@ struct PurgeTests {
     }
 
     @Test(
-        "neither by itself nor for what is older than a day does it take what a route keeps",
+        "neither without arguments nor with an age of a day does it remove an upload that a route keeps",
         arguments: [[], ["--older-than", "24h"], ["--older-than", "0s"]]
     )
     func promised(arguments: [String]) throws {
@@ -60,7 +60,7 @@ struct PurgeTests {
         #expect(try sandbox.delivered().count == 1)
     }
 
-    @Test("what no route promises any more goes, each queue by its own time")
+    @Test("uploads older than every route's time are removed, each queue by its own time")
     func over() throws {
         try age(partial, by: 8 * Self.day)
         try age(delivered, by: 8 * Self.day)
@@ -78,7 +78,7 @@ struct PurgeTests {
     }
 
     @Test(
-        "only --force goes beyond that, and only with an age; without it, no whole upload is named"
+        "only --force removes more, and only with an age; without it, no complete upload is named"
     )
     func force() throws {
         try age(partial, by: 3600)
@@ -96,7 +96,7 @@ struct PurgeTests {
         #expect(try status(of: delivered) == 204)
     }
 
-    @Test("an upload of a route that is no more is kept for the longest time, and that is said")
+    @Test("an upload of a removed route is kept for the longest time, and the output says so")
     func unknownRoute() throws {
         try age(partial, by: 8 * Self.day)
         try sandbox.reload(replacing: "  default:\n", with: "  other:\n")
@@ -113,7 +113,7 @@ struct PurgeTests {
         #expect(try sandbox.spoolgate("purge").output.contains("Removed 1 upload,"))
     }
 
-    @Test("without settings that can be read nothing is removed")
+    @Test("without readable settings nothing is removed")
     func unreadable() throws {
         try age(partial, by: 8 * Self.day)
         try sandbox.reload(replacing: "max-age: 7d", with: "max-age: long")

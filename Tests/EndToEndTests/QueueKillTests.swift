@@ -22,7 +22,7 @@ struct QueueKillTests {
     }
 
     @Test(
-        "no accepted upload is lost, and no POST is sent twice, whenever the daemon dies",
+        "a crash of the daemon at any moment loses no accepted upload and sends no POST twice",
         .enabled(if: KillVictim.gateway.isAsked)
     )
     func rounds() throws {

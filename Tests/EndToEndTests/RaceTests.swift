@@ -5,7 +5,7 @@ import Foundation
 import SpoolgateTestSupport
 import Testing
 
-@Suite("Requests that race", .serialized)
+@Suite("Racing requests", .serialized)
 struct RaceTests {
     /// The most seconds anything may take on a busy machine; what it took is printed.
     ///
@@ -32,7 +32,7 @@ struct RaceTests {
         #expect(most < bound, "\(what), \(daemons.testDescription)")
     }
 
-    @Test("two appends at one offset: the bytes are one's alone", arguments: Daemons.allCases)
+    @Test("two appends at one offset: all bytes come from one of them", arguments: Daemons.allCases)
     func twoAppends(_ daemons: Daemons) throws {
         let track = try RaceTrack(daemons)
         let settled = track.base()
@@ -73,7 +73,7 @@ struct RaceTests {
     }
 
     @Test(
-        "the offset that HEAD tells is accepted by the next append",
+        "the offset that HEAD reports is accepted by the next append",
         arguments: Daemons.allCases
     )
     func appendAgainstRetrieval(_ daemons: Daemons) throws {
@@ -106,7 +106,7 @@ struct RaceTests {
         try settled()
     }
 
-    @Test("DELETE ends an append that is under way, and nothing stays", arguments: Daemons.allCases)
+    @Test("DELETE ends a running append, and nothing stays", arguments: Daemons.allCases)
     func cancellation(_ daemons: Daemons) throws {
         let track = try RaceTrack(daemons)
         let settled = track.base()
@@ -138,7 +138,7 @@ struct RaceTests {
     }
 
     @Test(
-        "a storm of HEADs: the writer that comes back makes progress",
+        "a storm of HEADs: the returning writer makes progress",
         arguments: Daemons.allCases
     )
     func storm(_ daemons: Daemons) throws {
@@ -220,7 +220,7 @@ struct RaceTests {
         }
     }
 
-    @Test("completion against purge: delivered once, or gone before it began")
+    @Test("completion against purge: delivered once, or removed before it began")
     func completionAgainstPurge() throws {
         let track = try RaceTrack(.one)
         let sandbox = track.first
@@ -252,7 +252,7 @@ struct RaceTests {
         #expect(try SpoolInspection(sandbox).faults() == [])
     }
 
-    @Test("stalled clients block nobody, and give way at once on their own uploads")
+    @Test("stalled clients block no one, and give way at once on their own uploads")
     func stalledClients() throws {
         let track = try RaceTrack(.one)
         let settled = track.base(deliveries: 10)

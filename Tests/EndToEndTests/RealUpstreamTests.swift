@@ -7,7 +7,7 @@ import Testing
 @Suite("Real upstreams", .enabled(if: Command.find("nginx") != nil, "nginx is not installed"))
 struct RealUpstreamTests {
     @Test(
-        "PHP receives one regular upload, and its own status, fields and content reach the client"
+        "PHP receives one regular upload, and its status, fields and content reach the client"
     )
     func phpAnswers() throws {
         let upstream = try RealUpstream()
@@ -41,7 +41,7 @@ struct RealUpstreamTests {
         #expect(try upstream.phpCalls() == 1)
     }
 
-    @Test("an upstream's refusal is the client's answer, and ends the upload")
+    @Test("an upstream's refusal is the client's response, and ends the upload")
     func upstreamRefuses() throws {
         let upstream = try RealUpstream()
         let sandbox = try Sandbox(upstream: upstream.url)
@@ -56,7 +56,7 @@ struct RealUpstreamTests {
         #expect(again.status == 422)
     }
 
-    @Test("a client that does not read its answer keeps nobody else's upload waiting")
+    @Test("a client that does not read its response does not delay other uploads")
     func unreadAnswer() throws {
         let upstream = try RealUpstream()
         let sandbox = try Sandbox(
@@ -86,7 +86,9 @@ struct RealUpstreamTests {
         #expect(try upstream.davFile("secret.bin") == bytes)
     }
 
-    @Test("a wrong CA is refused with a clear error; the bytes stay and go once it is right")
+    @Test(
+        "a wrong CA is refused with a clear error; the upload stays and is delivered once the CA is right"
+    )
     func wrongAuthority() throws {
         let upstream = try RealUpstream()
         let sandbox = try Sandbox(
@@ -108,7 +110,7 @@ struct RealUpstreamTests {
         #expect(retried["upload-complete"] == "?1")
     }
 
-    @Test("an upstream that is down costs nothing but time")
+    @Test("an upstream that is down costs only time")
     func upstreamDown() throws {
         let port = try FreePort.take(1)[0]
         let sandbox = try Sandbox(upstream: "http://127.0.0.1:\(port)")
@@ -124,7 +126,7 @@ struct RealUpstreamTests {
         #expect(try upstream.phpCalls() == 1)
     }
 
-    @Test("an answer that the upstream breaks off is broken off for the client too")
+    @Test("a response that the upstream aborts is aborted for the client too")
     func brokenAnswer() throws {
         let origin = try LoopbackOrigin { connection in
             _ = try connection.receiveRequest()
@@ -142,7 +144,7 @@ struct RealUpstreamTests {
         }
     }
 
-    @Test("everything that is no upload passes through: ranges, conditions, HEAD, other methods")
+    @Test("requests that are no uploads pass through: ranges, conditions, HEAD, other methods")
     func passesThrough() throws {
         let upstream = try RealUpstream()
         let sandbox = try Sandbox(upstream: upstream.url)

@@ -77,7 +77,7 @@ struct RecipeTests {
     }
 
     @Test(
-        "a path that Django takes the file from, and nobody else's form",
+        "Django moves a file by its path, and refuses a forged form",
         .enabled(if: TusClient.areInstalled, TusClient.missing)
     )
     func django() throws {
@@ -142,7 +142,7 @@ struct RecipeTests {
     }
 
     @Test(
-        "a signature that Ruby checks",
+        "a signature that Ruby verifies",
         .enabled(if: Command.find("ruby") != nil, "ruby is not installed")
     )
     func ruby() throws {
@@ -178,7 +178,7 @@ struct RecipeTests {
         #expect(told.output == "true\nfalse\nfalse\nfalse\n", "\(told.errors)")
     }
 
-    @Test("a directory that nginx serves back, to users with a password")
+    @Test("a directory that nginx serves to users with a password")
     func directory() throws {
         let folder = try ScratchDirectory()
         let delivered = folder.path
@@ -354,7 +354,7 @@ struct RecipeTests {
 
     // MARK: Web servers and clients
 
-    @Test("a script of curl's goes on where it was cut")
+    @Test("a curl script continues where it was cut")
     func curlScript() throws {
         let port = try FreePort.take(1)[0]
         let proxy = try CuttingProxy(to: port)
@@ -381,7 +381,7 @@ struct RecipeTests {
         #expect(try sandbox.delivered().map { try Data(contentsOf: $0) } == [bytes])
     }
 
-    @Test("that script says in one sentence why it ends")
+    @Test("that script ends with a one-sentence reason")
     func curlScriptEnds() throws {
         let why = "It is unknown whether the upload was processed."
         let gateway = try LoopbackOrigin { connection in
@@ -417,7 +417,7 @@ struct RecipeTests {
     }
 
     @Test(
-        "that script takes a redirect that applications answer a form with for success, and says where it leads",
+        "that script treats a form's redirect as success, and prints its location",
         arguments: [(302, 0), (303, 0), (301, 1), (422, 1)] as [(Int, Int32)]
     )
     func curlScriptRedirected(status: Int, code: Int32) throws {

@@ -58,7 +58,7 @@ struct RedirectedCommandTests {
     private static let codes = [301, 302, 303, 307, 308]
 
     @Test(
-        "an nginx that redirects has taken nothing, but for 302 and 303 to a whole POST",
+        "an nginx that redirects has accepted nothing, except for 302 and 303 to a complete POST",
         arguments: [["POST"], ["PUT"], ["POST", "--creation", "careful"]]
     )
     func upload(options: [String]) throws {
@@ -89,7 +89,7 @@ struct RedirectedCommandTests {
         }
     }
 
-    @Test("an upload that is redirected in its middle stays at its server, and can be gone on with")
+    @Test("a redirected upload stays at its server and can be resumed")
     func middle() throws {
         let world = try UploadCommandWorld()
         let moved = try LoopbackOrigin { connection in
@@ -124,7 +124,7 @@ struct RedirectedCommandTests {
         #expect(world.states().contains { $0.contains("\ntoken: ") })
     }
 
-    @Test("an application's 303 behind the gateway is its answer, and its place is told")
+    @Test("an application's 303 behind the gateway is its response, and its location is printed")
     func application() throws {
         let origin = try LoopbackOrigin { connection in
             while try connection.receiveRequest() != nil {
@@ -153,7 +153,7 @@ struct RedirectedCommandTests {
         #expect(origin.requests.count == 3)
     }
 
-    @Test("a download that nginx redirects is no file, and keeps what was begun")
+    @Test("a redirected download writes no file, and keeps the partial file")
     func download() throws {
         let nginx = try RedirectingNginx()
         let world = try UploadCommandWorld()

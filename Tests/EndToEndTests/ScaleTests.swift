@@ -47,12 +47,12 @@ struct ScaleTests {
         }
     }
 
-    @Test("a spool for figures", .enabled(if: count > 0))
+    @Test("a spool for measurements", .enabled(if: count > 0))
     func figures() throws {
         try make(Self.count, in: try #require(Self.environment["MANY_UPLOADS_IN"]))
     }
 
-    @Test("each is listed and purged once, no long target widens a column, and the order is told")
+    @Test("each is listed and purged once, no long target widens a column, and the order is stated")
     func many() throws {
         let scratch = try ScratchDirectory(in: ScratchDirectory.memory)
         let directory = scratch.file("spool")
@@ -137,7 +137,7 @@ struct ScaleTests {
         #expect(calls.count { $0.contains("fsync(") } <= shards + batches - 1)
     }
 
-    @Test("nor does it where there are few rows, which are as wide as what is in them")
+    @Test("with few rows the columns are as wide as their content")
     func few() throws {
         let scratch = try ScratchDirectory(in: ScratchDirectory.memory)
         let directory = scratch.file("spool")

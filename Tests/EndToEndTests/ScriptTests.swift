@@ -27,7 +27,7 @@ struct ScriptTests {
         )
     }
 
-    @Test("each script plays as written", arguments: files)
+    @Test("each script produces the recorded output", arguments: files)
     func plays(file: URL) throws {
         let script = try CommandScript(String(contentsOf: file, encoding: .utf8))
         let stage = try ScriptStage()

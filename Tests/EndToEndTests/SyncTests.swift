@@ -6,7 +6,7 @@ import SpoolgateTestSupport
 import Testing
 
 @Suite(
-    "What a sync is spent on",
+    "The syncs of each operation",
     .enabled(if: SystemCalls.canTrace, "strace cannot attach here")
 )
 struct SyncTests {
@@ -49,7 +49,7 @@ struct SyncTests {
 
     private static let interop = "Upload-Draft-Interop-Version: 10"
 
-    @Test("an uninterrupted upload in one request causes none", arguments: [1_000, 5 << 20])
+    @Test("an uninterrupted upload in one request needs none", arguments: [1_000, 5 << 20])
     func oneRequest(size: Int) throws {
         let plain = try syncs {
             let statuses = try put(size, [])
@@ -65,7 +65,7 @@ struct SyncTests {
         #expect(upstream.requests(to: "/files/a.bin").map(\.content.count) == [size, size])
     }
 
-    @Test("the 201 of a creation, which tells an offset, and the delivery of what was promised")
+    @Test("the 201 of a creation, which reports an offset, and the delivery of acknowledged data")
     func promised() throws {
         var resource = ""
         let creation = try syncs { resource = try sandbox.create("/files/b.bin") }
@@ -88,7 +88,7 @@ struct SyncTests {
         #expect(retrieval == [])
     }
 
-    @Test("an offset retrieval makes durable what came since, once")
+    @Test("an offset retrieval syncs the content received since the last one, once")
     func retrieval() throws {
         let resource = try sandbox.create("/files/c.bin")
         func retrieve() throws {
@@ -112,7 +112,7 @@ struct SyncTests {
         #expect(again == [])
     }
 
-    @Test("a promise that only the death of the process survives: none, in a directory neither")
+    @Test("a promise that covers only crashes: none, in a directory neither")
     func process() throws {
         let sandbox = try Sandbox(routeSettings: ["promise: process"], front: .nginxWithModule)
         let calls = try SystemCalls(of: sandbox, ["fsync", "fdatasync", "sync_file_range"])
@@ -125,7 +125,7 @@ struct SyncTests {
         #expect(try sandbox.delivered().count == 2)
     }
 
-    @Test("a purge of many uploads syncs each directory now and then, not for each of them")
+    @Test("a purge of many uploads syncs each directory in batches, not for each upload")
     func purge() throws {
         let count = 300
         for _ in 0..<count { _ = try sandbox.create("/files/d.bin") }

@@ -4,12 +4,12 @@ import Foundation
 import SpoolgateTestSupport
 import Testing
 
-@Suite("Clients of tus", .enabled(if: TusClient.areInstalled, TusClient.missing))
+@Suite("tus clients", .enabled(if: TusClient.areInstalled, TusClient.missing))
 struct TusClientTests {
     private static let tries = ["--retries", "500"]
 
     @Test(
-        "a file in one piece, the empty one too",
+        "a file in one piece, also an empty one",
         arguments: TusClient.allCases,
         [0, 1, 5_000_003]
     )
@@ -44,7 +44,7 @@ struct TusClientTests {
         try scene.expectOnce(bytes)
     }
 
-    @Test("a length that comes with the second half")
+    @Test("a length that is sent with the second half")
     func deferred() throws {
         let scene = try TusScene()
         let (file, bytes) = try scene.sandbox.randomFile(1_200_000)
@@ -54,7 +54,7 @@ struct TusClientTests {
         try scene.expectOnce(bytes)
     }
 
-    @Test("several files become one, delivered once, and no part by itself")
+    @Test("several files become one, delivered once, and no partial upload by itself")
     func concatenated() throws {
         let scene = try TusScene()
         let (files, bytes) = try Self.parts(scene, [700_000, 1, 300_000, 65_536])
@@ -83,7 +83,7 @@ struct TusClientTests {
         }
     }
 
-    @Test("they are the file's in a form too", arguments: TusClient.allCases)
+    @Test("in a form they are the file's too", arguments: TusClient.allCases)
     func form(client: TusClient) throws {
         let scene = try TusScene(routeSettings: ["form: multipart"])
         let (file, bytes) = try scene.sandbox.randomFile(300_000)
@@ -104,7 +104,7 @@ struct TusClientTests {
 
     // MARK: A network that goes away
 
-    @Test("cut in the middle, it goes on where the server says", arguments: TusClient.allCases)
+    @Test("cut in the middle, it resumes at the server's offset", arguments: TusClient.allCases)
     func cut(client: TusClient) throws {
         let scene = try TusScene()
         let (file, bytes) = try scene.sandbox.randomFile(4_000_000)
@@ -118,7 +118,7 @@ struct TusClientTests {
         #expect(scene.network.passed < 3_000_000 + 2_000_000 + 100_000)
     }
 
-    @Test("cut while it uploads several parts of one, it goes on with each")
+    @Test("cut while it uploads several partial uploads, it resumes each")
     func cutInParts() throws {
         let scene = try TusScene()
         let (files, bytes) = try Self.parts(scene, [1_500_000, 1_600_000, 1_700_000])
@@ -130,7 +130,7 @@ struct TusClientTests {
         try scene.expectOnce(bytes)
     }
 
-    @Test("killed and started again, it goes on with its upload")
+    @Test("killed and restarted, it resumes its upload")
     func killed() throws {
         let scene = try TusScene()
         let (file, bytes) = try scene.sandbox.randomFile(4_000_000)
@@ -158,7 +158,7 @@ struct TusClientTests {
     // MARK: An upstream that refuses
 
     @Test(
-        "the upstream's refusal is told, and nothing is sent again",
+        "the upstream's refusal is reported, and nothing is sent again",
         arguments: TusClient.allCases,
         [400, 422, 409, 500, 503]
     )
@@ -181,7 +181,7 @@ struct TusClientTests {
     }
 
     @Test(
-        "asked again for an upload of parts that was refused, the same refusal is told",
+        "a repeated request for a refused concatenation gets the same refusal",
         arguments: [422, 500]
     )
     func refusedParts(status: Int) throws {
@@ -220,7 +220,7 @@ struct TusClientTests {
         #expect(scene.network.passed < bytes.count + 400_000)
     }
 
-    @Test("so does one that makes an upload of parts")
+    @Test("so does one that concatenates uploads")
     func upstreamDownForParts() throws {
         let scene = try TusScene(isUpstreamUp: false)
         let (files, bytes) = try Self.parts(scene, [200_000, 100_000])

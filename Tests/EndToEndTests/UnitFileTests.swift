@@ -25,7 +25,7 @@ struct UnitFileTests {
     }
 
     @Test(
-        "admin.sock gets the group of spoolgate.socket, or Debian's where that is no socket of this directory",
+        "admin.sock gets the group of spoolgate.socket, or Debian's if the socket is in another directory",
         arguments: [
             ("chgrp games spoolgate.sock; ", "games"), ("rm spoolgate.sock; ", "www-data"),
             ("rm spoolgate.sock admin.sock; touch admin.sock; ", "root"),

@@ -5,7 +5,7 @@ import SpoolgatePosix
 import SpoolgateTestSupport
 import Testing
 
-@Suite("The client's command for many files, killed and run again")
+@Suite("The client's command for many files, killed and restarted")
 struct UploadBatchTests {
     /// How many files of a tree; more of them by hand: `SPOOLGATE_TREE=10000`.
     private static let count =
@@ -38,7 +38,7 @@ struct UploadBatchTests {
     }
 
     @Test(
-        "a tree that is interrupted by ten kill -9 arrives whole, and a POST is taken once",
+        "a tree arrives whole despite ten kill -9, and each POST is accepted once",
         arguments: ["POST", "PUT"]
     )
     func killed(method: String) throws {
@@ -112,7 +112,7 @@ struct UploadBatchTests {
     }
 
     @Test(
-        "one file's failure stops no other; the next run sends what remains, the one after it all"
+        "a failed file does not stop others; the next run sends the rest, the one after it everything"
     )
     func continues() throws {
         let names = ["a", "b", "c", "d"]
@@ -179,7 +179,7 @@ struct UploadBatchTests {
         #expect(summary["exit"] as? Int == 1)
     }
 
-    @Test("files that would go to one URL are refused before anything is sent")
+    @Test("files with the same URL are refused before anything is sent")
     func collision() throws {
         let place = try Place(["a"])
         try FileManager.default.createDirectory(

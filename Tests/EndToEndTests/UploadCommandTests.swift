@@ -8,7 +8,7 @@ import Testing
 struct UploadCommandTests {
     private static let size = 8 << 20
 
-    @Test("killed and started again it goes on, is quiet, and is delivered once")
+    @Test("killed and restarted it resumes without output, and the file is delivered once")
     func killed() throws {
         let world = try UploadCommandWorld()
         let file = try world.sandbox.randomFile(Self.size)
@@ -28,7 +28,7 @@ struct UploadCommandTests {
         #expect(world.states().isEmpty)
     }
 
-    @Test("a server that speaks only tus is named as that", arguments: [1_000, 2 << 20])
+    @Test("a server that speaks only tus is reported as such", arguments: [1_000, 2 << 20])
     func tusAlone(size: Int) throws {
         let world = try UploadCommandWorld()
         let origin = try LoopbackOrigin { connection in
@@ -45,7 +45,7 @@ struct UploadCommandTests {
         #expect(world.states().isEmpty)
     }
 
-    @Test("no append has more than --max-append")
+    @Test("no append is longer than --max-append")
     func maximumAppend() throws {
         let world = try UploadCommandWorld()
         let file = try world.sandbox.randomFile(1 << 20)
@@ -67,7 +67,7 @@ struct UploadCommandTests {
         for (start, end) in zip([0] + ends, ends) { #expect(end - start <= most, "\(ends)") }
     }
 
-    @Test("its state is its owner's alone, and holds no credentials")
+    @Test("its state is readable only by its owner, and holds no credentials")
     func state() throws {
         let world = try UploadCommandWorld()
         let file = try world.sandbox.randomFile(Self.size)
@@ -98,7 +98,7 @@ struct UploadCommandTests {
         #expect(command.wait() == 75)
     }
 
-    @Test("while one is at work, the same command waits for another time")
+    @Test("while one runs, the same command exits and asks to try later")
     func locked() throws {
         let world = try UploadCommandWorld()
         let file = try world.sandbox.randomFile(Self.size)
@@ -146,7 +146,7 @@ struct UploadCommandTests {
         #expect(world.states().isEmpty)
     }
 
-    @Test("a network that comes back is waited for, and one that does not is for the next run")
+    @Test("it waits for a network that returns, and leaves one that does not to the next run")
     func away() throws {
         let world = try UploadCommandWorld()
         let file = try world.sandbox.randomFile(Self.size)
@@ -172,7 +172,7 @@ struct UploadCommandTests {
     }
 
     @Test(
-        "an application that is away ends a small file as a large one: later, and then it is taken once"
+        "an unavailable application ends small and large files alike: later, and then accepted once"
     )
     func smallAway() throws {
         let world = try UploadCommandWorld()
@@ -195,7 +195,7 @@ struct UploadCommandTests {
         #expect(try world.delivered("small.bin") == [files[0].bytes])
     }
 
-    @Test("stopped by SIGTERM; where the upload is gone since, it begins anew")
+    @Test("after SIGTERM, an upload that has expired starts over")
     func gone() throws {
         let world = try UploadCommandWorld()
         let file = try world.sandbox.randomFile(Self.size)
@@ -212,7 +212,7 @@ struct UploadCommandTests {
         #expect(try world.delivered("gone.bin") == [file.bytes])
     }
 
-    @Test("a file that changed is refused until the old upload is cancelled")
+    @Test("a changed file is refused until the old upload is canceled")
     func changed() throws {
         let world = try UploadCommandWorld()
         let file = try world.sandbox.randomFile(Self.size)
@@ -235,7 +235,7 @@ struct UploadCommandTests {
         #expect(try world.delivered("changed.bin") == [other])
     }
 
-    @Test("a file that changed is sent anew if that is asked for, and the old upload is cancelled")
+    @Test("a changed file is sent anew on request, and the old upload is canceled")
     func changedAnew() throws {
         let world = try UploadCommandWorld()
         let file = try world.sandbox.randomFile(Self.size)
@@ -255,7 +255,7 @@ struct UploadCommandTests {
         }
     }
 
-    @Test("a stream of some hundred megabytes takes no more memory than its beginning")
+    @Test("a stream of some hundred megabytes needs no more memory than its first part")
     func stream() throws {
         let world = try UploadCommandWorld()
         let source = world.file("stream.src")
@@ -289,7 +289,7 @@ struct UploadCommandTests {
         #expect(try Command("/usr/bin/cmp", [source, delivered.path()]).status == 0)
     }
 
-    @Test("a stream is begun anew, and gone on with where it is said to be the same")
+    @Test("a stream starts over, and is resumed if it is declared to be the same")
     func sameStream() throws {
         let world = try UploadCommandWorld()
         // More than the system keeps of what was sent: its last bytes are far from leaving.
@@ -320,7 +320,9 @@ struct UploadCommandTests {
         }
     }
 
-    @Test("a refusal ends with 1, its content on standard output and a sentence on standard error")
+    @Test(
+        "a refusal exits with 1, with its content on standard output and a sentence on standard error"
+    )
     func refused() throws {
         let world = try UploadCommandWorld(front: .nginxWithLogin(.password))
         let file = try world.sandbox.randomFile(Self.size)
@@ -341,7 +343,7 @@ struct UploadCommandTests {
         #expect(try world.delivered("a.bin") == [file.bytes])
     }
 
-    @Test("before its time nothing is sent, and the next run knows the time")
+    @Test("nothing is sent before Retry-After, and the next run knows the time")
     func notBefore() throws {
         let world = try UploadCommandWorld()
         let file = try world.sandbox.randomFile(Self.size)
@@ -365,7 +367,7 @@ struct UploadCommandTests {
         #expect(try world.delivered("b.bin") == [file.bytes])
     }
 
-    @Test("what may have been taken is not sent again before a person says so")
+    @Test("an upload that the server may have accepted is sent again only on request")
     func unknownOutcome() throws {
         let world = try UploadCommandWorld()
         // It takes the request, and its answer is lost.
@@ -383,7 +385,7 @@ struct UploadCommandTests {
         #expect(origin.requests.count == 2)
     }
 
-    @Test("the digest of a file is sent, and what contradicts it is refused")
+    @Test("a file's digest is sent, and content that contradicts it is refused")
     func digest() throws {
         let world = try UploadCommandWorld()
         let file = try world.sandbox.randomFile(Self.size)

@@ -6,7 +6,7 @@ import Testing
 
 @Suite("The client's command on a terminal")
 struct UploadTerminalTests {
-    @Test("the line is shorter than the terminal is wide", arguments: [200, 80, 40, 20, 9, 3])
+    @Test("the line is shorter than the terminal's width", arguments: [200, 80, 40, 20, 9, 3])
     func widths(columns: Int) throws {
         let world = try UploadCommandWorld()
         _ = try world.sandbox.randomFile(4 << 20, "a-film-with-a-long-name.mkv")
@@ -37,7 +37,7 @@ struct UploadTerminalTests {
             .map { String($0.dropLast(3)) }.filter { !$0.isEmpty }
     }
 
-    @Test("a terminal that gets narrower leaves nothing of the line before")
+    @Test("a narrower terminal leaves no part of the previous line")
     func narrower() throws {
         let world = try UploadCommandWorld()
         _ = try world.sandbox.randomFile(6 << 20, "film.mkv")
@@ -58,7 +58,7 @@ struct UploadTerminalTests {
         #expect(wide < 30 || shown.output.contains("\u{1b}[\((wide - 1) / 30)A"))
     }
 
-    @Test("where nobody looks on, progress is lines of JSON, or nothing")
+    @Test("without a terminal, progress is JSON lines or nothing")
     func json() throws {
         let world = try UploadCommandWorld()
         let path = try world.sandbox.randomFile(4 << 20).url.path()

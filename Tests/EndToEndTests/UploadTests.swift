@@ -44,7 +44,7 @@ struct UploadTests {
     }
 
     @Test(
-        "a chunked message cut in mid-chunk never completes; resumed, it is delivered once",
+        "a chunked message cut inside a chunk never completes; resumed, it is delivered once",
         arguments: [false, true]
     )
     func cutInMidChunk(reset: Bool) throws {
@@ -145,7 +145,7 @@ struct UploadTests {
         #expect(try sandbox.spoolgate("list", "--json").output.isEmpty)
     }
 
-    @Test("the newest request wins over a stuck one, and no byte is lost")
+    @Test("the newest request replaces a stuck one, and no byte is lost")
     func newestRequestWins() throws {
         let sandbox = try Sandbox()
         let resource = try sandbox.create("/files/stuck.bin")
@@ -167,7 +167,7 @@ struct UploadTests {
     }
 
     @Test(
-        "content cut after its last byte is not told as whole to a client that takes it for success"
+        "content cut after its last byte is not reported as complete to a client that would take it for success"
     )
     func cutAfterLastByte() throws {
         let sandbox = try Sandbox()
@@ -214,7 +214,7 @@ struct UploadTests {
         #expect(try sandbox.delivered().count == 1)
     }
 
-    @Test("without an origin no Location names a host, however many slashes the target has")
+    @Test("without an origin, Location names no host, however many slashes the target has")
     func locationWithoutOrigin() throws {
         let sandbox = try Sandbox(origin: "")
         for (target, start) in [("/files/a", "/files/a/"), ("//files/a", "/.//files/a/")] {

@@ -35,7 +35,9 @@ struct UploadTreeTests {
         }
     }
 
-    @Test("a file in a directory keeps its path below the URL, each name one segment of any bytes")
+    @Test(
+        "a file in a directory keeps its path below the URL; each name is one segment of any bytes"
+    )
     func directory() throws {
         let place = try Place()
         let made = try place.run(
@@ -57,7 +59,7 @@ struct UploadTreeTests {
         #expect(place.targets() == targets.map { $0 + "?x=/" })
     }
 
-    @Test("a URL that ends in a slash takes the name of the file, also one that is not UTF-8")
+    @Test("a URL that ends in a slash gets the file's name, also one that is not UTF-8")
     func name() throws {
         let place = try Place()
         _ = try place.run(#"mkdir d && echo 1 >d/a && echo 2 >"$(printf 'd/\377')""#)
@@ -78,7 +80,7 @@ struct UploadTreeTests {
         }
     }
 
-    @Test("links are left out or followed, and a loop of them ends")
+    @Test("links are skipped or followed, and a loop of links ends")
     func links() throws {
         let place = try Place()
         _ = try place.run(
@@ -103,7 +105,7 @@ struct UploadTreeTests {
         #expect(place.targets() == ["/a", "/sub/l"])
     }
 
-    @Test("a list gives names by lines or zero bytes, and keeps what is relative")
+    @Test("a list separates names by lines or zero bytes, and keeps relative names")
     func list() throws {
         let place = try Place()
         _ = try place.run("mkdir -p d/sub && echo 1 >d/a && echo 2 >'d/sub/x\ny' && echo 3 >d/-")

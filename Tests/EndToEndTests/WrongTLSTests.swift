@@ -5,7 +5,7 @@ import Foundation
 import SpoolgateTestSupport
 import Testing
 
-@Suite("https upstreams that are wrong")
+@Suite("Misconfigured https upstreams")
 struct WrongTLSTests {
     enum Wrong: String, CaseIterable {
         /// Its certificate has expired.

@@ -14,7 +14,7 @@ extension FrontTests {
     @Suite struct AdminTests {
         private let request = Record.head(parameters(length: "0")) + Record.bytes(.stdin)
 
-        @Test("a question gets its whole answer, however long that is")
+        @Test("an admin request gets its whole response, however long")
         func question() throws {
             let long = String(repeating: "0123456789", count: 30_000)
             let server = try TestServer { exchange in
@@ -26,7 +26,7 @@ extension FrontTests {
             #expect(String(decoding: answer.content, as: UTF8.self) == long)
         }
 
-        @Test("the target of a question and the status of its answer arrive as they are")
+        @Test("the target of the request and the status of the response arrive unchanged")
         func target() throws {
             let server = try TestServer { exchange in
                 let head = try exchange.head.get()
@@ -38,7 +38,7 @@ extension FrontTests {
             #expect(String(decoding: answer.content, as: UTF8.self) == "GET /b?c")
         }
 
-        @Test("where nobody listens, and where no whole answer comes, a question fails")
+        @Test("an admin request without a listener or a complete response fails")
         func noAnswer() throws {
             let path = "/tmp/fcgi-\(UUID().uuidString.prefix(13)).sock"
             let nobody = #expect(throws: SystemError.self) {
@@ -54,7 +54,7 @@ extension FrontTests {
         }
 
         @Test(
-            "an idle server takes up connections, a full one too, and one that has ended does not"
+            "an idle server accepts connections, a full one too, and a stopped one does not"
         )
         func accepting() throws {
             let gate = Gate()
@@ -73,7 +73,7 @@ extension FrontTests {
             #expect(!server.server.isAccepting(within: .milliseconds(50)))
         }
 
-        @Test("being asked takes no connection from anybody", .timeLimit(.minutes(5)))
+        @Test("an admin request takes no connection from clients", .timeLimit(.minutes(5)))
         func undisturbed() throws {
             let server = try TestServer { TestServer.reply($0, 200, "served") }
             defer { server.stop() }

@@ -35,7 +35,7 @@ extension FrontTests {
         }
 
         @Test(
-            "an alarm ends the wait for content, also within a record, and nothing of it is lost",
+            "an alarm ends the wait for content, also inside a record, and no content is lost",
             arguments: 0...9
         )
         func ends(count: Int) throws {

@@ -16,7 +16,7 @@ import Testing
 
 extension FrontTests {
     @Suite struct AnswerTests {
-        @Test("Location precedes Status, lengths are exact, and what is not a field stays out")
+        @Test("Location precedes Status, lengths are exact, and invalid fields are left out")
         func head() throws {
             let server = try TestServer { exchange in
                 var fields: HTTPFields = [.contentType: "a/b", .location: "/x"]
@@ -41,7 +41,7 @@ extension FrontTests {
         }
 
         @Test(
-            "a status without a reason phrase gets one, since nginx cuts off a space at the end",
+            "a status without a reason phrase gets one, since nginx removes a space at the end",
             arguments: [
                 (201, "", "201 Created"), (207, "", "207 Multi-Status"), (299, "", "299 Unknown"),
                 (999, "", "999 Unknown"), (201, "\u{1}", "201 Created"), (201, "  ", "201 Created"),
@@ -60,7 +60,7 @@ extension FrontTests {
         }
 
         @Test(
-            "no content goes with HEAD, 204 and 304",
+            "no content is sent with HEAD, 204 and 304",
             arguments: [
                 ("HEAD", 200, "Content-Length: 2"), ("GET", 204, nil),
                 ("GET", 304, "Content-Length: 2"),
@@ -77,7 +77,7 @@ extension FrontTests {
             #expect(found == length)
         }
 
-        @Test("a large answer arrives whole")
+        @Test("a large response arrives whole")
         func large() throws {
             let content = [UInt8](repeating: 0x61, count: 3_000_000)
             let server = try TestServer {
@@ -96,7 +96,7 @@ extension FrontTests {
             )
         }
 
-        @Test("an interim head begins with Status, its names are in lower case")
+        @Test("an interim head begins with Status, and its names are in lower case")
         func interimHead() throws {
             let server = try TestServer { exchange in
                 exchange.send(interim: Self.told([.location: "/u/1", .contentType: "a/B"]))
@@ -115,7 +115,7 @@ extension FrontTests {
             )
         }
 
-        @Test("an interim response is sent at once where the web server forwards it, else never")
+        @Test("an interim response is sent at once if the web server forwards it, otherwise never")
         func interim() throws {
             let gate = Gate()
             let server = try TestServer { exchange in
@@ -136,7 +136,7 @@ extension FrontTests {
             #expect(plain.text.hasPrefix("Status: 201"))
         }
 
-        @Test("an early answer is complete before anything more is read")
+        @Test("an early response is complete before more content is read")
         func early() throws {
             let server = try TestServer { TestServer.reply($0, 413, "no") }
             defer { server.stop() }
@@ -147,7 +147,7 @@ extension FrontTests {
             #expect(answer.endStatus == 0)
         }
 
-        @Test("a peer that goes on sending after its answer is not read for ever")
+        @Test("reading ends from a peer that keeps sending after its response")
         func lingering() throws {
             let server = try TestServer(
                 {
@@ -167,7 +167,7 @@ extension FrontTests {
             #expect(eventually { server.server.load.active == 0 })
         }
 
-        @Test("an answer that is not whole gets no END_REQUEST")
+        @Test("an incomplete response gets no END_REQUEST")
         func incomplete() throws {
             let server = try TestServer { exchange in
                 switch try? exchange.head.get().method {
@@ -202,7 +202,7 @@ extension FrontTests {
             #expect(answer.endStatus == 0)
         }
 
-        @Test("a web server that left, or does not read, ends the answer")
+        @Test("a web server that left or does not read ends the response")
         func clientGone() throws {
             for leaves in [true, false] {
                 let begun = Gate()
@@ -237,7 +237,7 @@ extension FrontTests {
             }
         }
 
-        @Test("a head that is none is told to the handler, with the operator's words")
+        @Test("an invalid head is passed to the handler, with the operator's words")
         func refusedHead() throws {
             let server = try TestServer()
             defer { server.stop() }

@@ -43,7 +43,7 @@ extension FrontTests {
             #expect(client.answer().content == Received.text(content))
         }
 
-        @Test("content whose first record is cut in its header is waited for", arguments: 1...9)
+        @Test("content with a cut record header is waited for", arguments: 1...9)
         func cutHeader(_ count: Int) throws {
             let gate = Gate()
             let server = try TestServer { exchange in
@@ -68,7 +68,7 @@ extension FrontTests {
             #expect(answer.content == Received.text(content))
         }
 
-        @Test("bytes in hand are handed over while more is awaited")
+        @Test("received bytes are passed on while more are awaited")
         func fragments() throws {
             let gate = Gate()
             let server = try TestServer { exchange in
@@ -85,7 +85,7 @@ extension FrontTests {
             #expect(client.answer().content == "complete")
         }
 
-        @Test("content is handed over in large pieces when it is there")
+        @Test("available content is passed on in large pieces")
         func coalescing() throws {
             let received = Monitor((0, 0))
             let gate = Gate()
@@ -115,7 +115,7 @@ extension FrontTests {
             #expect(calls <= 4)
         }
 
-        @Test("what a burst of content took is given back while the rest is awaited")
+        @Test("the buffer of a burst is released while the rest is awaited")
         func burst() throws {
             let taken = Monitor((most: 0, now: 0))
             let gate = Gate()
@@ -224,7 +224,7 @@ extension FrontTests {
             #expect(found?.1 == ending.end)
         }
 
-        @Test("content that stops moving is stalled, what came before it is kept")
+        @Test("stalled content is reported, and the content before it is kept")
         func stalled() throws {
             let server = try TestServer(changing: { $0.stallTimeout = .milliseconds(100) })
             defer { server.stop() }
@@ -235,7 +235,7 @@ extension FrontTests {
             #expect(answer.endStatus == 0)
         }
 
-        @Test("another thread makes a waiting request let go, and its answer still arrives")
+        @Test("another thread makes a waiting request release, and its response still arrives")
         func released() throws {
             let release = Monitor<(@Sendable () -> Void)?>(nil)
             let server = try TestServer { exchange in
@@ -256,7 +256,7 @@ extension FrontTests {
             release.update { $0 }?()
         }
 
-        @Test("a request whose peer keeps sending lets go too, and no write of the peer fails")
+        @Test("a request whose peer keeps sending releases too, and no write of the peer fails")
         func releasedWhileSending() throws {
             let release = Monitor<(@Sendable () -> Void)?>(nil)
             let server = try TestServer({ $0.lingerIdle = .seconds(5) }) { exchange in

@@ -141,7 +141,7 @@ struct InterimCase: Sendable, CustomTestStringConvertible {
 extension FrontTests {
     @Suite struct InterimTests {
         @Test(
-            "interim responses come where the web server forwards them, and nowhere else",
+            "interim responses are sent if the web server forwards them, and never otherwise",
             arguments: InterimCase.all,
             [nil, "", "104", "104 100", "104 100 103"]
         )
@@ -165,7 +165,9 @@ extension FrontTests {
             #expect(answer.endStatus == 0)
         }
 
-        @Test("heartbeats come while the upstream works where 104 is forwarded, and nowhere else")
+        @Test(
+            "heartbeats are sent during the upstream's work if 104 is forwarded, and never otherwise"
+        )
         func heartbeats() throws {
             let front = try GatewayServer(isOpen: false)
             let marked = [("HTTP_UPLOAD_COMPLETE", "?1")]
@@ -193,7 +195,7 @@ extension FrontTests {
             for client in silent { #expect(client.answer().final.content == "done") }
         }
 
-        @Test("a heartbeat that nobody takes does not stop the delivery")
+        @Test("an unread heartbeat does not stop the delivery")
         func clientGone() throws {
             let front = try GatewayServer(isOpen: false)
             let marked = [("HTTP_UPLOAD_COMPLETE", "?1"), ("SPOOLGATE_INTERIM", "104")]

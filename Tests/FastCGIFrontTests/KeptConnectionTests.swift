@@ -33,7 +33,7 @@ extension FrontTests {
             #expect(client.waits { $0.ends(count) }, "no answer \(count)")
         }
 
-        @Test("requests come one after the other on one connection")
+        @Test("requests follow one another on one connection")
         func several() throws {
             let server = try TestServer()
             defer { server.stop() }
@@ -50,7 +50,7 @@ extension FrontTests {
             #expect(server.events.isEmpty)
         }
 
-        @Test("what is not over, or not asked for, is not kept, and the web server is told")
+        @Test("an unfinished or unrequested connection is not kept, and the web server is informed")
         func notKept() throws {
             let server = try TestServer { exchange in
                 if (try? exchange.head.get().method) == .delete { return exchange.abort() }
@@ -74,7 +74,7 @@ extension FrontTests {
             #expect(both.ends(1) && both.isLetGo && both.isClosed)
         }
 
-        @Test("an idle connection costs no thread, and the oldest beyond the bound are let go")
+        @Test("an idle connection needs no thread, and the oldest above the limit are closed")
         func bound() throws {
             let server = try TestServer(changing: { $0.maximumKept = 20 })
             defer { server.stop() }
@@ -101,7 +101,7 @@ extension FrontTests {
             expect(3, clients[0])
         }
 
-        @Test("a let go connection that nobody closes is closed after a time")
+        @Test("a connection that the web server does not close is closed after a time")
         func patience() throws {
             let server = try TestServer(changing: {
                 $0.maximumKept = 1
@@ -123,7 +123,7 @@ extension FrontTests {
             expect(2, clients[1])
         }
 
-        @Test("who keeps a connection must send the whole of the next request in time")
+        @Test("the next request on a kept connection must arrive whole in time")
         func slowParameters() throws {
             let server = try TestServer(changing: { $0.parametersTimeout = .milliseconds(300) })
             defer { server.stop() }
@@ -136,7 +136,7 @@ extension FrontTests {
             #expect(eventually { server.events == [.noRequest] })
         }
 
-        @Test("a drain lets go of what is kept, serves what crosses, and waits for nobody for long")
+        @Test("a drain closes kept connections, serves requests in flight, and has a time limit")
         func drain() throws {
             let server = try TestServer(changing: { $0.letGoTimeout = .seconds(5) })
             let clients = try (0..<3).map { _ in

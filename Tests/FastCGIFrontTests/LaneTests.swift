@@ -102,7 +102,7 @@ extension FrontTests {
         }
 
         @Test(
-            "what was written counts as content that came, and nothing is missing at its end",
+            "content that nginx wrote counts as received, and its end is complete",
             arguments: Cut.allCases,
             [large, nil]
         )
@@ -113,7 +113,7 @@ extension FrontTests {
             #expect(told == #"["10", "1000", "1048576", "errno 0"] 0 complete"#)
         }
 
-        @Test("the rest comes as ever", arguments: Cut.allCases, [large, nil])
+        @Test("the rest arrives as usual", arguments: Cut.allCases, [large, nil])
         func rest(cut: Cut, length: Int?) throws {
             let records =
                 Self.written(10) + Self.ended(Self.large - 3)
@@ -122,20 +122,20 @@ extension FrontTests {
             #expect(told == #"["10", "1048573", "errno 0"] 3 complete"#)
         }
 
-        @Test("why no more could be written is told", arguments: Cut.allCases)
+        @Test("the reason why nginx wrote no more is reported", arguments: Cut.allCases)
         func failed(cut: Cut) throws {
             let told = try Self.exchange(length: Self.large, cut, Self.ended(5, 28), closes: true)
             #expect(told == #"["5", "errno 28"] 0 truncated"#)
         }
 
-        @Test("a web server that leaves has told what it has told", arguments: Cut.allCases)
+        @Test("a web server that leaves keeps its reports valid", arguments: Cut.allCases)
         func left(cut: Cut) throws {
             let told = try Self.exchange(length: Self.large, cut, Self.written(5), closes: true)
             #expect(told == #"["5"] truncated"#)
         }
 
         @Test(
-            "what has no business here ends the content",
+            "an unexpected message ends the content",
             arguments: [
                 written(5) + written(4), written(large + 1), ended(large + 1), offer,
                 Record.bytes(.stdin, [1]), contentEnd, message(7), message(2, 5, version: 2),
@@ -148,7 +148,7 @@ extension FrontTests {
             #expect(told == #"\#(isLater ? #"["5"]"# : "[]") truncated"#)
         }
 
-        @Test("the file is asked back where content ends too early")
+        @Test("the file is requested back if content ends too early")
         func stopped() throws {
             let server = try Self.server()
             defer { server.stop() }
@@ -161,7 +161,7 @@ extension FrontTests {
             #expect(answer.types.prefix(2) == [8, 8])
         }
 
-        @Test("a message before the grant, or twice an offer, ends the content")
+        @Test("a message before the grant, or a second offer, ends the content")
         func early() throws {
             for records in [Self.written(5), Self.offer] {
                 let server = try Self.server()
@@ -173,7 +173,7 @@ extension FrontTests {
             }
         }
 
-        @Test("content without an offer is handed over whole", arguments: Cut.allCases)
+        @Test("content without an offer is passed on whole", arguments: Cut.allCases)
         func noOffer(cut: Cut) throws {
             let server = try Self.server()
             defer { server.stop() }
@@ -187,7 +187,7 @@ extension FrontTests {
             #expect(client.answer().content == "no offer 3 complete")
         }
 
-        @Test("whoever reads content declines the offer", arguments: Cut.allCases)
+        @Test("reading content declines the offer", arguments: Cut.allCases)
         func declined(cut: Cut) throws {
             let server = try TestServer()
             defer { server.stop() }

@@ -22,7 +22,7 @@ extension FrontTests {
             }
         }
 
-        @Test("a socket file on which nobody listens is replaced; the mode is set; it is removed")
+        @Test("a socket file without a listener is replaced; the mode is set; it is removed")
         func stale() throws {
             do { _ = try Listener.open(.unix(path: path, mode: 0o600, group: nil)) }
             #expect(FileManager.default.fileExists(atPath: path))
@@ -41,7 +41,7 @@ extension FrontTests {
             #expect(!FileManager.default.fileExists(atPath: path))
         }
 
-        @Test("a socket on which somebody listens stays and is told")
+        @Test("a socket with a listener stays and is reported")
         func live() throws {
             let listener = try Listener.open(.unix(path: path, mode: 0o600, group: nil))
             let error = failure(.unix(path: path, mode: 0o600, group: nil))
@@ -51,7 +51,7 @@ extension FrontTests {
             listener.remove()
         }
 
-        @Test("a file of somebody else is never removed")
+        @Test("another program's file is never removed")
         func replaced() throws {
             let listener = try Listener.open(.unix(path: path, mode: 0o600, group: nil))
             // Kept under another name, so that its inode is not used again.
@@ -64,7 +64,7 @@ extension FrontTests {
             unlink(path + ".old")
         }
 
-        @Test("what cannot be bound is a clear error, and leaves no file")
+        @Test("an address that cannot be bound is a clear error, and leaves no file")
         func errors() {
             let long = "/tmp/" + String(repeating: "x", count: 120)
             #expect(failure(.unix(path: "/nowhere/x", mode: 0, group: nil))?.errno == ENOENT)
@@ -105,7 +105,7 @@ extension FrontTests {
             #expect(taken.wait(until: .after(.seconds(300))) { $0 } == signal)
         }
 
-        @Test("the service manager is told in its own words", arguments: ["", "@"])
+        @Test("the service manager receives its own words", arguments: ["", "@"])
         func serviceManager(_ prefix: String) throws {
             let receiver = socket(AF_UNIX, Int32(SOCK_DGRAM.rawValue), 0)
             defer {

@@ -26,25 +26,25 @@ struct ParameterFuzzTests {
         environment["SPOOLGATE_FUZZ_SEED"].flatMap { UInt64($0) }.map { [$0] } ?? Array(0..<4)
     }
 
-    @Test("no records and no parameters end the daemon", arguments: seeds)
+    @Test("no records and no parameters stop the daemon", arguments: seeds)
     func records(seed: UInt64) throws {
         let world = try FrontWorld()
         defer { world.end() }
         try world.play(seed, count: 60)
     }
 
-    @Test("none of them get an upload past an authorizer that refuses all", arguments: seeds)
+    @Test("none of them pass an upload by an authorizer that refuses all", arguments: seeds)
     func closedGate(seed: UInt64) throws {
         let world = try FrontWorld(isClosed: true)
         defer { world.end() }
         try world.play(seed, count: 60)
     }
 
-    @Test("any bytes for parameters make a head or a refusal", arguments: seeds)
+    @Test("any bytes as parameters give a head or a refusal", arguments: seeds)
     func parameters(seed: UInt64) { FuzzParameters(seed: seed).readMany(2_000) }
 
     @Test(
-        "nor do any in an hour",
+        "an hour of them as well",
         .enabled(if: environment["SPOOLGATE_FUZZ_MINUTES"] != nil)
     )
     func hour() throws {

@@ -23,7 +23,7 @@ extension FrontTests {
             return table.split(separator: "\n").count { $0.hasSuffix(" \(server.path)") }
         }
 
-        @Test("the pool grows to its maximum; who comes then waits and is served; the pool shrinks")
+        @Test("the pool grows to its maximum; later comers wait and are served; the pool shrinks")
         func growth() throws {
             let gate = Gate()
             let server = try TestServer({ $0.maximum = 5 }) { exchange in
@@ -47,7 +47,7 @@ extension FrontTests {
             #expect(eventually { server.server.load.active == 0 })
         }
 
-        @Test("a peer that sends no request, or one byte at a time, is cut off")
+        @Test("a peer that sends no request, or one byte at a time, is disconnected")
         func silentPeers() throws {
             let server = try TestServer(changing: {
                 $0.parametersTimeout = .milliseconds(300)
@@ -114,7 +114,7 @@ extension FrontTests {
             #expect(answer.content == Received.text([1, 2, 3]))
         }
 
-        @Test("a management record before the request is answered")
+        @Test("a management record before the request gets a response")
         func managementRecord() throws {
             let server = try TestServer()
             defer { server.stop() }
@@ -129,7 +129,7 @@ extension FrontTests {
             #expect(answer.status == 200)
         }
 
-        @Test("running out of descriptors is survived")
+        @Test("running out of descriptors stops nothing")
         func noDescriptors() throws {
             let server = try TestServer()
             defer { server.stop() }
@@ -199,7 +199,7 @@ extension FrontTests {
             #expect(throws: (any Error).self) { try server.client() }
         }
 
-        @Test("a connection that says nothing does not hold up the end")
+        @Test("a silent connection does not delay the end")
         func silentDrain() throws {
             let server = try TestServer { TestServer.reply($0, 200, "never") }
             let silent = try server.client()
@@ -210,7 +210,7 @@ extension FrontTests {
             withExtendedLifetime(silent) {}
         }
 
-        @Test("what a drained server is told to interrupt ends at once, also when it comes late")
+        @Test("a drained server ends interrupted requests at once, also late ones")
         func interruptedDrain() throws {
             let late = Mutex<[@Sendable () -> Void]>([])
             let server = try TestServer { exchange in
@@ -241,7 +241,7 @@ extension FrontTests {
 /// Its arithmetic, without threads.
 @Suite struct ThreadPoolTests {
     @Test(
-        "a busy time is over once half of its threads are gone, and is told once for each halving"
+        "a busy period ends once half of its threads are gone, and each halving is reported once"
     )
     func busyTime() {
         var pool = ThreadPool(minimumSpare: 4, maximum: 1001)

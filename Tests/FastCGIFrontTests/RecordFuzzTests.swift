@@ -18,13 +18,13 @@ struct RecordFuzzTests {
         environment["SPOOLGATE_FUZZ_SEED"].flatMap { UInt64($0) }.map { [$0] } ?? Array(0..<8)
     }
 
-    @Test("what is read is what the records say", arguments: seeds)
+    @Test("the content read is the content in the records", arguments: seeds)
     func records(seed: UInt64) throws {
         for count in 0..<60 { try play(DrawnRecords(seed: seed << 32 | UInt64(count))) }
     }
 
     @Test(
-        "nor does another hour of them",
+        "another hour of them as well",
         .enabled(if: environment["SPOOLGATE_FUZZ_MINUTES"] != nil)
     )
     func hour() throws {

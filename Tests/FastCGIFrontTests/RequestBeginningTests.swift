@@ -52,11 +52,11 @@ import Testing
         #expect(try answer([(name, sound + "\0x")]).status == 400)
     }
 
-    @Test("a NUL in a field's name is no end of it")
+    @Test("a NUL in a field's name does not end it")
     func name() throws { #expect(try answer([("HTTP_X\0Y", "1")]).status == 400) }
 
     @Test(
-        "a length beyond what is there ends the connection, not the process",
+        "a length beyond the data ends the connection, not the process",
         arguments: [
             [0x01, 0xFF, 0xFF, 0xFF, 0xFF], [0xFF, 0xFF, 0xFF, 0xFF, 0x01], [0xFF], [0x05, 0x01],
             // The name is there, and its value is not.
@@ -74,7 +74,7 @@ import Testing
         #expect(try server.exchange(Record.head(parameters(length: "0"))).status == 200)
     }
 
-    @Test("more parameters than are kept are refused, and memory is not taken for them")
+    @Test("too many parameters are refused without using memory")
     func tooMany() throws {
         let large = String(repeating: "a", count: 60_000)
         // Fields have a limit of their own; other parameters have this one only.
@@ -84,7 +84,7 @@ import Testing
         }
     }
 
-    @Test("another request on the connection is refused, and what belongs to it is not read")
+    @Test("a second request on the connection is refused, and its records are not read")
     func second() throws {
         let server = try server()
         defer { server.stop() }
@@ -98,7 +98,10 @@ import Testing
         #expect(answer.content == "[alice]")
     }
 
-    @Test("the answer has the number of its request", arguments: [2, 255, 256, 65_535] as [UInt16])
+    @Test(
+        "the response has the number of its request",
+        arguments: [2, 255, 256, 65_535] as [UInt16]
+    )
     func number(id: UInt16) throws {
         let server = try TestServer()
         defer { server.stop() }

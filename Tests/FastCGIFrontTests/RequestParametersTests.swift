@@ -45,7 +45,7 @@ import Testing
         )
     }
 
-    @Test("what stands for the framing or another parameter is no field")
+    @Test("names that stand for the framing or another parameter are not fields")
     func replacedFields() throws {
         let head = try read([
             "HTTP_CONTENT_TYPE=text/html", "HTTP_CONTENT_LENGTH=7",
@@ -57,7 +57,7 @@ import Testing
     }
 
     @Test(
-        "a content length is digits, or not known",
+        "a content length is digits, or unknown",
         arguments: [
             ("", .unknown), ("-1", .unknown), ("0", .known(0)), ("007", .known(7)),
             ("9223372036854775807", .known(.max)),
@@ -82,7 +82,7 @@ import Testing
         #expect(code(read([parameter]).head) == 400)
     }
 
-    @Test("bytes that are no text make no target and no owner")
+    @Test("bytes that are not text make no target and no owner")
     func noText() {
         for name in ["REQUEST_URI=/", "SPOOLGATE_OWNER=a", "SPOOLGATE_ROUTE=a"] {
             let parameters = ["REQUEST_METHOD=PUT", "REQUEST_URI=/a"].map { Array($0.utf8) }
@@ -91,7 +91,7 @@ import Testing
         }
     }
 
-    @Test("a target with a # or without UTF-8 is refused in words that say so")
+    @Test("a target with a # or without UTF-8 is refused with that reason")
     func targetFaults() {
         func reason(_ target: [UInt8]) -> String {
             let parameters = ["REQUEST_METHOD=PUT"].map { Array($0.utf8) }
@@ -103,7 +103,7 @@ import Testing
         #expect(reason(Array("/a".utf8) + [0xFF]).contains("the target is not UTF-8"))
     }
 
-    @Test("a client's Connection takes nothing away that the web server has set")
+    @Test("a client's Connection removes no field that the web server has set")
     func connectionOptions() throws {
         func fields(_ lines: [String]) throws -> HTTPFields {
             try RequestParameters.read(lines.map { Array($0.utf8) }).head.get().fields
@@ -128,7 +128,7 @@ import Testing
     }
 
     @Test(
-        "a client's fields with the gateway's prefix are dropped, and others with such names are not"
+        "a client's fields with the gateway's prefix are dropped, and similar names are not"
     )
     func reserved() throws {
         let lines = [
@@ -154,7 +154,7 @@ import Testing
     }
 
     @Test(
-        "a path with dot segments is refused: the location was chosen by the path without them",
+        "a path with dot segments is refused, because the location was chosen by the path without them",
         arguments: [
             "/admin/../files/u", "/..", "/.", "/a/.", "/a/./b", "/a/%2e%2E/b", "/a/.%2e?x",
             "/a/..%2ffiles",
@@ -165,7 +165,7 @@ import Testing
         #expect(code(read(["REQUEST_URI=\(target)"]).head) == 400)
     }
 
-    @Test("a missing parameter is the operator's mistake and named")
+    @Test("a missing parameter is a configuration error and named")
     func missing() {
         for name in ["REQUEST_METHOD", "REQUEST_URI"] {
             let present = name == "REQUEST_URI" ? "REQUEST_METHOD=GET" : "REQUEST_URI=/"
@@ -181,7 +181,7 @@ import Testing
         }
     }
 
-    @Test("too much of a head is refused", arguments: [(200, 200, nil), (201, 201, 431)])
+    @Test("an oversized head is refused", arguments: [(200, 200, nil), (201, 201, 431)])
     func fieldCount(_ count: Int, _: Int, _ expected: Int?) {
         #expect(code(read((0..<count).map { "HTTP_X_\($0)=" }).head) == expected)
     }
@@ -196,13 +196,13 @@ import Testing
         #expect(code(read(["REQUEST_URI=/abcd"], limits: limits).head) == 414)
     }
 
-    @Test("another role than responder is refused")
+    @Test("a role other than responder is refused")
     func role() {
         #expect(code(read(["FCGI_ROLE=RESPONDER"]).head) == nil)
         #expect(code(read(["FCGI_ROLE=AUTHORIZER"]).head) == 500)
     }
 
-    @Test("the operator's words make the context, the last of a name counts, empty is absent")
+    @Test("the operator's words make the context, the last of a name counts, empty means absent")
     func context() {
         let context = read([
             "SPOOLGATE_ROUTE=x", "SPOOLGATE_ROUTE=photos", "SPOOLGATE_OWNER=anna",
@@ -229,7 +229,7 @@ import Testing
     }
 
     @Test(
-        "an origin that is none is left out and a fault, and the request is served",
+        "an invalid origin is omitted and a fault, and the request is served",
         arguments: [
             "example.org", "https://a/b", "https://a?b", "https://u@a", "https://u:p@a", "ftp://a",
             "1s://a", "https:/a", "https://a b", "https://a:99999", "https://a:0",
@@ -249,7 +249,7 @@ import Testing
     }
 
     @Test(
-        "an origin loses the port that is its scheme's own",
+        "an origin loses the default port of its scheme",
         arguments: [
             ("https://a:443", "https://a"), ("http://a:80", "http://a"),
             ("https://a:80", "https://a:80"),
@@ -264,7 +264,7 @@ import Testing
         #expect(context.faults == [])
     }
 
-    @Test("an origin without host, as a request without Host makes it, is none")
+    @Test("an origin without host, from a request without Host, is invalid")
     func emptyOrigin() {
         let result = read(["SPOOLGATE_ORIGIN=https://"])
         #expect(result.context.origin == nil)
@@ -272,7 +272,7 @@ import Testing
     }
 
     @Test(
-        "what the parameters show of the web server's configuration",
+        "the web server's configuration as the parameters show it",
         arguments: [
             (["SPOOLGATE_ORIGIN=https://a"], []), ([], [.noOrigin]),
             (["SPOOLGATE_ORIGIN="], [.noOrigin]),
@@ -290,7 +290,7 @@ import Testing
     }
 
     @Test(
-        "a wrong operator's word is answered with 500",
+        "an invalid operator's word gets 500",
         arguments: [
             "SPOOLGATE_INTERIM=on", "SPOOLGATE_INTERIM=104 200",
         ]

@@ -29,7 +29,7 @@ struct DiskModelTests {
         model.node(path).flatMap { model.files[$0]?.current }
     }
 
-    @Test("what was synced stays", arguments: cuts)
+    @Test("synced data stays", arguments: cuts)
     func durable(cut: PowerCut) {
         var (model, node) = model()
         model.write(new, to: node, at: old.count)
@@ -38,7 +38,7 @@ struct DiskModelTests {
         #expect((content(after)?.count ?? 0) <= old.count + new.count)
     }
 
-    @Test("what was not synced vanishes, arrives, arrives partly, or is zeros")
+    @Test("unsynced data vanishes, arrives, arrives partly, or is zeros")
     func volatile() {
         var (model, node) = model()
         model.write(new, to: node, at: old.count)
@@ -53,7 +53,7 @@ struct DiskModelTests {
     }
 
     @Test(
-        "a sector that is written over is old or new, never both, or lost with its block, and no other"
+        "an overwritten sector is old or new, never both, or lost with its block only"
     )
     func sectors() {
         var (model, node) = model()
@@ -75,7 +75,7 @@ struct DiskModelTests {
         #expect(lost.contains { Set($0[size..<2 * size]).count > 100 })
     }
 
-    @Test("several blocks are lost each by itself, also after a failed sync")
+    @Test("blocks are lost independently, also after a failed sync")
     func blocks() {
         var (model, node) = model()
         let size = DiskModel.block
@@ -99,7 +99,7 @@ struct DiskModelTests {
         #expect(Set(Self.cuts.map { content($0.after(model)) }).count == 1)
     }
 
-    @Test("cut back and written again: old, new or zeros where it was cut")
+    @Test("truncated and rewritten: old, new or zeros after the cut")
     func cutBack() {
         var (model, node) = model()
         model.truncate(node, to: 100)
@@ -112,7 +112,7 @@ struct DiskModelTests {
         #expect(Self.cuts.allSatisfy { content($0.after(model)) == Array(old[..<100]) + new })
     }
 
-    @Test("a failed sync is not made good by the next one")
+    @Test("the next sync does not repair a failed one")
     func failedSync() {
         var (model, node) = model()
         model.write(new, to: node, at: old.count)
@@ -127,7 +127,7 @@ struct DiskModelTests {
         #expect(after.allSatisfy { $0?.prefix(lost.upperBound).contains(2) == false })
     }
 
-    @Test("a name without a sync of its directory may be there or not", arguments: [false, true])
+    @Test("a name without a sync of its directory may exist or not", arguments: [false, true])
     func names(isSynced: Bool) {
         var (model, _) = model()
         let node = model.make(isFolder: false)
@@ -159,7 +159,7 @@ struct DiskModelTests {
         #expect(Self.cuts.allSatisfy { $0.after(model).node("a/file") == nil })
     }
 
-    @Test("the end of an old entry is not durable before the new entry")
+    @Test("the removal of an old entry is not durable before the new entry")
     func movedAway() {
         var (model, node) = model()
         model.rename("a/file", to: "b/file")
@@ -167,7 +167,7 @@ struct DiskModelTests {
         #expect(Self.cuts.allSatisfy { $0.after(model).node("b/file") == node })
     }
 
-    @Test("with a journal, what is synced takes along what came before it")
+    @Test("with a journal, a sync includes earlier changes")
     func journal() {
         var (model, _) = model()
         let node = model.make(isFolder: false)
@@ -180,7 +180,7 @@ struct DiskModelTests {
         #expect(found == [.journal: [true], .log: [false, true], .apart: [false, true]])
     }
 
-    @Test("with a log, what was not synced is lost in its order, over all directories")
+    @Test("with a log, unsynced changes are lost in order, across all directories")
     func log() {
         var (model, _) = model()
         let nodes = (0..<3).map { _ in model.make(isFolder: false) }

@@ -23,20 +23,20 @@ struct ArchitecturePageTests {
     static let rows = page.matches(of: /\n\| ([^|]+) \| `([\w\/]+\.swift)` \| `([^`]+)` \|/)
         .map { Row(question: String($0.1), file: String($0.2), word: String($0.3)) }
 
-    @Test("it has at most 200 lines and all questions")
+    @Test("it has at most 200 lines and answers all questions")
     func length() {
         #expect(Self.page.split(separator: "\n", omittingEmptySubsequences: false).count <= 201)
         #expect(Self.rows.count >= 20)
     }
 
-    @Test("each question is answered by a file that has the word", arguments: rows)
+    @Test("each question names a file that contains the word", arguments: rows)
     func answered(row: Row) throws {
         let top = row.file.contains("Tests/") ? "Tests" : "Sources"
         let url = SourceFile.root.appending(path: "\(top)/\(row.file)")
         #expect(try String(contentsOf: url, encoding: .utf8).contains(row.word))
     }
 
-    @Test("each type and file it names is there")
+    @Test("each type and file it names exists")
     func names() throws {
         let files = SourceFile.sources + SourceFile.all(in: "Tests")
         var known = Set(

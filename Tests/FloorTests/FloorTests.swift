@@ -85,7 +85,7 @@ struct FloorTests {
         }
     }
 
-    @Test("a target depends only on what the manifest declares above it")
+    @Test("a target depends only on targets below it in the manifest")
     func dependenciesPointDown() {
         var below = Manifest.package.products
         for target in Manifest.package.targets {
@@ -179,7 +179,7 @@ struct FloorTests {
         }
     }
 
-    @Test("a file that a comment names is there", arguments: files)
+    @Test("a file that a comment names exists", arguments: files)
     func namedFiles(file: SourceFile) {
         let names = Set(Self.files.map { URL(filePath: $0.path).lastPathComponent })
             .union(["Package.swift"])
@@ -194,7 +194,7 @@ struct FloorTests {
         }
     }
 
-    @Test("a test wait has a condition, never a nap", arguments: SourceFile.all(in: "Tests"))
+    @Test("a test waits for a condition and never sleeps", arguments: SourceFile.all(in: "Tests"))
     func noNaps(file: SourceFile) {
         guard !file.path.contains("FloorTests"), !file.path.contains("TestSupport") else { return }
         for (number, line) in file.lines.enumerated() {

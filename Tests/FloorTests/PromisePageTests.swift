@@ -5,7 +5,7 @@ import Testing
 
 @Suite("The page of promises")
 struct PromisePageTests {
-    @Test("each test it names is there")
+    @Test("each test it names exists")
     func named() throws {
         let url = SourceFile.root.appending(path: "docs/PROMISES.md")
         let page = try String(contentsOf: url, encoding: .utf8)

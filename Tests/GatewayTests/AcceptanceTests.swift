@@ -19,7 +19,9 @@ import Testing
 @Suite struct AcceptanceTests {
     // MARK: The reply `accepted`
 
-    @Test("202 comes before the upstream hears anything, and the status resource tells the rest")
+    @Test(
+        "202 is sent before the upstream receives anything, and the status resource reports the rest"
+    )
     func accepted() throws {
         let path = QueueScene.socketPath()
         defer { unlink(path) }
@@ -90,7 +92,7 @@ import Testing
         #expect(try test.summaries().count == 1)
     }
 
-    @Test("an accepted upload that the upstream refuses has failed, is kept, and can be requeued")
+    @Test("an accepted upload that the upstream refuses is failed and kept, and can be requeued")
     func acceptedRefused() throws {
         let origin = try QueueScene.origin([.answers(400)])
         let test = try QueueScene.gateway(origin.target) { settings, route in
@@ -112,7 +114,7 @@ import Testing
         #expect(origin.requests.map(\.content) == Array(repeating: Array("hello".utf8), count: 2))
     }
 
-    @Test("an offset that is about to be made durable is told only once it is")
+    @Test("an offset is reported only once it is durable")
     func offsetBeforeSync() throws {
         let test = try GatewayUnderTest { settings, route in
             route.reply = .accepted

@@ -20,7 +20,7 @@ import Testing
     }
 
     @Test(
-        "an upload is 404 to everybody but its owner, whatever is asked of it",
+        "an upload is 404 to everyone but its owner, for every request",
         arguments: ["bob", nil]
     )
     func owner(stranger: String?) throws {
@@ -37,7 +37,7 @@ import Testing
         #expect(try test.drops().isEmpty)
     }
 
-    @Test("a stranger does not disturb a writer that is at work")
+    @Test("another client's request does not disturb an active writer")
     func strangerBesideWriter() throws {
         let test = try GatewayUnderTest()
         let location = test.createPartial("hello", context: context("alice"))
@@ -72,7 +72,7 @@ import Testing
         #expect(test.serve(.retrieval(location)).status == 204)
     }
 
-    @Test("where anonymous uploads are refused, no byte of one is read, and everything else passes")
+    @Test("if anonymous uploads are refused, none is read, and other requests pass")
     func anonymousRefused() throws {
         let test = try GatewayUnderTest { _, route in route.anonymous = .refuse }
         for interims: Set<Int> in [[], [104]] {
@@ -103,7 +103,7 @@ import Testing
     }
 
     @Test(
-        "anonymous uploads are taken where that is said, and where nothing is",
+        "anonymous uploads are accepted if the settings say so or say nothing",
         arguments: [true, false]
     )
     func anonymousAllowed(isSaid: Bool) throws {
@@ -112,7 +112,7 @@ import Testing
         #expect(test.serve(ScriptedExchange(.post, "/p", [:], ["b"])).status == 201)
     }
 
-    @Test("a route that the settings do not have is the operator's mistake: 500, and a log line")
+    @Test("a route that is missing from the settings is a configuration error: 500, and a log line")
     func unknownRoute() throws {
         let test = try GatewayUnderTest()
         let record = test.serve(.creation(["a"], context: context(nil, route: "nowhere")))
@@ -123,7 +123,7 @@ import Testing
         #expect(test.log.level(of: "unknown route") == .error)
     }
 
-    @Test("an upload that was idle for max-age is gone, bytes and all")
+    @Test("an upload that was idle for max-age is removed with its content")
     func expiry() throws {
         let test = try GatewayUnderTest { _, route in route.limits.maxAge = 3600 }
         let location = test.createPartial()
@@ -141,7 +141,7 @@ import Testing
         #expect(test.log.messages.contains("upload expired"))
     }
 
-    @Test("a stored verdict does not expire under a client that asks for it")
+    @Test("a stored result does not expire while its client requests it")
     func verdictsStay() throws {
         let test = try GatewayUnderTest { _, route in route.limits.maxAge = 3600 }
         let record = test.serve(.creation())
@@ -153,7 +153,7 @@ import Testing
         #expect(try #require(told[.uploadLimit]).contains("max-age=0"))
     }
 
-    @Test("an upload can be cancelled while it is received")
+    @Test("an upload can be canceled while it is received")
     func cancellationWhileReceiving() throws {
         let test = try GatewayUnderTest()
         let writer = ScriptedExchange.creation(["hello", .stuck], length: .known(9))
@@ -165,7 +165,7 @@ import Testing
         #expect(try test.summaries().isEmpty)
     }
 
-    @Test("the newest request wins: a stuck append lets go and the next goes on where it was")
+    @Test("the newest request wins: a stuck append releases and the next continues at its offset")
     func preemption() throws {
         let test = try GatewayUnderTest()
         let location = test.createPartial("hello")

@@ -35,7 +35,7 @@ struct AdminTests {
     }
 
     @Test(
-        "a page is found by the last part of the path, whatever stands before it and behind it",
+        "a page is found by the last part of the path, whatever surrounds it",
         arguments: [
             ("/live", "text/plain; charset=utf-8"),
             ("/-/spoolgate/live", "text/plain; charset=utf-8"),
@@ -64,7 +64,7 @@ struct AdminTests {
         #expect(ask(target, .head).status == 200)
     }
 
-    @Test("who wrote an upload's content, and the path of each route's last large content")
+    @Test("the writer of an upload's content, and the path of each route's last large content")
     func writers() throws {
         #expect(ask("/spool-receive").text == "default -\n")
         let large = [UInt8](repeating: 1, count: 300_000)
@@ -76,7 +76,7 @@ struct AdminTests {
         #expect(ask("/uploads/none0000000000000000000000").status == 404)
     }
 
-    @Test("ready says each check")
+    @Test("ready reports each check")
     func ready() {
         let record = ask("/ready")
         #expect(
@@ -89,7 +89,7 @@ struct AdminTests {
     }
 
     @Test(
-        "without a thread for more, or none that accepts, it is not ready",
+        "without a free thread, or one that accepts, it is not ready",
         arguments: [
             (FrontLoad(busy: 8, maximum: 8, isAccepting: true), "\"threads\":\"fail: "),
             (FrontLoad(busy: 1, maximum: 8, isAccepting: false), "\"accepting\":\"fail: "),
@@ -106,14 +106,14 @@ struct AdminTests {
         #expect(Status(of: admin).level == .critical)
     }
 
-    @Test("it is not ready once the daemon ends")
+    @Test("it is not ready once the daemon stops")
     func ending() {
         let admin = Admin.of(test.gateway)
         admin.noteEnd()
         #expect(ask("/ready", of: admin).status == 503)
     }
 
-    @Test("a spool in which no file can be made is not ready, a full one is")
+    @Test("a spool in which no file can be created is not ready, a full one is")
     func writable() throws {
         for (errno, status) in [(30, 503), (28, 200)] as [(Int32, Int)] {
             test.disk.allow()
@@ -124,7 +124,7 @@ struct AdminTests {
         }
     }
 
-    @Test("a quota that is nearly used up is a concern, and leaves it ready")
+    @Test("a nearly exhausted quota is a concern, and leaves it ready")
     func quota() throws {
         let test = try GatewayUnderTest(quota: 10_000)
         let admin = Admin.of(test.gateway)
@@ -152,7 +152,7 @@ struct AdminTests {
     }
 
     @Test(
-        "a spool that refuses uploads is critical, says why, and stays ready",
+        "a spool that refuses uploads is critical, with the reason, and stays ready",
         arguments: [
             Full(
                 testDescription: "the reserve",
@@ -199,7 +199,7 @@ struct AdminTests {
         #expect(ask("/ready", of: admin).status == 200)
     }
 
-    @Test("screen, page and JSON show the machine and where each route's uploads go")
+    @Test("screen, page and JSON show the machine and each route's destination")
     func routes() throws {
         let test = try GatewayUnderTest(.http(base: "http://127.0.0.1:9/<base>"))
         let status = Status(of: Admin.of(test.gateway))
@@ -221,7 +221,7 @@ struct AdminTests {
         )
     }
 
-    @Test("an upstream that is down and settings that were refused do not make it unready")
+    @Test("an upstream that is down and refused settings leave it ready")
     func others() throws {
         let test = try GatewayUnderTest(.http(base: "http://127.0.0.1:9"))
         #expect(test.serve(.creation(method: .put)).status == 502)
@@ -234,7 +234,7 @@ struct AdminTests {
 
     // MARK: The status
 
-    @Test("a word of a client or an upstream stays a word in the page, the screen and the JSON")
+    @Test("text from a client or upstream is escaped in the page, the screen and the JSON")
     func escaping() throws {
         let evil = "<script>alert('x')</script>&\"\u{1b}[31m\u{202e}"
         let gate = test.gateway
@@ -266,7 +266,7 @@ struct AdminTests {
     }
 
     @Test(
-        "an upload on its way is shown with its length, rate and connections, and then not any more"
+        "a running upload is shown with its length, rate and connections, and later removed"
     )
     func now() throws {
         let cut = test.serve(
@@ -292,7 +292,7 @@ struct AdminTests {
         #expect(Status(of: Admin.of(test.gateway)).transfers.count == 0)
     }
 
-    @Test("an upload is shown with its path, and with its file's name if the path has another")
+    @Test("an upload is shown with its path, and with its file's name if that differs")
     func names() throws {
         for (target, name, isShown) in [
             ("/a/film.mp4?x=1", "film.mp4", false), ("/a/", "<film>.mp4", true),
@@ -315,7 +315,7 @@ struct AdminTests {
         }
     }
 
-    @Test("partial uploads that no request sends are shown, those that changed last first")
+    @Test("partial uploads without a request are shown, most recently changed first")
     func partial() throws {
         let admin = Admin.of(test.gateway)
         func look() -> Status {
@@ -363,7 +363,7 @@ struct AdminTests {
         _ = try running.finish()
     }
 
-    @Test("what needs a person comes first on the page, then what is at work")
+    @Test("the page lists first uploads that need a person, then active ones")
     func order() throws {
         let html = Status(of: Admin.of(test.gateway)).html
         let parts = html.split(separator: "<h2>").dropFirst().map { $0.prefix { $0 != "<" } }
@@ -381,7 +381,7 @@ struct AdminTests {
         #expect(ByteSize.decimal(bytes) == text)
     }
 
-    @Test("an ordinary upload on its way is counted where the others are named")
+    @Test("a running ordinary upload is counted with the named ones")
     func ordinary() throws {
         let seen = Monitor<Status?>(nil)
         let gateway = test.gateway
@@ -405,7 +405,7 @@ struct AdminTests {
     }
 
     @Test(
-        "until the spool was gone through it says that it counts; after a death that is a warning"
+        "until the spool has been read it reports counting; after a crash that is a warning"
     )
     func counting() throws {
         let file = "\(test.root)/spool/daemons/dead"
@@ -429,7 +429,7 @@ struct AdminTests {
         #expect(after.json.text.contains("\"counting\":false"))
     }
 
-    @Test("what an operator holds is no concern, and has a part of its own")
+    @Test("an upload held by an operator is no concern, and has its own section")
     func held() throws {
         let test = try GatewayUnderTest(.http(base: "http://127.0.0.1:9"))
         let location = try #require(test.serve(.creation(method: .put)).location)
@@ -452,7 +452,7 @@ struct AdminTests {
         #expect(json.contains("\"needing-you\":0,\"needs-you\":[],\"held\":1,\"on-hold\":[{"))
     }
 
-    @Test("an upload of unknown outcome needs a person, who is told what to find out and to type")
+    @Test("an upload of unknown outcome needs a person, with advice what to check and type")
     func needsYou() throws {
         let slow = try SlowUpstream(then: "")
         let test = try GatewayUnderTest(slow.target)
@@ -482,7 +482,7 @@ struct AdminTests {
         #expect(status.failures.map(\.id) == [id])
     }
 
-    @Test("the last twenty failures are kept, the newest first")
+    @Test("the last twenty failures are kept, newest first")
     func failures() {
         for number in 1...25 {
             test.gateway.metrics.failures.note(.random(), route: "default", reason: "\(number)")
@@ -491,7 +491,7 @@ struct AdminTests {
         #expect(kept == (6...25).reversed().map(String.init))
     }
 
-    @Test("a fault of the front is a concern for a quarter of an hour")
+    @Test("a web server fault is a concern for a quarter of an hour")
     func fault() {
         test.serve(ScriptedExchange(.put, "/a", context: ExchangeContext(route: "nowhere")))
         let status = Status(of: Admin.of(test.gateway))
@@ -499,7 +499,7 @@ struct AdminTests {
         #expect(status.level == .warning)
     }
 
-    @Test("when what is over was removed is noted in the spool, for the next process too")
+    @Test("the last purge time is stored in the spool, for the next process too")
     func purged() throws {
         #expect(test.spool.lastPurge == nil)
         test.gateway.deliveries.removeOld(in: Retention.queues)

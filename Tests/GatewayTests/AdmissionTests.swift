@@ -29,7 +29,7 @@ import Testing
         if case .admitted(let ticket) = answer { ticket } else { nil }
     }
 
-    @Test("one client has half of the threads where nothing is set, and the others the rest")
+    @Test("without a setting one client gets half of the threads, and the others the rest")
     func ofClient() {
         let admission = admission()
         let visits = (0..<8).compactMap { _ in
@@ -42,7 +42,7 @@ import Testing
         #expect(ticket(admission.admit(alice, isShort: false)) != nil)
     }
 
-    @Test("0 is no bound, and one client waits in a quarter of the threads all the same")
+    @Test("0 means unlimited, and one client still waits in at most a quarter of the threads")
     func unbounded() throws {
         let admission = admission(threads: 400) {
             $0.clients.maximumConcurrent = 0
@@ -58,7 +58,7 @@ import Testing
     }
 
     @Test(
-        "where a client or the gateway is full, short requests of each client have a quarter of the reserve"
+        "if a client or the gateway is full, each client's short requests get a quarter of the reserve"
     )
     func reserve() throws {
         let admission = admission()
@@ -91,14 +91,14 @@ import Testing
         #expect(ticket(other.admit(alice, isShort: true))?.isHurried == true)
     }
 
-    @Test("on the last thread only what is short is served, and it must hurry")
+    @Test("the last thread serves only short requests, with a short deadline")
     func last() {
         let admission = admission()
         #expect(ticket(admission.admit(alice, isShort: false, isLast: true)) == nil)
         #expect(ticket(admission.admit(alice, isShort: true, isLast: true))?.isHurried == true)
     }
 
-    @Test("where somebody was asked to let go, few wait for that, and the others are told at once")
+    @Test("if a request was asked to release, few wait for it, and the others are rejected at once")
     func atDoor() throws {
         let admission = admission(threads: 2)
         let first = try #require(ticket(admission.admit(alice, isShort: false)))
@@ -127,7 +127,7 @@ import Testing
         #expect(ticket(admission.admit(bob, isShort: false, patience: .milliseconds(1))) == nil)
     }
 
-    @Test("those that wait are fewer, of one client and of all; nothing stays counted")
+    @Test("waiting requests are limited, per client and in total; nothing stays counted")
     func waiting() throws {
         let admission = admission { $0.maximumWaitingThreads = 6 }
         func visits(_ client: ClientName) -> [AdmissionTicket] {

@@ -35,7 +35,7 @@ import Testing
         }
     }
 
-    @Test("it is asked with the client's fields and what it needs to know, before content is read")
+    @Test("it receives the client's fields and the metadata before content is read")
     func question() throws {
         let origin = try LoopbackOrigin(status: "204 No Content", content: "")
         let test = try asking(origin)
@@ -77,7 +77,7 @@ import Testing
         #expect(second.values("upload-length") == ["5"])
     }
 
-    @Test("an answer that is not 2xx is the client's as it is, and no content is read")
+    @Test("a response other than 2xx is passed to the client unchanged, and no content is read")
     func relayed() throws {
         let origin = try LoopbackOrigin(
             status: "401 Unauthorized",
@@ -99,7 +99,7 @@ import Testing
         #expect(try test.drops().isEmpty)
     }
 
-    @Test("content of an answer over the cap is left out, not cut")
+    @Test("response content over the limit is omitted, not truncated")
     func overCap() throws {
         let content = String(repeating: "x", count: Authorizer.answerCap + 1)
         let origin = try LoopbackOrigin(status: "403 Forbidden", content: content)
@@ -109,7 +109,7 @@ import Testing
         #expect(record.contentLength == 0)
     }
 
-    @Test("one that is not there, is silent or says nonsense: 503, and nothing is read")
+    @Test("if it is missing, silent or sends nonsense: 503, and nothing is read")
     func unavailable() throws {
         let silent = try LoopbackOrigin { connection in
             _ = try connection.receiveRequest()
@@ -135,7 +135,7 @@ import Testing
         }
     }
 
-    @Test("it can name an owner where the web server names none, for lists only")
+    @Test("it can name an owner if the web server names none, for lists only")
     func owner() throws {
         let origin = try LoopbackOrigin(fields: ["Spoolgate-Owner: app-user"])
         let test = try asking(origin)
@@ -203,7 +203,7 @@ import Testing
         #expect(try test.drops() == [Array("12345678".utf8)])
     }
 
-    @Test("a larger size than the route's changes nothing")
+    @Test("a size above the route's has no effect")
     func largerSize() throws {
         let origin = try LoopbackOrigin(fields: ["Spoolgate-Max-Size: 999999"])
         let test = try asking(origin) { _, route in route.limits.maxSize = 3 }
@@ -238,7 +238,7 @@ import Testing
     }
 
     @Test(
-        "trouble of the authorizer before the delivery defers, and so does its end",
+        "an authorizer failure before the delivery defers, and so does a shutdown",
         arguments: ["503 x", "429 x", nil]
     )
     func troubleAtDelivery(status: String?) throws {
@@ -252,7 +252,7 @@ import Testing
         #expect(try test.queue(of: location) == .deferred)
     }
 
-    @Test("other requests are not its business")
+    @Test("other requests are not authorized")
     func others() throws {
         let origin = try LoopbackOrigin(status: "403 Forbidden")
         let upstream = try LoopbackOrigin()
@@ -273,7 +273,7 @@ import Testing
     }
 
     @Test(
-        "what is no address is refused",
+        "an invalid address is refused",
         arguments: [
             "directory:/a", "http://", "http:///x", "a", "http://a/b c", "http://a/#b", "unix:x",
             "http://u@a/", "unix:/a:b",

@@ -33,7 +33,7 @@ import Testing
         }
     }
 
-    @Test("a POST whose answer is lost is kept, sent again, and known by what is there")
+    @Test("a POST with a lost response is kept, sent again, and recognized by the stored object")
     func lost() throws {
         let stage = try Stage { connection in
             while let request = try connection.receiveRequest() {
@@ -67,7 +67,7 @@ import Testing
     }
 
     @Test(
-        "a store's refusal is no answer of the client's: the upload stays, and an ordinary one hears 503",
+        "a store's refusal is not the client's: the upload stays, and an ordinary one gets 503",
         arguments: ["403 Forbidden", "404 Not Found", "409 Conflict", "503 Slow Down"]
     )
     func refused(status: String) throws {

@@ -49,7 +49,7 @@ final class SetClock: Sendable {
     private static let decade: Int64 = 3_650 * day
 
     @Test(
-        "what was accepted ten years ahead is tried as soon as the clock is right, by the next run"
+        "an upload accepted ten years ahead is tried in the next queue run after the clock is right"
     )
     func acceptedAhead() throws {
         let path = QueueScene.socketPath()
@@ -76,7 +76,7 @@ final class SetClock: Sendable {
         #expect(origin.requests.map(\.content) == [Array("hello".utf8)])
     }
 
-    @Test("a clock that jumps ahead takes nothing from a client before it has gone on for a day")
+    @Test("a clock that jumps ahead expires no upload before it has continued for a day")
     func jumpAhead() throws {
         let clock = SetClock()
         let test = try GatewayUnderTest(clock: clock.system) { _, route in
@@ -107,7 +107,7 @@ final class SetClock: Sendable {
     }
 
     @Test(
-        "a clock that was set right takes nothing either, and tells no more than the route allows"
+        "a corrected clock expires nothing either, and reports no more time than the route allows"
     )
     func setRight() throws {
         let clock = SetClock()
@@ -133,7 +133,7 @@ final class SetClock: Sendable {
         #expect(test.serve(.retrieval(partial)).status == 404)
     }
 
-    @Test("time in the queue is not over because the clock jumped")
+    @Test("a clock jump does not exhaust an upload's time in the queue")
     func lifetime() throws {
         let path = QueueScene.socketPath()
         defer { unlink(path) }
@@ -156,7 +156,7 @@ final class SetClock: Sendable {
     }
 
     @Test(
-        "time in the queue begins anew for what was whole only in a future that the clock has left"
+        "queue time starts over for an upload completed in a future that the clock has left"
     )
     func wholeAhead() throws {
         let clock = SetClock()
@@ -183,7 +183,7 @@ final class SetClock: Sendable {
         #expect(try attempt() == since)
     }
 
-    @Test("a jump is told in the log, once, and noted down")
+    @Test("a jump is logged and stored once")
     func told() throws {
         let clock = SetClock()
         let test = try GatewayUnderTest(clock: clock.system)

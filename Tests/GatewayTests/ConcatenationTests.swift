@@ -80,7 +80,7 @@ struct ConcatenationTests {
         return id
     }
 
-    @Test("a part is in one upload, whatever an earlier list has left in the other parts")
+    @Test("a partial upload belongs to one upload, whatever an earlier list has left in the others")
     func inOneUpload() throws {
         let (test, parts) = try make(["one", "two", "three"])
         try test.withUpload(parts[0]) { try $0.goInto(.random()) }
@@ -95,7 +95,7 @@ struct ConcatenationTests {
         #expect(try test.queue(of: parts[0]) == .incoming)
     }
 
-    @Test("an upload that was left half-made has taken no part")
+    @Test("an unfinished concatenation has consumed no partial upload")
     func halfMade() throws {
         let (test, parts) = try make(["one", "two"])
         let half = try leave(nil, of: parts, in: test)
@@ -105,7 +105,7 @@ struct ConcatenationTests {
         #expect(join(parts, in: test) == 410)
     }
 
-    @Test("parts are consumed before the queue delivers what was made of them")
+    @Test("partial uploads are consumed before the queue delivers the result")
     func queuedByOperator() throws {
         let (test, parts) = try make(["one", "two"])
         let whole = try leave("onetwo", of: parts, in: test)
@@ -123,7 +123,7 @@ struct ConcatenationTests {
         #expect(join(parts, in: test) == 410)
     }
 
-    @Test("what was promised of the parts is promised of the upload", arguments: [true, false])
+    @Test("the promise for the partial uploads holds for the result", arguments: [true, false])
     func promise(isLess: Bool) throws {
         let (test, parts) = try make(["one", "two"])
         test.reload { settings in

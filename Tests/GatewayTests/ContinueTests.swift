@@ -69,7 +69,7 @@ import Testing
     ]
 
     @Test(
-        "100 goes out once, after the 104 and before the first read",
+        "100 is sent once, after the 104 and before the first read",
         arguments: paths,
         [([104, 100], true), ([100], true), ([104], false), ([], false)] as [(Set<Int>, Bool)]
     )
@@ -84,7 +84,7 @@ import Testing
         #expect(record.events == events + [.read, .head(path.status)])
     }
 
-    @Test("an append that must turn out to be empty is asked for its content too")
+    @Test("an append that must be empty is also asked for its content")
     func emptyStream() throws {
         let test = try GatewayUnderTest(.unix(path: "/dev/null/none.sock"))
         let location = try #require(test.serve(.creation()).location)
@@ -100,7 +100,7 @@ import Testing
         #expect(append.events == [.interim(100), .read, .head(502)])
     }
 
-    @Test("where there is no content there is no 100")
+    @Test("without content there is no 100")
     func noContent() throws {
         let origin = try LoopbackOrigin()
         let test = try GatewayUnderTest(origin.target)
@@ -118,7 +118,7 @@ import Testing
         }
     }
 
-    @Test("a request that is refused before its content hears the final response alone")
+    @Test("a request that is refused before its content gets only the final response")
     func refused() throws {
         let test = try GatewayUnderTest { _, route in route.limits.maxSize = 9 }
         let location = test.createPartial("hello")
@@ -151,7 +151,7 @@ import Testing
     }
 
     @Test(
-        "what the upstream does not take is not asked for",
+        "content that the upstream refuses is not requested",
         arguments: [
             (UpstreamTarget.directory(path: "/dev/null"), 405),
             (.unix(path: "/dev/null/none.sock"), 502),

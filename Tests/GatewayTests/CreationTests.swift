@@ -14,7 +14,7 @@ import Testing
 
 @Suite struct CreationTests {
     @Test(
-        "104 goes out before the content is read, where dialect and web server allow it",
+        "104 is sent before the content is read, if dialect and web server allow it",
         arguments: [
             (10, [104], true), (3, [104], true), (6, [104, 100], true), (10, [], false),
             (10, [100], false), (nil, [104], false), (99, [104], false),
@@ -36,7 +36,7 @@ import Testing
         #expect(try test.drops() == [Array("hello".utf8)])
     }
 
-    @Test("the origin that the web server told makes Location absolute, in 104 and in 201")
+    @Test("the web server's origin makes Location absolute, in 104 and in 201")
     func absoluteLocation() throws {
         let test = try GatewayUnderTest()
         let context = ExchangeContext(origin: "https://x.test:8443", interimStatuses: [104])
@@ -47,7 +47,7 @@ import Testing
     }
 
     @Test(
-        "whatever arrived before a creation was cut is kept, and never completes it",
+        "content received before a creation was cut is kept, and never completes it",
         arguments: [
             ["hel", "lo", .fails(.truncated)],
             ["hello", .fails(.stalled)],
@@ -71,7 +71,7 @@ import Testing
         #expect(try test.drops() == [Array("hello all".utf8)])
     }
 
-    @Test("an upload goes on in appends and is delivered once, by the one that completes it")
+    @Test("an upload continues in appends and is delivered once, by the append that completes it")
     func appends() throws {
         let test = try GatewayUnderTest()
         let location = test.createPartial("one ")
@@ -87,7 +87,7 @@ import Testing
         #expect(try test.queue(of: location) == .delivered)
     }
 
-    @Test("a wrong offset is refused with the true one, made durable first", arguments: [0, 4, 6])
+    @Test("a wrong offset is refused with the right one, made durable first", arguments: [0, 4, 6])
     func conflict(offset: Int64) throws {
         let test = try GatewayUnderTest()
         let cut = test.serve(.creation(["hello", .fails(.truncated)], length: .known(9)))
@@ -129,7 +129,7 @@ import Testing
         #expect(try test.drops().isEmpty)
     }
 
-    @Test("an append without content, at the offset, that completes nothing changes nothing")
+    @Test("an append without content, at the offset, that completes nothing, has no effect")
     func emptyAppend() throws {
         let test = try GatewayUnderTest()
         let location = test.createPartial("hello")

@@ -38,7 +38,7 @@ struct CredentialTests {
     }
 
     @Test(
-        "replace the creation's, all of them, if they are of the same kinds; none is added",
+        "replace all of the creation's if they are of the same kinds; none is added",
         arguments: [
             (["Authorization: Bearer old"], ["Authorization: bearer new"], true),
             (
@@ -95,7 +95,7 @@ struct CredentialTests {
         #expect(origin.requests.map(\.content) == Array(repeating: Array("hello".utf8), count: 2))
     }
 
-    @Test("guessing them has pauses, and ends with the upload's time, without filling the hold")
+    @Test("guessing is slowed down and ends when the upload expires, without filling the hold")
     func guessing() throws {
         let test = try GatewayUnderTest(origin.target) { settings, route in
             route.queue.lifetime = .seconds(60)
@@ -122,7 +122,7 @@ struct CredentialTests {
         #expect(test.log.messages.contains("upload expired"))
     }
 
-    @Test("a client that knows no resource hears the upstream's 401, and nothing is kept")
+    @Test("a client without an upload resource gets the upstream's 401, and nothing is kept")
     func unknownResource() throws {
         let test = try GatewayUnderTest(origin.target)
         let record = test.serve(
@@ -133,7 +133,7 @@ struct CredentialTests {
         #expect(record[.uploadComplete] == "?1" || record[.uploadComplete] == nil)
     }
 
-    @Test("of a client that is gone they are kept for the queue")
+    @Test("they are kept for the queue after their client has left")
     func keptForQueue() throws {
         let test = try GatewayUnderTest(origin.target) { settings, route in
             route.reply = .accepted
@@ -178,7 +178,7 @@ struct CredentialTests {
         }
     }
 
-    @Test("the authorizer is asked about the new ones, and must name the same owner")
+    @Test("the authorizer receives the new ones, and must name the same owner")
     func sameOwner() throws {
         let authorizer = try authorizer()
         let test = try asking(authorizer)
@@ -208,7 +208,7 @@ struct CredentialTests {
         #expect(test.serve(.append(location, at: 5, fields: Self.new)).status == 201)
     }
 
-    @Test("what the authorizer has set for the upstream is not replaced by the client's")
+    @Test("the client's do not replace those that the authorizer has set for the upstream")
     func setByAuthorizer() throws {
         let authorizer = try authorizer(setting: true)
         defer { authorizer.stop() }
@@ -221,7 +221,7 @@ struct CredentialTests {
         #expect(sent.values("Spoolgate-Set").isEmpty)
     }
 
-    @Test("what says so is never sent, with an upload that is streamed neither")
+    @Test("the gateway's own field is never sent, with a streamed upload neither")
     func setAndStreamed() throws {
         let authorizer = try authorizer(setting: true)
         defer { authorizer.stop() }

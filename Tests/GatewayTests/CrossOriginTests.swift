@@ -47,7 +47,7 @@ struct CrossOriginTests {
     }
 
     @Test(
-        "preflights are answered here on every resource, whatever the gateway has to do",
+        "preflights get a response on every resource, however busy the gateway is",
         arguments: [
             "/files", "*", "/files/upload-resource/seen0000000000000000000000",
             "/files/upload-resource/seen0000000000000000000000/status", "/files/upload-resource/x",
@@ -70,7 +70,7 @@ struct CrossOriginTests {
         #expect(origin.requests.isEmpty)
     }
 
-    @Test("where the route names no origins, preflights and the upstream's own words pass")
+    @Test("if the route names no origins, preflights and the upstream's fields pass")
     func off() throws {
         let origin = try outspoken()
         let test = try GatewayUnderTest(origin.target)
@@ -116,7 +116,7 @@ struct CrossOriginTests {
 
     private let statuses = [201, 204, 200, 204, 409, 203, 203, 404, 203, 203, 203, 203]
 
-    @Test("every answer to an allowed origin says so, and nothing of the upstream's is left")
+    @Test("every response to an allowed origin says so, and removes the upstream's fields")
     func allowed() throws {
         let origin = try outspoken()
         defer { origin.stop() }
@@ -133,7 +133,7 @@ struct CrossOriginTests {
         }
     }
 
-    @Test("another origin, and a request of none, are served and told nothing")
+    @Test("another origin, and a request without one, are served without such fields")
     func others() throws {
         let origin = try outspoken()
         defer { origin.stop() }
@@ -150,7 +150,7 @@ struct CrossOriginTests {
         }
     }
 
-    @Test("what is turned away and what is refused says it too")
+    @Test("rejected and refused requests get them too")
     func turnedAway() throws {
         let test = try GatewayUnderTest { [app] _, route in
             route.crossOrigin.origins = [app]
@@ -167,7 +167,7 @@ struct CrossOriginTests {
         #expect(anonymous[.accessControlAllowOrigin] == app)
     }
 
-    @Test("a reload names other origins for the requests that begin then")
+    @Test("a reload changes the origins for requests that begin later")
     func reload() throws {
         let origin = try outspoken()
         defer { origin.stop() }

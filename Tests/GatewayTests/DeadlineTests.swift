@@ -26,7 +26,7 @@ import Testing
         return (test, origin)
     }
 
-    @Test("an upload whose upstream is not reached in time: 504, kept, to be tried again")
+    @Test("an upload whose upstream cannot be reached in time: 504, kept, tried again later")
     func notReached() throws {
         let (test, origin) = try gateway(isReached: false)
         let record = test.serve(.creation())
@@ -40,7 +40,7 @@ import Testing
     }
 
     @Test(
-        "an upload whose upstream never answers: 504, held or, where that is safe, to be tried again",
+        "an upload whose upstream never responds: 504, held or, if that is safe, tried again later",
         arguments: [HTTPRequest.Method.post, .put]
     )
     func silent(method: HTTPRequest.Method) throws {
@@ -66,7 +66,7 @@ import Testing
         }
     }
 
-    @Test("a first target that is gone costs the client nothing, and the log names it")
+    @Test("an unreachable first target delays no client, and the log names it")
     func skippedTarget() throws {
         let origin = try LoopbackOrigin(status: "201 Created")
         let test = try GatewayUnderTest { _, route in

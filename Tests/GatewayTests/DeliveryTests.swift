@@ -19,7 +19,7 @@ import Testing
         try LoopbackOrigin { connection in _ = try connection.receiveRequest() }
     }
 
-    @Test("one regular request is made from the creation; nothing of the protocol is in it")
+    @Test("one regular request is made from the creation, without the protocol's fields")
     func request() throws {
         let origin = try LoopbackOrigin()
         let test = try GatewayUnderTest(.http(base: "\(origin.base)/base"))
@@ -51,7 +51,9 @@ import Testing
         #expect(!request.fieldLines.contains { $0.lowercased().hasPrefix("upload-") })
     }
 
-    @Test("Idempotency-Key goes along where the upstream honours it, the client's own before ours")
+    @Test(
+        "Idempotency-Key is sent if the upstream honors it, the client's own before the gateway's"
+    )
     func idempotencyKey() throws {
         let origin = try LoopbackOrigin()
         let test = try GatewayUnderTest(origin.target) { _, route in
@@ -67,7 +69,7 @@ import Testing
         #expect(keys.last == "\"mine\"")
     }
 
-    @Test("an upstream that is down costs nothing: the bytes stay, an empty append tries again")
+    @Test("an upstream that is down loses nothing: the content stays, an empty append tries again")
     func upstreamDown() throws {
         let socket = QueueScene.socketPath()
         defer { unlink(socket) }
@@ -98,7 +100,7 @@ import Testing
         #expect(test.serve(.retrieval(location))[.uploadComplete] == "?1")
     }
 
-    @Test("the empty append may have content of unknown length, and only no content is right there")
+    @Test("the empty append may have content of unknown length, which must turn out empty")
     func emptyStream() throws {
         let socket = QueueScene.socketPath()
         defer { unlink(socket) }
@@ -114,7 +116,7 @@ import Testing
         #expect(origin.requests.map(\.content) == [Array("hello".utf8)])
     }
 
-    @Test("a POST that the upstream read without an answer is never sent again")
+    @Test("a POST that the upstream read without a response is never sent again")
     func indeterminate() throws {
         let origin = try Self.silentOrigin()
         let test = try GatewayUnderTest(origin.target)
@@ -134,7 +136,7 @@ import Testing
         #expect(origin.connectionCount == 1)
     }
 
-    @Test("an upstream that breaks off in the middle was reached, and its client is told so")
+    @Test("an upstream that aborts in the middle was reached, and its client is told so")
     func brokenOff() throws {
         let origin = try LoopbackOrigin { connection in
             _ = try connection.receiveHead()
@@ -157,7 +159,7 @@ import Testing
     }
 
     @Test(
-        "where repeating is safe, an upstream without an answer is asked again",
+        "if repeating is safe, an upstream without a response is tried again",
         arguments: [(.put, false), (.post, true)] as [(HTTPRequest.Method, Bool)]
     )
     func repeatable(method: HTTPRequest.Method, honoursKey: Bool) throws {
@@ -180,7 +182,7 @@ import Testing
     }
 
     @Test(
-        "versions 5 and 6 hear of offset == length only after the verdict",
+        "versions 5 and 6 receive offset == length only with the result",
         arguments: [5, 6]
     )
     func deliveryBeforeSuccess(version: Int) throws {
@@ -203,7 +205,7 @@ import Testing
         #expect(try test.queue(of: location) == .delivered)
     }
 
-    @Test("a web server that gave up before the delivery stops it; the client comes back for it")
+    @Test("a web server that left before the delivery stops it; the client returns for it")
     func abandoned() throws {
         let test = try GatewayUnderTest()
         let exchange = ScriptedExchange.creation()
@@ -218,7 +220,7 @@ import Testing
     }
 
     @Test(
-        "an upload whose web server left at its last byte is not told as success either",
+        "an upload whose web server left at its last byte is not reported as success either",
         arguments: [5, 6]
     )
     func abandonedThenAsked(version: Int) throws {

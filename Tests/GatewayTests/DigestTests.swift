@@ -25,7 +25,7 @@ private func isMismatch(_ record: ScriptedExchange.Record) -> Bool {
 }
 
 @Suite struct DigestTests {
-    @Test("a right Repr-Digest of the creation, or of the completing request, changes nothing")
+    @Test("a correct Repr-Digest of the creation, or of the completing request, changes nothing")
     func right() throws {
         let test = try GatewayUnderTest()
         let fields: HTTPFields = [.reprDigest: "\(sha256), \(sha512), xxh64=:AAAA:"]
@@ -40,7 +40,7 @@ private func isMismatch(_ record: ScriptedExchange.Record) -> Bool {
     }
 
     @Test(
-        "a wrong Repr-Digest, whoever sent it, ends the upload undelivered",
+        "a wrong Repr-Digest, from either request, ends the upload undelivered",
         arguments: [0, 1, 2]
     )
     func contradicted(whose: Int) throws {
@@ -93,7 +93,7 @@ private func isMismatch(_ record: ScriptedExchange.Record) -> Bool {
     }
 
     @Test(
-        "a client that wants a digest hears it with the final response, and again when it is lost"
+        "a client that wants a digest receives it with the final response, and again if that is lost"
     )
     func wanted() throws {
         let test = try GatewayUnderTest()
@@ -106,7 +106,7 @@ private func isMismatch(_ record: ScriptedExchange.Record) -> Bool {
         #expect(again[.reprDigest] == sha512)
     }
 
-    @Test("the upstream is told the digest that its route says, beside the client's own")
+    @Test("the upstream receives the digest that its route names, in addition to the client's own")
     func told() throws {
         let origin = try LoopbackOrigin()
         let test = try GatewayUnderTest(origin.target) { $1.digest = .sha512 }
@@ -124,7 +124,7 @@ private func isMismatch(_ record: ScriptedExchange.Record) -> Bool {
     }
 
     @Test(
-        "an ordinary upload is verified before the upstream hears of it",
+        "an ordinary upload is verified before the upstream receives it",
         arguments: [5, 300_000]
     )
     func plain(size: Int) throws {
@@ -150,7 +150,7 @@ private func isMismatch(_ record: ScriptedExchange.Record) -> Bool {
         #expect(part.status == 200)
     }
 
-    @Test("all digests come from one pass over the content, between whose parts others get a word")
+    @Test("all digests are computed in one pass, which yields between its parts")
     func reading() throws {
         let content = [UInt8](repeating: 7, count: 3 << 20 | 5)
         var read = 0
@@ -182,7 +182,7 @@ private func isMismatch(_ record: ScriptedExchange.Record) -> Bool {
 /// Content-Digest of one message: all of its content counts, or none, and nothing of it is told before
 /// it is verified.
 @Suite struct ContentDigestTests {
-    @Test("an append whose digest is wrong leaves the upload as it was; the right one goes on")
+    @Test("an append with a wrong digest leaves the upload unchanged; the correct one continues")
     func append() throws {
         let test = try GatewayUnderTest()
         let location = test.createPartial("one ")
@@ -209,7 +209,7 @@ private func isMismatch(_ record: ScriptedExchange.Record) -> Bool {
         #expect(try test.drops() == [Array("one hello".utf8)])
     }
 
-    @Test("a creation whose digest is wrong keeps nothing", arguments: [true, false])
+    @Test("a creation with a wrong digest keeps nothing", arguments: [true, false])
     func creation(isLocationTold: Bool) throws {
         let test = try GatewayUnderTest()
         let context = ExchangeContext(interimStatuses: isLocationTold ? [104] : [])
@@ -233,7 +233,7 @@ private func isMismatch(_ record: ScriptedExchange.Record) -> Bool {
     }
 
     @Test(
-        "content that is cut, goes too far or is taken over counts for nothing",
+        "content that is cut, too long or taken over does not count",
         arguments: ["cut", "excess", "released"]
     )
     func early(how: String) throws {
@@ -270,7 +270,7 @@ private func isMismatch(_ record: ScriptedExchange.Record) -> Bool {
     }
 
     @Test(
-        "no progress is told of content that is not verified, and again of content without a digest"
+        "no progress is reported for content with a digest; without a digest it is"
     )
     func progress() throws {
         let test = try GatewayUnderTest { settings, _ in
@@ -288,7 +288,7 @@ private func isMismatch(_ record: ScriptedExchange.Record) -> Bool {
         #expect(progress([.contentDigest: "xxh64=:AAAA:"]) > 0)
     }
 
-    @Test("a digest with the empty append to an upload that is whole harms nothing")
+    @Test("a digest with the empty append to a complete upload has no effect")
     func wholeAlready() throws {
         let test = try GatewayUnderTest()
         let location = try #require(test.serve(.creation()).location)
@@ -302,7 +302,7 @@ private func isMismatch(_ record: ScriptedExchange.Record) -> Bool {
     }
 
     @Test(
-        "with the reply accepted, what is contradicted hears that instead of 202",
+        "with the reply `accepted`, a contradicted digest gets its refusal instead of 202",
         arguments: [true, false]
     )
     func accepted(isPlain: Bool) throws {

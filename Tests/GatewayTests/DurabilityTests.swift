@@ -18,7 +18,7 @@ import Testing
     }
 
     @Test(
-        "an upload that is delivered by the request that brought it costs no sync at all",
+        "an upload that one request creates and completes needs no sync",
         arguments: [.known(9), .unknown] as [ContentLength]
     )
     func uninterrupted(length: ContentLength) throws {
@@ -30,7 +30,7 @@ import Testing
         #expect(origin.requests.count == 1)
     }
 
-    @Test("an interrupted upload costs one sync of the content; its offset that is told, nothing")
+    @Test("an interrupted upload needs one sync of the content; its reported offset needs none")
     func offsetTold() throws {
         let (test, _) = try test()
         let location = try #require(
@@ -53,7 +53,7 @@ import Testing
         #expect(test.disk.count(.syncDirectory) == 0)
     }
 
-    @Test("an offset that cannot be made durable is not told")
+    @Test("an offset that cannot be made durable is not reported")
     func syncFails() throws {
         let (test, _) = try test()
         let location = test.createPartial("hello")
@@ -68,7 +68,7 @@ import Testing
         #expect(conflict.offset == 5)
     }
 
-    @Test("content that comes slowly goes to its file, what is soon whole stays in memory")
+    @Test("slow content goes to its file, and content that is soon complete stays in memory")
     func slowContent() throws {
         let (test, origin) = try test()
         let part = [UInt8](repeating: 1, count: 5000)
@@ -79,7 +79,7 @@ import Testing
         #expect(origin.requests.map(\.content) == [part + part + part, Array("abc".utf8)])
     }
 
-    @Test("a disk that fills up while content comes is 507; what was written is kept")
+    @Test("a disk that fills up during content gives 507; the written part is kept")
     func fillsUp() throws {
         let (test, _) = try test()
         // More than is kept in memory.

@@ -43,7 +43,7 @@ import Testing
         }
     }
 
-    @Test("the life of an upload, from its creation over a cut to its delivery")
+    @Test("the life of an upload, from its creation through a cut to its delivery")
     func life() throws {
         let test = try telling()
         let fields: HTTPFields = [.made("x-request-id"): "id-1", .authorization: "Bearer secret"]
@@ -78,7 +78,7 @@ import Testing
         )
     }
 
-    @Test("what can befall an upload")
+    @Test("every event of an upload")
     func fates() throws {
         let gone = try LoopbackOrigin()
         gone.stop()
@@ -103,7 +103,7 @@ import Testing
         #expect(told.last?["attempts"] == "1")
     }
 
-    @Test("an outcome that is unknown holds an upload; the queue says when it tries again")
+    @Test("an unknown outcome holds an upload; the queue reports the time of the next attempt")
     func heldAndQueued() throws {
         let silent = try LoopbackOrigin { connection in _ = try connection.receiveRequest() }
         let test = try telling(silent.target)
@@ -122,7 +122,7 @@ import Testing
         #expect(told.last?["next-attempt"] != nil)
     }
 
-    @Test("an upload that its digest contradicts has failed")
+    @Test("an upload with a contradicted digest has failed")
     func contradicted() throws {
         let test = try telling()
         let empty = "sha-256=:47DEQpj8HBSa+/TImW+5JCeuQeRkm5NMpJWZG3hSuFU=:"
@@ -140,7 +140,7 @@ import Testing
         #expect(told.first?["status"] == "201")
     }
 
-    @Test("the file is made anew when it was moved away and the settings are read again")
+    @Test("the file is created again after it was moved and the settings were reloaded")
     func rotated() throws {
         let test = try telling()
         let path = test.events
@@ -156,7 +156,7 @@ import Testing
         #expect(try events(test).count == 1)
     }
 
-    @Test("events that cannot be written disturb nobody, and the log says so once")
+    @Test("a failed write of events affects no request, and is logged once")
     func lost() throws {
         let test = try telling { settings, _ in
             settings.events.destination = .file("/proc/nowhere/events")
@@ -188,7 +188,7 @@ import Testing
     // MARK: Correlation
 
     @Test(
-        "a usable value is taken, any other is replaced",
+        "a usable value is kept, any other is replaced",
         arguments: [
             ("abc-1", true), (String(repeating: "x", count: 128), true),
             (String(repeating: "x", count: 129), false), ("a b", false), ("a\u{e4}", false),
@@ -227,7 +227,7 @@ import Testing
         #expect(sent.count == 1 && sent != ["a"] && sent != ["b"])
     }
 
-    @Test("log lines of an upload have its own value, whoever works on it")
+    @Test("an upload's log lines have its own value, whichever thread works on it")
     func correlatedLines() throws {
         let test = try telling()
         let name = HTTPField.Name.made("x-request-id")

@@ -18,7 +18,7 @@ import Testing
 @testable import SpoolgateSpool
 @testable import SpoolgateUpstream
 
-@Suite("A route whose uploads do not get through")
+@Suite("A route whose uploads fail")
 struct FailingRouteTests {
     /// An upstream that answers as it is told to; 0: it breaks off.
     private final class Told: Sendable {
@@ -89,7 +89,7 @@ struct FailingRouteTests {
     }
 
     @Test(
-        "five answers of 5xx to two clients are a concern everywhere, and one success ends it",
+        "five 5xx responses to two clients are a concern everywhere, and one success ends it",
         arguments: Way.allCases
     )
     func inARow(way: Way) throws {
@@ -176,7 +176,7 @@ struct FailingRouteTests {
     }
 
     @Test(
-        "an answer of 4xx is no failure, and no success either; neither is a client that broke off"
+        "a 4xx response is neither a failure nor a success, and so is a client's abort"
     )
     func neutral() throws {
         let told = try Told()
@@ -207,7 +207,7 @@ struct FailingRouteTests {
         #expect(failures(test) == 5)
     }
 
-    @Test("a request that is no upload says nothing of them")
+    @Test("a request that is no upload does not count")
     func passThrough() throws {
         let told = try Told()
         let test = try gateway(told.origin.target)
@@ -229,7 +229,7 @@ struct FailingRouteTests {
     }
 
     @Test(
-        "what is not answered is a failure, and it is said where nothing reached the upstream",
+        "a missing response is a failure, and the concern says if nothing reached the upstream",
         arguments: ["refused", "no name", "no TLS", "broken off", "silent", "no directory"],
         Way.allCases
     )
@@ -265,7 +265,7 @@ struct FailingRouteTests {
         if !failing.run.reason.contains("was not attempted") { #expect(ready(test).status == 200) }
     }
 
-    @Test("a bucket that takes nothing is a failure")
+    @Test("a bucket that refuses uploads is a failure")
     func bucket() throws {
         let origin = try LoopbackOrigin(status: "403 Forbidden")
         let test = try gateway(try UpstreamTarget("s3:\(origin.base)/drop"))
@@ -274,7 +274,7 @@ struct FailingRouteTests {
     }
 
     @Test(
-        "uploads that stick before their delivery, at the authorizer, the inspection or the form, fail too"
+        "uploads that fail before delivery, at the authorizer, the inspection or the form, count too"
     )
     func before() throws {
         let gone = try LoopbackOrigin()
@@ -307,7 +307,7 @@ struct FailingRouteTests {
         }
     }
 
-    @Test("attempts that fail inside this process make it unready until one gets through")
+    @Test("attempts that fail inside this process make it unready until one succeeds")
     func ownFault() throws {
         let clock = SetClock()
         let test = try gateway(.http(base: "https://127.0.0.1:9"), clock: clock) { _, route in
@@ -348,7 +348,7 @@ struct FailingRouteTests {
     }
 
     @Test(
-        "other settings of the upstream begin anew, others do not, and a route that is gone is not named"
+        "changed upstream settings reset a route, other settings do not, and a removed route is not named"
     )
     func reload() throws {
         let told = try Told()
@@ -369,7 +369,7 @@ struct FailingRouteTests {
         #expect(status(test).failing.isEmpty)
     }
 
-    @Test("the memory of a route does not grow with its failures")
+    @Test("a route's memory does not grow with its failures")
     func bounded() throws {
         let health = RouteHealth { 0 }
         for number in 0..<10_000 {

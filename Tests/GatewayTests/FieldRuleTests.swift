@@ -33,7 +33,7 @@ import Testing
         return fields.map { "\($0.name.canonicalName): \($0.value)" }
     }
 
-    @Test("the client stands in the fields of the style")
+    @Test("the client's address is in the fields of the configured style")
     func styles() throws {
         let via = "via: 1.1 spoolgate-here"
         let ours = [
@@ -58,7 +58,7 @@ import Testing
         #expect(forwarded(.none, address: nil, before: before).count == 4)
     }
 
-    @Test("what a client says of itself reaches the upstream only where the route trusts it")
+    @Test("a client's own forwarding fields reach the upstream only if the route trusts them")
     func claims() throws {
         let claims = [
             "X-Real-IP", "Forwarded", "X-Forwarded-For", "X-Forwarded-Port", "X-Forwarded-Proto",
@@ -87,7 +87,9 @@ import Testing
         }
     }
 
-    @Test("the host is the origin's; without one it is the client's, with a bad one nobody's")
+    @Test(
+        "the host is the origin's; without an origin it is the client's, with an invalid one it is omitted"
+    )
     func host() throws {
         let origin = try LoopbackOrigin(status: "201 Created")
         let test = try GatewayUnderTest(origin.target)
@@ -109,7 +111,7 @@ import Testing
     }
 
     @Test(
-        "addresses and hosts are quoted as RFC 7239 asks",
+        "addresses and hosts are quoted according to RFC 7239",
         arguments: [
             ("2001:db8::1", "example.org", "for=\"[2001:db8::1]\";proto=https;host=example.org"),
             ("unix:", "example.org", "for=unknown;proto=https;host=example.org"),
@@ -176,7 +178,7 @@ import Testing
     }
 
     @Test(
-        "credentials go as the route says, and stay on disk only where they come from there",
+        "credentials are forwarded as the route says, and stored only if they come from the client",
         arguments: FieldPolicy.Credentials.allCases,
         [false, true]
     )

@@ -15,7 +15,7 @@ import Testing
 @testable import SpoolgateSettings
 @testable import SpoolgateSpool
 
-@Suite("clients of tus")
+@Suite("tus clients")
 struct ForeignTusTests {
     private func request(
         _ method: HTTPRequest.Method,
@@ -67,7 +67,7 @@ struct ForeignTusTests {
     }
 
     @Test(
-        "who asks for an upload under delivery hears 423 soon, comes back, and the upstream gets it once"
+        "a request for an upload under delivery gets 423 soon, returns, and the upstream gets it once"
     )
     func locked() throws {
         let (test, origin, gate) = try holdingDelivery()
@@ -93,7 +93,7 @@ struct ForeignTusTests {
         #expect(origin.requests.count == 1)
     }
 
-    @Test("what the upstream has refused can be cancelled")
+    @Test("an upload that the upstream refused can be canceled")
     func refused() throws {
         let origin = try LoopbackOrigin(status: "422 x")
         let test = try GatewayUnderTest(origin.target)
@@ -108,7 +108,7 @@ struct ForeignTusTests {
     }
 
     @Test(
-        "the type of a file is what filetype says, never that of a message without content",
+        "a file's type is its filetype, never the type of a message without content",
         arguments: [
             ("application/x-www-form-urlencoded", "image/png", "image/png"),
             ("text/plain", nil, "application/octet-stream"),
@@ -134,7 +134,7 @@ struct ForeignTusTests {
     }
 
     @Test(
-        "a part's own multipart type is none",
+        "a partial upload's own multipart type is ignored",
         arguments: ["multipart/mixed; boundary=a", "Multipart/related"]
     )
     func partOfParts(type: String) throws {
@@ -146,7 +146,7 @@ struct ForeignTusTests {
     }
 
     @Test(
-        "metadata of the name of a field that did not come is not hidden",
+        "metadata is not hidden by the name of a field that was not sent",
         arguments: [true, false]
     )
     func hiddenMetadata(comes: Bool) throws {
@@ -166,7 +166,7 @@ struct ForeignTusTests {
     }
 
     @Test(
-        "a checksum says nothing of a message without content",
+        "a checksum has no effect on a message without content",
         arguments: [ContentLength.known(0), .unknown]
     )
     func checksumOfNothing(length: ContentLength) throws {
@@ -197,7 +197,7 @@ struct ForeignTusTests {
     }
 
     @Test(
-        "a length of more digits than count is too large",
+        "a length with too many digits is too large",
         arguments: ["1000000000000000", "99999999999999999999"]
     )
     func length(digits: String) throws {
@@ -207,7 +207,7 @@ struct ForeignTusTests {
     }
 
     @Test(
-        "a part may be named by any URL that means this service, and by no other",
+        "a partial upload may be named by any URL of this service, and by no other",
         arguments: [
             ("", 201), ("https://uploads.example", 201), ("HTTPS://Uploads.Example:443", 201),
             ("http://inside.example:8080", 201), ("https://INSIDE.example:8080", 201),
@@ -262,7 +262,7 @@ struct ForeignTusTests {
         )
     }
 
-    @Test("a tus client whose proxy gave up comes back, and the upstream gets the upload once")
+    @Test("a tus client whose proxy timed out returns, and the upstream gets the upload once")
     func tusProxy() throws {
         let (test, origin, gate) = try holdingDelivery()
         defer { gate.open() }
@@ -288,7 +288,7 @@ struct ForeignTusTests {
         #expect(origin.requests.count == 1)
     }
 
-    @Test("a draft client whose proxy gave up comes back, and the upstream gets the upload once")
+    @Test("a draft client whose proxy timed out returns, and the upstream gets the upload once")
     func draftProxy() throws {
         let (test, origin, gate) = try holdingDelivery()
         defer { gate.open() }
@@ -312,7 +312,7 @@ struct ForeignTusTests {
         #expect(origin.requests.count == 1)
     }
 
-    @Test("a checksum that cannot be read says nothing of no content of unknown length")
+    @Test("an unreadable checksum has no effect on empty content of unknown length")
     func checksum() throws {
         let test = try GatewayUnderTest()
         let record = test.serve(
@@ -328,7 +328,7 @@ struct ForeignTusTests {
     }
 
     @Test(
-        "a part at another host's network-path reference is refused",
+        "a partial upload at another host's network-path reference is refused",
         arguments: ["//evil.example", "https://evil.example"]
     )
     func networkPath(origin: String) throws {

@@ -50,7 +50,7 @@ import Testing
         }
     }
 
-    @Test("a form is posted with the file last, and with nothing that described the file alone")
+    @Test("a form is posted with the file last, and without fields that described the file alone")
     func multipart() throws {
         let origin = try LoopbackOrigin()
         let test = try multipartGateway(origin)
@@ -82,7 +82,7 @@ import Testing
     }
 
     @Test(
-        "ordinary uploads of every size get the form too, an empty one a file without bytes",
+        "ordinary uploads of every size are sent as a form too, an empty one as an empty file",
         arguments: [0, 1, 131_072, 131_073, 5_000_000]
     )
     func plain(size: Int) throws {
@@ -105,7 +105,7 @@ import Testing
         #expect(parts[0].content == String(decoding: content, as: UTF8.self))
     }
 
-    @Test("two uploads never have one boundary, and metadata can be kept out")
+    @Test("two uploads never share a boundary, and metadata can be left out")
     func boundary() throws {
         let origin = try LoopbackOrigin()
         let test = try GatewayUnderTest(origin.target) { _, route in
@@ -121,7 +121,7 @@ import Testing
     }
 
     @Test(
-        "what is a form already goes as it is, where forms are what the upstream takes",
+        "an existing form is sent unchanged if the upstream expects forms",
         arguments: ["Multipart/Form-Data; boundary=x", "application/x-www-form-urlencoded"]
     )
     func already(type: String) throws {

@@ -27,7 +27,7 @@ import Testing
         )
     }
 
-    @Test("a kind is told at once for each route, then not for a while; all are counted")
+    @Test("a kind is logged at once for each route, then not for a while; all are counted")
     func rate() {
         let faults = FrontFaults()
         #expect(faults.note(.buffered, route: "a") == 1)
@@ -38,7 +38,7 @@ import Testing
         #expect(faults.counts == [.buffered: 3, .noMethod: 2])
     }
 
-    @Test("a line tells of all that came since the one before")
+    @Test("a line covers all faults since the previous one")
     func count() throws {
         let faults = FrontFaults(interval: .milliseconds(50))
         var (noted, told) = (1, try #require(faults.note(.unknownRoute, route: "a")))
@@ -52,7 +52,7 @@ import Testing
         #expect(faults.counts[.unknownRoute] == noted)
     }
 
-    @Test("names that clients may make up cost no memory and no line each")
+    @Test("invented names use no memory and no log line each")
     func manyNames() {
         let faults = FrontFaults()
         let told = (0..<10_000).count { faults.note(.unknownRoute, route: "\($0)") != nil }
@@ -68,7 +68,7 @@ import Testing
         #expect(FrontFault.allCases.map(\.rawValue) == names)
     }
 
-    @Test("requests without an origin are told once a route, whatever their number of threads")
+    @Test("requests without an origin are logged once per route, on any number of threads")
     func noOrigin() throws {
         let test = try GatewayUnderTest { settings, route in settings.routes["other"] = route }
         let running = try (0..<16).map { number in
@@ -88,7 +88,7 @@ import Testing
     }
 
     @Test(
-        "a bad origin is told with what it was and the directive that ends it, not for each request"
+        "an invalid origin is logged with its value and the directive that fixes it, not for each request"
     )
     func badOrigin() throws {
         let test = try GatewayUnderTest()
@@ -104,7 +104,7 @@ import Testing
         #expect(test.gateway.faults.counts == [.badOrigin: 3])
     }
 
-    @Test("an upload that the web server buffered is told with the directive that ends it")
+    @Test("an upload that the web server buffered is logged with the directive that stops it")
     func buffered() throws {
         let test = try GatewayUnderTest()
         let line = "request buffering enabled"
@@ -119,7 +119,7 @@ import Testing
         #expect(test.gateway.faults.counts == [.buffered: 4])
     }
 
-    @Test("an unknown route is told once in a while")
+    @Test("an unknown route is logged at intervals")
     func unknownRoute() throws {
         let test = try GatewayUnderTest()
         for _ in 0..<5 { #expect(test.serve(exchange(.put, route: "nowhere", [])).status == 500) }

@@ -23,7 +23,7 @@ import Testing
     // MARK: Before content is read
 
     @Test(
-        "a creation that cannot fit is refused before its content is read, and makes nothing",
+        "a creation that cannot fit is refused before its content is read, and creates nothing",
         arguments: [(nil, ContentLength.known(11)), (11, .unknown), (11, .known(5))]
             as [(Int64?, ContentLength)]
     )
@@ -59,7 +59,7 @@ import Testing
         #expect(try test.drops() == [Array("1234567890".utf8)])
     }
 
-    @Test("content that turns out too much is 507 in its middle, and goes on once there is room")
+    @Test("excess content gets 507 in the middle, and continues once there is room")
     func middle() throws {
         let test = try test(quota: 10)
         let record = test.serve(.creation(["hello", "world!"], length: .unknown))
@@ -70,7 +70,7 @@ import Testing
         #expect(try test.drops() == [Array("helloworld".utf8)])
     }
 
-    @Test("content that turns out too much leaves nothing where its client was told of no resource")
+    @Test("excess content leaves nothing if its client knows no upload resource")
     func middleUnheard() throws {
         let test = try test(quota: 10)
         let record = test.serve(
@@ -96,7 +96,7 @@ import Testing
         #expect(test.serve(ScriptedExchange(.post, "/p", [:], ["x"])).status == 201)
     }
 
-    @Test("a reload changes the reserve, for what is begun and for what goes on")
+    @Test("a reload changes the reserve for new and running uploads")
     func reserveReloaded() throws {
         let test = try GatewayUnderTest(reserve: 0)
         let first = test.serve(
@@ -114,7 +114,7 @@ import Testing
 
     // MARK: What the log says
 
-    @Test("what is refused for want of room is told with need, room, reserve and directory")
+    @Test("a refusal for lack of room is logged with need, room, reserve and directory")
     func reserveReason() throws {
         let test = try GatewayUnderTest(reserve: 1 << 60)
         let record = test.serve(.creation([.bytes([UInt8](repeating: 7, count: 2 << 20))]))
@@ -130,7 +130,7 @@ import Testing
     }
 
     @Test(
-        "the true cause is told where the disk itself has no room",
+        "the true cause is reported if the disk itself has no room",
         arguments: [ENOSPC, EDQUOT, EFBIG]
     )
     func diskReason(errno: Int32) throws {
@@ -149,7 +149,7 @@ import Testing
         #expect(reason.contains(" free; \(remedy)"))
     }
 
-    @Test("each kind of want has its figures and its mend")
+    @Test("each kind of shortage has its figures and its fix")
     func sentences() {
         let none: Int64 = 0
         let figures: [(SpoolError, String)] = [
@@ -174,7 +174,7 @@ import Testing
 
     // MARK: What goes on
 
-    @Test("on a full disk offsets are told, and what is whole is delivered and replayed")
+    @Test("on a full disk offsets are reported, and complete uploads are delivered and replayed")
     func onProgress() throws {
         let origin = try LoopbackOrigin(status: "201 Created", content: "stored")
         let test = try test(quota: 10, origin: origin)
@@ -194,7 +194,7 @@ import Testing
         #expect(test.serve(.creation(["x"])).status == 201)
     }
 
-    @Test("a response that the disk has no room for is relayed, and its status remembered")
+    @Test("a response that does not fit on the disk is relayed, and its status remembered")
     func response() throws {
         let slow = try SlowUpstream()
         let test = try GatewayUnderTest(slow.target)
@@ -213,7 +213,7 @@ import Testing
     }
 
     @Test(
-        "no descriptor left is 503 and loses nothing",
+        "running out of descriptors gives 503 and loses nothing",
         arguments: [EMFILE, ENFILE]
     )
     func exhausted(errno: Int32) throws {
@@ -233,7 +233,7 @@ import Testing
         #expect(test.serve(.creation(["x"])).status == 201)
     }
 
-    @Test("a directory upstream without room is 507; the upload is kept and dropped later")
+    @Test("a directory upstream without room gives 507; the upload is kept and moved later")
     func destination() throws {
         let test = try GatewayUnderTest()
         let mounted = mount("none", test.delivered, "tmpfs", 0, "size=64k")

@@ -77,7 +77,7 @@ import Testing
         }
     }
 
-    @Test("content that was cut back while it was copied is received again, not handed over short")
+    @Test("content that was truncated during a copy is received again, not delivered short")
     func cutBack() throws {
         let seen = SeenFiles()
         let origin = try Self.origin("204 No Content", seen)
@@ -94,7 +94,7 @@ import Testing
         #expect(seen.contents == [content])
     }
 
-    @Test("of an ordinary upload that the upstream never heard of nothing stays")
+    @Test("an ordinary upload that the upstream never received leaves nothing")
     func neverTold() throws {
         let stage = try Stage(.http(base: "http://127.0.0.1:1"))
         #expect(stage.test.serve(ScriptedExchange(.put, "/in", [:], ["x"])).status == 502)
@@ -102,7 +102,7 @@ import Testing
     }
 
     @Test(
-        "the file is there while the upstream is asked, and gone after 2xx; linked or copied",
+        "the file exists during the request, and is removed after 2xx; linked or copied",
         arguments: [true, false],
         [true, false]
     )
@@ -145,7 +145,7 @@ import Testing
         #expect(try stage.names() == [])
     }
 
-    @Test("after another answer the file stays, until its time is over")
+    @Test("after another response the file stays until its time is over")
     func kept() throws {
         let seen = SeenFiles()
         let origin = try Self.origin("500 Internal Server Error", seen)
@@ -174,7 +174,7 @@ import Testing
     }
 
     @Test(
-        "what cannot be handed over or signed is not sent, and can be tried again",
+        "a file that cannot be moved or signed is not sent, and can be tried again",
         arguments: ["directory", "short key", "open key", "no key"]
     )
     func trouble(what: String) throws {
@@ -217,7 +217,7 @@ import Testing
     }
 
     @Test(
-        "PHP verifies and takes a file with the lines of the settings' page",
+        "PHP verifies and moves a file with the lines of the settings' page",
         .enabled(if: FileManager.default.isExecutableFile(atPath: "/usr/bin/php"), "no php"),
         arguments: PathSettings.Encoding.allCases,
         [true, false]

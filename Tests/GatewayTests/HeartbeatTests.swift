@@ -34,7 +34,7 @@ import Testing
     }
 
     @Test(
-        "while the upstream works, the whole length is told again and again, synced once",
+        "while the upstream works, the whole length is reported repeatedly, synced once",
         arguments: [5, 6, 10],
         [true, false]
     )
@@ -68,7 +68,7 @@ import Testing
         #expect(slow.origin.requests.map(\.content) == [Array("hello".utf8)])
     }
 
-    @Test("a client that cannot hear them gets none, and nothing is synced")
+    @Test("a client that cannot receive them gets none, and nothing is synced")
     func unheard() throws {
         let slow = try SlowUpstream()
         let control = try test(slow)
@@ -107,7 +107,7 @@ import Testing
         }
     }
 
-    @Test("an offset that cannot be made durable is not told, and the delivery goes on")
+    @Test("an offset that cannot be made durable is not reported, and the delivery continues")
     func syncFails() throws {
         let slow = try SlowUpstream()
         let test = try test(slow)
@@ -124,7 +124,7 @@ import Testing
         #expect(slow.origin.requests.count == 1)
     }
 
-    @Test("what a heartbeat told holds when the upstream then fails")
+    @Test("a heartbeat's offset stays valid if the upstream then fails")
     func upstreamFails() throws {
         let slow = try SlowUpstream(then: "")
         let test = try test(slow)
@@ -141,7 +141,7 @@ import Testing
         #expect(test.serve(.retrieval(location)).offset == 5)
     }
 
-    @Test("a final response that waits to be whole is waited for with heartbeats")
+    @Test("a final response that must be complete first is awaited with heartbeats")
     func slowResponse() throws {
         let slow = try SlowUpstream(
             first: "HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\n01234",
@@ -181,7 +181,7 @@ import Testing
         #expect(try heard.finish().status == 201)
     }
 
-    @Test("the time it takes to verify what is then accepted has heartbeats too")
+    @Test("the time to verify an accepted upload has heartbeats too")
     func verification() throws {
         let test = try GatewayUnderTest { settings, route in
             settings.interim.heartbeat = .nanoseconds(1)
@@ -194,7 +194,7 @@ import Testing
         #expect(record.toldOffsets == [3 << 20, 3 << 20])
     }
 
-    @Test("the wait for a place among the deliveries has heartbeats too")
+    @Test("the wait for a delivery slot has heartbeats too")
     func slotWait() throws {
         let slow = try SlowUpstream()
         let test = try test(slow, deliveries: 1)

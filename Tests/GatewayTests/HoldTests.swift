@@ -43,7 +43,7 @@ import Testing
         }
     }
 
-    @Test("failed uploads go after their time, and what waits for a person stays")
+    @Test("failed uploads expire, and uploads that need a person stay")
     func lifetime() throws {
         let origin = try Self.refusing()
         let test = try Self.gateway(origin) { $0.queue.failedRetention = .seconds(10 * 86_400) }
@@ -67,7 +67,7 @@ import Testing
     /// Why an upload waits for a person.
     enum Cause: CaseIterable { case failed, indeterminate, held }
 
-    @Test("a client cannot cancel what waits for a person", arguments: Cause.allCases)
+    @Test("a client cannot cancel an upload that needs a person", arguments: Cause.allCases)
     func cancellation(_ cause: Cause) throws {
         let deed = cause == .failed ? QueueScene.Deed.answers(422) : .breaksOff
         let origin = try QueueScene.origin([deed])
@@ -89,7 +89,7 @@ import Testing
     }
 
     @Test(
-        "above the bound no more are accepted, nothing is destroyed, and the log names the command"
+        "above the limit no more are accepted, nothing is destroyed, and the log names the command"
     )
     func bound() throws {
         let origin = try Self.refusing()
@@ -126,7 +126,7 @@ import Testing
         }
     }
 
-    @Test("what comes to hold during a count is counted as well")
+    @Test("an upload held during a count is counted as well")
     func countedMeanwhile() throws {
         let origin = try Self.refusing()
         let test = try Self.gateway(origin) { $0.queue.maximumHoldSize = 10 }
@@ -139,7 +139,7 @@ import Testing
         #expect(deliveries.isHoldFull(route))
     }
 
-    @Test("a process that starts later knows what is there, and a route without a bound takes all")
+    @Test("a later process finds the held uploads, and a route without a limit accepts all")
     func restart() throws {
         let origin = try Self.refusing()
         let test = try Self.gateway(origin) { $0.queue.maximumHoldSize = 0 }

@@ -34,7 +34,7 @@ import Testing
     }
 
     @Test(
-        "an upload that is taken is delivered; the command saw its content and what is known of it"
+        "an accepted upload is delivered; the command saw its content and metadata"
     )
     func taken() throws {
         let test = try inspecting(
@@ -68,7 +68,7 @@ import Testing
     }
 
     @Test(
-        "an upload that is refused gets the status and the command's words, again when asked again"
+        "a refused upload gets the status and the command's words, also on a repeated request"
     )
     func refused() throws {
         let test = try inspecting("printf 'bad\\n\\033thing'; exit 1")
@@ -88,7 +88,7 @@ import Testing
         #expect(test.log.messages.contains("upload refused"))
     }
 
-    @Test("a client that takes the offset for success does not hear it of a refused upload")
+    @Test("a client that takes the offset for success does not receive it for a refused upload")
     func refusedUnseen() throws {
         let test = try inspecting("[ -e ROOT/flag.no ] || { exit 2; }; exit 1")
         let location = test.createPartial(version: 6)
@@ -101,7 +101,7 @@ import Testing
     }
 
     @Test(
-        "anything but a verdict defers the upload with the reason",
+        "any other result defers the upload with the reason",
         arguments: [
             ("echo no database >&2; exit 2", "/bin/sh exited with status 2: no database"),
             ("kill -SEGV $$", "/bin/sh was killed by signal 11"),
@@ -146,7 +146,7 @@ import Testing
         )
     }
 
-    @Test("at most so many run at a time; the others wait, and hear heartbeats")
+    @Test("a limited number runs at a time; the others wait, with heartbeats")
     func concurrency() throws {
         let test = try inspecting(
             "echo >> ROOT/running; while [ ! -e ROOT/go ]; do sleep 0.02; done"
@@ -170,7 +170,7 @@ import Testing
         #expect(runs() == 5)
     }
 
-    @Test("who gets no place in time is deferred")
+    @Test("an upload without a place in time is deferred")
     func noPlace() throws {
         var settings = InspectionSettings()
         settings.command = ["/bin/sh", "-c", "echo > \"$1.up\"; exec sleep 600", "x"]
@@ -230,14 +230,14 @@ import Testing
         #expect(left == [])
     }
 
-    @Test("what a scanner says of the file's path is told of the client's name for it")
+    @Test("a scanner's words about the file's path are reported with the client's name for it")
     func pathIsNotTold() throws {
         let test = try inspecting("echo \"$1: Eicar FOUND ($1)\"; exit 1")
         let record = test.serve(ScriptedExchange(.put, "/b.txt", [:], ["virus"]))
         #expect(try detail(of: record) == "b.txt: Eicar FOUND (b.txt)")
     }
 
-    @Test("an ordinary upload that could not be inspected is answered 503 and gone")
+    @Test("an ordinary upload that could not be inspected gets 503 and is removed")
     func plainFailed() throws {
         let test = try inspecting("exit 3")
         let record = test.serve(ScriptedExchange(.put, "/a", [:], ["x"]))
@@ -246,7 +246,7 @@ import Testing
         #expect(test.log.messages.contains("ordinary upload failed"))
     }
 
-    @Test("where a file cannot get a name, the command reaches it over the descriptor")
+    @Test("if a file cannot get a name, the command reads it through the descriptor")
     func throughDescriptor() throws {
         let test = try inspecting("case $1 in /proc/*) grep -q content \"$1\";; *) exit 4;; esac")
         test.disk.refuse(.link, errno: EPERM)

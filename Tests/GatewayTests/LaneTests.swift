@@ -33,7 +33,7 @@ import Testing
         return (running, try #require(exchange.record.location))
     }
 
-    @Test("what the front has written is delivered like any other content")
+    @Test("content that nginx wrote is delivered like any other")
     func delivered() throws {
         let test = try GatewayUnderTest()
         let lane = ScriptedLane()
@@ -48,7 +48,7 @@ import Testing
         #expect(counts.receivedByLane.count == 300_000 && counts.received.count == 300_000)
     }
 
-    @Test("little content, and such as may have to be taken back, comes as ever")
+    @Test("little content, and content that may be taken back, arrives as usual")
     func notGranted() throws {
         let test = try GatewayUnderTest()
         let little = ScriptedLane()
@@ -62,7 +62,7 @@ import Testing
         #expect(little.events == [] && verified.events == [])
     }
 
-    @Test("a route with spool-receive: off declines, and the content comes through the gateway")
+    @Test("a route with spool-receive: off declines, and the gateway receives the content")
     func off() throws {
         #expect(RouteSettings().spoolReceive == .on)
         let test = try GatewayUnderTest { $1.spoolReceive = .off }
@@ -91,7 +91,7 @@ import Testing
     }
 
     @Test(
-        "the log, the counts and the daemon say which path content took, and why",
+        "the log, the counts and the daemon report which path content took, and why",
         arguments: [
             Counted(path: .taken), Counted(path: .off, setting: .off),
             Counted(path: .notOffered, hasOffer: false),
@@ -141,7 +141,7 @@ import Testing
         #expect(ContentShares(line: shares.line) == shares)
     }
 
-    @Test("content that never came is nobody's, and says nothing of the route")
+    @Test("content that never arrived counts for no path")
     func none() throws {
         let test = try GatewayUnderTest()
         let cut = test.serve(.creation([.fails(.truncated)], length: .known(300_000)))
@@ -152,7 +152,7 @@ import Testing
         #expect(counts.paths.isEmpty && counts.lastContentPath == nil)
     }
 
-    @Test("what an upload's messages brought adds up, also while one receives")
+    @Test("the bytes of an upload's messages are added up, also while one is received")
     func shares() throws {
         let test = try GatewayUnderTest()
         let (running, location) = try Self.begin(test, ScriptedLane())
@@ -167,7 +167,7 @@ import Testing
         )
     }
 
-    @Test("of more uploads than are remembered the oldest are forgotten")
+    @Test("beyond the limit the oldest uploads are forgotten")
     func forgotten() {
         var table = SharesTable()
         let ids = (0..<SharesTable.most + 2).map { UploadID(high: 7, low: UInt64($0)) }
@@ -180,7 +180,7 @@ import Testing
         #expect(table[ids[0]] == nil && table[ids[2]] != nil)
     }
 
-    @Test("a client that is cut goes on behind what the front has written")
+    @Test("a client that is cut continues after the bytes that nginx has written")
     func cut() throws {
         let test = try GatewayUnderTest()
         let lane = ScriptedLane()
@@ -209,7 +209,7 @@ import Testing
         #expect(second.events.first?.hasPrefix("grant 123456 ") == true)
     }
 
-    @Test("the last byte of a client that takes the offset for success comes by the gateway")
+    @Test("the last byte goes through the gateway if its client takes the offset for success")
     func lastByte() throws {
         let test = try GatewayUnderTest()
         let lane = ScriptedLane()
@@ -222,7 +222,7 @@ import Testing
     }
 
     @Test(
-        "what is granted doubles with what comes up to 64 MiB, before what was granted is used up"
+        "the grant doubles with received bytes up to 64 MiB, before the last one is used up"
     )
     func windows() throws {
         let test = try GatewayUnderTest()
@@ -240,7 +240,7 @@ import Testing
         #expect(steps.allSatisfy { $0 <= 64 << 20 } && steps.contains { $0 > 16 << 20 })
     }
 
-    @Test("a client that has sent a byte keeps room for little more, and no loan counts as content")
+    @Test("a client that has sent a byte reserves little more room, and no loan counts as content")
     func idle() throws {
         let test = try GatewayUnderTest(quota: 1 << 20) { settings, _ in
             settings.clients.maximumConcurrent = 32
@@ -278,7 +278,7 @@ import Testing
         #expect(last.status == 201 && last.offset == 1 << 20)
     }
 
-    @Test("content of an unknown length gets all the room there is, and not a byte more")
+    @Test("content of unknown length gets all the free room, and not a byte more")
     func lastByteOfRoom() throws {
         let test = try GatewayUnderTest(quota: 1 << 20)
         let lane = ScriptedLane()
@@ -291,7 +291,7 @@ import Testing
         #expect(test.serve(.retrieval(location)).offset == 1 << 20)
     }
 
-    @Test("nothing stays lent if the front is gone before it is granted, or in the middle")
+    @Test("nothing stays lent if nginx leaves before the grant, or during it")
     func returned() throws {
         let test = try GatewayUnderTest(quota: 1 << 20)
         for _ in 0..<40 {
@@ -314,7 +314,7 @@ import Testing
         #expect(last.status == 201)
     }
 
-    @Test("what the front did not tell of is cut off; nothing that was told is")
+    @Test("unreported bytes are cut off; reported ones never are")
     func untold() throws {
         let test = try GatewayUnderTest()
         let lane = ScriptedLane(untold: [1, 2, 3])
@@ -327,7 +327,7 @@ import Testing
         #expect(try test.drops() == [Self.large + Array("x".utf8)])
     }
 
-    @Test("a client that sends little at a time is waited for, and one that sends nothing is not")
+    @Test("a client that sends little at a time is waited for, and a silent one is not")
     func slow() throws {
         let test = try GatewayUnderTest()
         let halves = [Array(Self.large[..<60_000]), Array(Self.large[60_000...])]
@@ -355,7 +355,7 @@ import Testing
         #expect(test.serve(.retrieval(location)).offset == 60_000)
     }
 
-    @Test("a front that tells of more than is there has not sent all")
+    @Test("an nginx that reports more than the file holds has not sent all")
     func toldTooMuch() throws {
         let test = try GatewayUnderTest()
         let record = test.serve(
@@ -367,7 +367,7 @@ import Testing
         #expect(test.serve(.retrieval(location)).offset == 300_000)
     }
 
-    @Test("a disk that is full is told as ever, and what was written stays")
+    @Test("a full disk is reported as usual, and written content stays")
     func full() throws {
         let test = try GatewayUnderTest()
         let lane = ScriptedLane(errno: ENOSPC)
@@ -380,7 +380,7 @@ import Testing
     }
 
     @Test(
-        "what cannot be made durable is cut off, and all that the front wrote behind it",
+        "content that cannot be made durable is cut off, with everything nginx wrote after it",
         arguments: [0, 1]
     )
     func failedSync(promises: Int) throws {
@@ -414,7 +414,7 @@ import Testing
     }
 
     @Test(
-        "a front that cannot use the file gets no other one before the settings are read again",
+        "an nginx that cannot use the file gets no other one before a reload",
         arguments: [EINVAL, EACCES]
     )
     func unusable(errno: Int32) throws {
@@ -443,7 +443,7 @@ import Testing
         #expect(counts == ["taken 2", "unusable 1"])
     }
 
-    @Test("the quota bounds what the front may write, and what it did not write is free again")
+    @Test("the quota limits what nginx may write, and the unwritten rest is free again")
     func quota() throws {
         let test = try GatewayUnderTest(quota: 70 << 20)
         let lane = ScriptedLane()
@@ -469,7 +469,7 @@ import Testing
     }
 
     @Test(
-        "a newer request gets the upload once the front has closed the file: when told, or with its connection",
+        "a newer request gets the upload once nginx has closed the file: by its message, or its connection",
         arguments: [false, true]
     )
     func released(isStubborn: Bool) throws {
@@ -482,7 +482,7 @@ import Testing
     }
 
     @Test(
-        "a front that keeps the file keeps the upload: nothing is told of it, and nothing appended"
+        "while nginx keeps the file, no offset of the upload is reported, and nothing is appended"
     )
     func stubborn() throws {
         let test = try GatewayUnderTest { settings, _ in settings.inUseTimeout = .milliseconds(300)

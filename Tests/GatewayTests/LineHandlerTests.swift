@@ -7,7 +7,7 @@ import Testing
 @testable import SpoolgateRequests
 
 @Suite struct LineHandlerTests {
-    @Test("the message comes first, then the upload, the other keys by name, and the reason")
+    @Test("the message is first, then the upload, the other keys by name, and the reason")
     func order() {
         let line = LineHandler.pairs(
             message: "delivery deferred",
@@ -20,7 +20,7 @@ import Testing
     }
 
     @Test(
-        "a value is quoted where it would not be clear, and escaped within",
+        "an unclear value is quoted, and escaped inside",
         arguments: [
             ("delivered", "delivered"), ("a,b:/c\\d;é😀", "a,b:/c\\d;é😀"), ("", "\"\""),
             ("no such file", "\"no such file\""), ("a=b", "\"a=b\""), ("a\"b", "\"a\\\"b\""),

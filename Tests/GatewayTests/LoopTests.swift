@@ -23,7 +23,7 @@ import Testing
         return via
     }
 
-    @Test("what a gateway has sent itself is 508, unread, whatever it is and whoever added to it")
+    @Test("a gateway's own request gets 508, unread, whatever it is and whoever added to it")
     func itself() throws {
         let origin = try LoopbackOrigin()
         let test = try GatewayUnderTest(origin.target)
@@ -52,7 +52,7 @@ import Testing
     }
 
     @Test(
-        "a gateway may stand behind another one, also one of the same spool, and behind other proxies"
+        "a gateway may be behind another one, also one with the same spool, and behind other proxies"
     )
     func others() throws {
         let origin = try LoopbackOrigin()
@@ -82,7 +82,7 @@ import Testing
         #expect(try via(test, origin) == own)
     }
 
-    @Test("the authorizer, the webhook and a bucket are told it, too")
+    @Test("the authorizer, the webhook and a bucket receive the field too")
     func services() throws {
         let origin = try LoopbackOrigin()
         let service = try LoopbackOrigin(status: "204 No Content", content: "")

@@ -76,7 +76,7 @@ struct MetricsTests {
         #expect(samples("uploads_receiving") == ["": "0"])
     }
 
-    @Test("careful steps of one upload are no resumptions")
+    @Test("the careful steps of one upload are no resumptions")
     func carefully() throws {
         let location = test.createPartial()
         #expect(test.serve(.append(location, at: 5, ["!"], complete: false)).status == 204)
@@ -84,7 +84,9 @@ struct MetricsTests {
         #expect(samples("interruptions_total") == [:])
     }
 
-    @Test("a refusal counts by its code, of an unknown route too, and a method by a name of a few")
+    @Test(
+        "a refusal counts by its code, also for an unknown route, and a method by one of a few names"
+    )
     func refused() throws {
         let location = test.createPartial()
         #expect(test.serve(.append(location, at: 99)).status == 409)
@@ -100,7 +102,7 @@ struct MetricsTests {
         #expect(samples("front_faults_total")["{fault=\"unknown_route\"}"] == "1")
     }
 
-    @Test("an upload that the upstream does not take is deferred, then failed, then nobody's")
+    @Test("an upload that the upstream refuses is deferred, then failed, then in no queue")
     func deferred() throws {
         let test = try GatewayUnderTest(.http(base: "http://127.0.0.1:9"))
         let record = test.serve(.creation(method: .put))
@@ -124,7 +126,7 @@ struct MetricsTests {
         )
     }
 
-    @Test("what another process did to waiting uploads shows after a run of the queue")
+    @Test("another process's changes to waiting uploads appear after a queue run")
     func otherProcess() throws {
         let test = try GatewayUnderTest(.http(base: "http://127.0.0.1:9"))
         let location = try #require(test.serve(.creation(method: .put)).location)
@@ -140,7 +142,7 @@ struct MetricsTests {
         #expect(samples["{queue=\"deferred\",cause=\"\"}"] == "0")
     }
 
-    @Test("a restarted gateway knows what waits, by reading each record once")
+    @Test("a restarted gateway knows the waiting uploads after one read of each record")
     func restarted() throws {
         let test = try GatewayUnderTest(.http(base: "http://127.0.0.1:9"))
         test.serve(.creation(method: .put))

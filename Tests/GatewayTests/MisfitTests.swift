@@ -56,7 +56,7 @@ import Testing
     }
 
     @Test(
-        "no request on an upload whose data file is too short or too long ends the daemon",
+        "no request on an upload whose data file is too short or too long stops the daemon",
         arguments: Place.allCases
     )
     func misfit(_ place: Place) throws {
@@ -71,7 +71,7 @@ import Testing
     }
 
     @Test(
-        "an append to a failed upload that was cut back gets what the upstream said, content or none",
+        "an append to a failed upload that was truncated gets the upstream's response, with or without content",
         arguments: [ContentLength.unknown, .known(0)]
     )
     func cutBack(length: ContentLength) throws {

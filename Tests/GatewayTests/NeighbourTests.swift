@@ -16,7 +16,7 @@ import Testing
 @testable import SpoolgateRequests
 @testable import SpoolgateSettings
 
-@Suite("neighbours in trouble")
+@Suite("Failures of neighbours")
 struct NeighbourTests {
     /// A gateway whose upstream is a neighbour before an origin that answers 201 to everything.
     private func place() throws -> (BadNeighbour, GatewayUnderTest, LoopbackOrigin) {
@@ -30,7 +30,7 @@ struct NeighbourTests {
         return (neighbour, test, origin)
     }
 
-    @Test("uploads of every kind are delivered once more after any trouble of the upstream")
+    @Test("uploads of every kind are delivered again after every failure of the upstream")
     func deliveries() throws {
         let (neighbour, test, origin) = try place()
         defer { origin.stop() }
@@ -69,7 +69,7 @@ struct NeighbourTests {
         }
     }
 
-    @Test("the status names a route in trouble, and no longer once an upload got through")
+    @Test("the status names a failing route until an upload succeeds")
     func status() throws {
         let (neighbour, test, origin) = try place()
         defer { origin.stop() }
@@ -97,7 +97,7 @@ struct NeighbourTests {
         }
     }
 
-    @Test("an authorizer that was in trouble is asked again and believed")
+    @Test("an authorizer that failed is used again and believed")
     func authorizer() throws {
         let origin = try LoopbackOrigin(status: "204 No Content", content: "")
         let neighbour = try BadNeighbour(before: origin.port)
@@ -127,7 +127,7 @@ struct NeighbourTests {
         }
     }
 
-    @Test("the webhook gets every event once it is well, whatever it was")
+    @Test("the webhook gets every event after any failure of its own")
     func webhook() throws {
         let origin = try LoopbackOrigin(status: "204 No Content", content: "")
         let neighbour = try BadNeighbour(before: origin.port)

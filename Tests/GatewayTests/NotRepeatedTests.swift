@@ -27,7 +27,7 @@ import Testing
         #expect(origin.requests.count == 1)
     }
 
-    @Test("a creation without content gets no 104, no heartbeat either; one with some does")
+    @Test("a creation without content gets no 104 and no heartbeat; one with some does")
     func noContent() throws {
         let origin = try LoopbackOrigin(status: "201 Created")
         let test = try GatewayUnderTest(origin.target) { settings, _ in
@@ -47,7 +47,7 @@ import Testing
     }
 
     @Test(
-        "an alias serves a version that is not known here, with its 104, until a reload takes it away"
+        "an alias serves an unknown version, with its 104, until a reload removes it"
     )
     func alias() throws {
         let test = try GatewayUnderTest { settings, _ in settings.interopAliases = [11: 10] }
@@ -61,7 +61,7 @@ import Testing
         #expect(create().interims.isEmpty)
     }
 
-    @Test("a version that is not known is named in the log once, with the line that has it served")
+    @Test("an unknown version is logged once, with the setting that serves it")
     func unknownVersion() throws {
         let test = try GatewayUnderTest { settings, _ in settings.interopAliases = [13: 10] }
         for version in [11, 11, 12, 13, 10, 999_999] {

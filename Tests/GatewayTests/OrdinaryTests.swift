@@ -57,7 +57,7 @@ import Testing
     }
 
     @Test(
-        "an upload that is whole, small, and whose URL nobody is told goes the same way",
+        "a small, complete upload whose URL is not reported goes the same way",
         arguments: [(nil, [104]), (10, [])] as [(Int?, Set<Int>)]
     )
     func untold(version: Int?, interimStatuses: Set<Int>) throws {
@@ -74,7 +74,7 @@ import Testing
     }
 
     @Test(
-        "content that is cut is delivered to nobody and kept nowhere",
+        "content that is cut is neither delivered nor kept",
         arguments: [ContentError.truncated, .stalled],
         [10, 2 * capacity]
     )
@@ -94,7 +94,7 @@ import Testing
         #expect(try test.summaries().isEmpty)
     }
 
-    @Test("content over max-size is refused: before it is read where its length is known")
+    @Test("content over max-size is refused, before it is read if its length is known")
     func tooLarge() throws {
         let test = try GatewayUnderTest { _, route in route.limits.maxSize = 9 }
         let known = test.serve(ScriptedExchange(.post, "/p", [:], ["0123456789"]))
@@ -121,7 +121,7 @@ import Testing
         #expect(large.events == [.interim(104), .read, .head(201)])
     }
 
-    @Test("an upstream that is not there is 502, without the protocol's fields")
+    @Test("an unreachable upstream is 502, without the protocol's fields")
     func upstreamDown() throws {
         let test = try GatewayUnderTest(.unix(path: "/dev/null/none.sock"))
         let record = test.serve(ScriptedExchange(.post, "/p", [:], ["x"]))
@@ -131,7 +131,7 @@ import Testing
         #expect(test.log.level(of: "ordinary upload failed") == .warning)
     }
 
-    @Test("a web server that gave up before the delivery stops it")
+    @Test("a web server that left before the delivery stops it")
     func abandoned() throws {
         let test = try GatewayUnderTest()
         let exchange = ScriptedExchange(.post, "/p", [:], ["x"])
@@ -140,7 +140,7 @@ import Testing
         #expect(try test.drops().isEmpty)
     }
 
-    @Test("a client that leaves in the middle of the answer was delivered for all that")
+    @Test("an upload is delivered even if its client leaves during the response")
     func clientGone() throws {
         let origin = try LoopbackOrigin(status: "201 Created", content: "taken")
         let test = try GatewayUnderTest(origin.target)
@@ -156,7 +156,7 @@ import Testing
         #expect(test.log.level(of: "client disconnected") == .debug)
     }
 
-    @Test("the upstream gets the request as sent, its length known, and who stands behind it")
+    @Test("the upstream gets the request as sent, with a known length and the forwarding fields")
     func asSent() throws {
         let origin = try LoopbackOrigin(status: "202 Accepted", content: "taken")
         let test = try GatewayUnderTest(origin.target)
@@ -183,7 +183,9 @@ import Testing
         #expect(request.values("X-Forwarded-Proto") == ["https"])
     }
 
-    @Test("a full spool refuses only what does not fit in memory, in an ordinary client's words")
+    @Test(
+        "a full spool refuses only content that does not fit in memory, with an ordinary response"
+    )
     func full() throws {
         let test = try GatewayUnderTest(reserve: 1 << 60)
         #expect(test.serve(ScriptedExchange(.post, "/p", [:], ["x"])).status == 201)
@@ -196,7 +198,7 @@ import Testing
         #expect(test.log.level(of: "spool failed") == .error)
     }
 
-    @Test("ordinary uploads wait for no place among the deliveries, however slow their upstream is")
+    @Test("ordinary uploads wait for no delivery slot, however slow their upstream is")
     func noPlaces() throws {
         let gate = Gate()
         let origin = try LoopbackOrigin { connection in
@@ -267,7 +269,7 @@ import Testing
         #expect(seen.withLock { $0.contains("last") })
     }
 
-    @Test("what is marked as an upload is received whole all the same")
+    @Test("a request marked as an upload is still received whole")
     func markedIsSpooled() throws {
         let origin = try LoopbackOrigin(status: "201 Created")
         let test = try passing(origin.base)
@@ -278,7 +280,7 @@ import Testing
         #expect(request.values("Content-Length") == ["5"])
     }
 
-    @Test("`pass` keeps the limit of the size, told or not", arguments: [true, false])
+    @Test("`pass` enforces the size limit, with and without a length", arguments: [true, false])
     func limited(isLengthKnown: Bool) throws {
         let origin = try LoopbackOrigin(status: "201 Created")
         let test = try passing(origin.base, maxSize: 10)
@@ -301,7 +303,7 @@ import Testing
         #expect(origin.requests.map { $0.contentLength } == [10])
     }
 
-    @Test("`pass` asks who may come in, as `spool` does")
+    @Test("`pass` authorizes requests, as `spool` does")
     func guarded() throws {
         let origin = try LoopbackOrigin(status: "201 Created")
         let asked = try LoopbackOrigin(status: "403 Forbidden", content: "not you")
@@ -323,7 +325,7 @@ import Testing
     // MARK: Incremental (RFC 10036)
 
     @Test(
-        "who asks that it is forwarded as it comes hears that it is not, before any content is read",
+        "a request for immediate forwarding is refused before any content is read",
         arguments: ["?1", "?1;a=b"]
     )
     func incrementalRefused(value: String) throws {
@@ -340,7 +342,7 @@ import Testing
     }
 
     @Test(
-        "what asks for nothing, or is no Boolean, is received whole",
+        "a false or malformed request for it is received whole",
         arguments: ["?0", "1", "true", "?1, ?1"]
     )
     func notIncremental(value: String) throws {
@@ -381,7 +383,7 @@ import Testing
         #expect(other.requests.map { $0.contentLength } == [2])
     }
 
-    @Test("an upload of the protocol is not meant: the gateway is its recipient")
+    @Test("an upload of the protocol is unaffected: the gateway is its recipient")
     func incrementalUpload() throws {
         let origin = try LoopbackOrigin(status: "201 Created")
         let test = try GatewayUnderTest(origin.target)

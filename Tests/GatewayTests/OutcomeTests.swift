@@ -50,7 +50,7 @@ struct OutcomeTests {
     }
 
     @Test(
-        "content that repeating could deliver is never removed, unless its client hears the answer"
+        "content that a retry could deliver is never removed, unless its client receives the response"
     )
     func nothingLost() {
         for result in AttemptResult.allCases where result != .taken && result != .refused {
@@ -63,7 +63,7 @@ struct OutcomeTests {
         }
     }
 
-    @Test("what may have been taken is never repeated unless that is safe")
+    @Test("a request that may have been accepted is repeated only if that is safe")
     func nothingTwice() {
         for result in [AttemptResult.gatewayError, .unanswered] {
             for client in ClientKnowledge.allCases {
@@ -98,7 +98,7 @@ struct OutcomeTests {
     }
 
     @Test(
-        "a conditional request is not repeated on a kept connection that ends either",
+        "a conditional request is not repeated on a closed kept connection either",
         arguments: [true, false]
     )
     func conditionalOnKeptConnection(isUpload: Bool) throws {
@@ -181,7 +181,7 @@ struct OutcomeTests {
     }
 
     @Test(
-        "a redirect that may not be followed is no answer for a client that has sent only the rest",
+        "a redirect that may not be followed is no response for a client that has sent only the rest",
         arguments: [
             "http://other.example/b", "https://127.0.0.1/b", "/b", "/in/../b",
             "ftp://uploads.example/",
@@ -205,7 +205,7 @@ struct OutcomeTests {
         #expect(whole[.uploadComplete] == "?1")
     }
 
-    @Test("two redirects are followed and no third; the loop is told as what it is")
+    @Test("two redirects are followed and no third; the loop is reported")
     func loop() throws {
         let origin = try LoopbackOrigin(status: "307 x", fields: ["Location: /again"])
         let test = try GatewayUnderTest(origin.target)
@@ -215,7 +215,10 @@ struct OutcomeTests {
         #expect(try test.summary(location).attempts == 3)
     }
 
-    @Test("to a POST, 301, 302 and 303 are the application's answer", arguments: [301, 302, 303])
+    @Test(
+        "for a POST, 301, 302 and 303 are the application's response",
+        arguments: [301, 302, 303]
+    )
     func answers(status: Int) throws {
         let origin = try LoopbackOrigin(status: "\(status) x", fields: ["Location: /done"])
         let test = try GatewayUnderTest(origin.target)
@@ -262,7 +265,7 @@ struct OutcomeTests {
         #expect(try test.queue(of: second) == .delivered)
     }
 
-    @Test("a status of not-processed is tried again, whatever the method")
+    @Test("a status that means unprocessed is tried again, whatever the method")
     func notProcessed() throws {
         let origin = try QueueScene.origin([.answers(502), .answers(503)])
         let test = try QueueScene.gateway(origin.target) { _, route in route.notProcessed = [502] }
@@ -276,7 +279,7 @@ struct OutcomeTests {
         #expect(try test.queue(of: location) == .hold)
     }
 
-    @Test("407 is nothing that a client can answer", arguments: [true, false])
+    @Test("407 is not sent to the client", arguments: [true, false])
     func proxyAuthentication(isUpload: Bool) throws {
         let origin = try LoopbackOrigin(status: "407 x", fields: ["Proxy-Authenticate: Basic"])
         let test = try GatewayUnderTest(origin.target)
@@ -295,7 +298,7 @@ struct OutcomeTests {
 
     // MARK: Pauses
 
-    @Test("a client has one more attempt at once, and then pauses that grow")
+    @Test("a client has one more attempt at once, and then growing pauses")
     func pauses() throws {
         let origin = try LoopbackOrigin(status: "503 x")
         let test = try GatewayUnderTest(origin.target)

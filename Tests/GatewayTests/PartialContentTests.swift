@@ -36,7 +36,7 @@ import Testing
     }
 
     @Test(
-        "a part is refused unread where the gateway makes a file, an object or a form of it, or has it inspected",
+        "a part is refused unread if the gateway makes a file, object or form of it, or inspects it",
         arguments: Maker.allCases,
         [HTTPRequest.Method.put, .post, .patch]
     )
@@ -61,7 +61,7 @@ import Testing
         #expect(try test.summaries().isEmpty)
     }
 
-    @Test("a form that a client has made already is its own, in parts too")
+    @Test("a form made by the client is unaffected, in parts too")
     func ownForm() throws {
         let origin = try LoopbackOrigin()
         let test = try GatewayUnderTest(origin.target) { _, route in route.form = .multipart }
@@ -73,7 +73,7 @@ import Testing
     }
 
     @Test(
-        "elsewhere it passes as an ordinary request, with its field and without a digest of the whole",
+        "otherwise it passes as an ordinary request, with its field and without a digest of the whole",
         arguments: [OrdinaryUploads.spool, .pass],
         [nil, "?1"] as [String?]
     )
@@ -98,7 +98,7 @@ import Testing
         #expect(try test.summaries().isEmpty)
     }
 
-    @Test("an accepted part keeps its field, and what is said of the whole is not held against it")
+    @Test("an accepted part keeps its field, and the whole's digest is not compared with it")
     func accepted() throws {
         let origin = try LoopbackOrigin()
         let test = try GatewayUnderTest(origin.target) { _, route in
@@ -117,7 +117,7 @@ import Testing
         #expect(request.values("Repr-Digest").count == 1)
     }
 
-    @Test("an upload of which more comes is no part of something else")
+    @Test("an incomplete upload is not a part of another file")
     func notResumable() throws {
         let origin = try LoopbackOrigin()
         let test = try GatewayUnderTest(origin.target)
@@ -136,7 +136,7 @@ import Testing
     }
 
     @Test(
-        "what it is a part of is held to max-size, before it is read",
+        "max-size applies to the whole, before it is read",
         arguments: [
             ("bytes 0-4/100", 200), ("bytes 0-4/101", 413), ("bytes 0-4/ 101 ", 413),
             ("bytes 99-103/*", 413), ("bytes 95-99/*", 200), ("bytes */101", 413),

@@ -64,7 +64,7 @@ import Testing
     }
 
     @Test(
-        "a Destination at our own origin is told by the scheme and below the path of the upstream",
+        "a Destination at the gateway's own origin gets the scheme and the path of the upstream",
         arguments: [
             ("https://files.example/dav/b%20c?x=1", "/dav/b%20c?x=1"),
             ("HTTPS://Files.Example:443/dav/b", "/dav/b"), ("https://files.example", "/"),
@@ -94,7 +94,7 @@ import Testing
         #expect(origin.requests.first?.line == "MOVE \(base)/dav/a HTTP/1.1")
     }
 
-    @Test("a Destination is left as it is where no origin is known, or another host is asked")
+    @Test("a Destination is unchanged if no origin is known, or another host is named")
     func foreignDestination() throws {
         let origin = try LoopbackOrigin(status: "201 Created")
         let set = HTTPField(name: .host, value: "dav.internal")
@@ -111,7 +111,7 @@ import Testing
     }
 
     @Test(
-        "a field that has a web server send a file is named in the log once",
+        "a field that makes a web server send a file is logged once",
         arguments: ["X-Accel-Redirect", "X-Sendfile", "X-LIGHTTPD-send-file"],
         [HTTPRequest.Method.get, .post]
     )
@@ -128,7 +128,7 @@ import Testing
         #expect(test.log.level(of: "upstream field ignored") == .warning)
     }
 
-    @Test("OPTIONS tells our own limits and extensions, whatever the upstream speaks itself")
+    @Test("OPTIONS reports the gateway's limits and extensions, whatever the upstream supports")
     func ownOptions() throws {
         let origin = try LoopbackOrigin(
             status: "204 No Content",
@@ -155,7 +155,7 @@ import Testing
     }
 
     @Test(
-        "OPTIONS gains the limits; a target that knows no OPTIONS still takes uploads",
+        "OPTIONS gains the limits; a target without OPTIONS still accepts uploads",
         arguments: [
             ("405 Method Not Allowed", 200, ""), ("501 Not Implemented", 200, ""),
             ("200 OK", 200, "text"), ("204 No Content", 204, ""), ("403 Forbidden", 403, "text"),
@@ -182,7 +182,7 @@ import Testing
         #expect(origin.requests.first?.line == "OPTIONS /files HTTP/1.1")
     }
 
-    @Test("an upstream that is down is 502 without a name of the inside")
+    @Test("an upstream that is down is 502 without an internal name")
     func upstreamDown() throws {
         let test = try GatewayUnderTest(.unix(path: "/dev/null/none.sock"))
         let record = test.serve(ScriptedExchange(.get, "/f", length: .unknown))
@@ -204,7 +204,7 @@ import Testing
     }
 
     @Test(
-        "a request whose content is cut is ended, not answered in the upstream's name",
+        "a request whose content is cut ends without a response",
         arguments: [ContentError.truncated, .stalled],
         [.known(9), .unknown] as [ContentLength]
     )
@@ -219,7 +219,7 @@ import Testing
         #expect(test.log.messages == ["client disconnected"])
     }
 
-    @Test("a client that leaves is no trouble of anybody's", arguments: [-1, 0])
+    @Test("a client that leaves is no failure", arguments: [-1, 0])
     func clientGone(count: Int) throws {
         let origin = try LoopbackOrigin(status: "200 OK", content: "event")
         for target in [origin.target, nil] {
@@ -236,7 +236,7 @@ import Testing
         }
     }
 
-    @Test("a directory is no place for anything but uploads")
+    @Test("a directory accepts only uploads")
     func directory() throws {
         let test = try GatewayUnderTest()
         let get = test.serve(ScriptedExchange(.get, "/f", length: .unknown))

@@ -31,7 +31,7 @@ extension ScriptedExchange.Record {
         }
     }
 
-    @Test("progress is told after so many new bytes, by creations and by appends")
+    @Test("progress is reported after a number of new bytes, by creations and by appends")
     func size() throws {
         let test = try test(interval: .zero, size: 10)
         let creation = test.serve(
@@ -52,7 +52,9 @@ extension ScriptedExchange.Record {
         #expect(append.toldOffsets == [50])
     }
 
-    @Test("progress is told no sooner than its interval after the start and after the last time")
+    @Test(
+        "progress is reported no sooner than its interval after the start and after the last report"
+    )
     func interval() throws {
         let test = try test(interval: .milliseconds(80), size: 0)
         let passes = ScriptedExchange.Step.happens {
@@ -68,7 +70,7 @@ extension ScriptedExchange.Record {
     }
 
     @Test(
-        "of content without a length every 4 MiB are told, whatever the time; with one its interval counts",
+        "content without a length is reported every 4 MiB; with a length the interval counts",
         arguments: [false, true]
     )
     func unknownLength(hasLane: Bool) throws {
@@ -86,7 +88,7 @@ extension ScriptedExchange.Record {
         #expect(test.serve(exchange(.known(200 * 64 << 10))).toldOffsets == [])
     }
 
-    @Test("content comes while an offset is made durable, and the next one is the newest")
+    @Test("content arrives while an offset is made durable, and the next one is the newest")
     func beside() throws {
         let jobs = HeldJobs()
         let test = try test(interval: .zero, size: 1, holding: jobs)
@@ -105,7 +107,7 @@ extension ScriptedExchange.Record {
     }
 
     @Test(
-        "the end of a message waits for an offset that is made durable, and for no thread that is busy"
+        "the end of a message waits for the sync of an offset, and not for a busy thread"
     )
     func waits() throws {
         // Nobody runs it but the request itself.
@@ -120,7 +122,7 @@ extension ScriptedExchange.Record {
     }
 
     @Test(
-        "an offset that could not be made durable while content came is not told, and what is not durable is sent again",
+        "an offset whose sync failed during content is not reported, and the content is sent again",
         arguments: [Disk.Call.sync, .write]
     )
     func failsBeside(call: Disk.Call) throws {
@@ -142,7 +144,7 @@ extension ScriptedExchange.Record {
         #expect(try test.drops() == [Array("abcdefg".utf8)])
     }
 
-    @Test("an offset is durable before it is told, and is not told otherwise")
+    @Test("an offset is durable before it is reported, and is not reported otherwise")
     func durable() throws {
         let test = try test(interval: .zero, size: 1)
         let record = test.serve(
@@ -157,7 +159,7 @@ extension ScriptedExchange.Record {
     }
 
     @Test(
-        "where progress cannot be heard nothing is told and nothing synced",
+        "if progress cannot be received, nothing is reported and nothing synced",
         arguments: [
             (3, [104]), (4, [104]), (nil, [104]), (99, [104]), (10, []), (10, [100]), (6, [103]),
         ] as [(Int?, Set<Int>)]
@@ -178,7 +180,7 @@ extension ScriptedExchange.Record {
     }
 
     @Test(
-        "versions 5 and 6 do not hear of a last byte that is held back",
+        "versions 5 and 6 receive no report of a last byte that is held back",
         arguments: [5, 6]
     )
     func heldBack(version: Int) throws {

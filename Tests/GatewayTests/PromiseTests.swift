@@ -208,7 +208,7 @@ struct PromiseTests {
         return try running.finish()
     }
 
-    @Test("a promise is told after the call that makes it true", arguments: PromiseRow.all)
+    @Test("a promise is reported after the call that makes it true", arguments: PromiseRow.all)
     func order(row: PromiseRow) throws {
         let scenario = try #require(scenarios[row.promise])
         let (test, slow) = try make(scenario)
@@ -225,7 +225,7 @@ struct PromiseTests {
     }
 
     @Test(
-        "a promise whose call fails is not told, or is, as the page says",
+        "a promise whose call fails is not reported, or is, as the page says",
         arguments: PromiseRow.all
     )
     func failing(row: PromiseRow) throws {

@@ -18,7 +18,7 @@ import Testing
 @Suite struct QueueTests {
     // MARK: What it takes up
 
-    @Test("an upload whose client left before any verdict is tried again until it is delivered")
+    @Test("an upload whose client left before the result is tried until it is delivered")
     func clientGone() throws {
         let exchange = ScriptedExchange.creation(method: .put)
         let origin = try QueueScene.origin(
@@ -41,7 +41,7 @@ import Testing
         #expect(origin.requests.count == 3)
     }
 
-    @Test("the walk comes back to an upload that another process had locked; the queue tries it")
+    @Test("a queue run returns to an upload that another process had locked, and tries it")
     func lockedDuringWalk() throws {
         let origin = try QueueScene.origin([])
         let test = try QueueScene.gateway(origin.target) { settings, route in
@@ -67,7 +67,7 @@ import Testing
     }
 
     @Test(
-        "one that is asked for while it is under way is looked at again, however long it is put off"
+        "an upload requeued during an attempt is attempted again, however long it was deferred"
     )
     func askedMeanwhile() throws {
         let deliveries = try GatewayUnderTest().gateway.deliveries
@@ -88,7 +88,7 @@ import Testing
         #expect(take() == nil)
     }
 
-    @Test("a run that is due keeps nobody from working")
+    @Test("a due queue run blocks no other work")
     func workFirst() throws {
         let deliveries = try GatewayUnderTest().gateway.deliveries
         let (queue, clock) = (DeliveryQueue(), deliveries.clock)
@@ -106,7 +106,7 @@ import Testing
     }
 
     @Test(
-        "of a long queue the earliest of each route are in memory; the others come once there is room"
+        "a long queue keeps the earliest of each route in memory; the others follow once there is room"
     )
     func bounded() throws {
         let deliveries = try GatewayUnderTest().gateway.deliveries
@@ -158,7 +158,7 @@ import Testing
         )
     }
 
-    @Test("what is due long after the next run takes no place from what is due")
+    @Test("an upload due long after the next run displaces no due one")
     func beyondHorizon() throws {
         let deliveries = try GatewayUnderTest().gateway.deliveries
         let (queue, clock) = (DeliveryQueue(most: 1), deliveries.clock)
@@ -176,7 +176,7 @@ import Testing
         #expect(queue.take(deliveries.current.bounds, clock: clock)?.id == near)
     }
 
-    @Test("one whose client was told that it is not delivered waits for that client")
+    @Test("an upload whose client was told of the failed delivery waits for that client")
     func clientTold() throws {
         let path = QueueScene.socketPath()
         defer { unlink(path) }
@@ -199,7 +199,7 @@ import Testing
     }
 
     @Test(
-        "one in the queue whose client comes back, and hears that it is not delivered, waits for it"
+        "a queued upload whose client returns and is told of the failure waits for it"
     )
     func clientBack() throws {
         let path = QueueScene.socketPath()
@@ -234,7 +234,7 @@ import Testing
         #expect(sent == Array(repeating: "Bearer mine", count: 3))
     }
 
-    @Test("a run at start takes up what another process left, and an attempt that it died in")
+    @Test("a run at start continues another process's uploads, and an attempt it died in")
     func restart() throws {
         let path = QueueScene.socketPath()
         defer { unlink(path) }
@@ -303,7 +303,7 @@ import Testing
     // MARK: Trying again
 
     @Test(
-        "an upstream that cannot now is tried again where that is safe, and only there",
+        "a temporary refusal of the upstream is retried only if that is safe",
         arguments: [429, 502, 503, 504]
     )
     func putOff(status: Int) throws {
@@ -319,7 +319,7 @@ import Testing
     }
 
     @Test(
-        "a waiting client hears that the upstream is busy, and for how long; its next append tries"
+        "a waiting client is told that the upstream is busy, and for how long; its next append tries"
     )
     func busyUpstream() throws {
         let origin = try QueueScene.origin([.answers(503, fields: "Retry-After: 77\r\n")])
@@ -334,7 +334,7 @@ import Testing
         #expect(origin.requests.count == 2)
     }
 
-    @Test("a POST that got no answer is held, by the queue too, and never sent again")
+    @Test("a POST without a response is held, by the queue too, and never sent again")
     func indeterminate() throws {
         let origin = try QueueScene.origin([.breaksOff])
         let test = try QueueScene.gateway(origin.target) { settings, route in
@@ -352,7 +352,7 @@ import Testing
         #expect(origin.requests.map(\.content) == [Array("hello".utf8), Array("other".utf8)])
     }
 
-    @Test("what a reload has made a POST of is sent once, however it was created")
+    @Test("an upload that a reload turned into a POST is sent once, however it was created")
     func madePost() throws {
         let path = QueueScene.socketPath()
         defer { unlink(path) }
@@ -369,7 +369,7 @@ import Testing
         #expect(origin.requests.map(\.line) == ["POST /files HTTP/1.1"])
     }
 
-    @Test("a place in the table that is out of date ends no upload before its time")
+    @Test("an outdated entry in the table ends no upload before its time")
     func staleTable() throws {
         let test = try QueueScene.gateway(.http(base: "http://127.0.0.1:1"))
         let told = test.serve(.creation())
@@ -381,7 +381,7 @@ import Testing
         }
     }
 
-    @Test("when its time in the queue is over it has failed, and its content is kept")
+    @Test("after its time in the queue an upload has failed, and its content is kept")
     func lifetime() throws {
         let test = try QueueScene.gateway(.http(base: "http://127.0.0.1:1")) { _, route in
             route.queue.lifetime = .zero
@@ -398,7 +398,7 @@ import Testing
         #expect(test.serve(.append(location, at: 5)).status == 502)
     }
 
-    @Test("one that a request uses when it is due is tried soon after that")
+    @Test("an upload that is in use when due is tried soon after")
     func inUse() throws {
         let origin = try QueueScene.origin([])
         let test = try QueueScene.gateway(origin.target) { settings, route in
@@ -418,7 +418,7 @@ import Testing
         #expect(origin.requests.map(\.content) == [Array("x".utf8), Array("hello".utf8)])
     }
 
-    @Test("a stored response is told for as long as the route says, and removed after that")
+    @Test("a stored response is sent for as long as the route says, and then removed")
     func retention() throws {
         let origin = try QueueScene.origin([])
         let test = try QueueScene.gateway(origin.target) { _, route in
@@ -441,7 +441,7 @@ import Testing
 
     // MARK: Bounds
 
-    @Test("a route's bound holds for its requests and its queue together")
+    @Test("a route's limit covers its requests and its queue together")
     func routeBound() throws {
         let now = Mutex(0)
         let most = Mutex(0)
@@ -472,7 +472,7 @@ import Testing
         #expect(most.withLock { $0 } == 2)
     }
 
-    @Test("stopping waits for the attempts under way and begins no other")
+    @Test("stopping waits for running attempts and begins no other")
     func stopping() throws {
         let slow = try SlowUpstream()
         let test = try QueueScene.gateway(slow.target) { _, route in
@@ -491,7 +491,9 @@ import Testing
         #expect(slow.origin.requests.count == 1)
     }
 
-    @Test("a run reads what is due before the next one, a far one what no setting puts off so long")
+    @Test(
+        "a run reads uploads due before the next one, and a far one that no setting defers so long"
+    )
     func scope() {
         var settings = Settings()
         settings.queueRunInterval = .seconds(60)
@@ -508,7 +510,7 @@ import Testing
         #expect(read(looksFar: true) == [0, 1_060, 1_201, 9_999])
     }
 
-    @Test("pauses double up to the most, and a random half of them is taken off")
+    @Test("pauses double up to the maximum, minus a random part of up to half")
     func pauses() {
         var policy = QueuePolicy()
         policy.minimumBackoff = .seconds(10)

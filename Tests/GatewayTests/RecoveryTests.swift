@@ -72,7 +72,7 @@ import Testing
     }
 
     @Test(
-        "after two hours away an application gets each POST once, and no more at a time than its share"
+        "after two hours of downtime an application gets each POST once, within its share at a time"
     )
     func outage() throws {
         let path = QueueScene.socketPath()
@@ -131,7 +131,7 @@ import Testing
     }
 
     @Test(
-        "a full hold that is queued again is delivered once each, and no more at a time than the share"
+        "a full hold that is requeued is delivered once each, within the share at a time"
     )
     func requeued() throws {
         let path = QueueScene.socketPath()

@@ -28,7 +28,7 @@ struct RequestFuzzTests {
         environment["SPOOLGATE_FUZZ_SEED"].flatMap { UInt64($0) }.map { [$0] } ?? Array(0..<24)
     }
 
-    @Test("no request on no upload ends the daemon", arguments: seeds)
+    @Test("no request on any upload stops the daemon", arguments: seeds)
     func world(seed: UInt64) throws {
         let world = try FuzzWorld(seed: seed)
         try world.play()
@@ -43,7 +43,7 @@ struct RequestFuzzTests {
     }
 
     @Test(
-        "nor does any in an hour",
+        "an hour of them neither",
         .enabled(if: environment["SPOOLGATE_FUZZ_MINUTES"] != nil)
     )
     func hour() throws {

@@ -26,13 +26,13 @@ struct SameLookTests {
         ExchangeContext(route: route, owner: ExactText(owner), interimStatuses: [104])
     }
 
-    @Test("they are equal for Swift, or these tests show nothing", arguments: pairs)
+    @Test("Swift compares them as equal, or these tests prove nothing", arguments: pairs)
     func premise(one: String, other: String) {
         #expect(one == other && one.hashValue == other.hashValue)
         #expect(!one.utf8.elementsEqual(other.utf8))
     }
 
-    @Test("neither a name nor a client is the other one, as a key too", arguments: pairs)
+    @Test("neither names nor clients are confused, as keys too", arguments: pairs)
     func names(one: String, other: String) {
         #expect(ExactText(one) != ExactText(other))
         #expect(ExactText(one) == ExactText(String(decoding: Array(one.utf8), as: UTF8.self)))
@@ -45,7 +45,7 @@ struct SameLookTests {
         #expect([one: 1][exactly: "another"] == nil)
     }
 
-    @Test("one cannot ask for, append to, end or cancel the other one's upload", arguments: pairs)
+    @Test("one client cannot read, append to, end or cancel the other's upload", arguments: pairs)
     func owners(one: String, other: String) throws {
         for (owner, stranger) in [(one, other), (other, one)] {
             let test = try GatewayUnderTest()
@@ -68,7 +68,7 @@ struct SameLookTests {
         }
     }
 
-    @Test("one's upload is no part of the other one's", arguments: pairs)
+    @Test("one's upload is not a partial upload of the other", arguments: pairs)
     func parts(one: String, other: String) throws {
         let test = try GatewayUnderTest()
         let part = test.serve(
@@ -100,7 +100,7 @@ struct SameLookTests {
         #expect(join(one) == 201)
     }
 
-    @Test("what one has does not count for the other one", arguments: pairs)
+    @Test("one's use does not count for the other", arguments: pairs)
     func counts(one: String, other: String) throws {
         let test = try GatewayUnderTest { settings, _ in
             settings.clients.maximumUploads = 1
@@ -142,7 +142,7 @@ struct SameLookTests {
         #expect(Retention(settings).knows(one) && !Retention(settings).knows(other))
     }
 
-    @Test("an origin, a word of a field and a URL are compared by their bytes")
+    @Test("an origin, a field's word and a URL are compared by their bytes")
     func fields() {
         var crossing = CrossOrigin()
         crossing.origins = ["https://K.example"]
@@ -160,7 +160,7 @@ struct SameLookTests {
         #expect(MediaType.wellFormed("text/html\u{37E}q=1") == nil)
     }
 
-    @Test("a connection option takes away the field of exactly its name")
+    @Test("a connection option removes only the field with exactly its name")
     func connectionOptions() {
         let name = HTTPField.Name("X-Key")!
         func isKept(_ options: String) -> Bool {
@@ -175,7 +175,7 @@ struct SameLookTests {
         #expect(!isKept("X-Key,\u{301}"))
     }
 
-    @Test("a path of two slashes is never a host, whatever follows them")
+    @Test("a path of two slashes is never a host, whatever follows")
     func slashes() throws {
         let test = try GatewayUnderTest()
         for path in ["//files", "//\u{301}files"] {
@@ -185,7 +185,7 @@ struct SameLookTests {
         }
     }
 
-    @Test("an authorizer that names an owner in no text lets nothing in")
+    @Test("an authorizer that names an owner in invalid text admits no request")
     func grants() {
         let name = HTTPField.Name("Spoolgate-Owner")!
         func grant(_ bytes: [UInt8]) -> Grant? {

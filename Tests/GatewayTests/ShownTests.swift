@@ -15,7 +15,7 @@ import SpoolgateTextFormats
 
 @Suite struct ShownTests {
     @Test(
-        "a query is in no log line, event or reason, unless it is asked for; the upstream gets it"
+        "a query is in no log line, event or reason, unless configured; the upstream gets it"
     )
     func queries() throws {
         for (shows, deed) in [
@@ -39,7 +39,7 @@ import SpoolgateTextFormats
         }
     }
 
-    @Test("a target without a query is shown as it is, one with an empty one is marked")
+    @Test("a target without a query is shown unchanged, one with an empty query is marked")
     func targets() {
         #expect("/a".shownTarget(withQuery: false) == "/a")
         #expect("/a?".shownTarget(withQuery: false) == "/a?\u{2026}")
@@ -47,7 +47,9 @@ import SpoolgateTextFormats
         #expect("/a?b".shownTarget(withQuery: true) == "/a?b")
     }
 
-    @Test("a head that is too large reaches the client with status, content and what describes it")
+    @Test(
+        "an oversized head reaches the client with status, content and the fields that describe it"
+    )
     func largeHead() throws {
         let origin = try LoopbackOrigin(
             status: "201 Created",
@@ -73,7 +75,7 @@ import SpoolgateTextFormats
         #expect(test.log.messages.contains("upload delivered"))
     }
 
-    @Test("what is left of a head always fits, and one that fits is untouched")
+    @Test("a shortened head always fits, and one that fits is unchanged")
     func fitting() {
         var head = ResponseHead(status: .ok, fields: [.contentType: "a/b"])
         #expect(head.fitting == head)

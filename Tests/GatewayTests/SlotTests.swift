@@ -37,7 +37,7 @@ import Testing
 
     // MARK: The threshold
 
-    @Test("one target has at most two thirds, one client of it at most two thirds of those")
+    @Test("one target has at most two thirds of the slots, one client at most two thirds of those")
     func twoThirds() {
         for total in 1...40 {
             var line = SlotLine(DeliveryBounds(total: total))
@@ -54,7 +54,7 @@ import Testing
         }
     }
 
-    @Test("a newcomer always finds a slot, beside a target or a client that takes all it may")
+    @Test("a newcomer always finds a slot next to a target or client at its limit")
     func newcomer() {
         for total in 4...40 {
             var line = SlotLine(DeliveryBounds(total: total))
@@ -70,7 +70,7 @@ import Testing
         }
     }
 
-    @Test("within a route's own bound a client has two thirds as well")
+    @Test("within a route's own limit a client has two thirds as well")
     func routeBound() {
         for (most, share) in [(1, 1), (2, 2), (3, 2), (4, 3), (9, 6)] {
             var line = SlotLine(DeliveryBounds(total: 100, byRoute: ["r0": most]))
@@ -82,7 +82,7 @@ import Testing
     }
 
     @Test(
-        "whatever is taken, given back and left: nobody waits whom the threshold lets in",
+        "after any sequence, no request waits that the threshold admits",
         arguments: 1...8
     )
     func noLostWakeUp(seed: UInt64) {
@@ -138,7 +138,7 @@ import Testing
         #expect(waiting.isEmpty && line.waiting == 0)
     }
 
-    @Test("others that keep coming do not keep one from its slot for ever")
+    @Test("a stream of newcomers does not starve a waiting request")
     func noStarvation() {
         var line = SlotLine(DeliveryBounds(total: 6))
         var (held, random) = ([SlotUser](), SplitMix(seed: 7))
@@ -162,7 +162,7 @@ import Testing
 
     // MARK: Threads
 
-    @Test("under many threads every one gets its slot, and all come back")
+    @Test("under many threads every request gets its slot, and all slots return")
     func threads() throws {
         let bounds = DeliveryBounds(
             total: 5,
@@ -206,7 +206,7 @@ import Testing
         #expect(route.take(until: .after(.zero)) != nil)
     }
 
-    @Test("one that leaves when it was just let in gives its slot to the next")
+    @Test("a request that leaves when just admitted passes its slot to the next")
     func leaves() throws {
         let slots = DeliverySlots(DeliveryBounds(total: 1))
         let first = try #require(
@@ -245,7 +245,7 @@ import Testing
     }
 
     @Test(
-        "uploads of one client that an application does not answer keep nobody else from being delivered"
+        "one client's unanswered uploads do not stop other clients' deliveries"
     )
     func hangingApplication() throws {
         let gate = Gate()
@@ -276,7 +276,7 @@ import Testing
     }
 
     @Test(
-        "uploads in the queue that an application does not answer keep nobody else's in the queue"
+        "unanswered uploads in the queue do not stop others in the queue"
     )
     func hangingQueue() throws {
         let gate = Gate()

@@ -38,7 +38,7 @@ struct SlowContentTests {
         }
     }
 
-    @Test("the slowest of the client that has most lets go first, each once")
+    @Test("the slowest requests of the client with the most are interrupted first, each once")
     func order() {
         let world = World()
         let alone = world.begin("alone", "alone")
@@ -50,7 +50,7 @@ struct SlowContentTests {
         #expect(world.slow.letGo() == nil)
     }
 
-    @Test("who is fast, or has just come, is left alone")
+    @Test("a fast or new request is left alone")
     func leftAlone() {
         let world = World()
         let fast = world.begin("a", "fast")
@@ -65,7 +65,7 @@ struct SlowContentTests {
     }
 
     @Test(
-        "of many that begin at once the client that has most lets go after a second, and nobody else"
+        "if many begin at once, only the client with the most is interrupted, after a second"
     )
     func burst() {
         let world = World()
@@ -83,7 +83,7 @@ struct SlowContentTests {
         #expect(asked.count == 2 && asked.allSatisfy { $0.hasPrefix("many") }, "\(asked)")
     }
 
-    @Test("what is over is asked for nothing")
+    @Test("a finished request is not interrupted")
     func over() {
         let world = World()
         let entry = world.begin("a", "one")
@@ -93,7 +93,7 @@ struct SlowContentTests {
         #expect(world.asked.update { $0 }.isEmpty)
     }
 
-    @Test("a rate is missed where a whole minute brought less, and 0 never is")
+    @Test("a rate is missed if a whole minute brought less, and 0 is never missed")
     func minimum() {
         var rate = MinimumRate(100)
         func isMissed(_ received: Int64, at seconds: Int) -> Bool {
@@ -109,7 +109,7 @@ struct SlowContentTests {
         #expect(!isAnyMissed)
     }
 
-    @Test("an upload that is asked to let go keeps what came, and goes on")
+    @Test("an interrupted upload keeps its received bytes, and continues")
     func goesOn() throws {
         let origin = try LoopbackOrigin(status: "201 Created")
         let test = try GatewayUnderTest(origin.target)

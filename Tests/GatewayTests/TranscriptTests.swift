@@ -14,7 +14,7 @@ import Testing
 @testable import SpoolgateSettings
 @testable import SpoolgateSpool
 
-@Suite("golden transcripts")
+@Suite("Golden transcripts")
 struct TranscriptTests {
     static var files: [URL] {
         guard let folder = Bundle.module.url(forResource: "Transcripts", withExtension: nil),
@@ -27,12 +27,12 @@ struct TranscriptTests {
             .sorted { $0.lastPathComponent < $1.lastPathComponent }
     }
 
-    @Test("the transcripts are there")
+    @Test("the transcripts exist")
     func present() {
         #expect(TranscriptTests.files.count >= 20)
     }
 
-    @Test("each transcript plays as written", arguments: files)
+    @Test("each transcript produces the recorded responses", arguments: files)
     func plays(file: URL) throws {
         let transcript = try Transcript(String(contentsOf: file, encoding: .utf8))
         let stage = try Stage(transcript)

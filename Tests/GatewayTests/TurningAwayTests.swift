@@ -20,7 +20,7 @@ import Testing
     }
 
     @Test(
-        "without a thread, creations and ordinary requests are told, and uploads that exist are not"
+        "without a thread, creations and ordinary requests are rejected, and existing uploads are not"
     )
     func noThread() throws {
         let slow = try SlowUpstream()
@@ -53,7 +53,7 @@ import Testing
         #expect(try running.finish().status == 201)
     }
 
-    @Test("nobody is turned away for whom slow content lets go")
+    @Test("no request is rejected if slow content is interrupted for it")
     func roomIsMade() throws {
         let test = try GatewayUnderTest { settings, _ in settings.maximumThreads = 1 }
         let stuck = ScriptedExchange.creation([.stuck], length: .unknown, context: context("bob"))
@@ -69,7 +69,7 @@ import Testing
         _ = try running.finish()
     }
 
-    @Test("a client at its bound gets 429 for what is new, and its offsets; others are served")
+    @Test("a client at its limit gets 429 for new uploads, and its offsets; others are served")
     func clientBound() throws {
         let test = try GatewayUnderTest { settings, _ in settings.clients.maximumConcurrent = 2 }
         let mine = test.createPartial("hello", context: context("alice"))
@@ -107,7 +107,7 @@ import Testing
         )
     }
 
-    @Test("a client with too many unfinished uploads gets 429, and its others go on")
+    @Test("a client with too many unfinished uploads gets 429, and its existing ones continue")
     func uploadBound() throws {
         let test = try GatewayUnderTest { settings, _ in settings.clients.maximumUploads = 2 }
         let locations = (0..<2).map { _ in test.createPartial("hello") }
@@ -118,7 +118,7 @@ import Testing
         #expect(test.serve(.creation(["x"], complete: false)).status == 201)
     }
 
-    @Test("those that wait for a silent authorizer are bounded, of one client and of all")
+    @Test("requests waiting for a silent authorizer are limited, per client and in total")
     func authorizer() throws {
         let silent = try SlowUpstream()
         let test = try GatewayUnderTest { settings, route in
@@ -142,7 +142,7 @@ import Testing
         #expect(test.serve(creation("alice")).status == 201)
     }
 
-    @Test("whoever waits for a verdict waits no longer when its client is gone")
+    @Test("a wait for a result ends when its client leaves")
     func abandoned() throws {
         let slow = try SlowUpstream()
         let test = try GatewayUnderTest(slow.target)
@@ -156,7 +156,7 @@ import Testing
         #expect(try delivering.finish().status == 201)
     }
 
-    @Test("empty appends to an upload that is being delivered are broken off beyond their bound")
+    @Test("empty appends to an upload under delivery are aborted above their limit")
     func waitingAppends() throws {
         let slow = try SlowUpstream()
         let test = try GatewayUnderTest(slow.target) { settings, _ in
@@ -174,7 +174,7 @@ import Testing
         #expect(slow.origin.requests.count == 1)
     }
 
-    @Test("those that wait for a place among the deliveries are bounded, and lose nothing")
+    @Test("requests waiting for a delivery slot are limited, and lose nothing")
     func waitingDeliveries() throws {
         let slow = try SlowUpstream()
         let test = try GatewayUnderTest(slow.target) { settings, _ in

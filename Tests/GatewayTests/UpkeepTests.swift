@@ -13,7 +13,7 @@ import Testing
 
 @Suite struct UpkeepTests {
     @Test(
-        "partial uploads that were left for max-age go without a request, durably, and are told of"
+        "partial uploads older than max-age are removed without a request, durably, and reported"
     )
     func partials() throws {
         let test = try GatewayUnderTest(tellsEvents: true) { $1.limits.maxAge = 3600 }
@@ -41,7 +41,7 @@ import Testing
         for location in old.prefix(3) { #expect(test.serve(.retrieval(location)).status == 404) }
     }
 
-    @Test("what a request uses stays, however old it is, and its client goes on")
+    @Test("an upload in use stays, however old it is, and its client continues")
     func inUse() throws {
         let test = try GatewayUnderTest { _, route in route.limits.maxAge = 3600 }
         let location = test.createPartial("hello")
@@ -58,7 +58,7 @@ import Testing
     }
 
     @Test(
-        "stored answers go by their own time, and those of a route that is no more by the longest"
+        "stored responses have their own lifetime, and those of a removed route the longest"
     )
     func answers() throws {
         let test = try GatewayUnderTest { _, route in

@@ -15,7 +15,7 @@ import Testing
 @Suite struct VerdictTests {
     private static let fields = ["Content-Type: text/plain", "ETag: \"7\"", "Upload-Offset: 99"]
 
-    @Test("a client that lost the final response gets it again, and the upstream hears nothing")
+    @Test("a client that lost the final response gets it again, and the upstream receives nothing")
     func replay() throws {
         let origin = try LoopbackOrigin(
             status: "422 Not Today",
@@ -47,7 +47,7 @@ import Testing
     }
 
     @Test(
-        "a response over the cap is streamed, and replayed without its content",
+        "a response over the limit is streamed, and replayed without its content",
         arguments: [
             (9, "0123456789", true), (10, "0123456789", false), (11, "0123456789", false),
             (0, "x", true), (0, "", false),
@@ -68,7 +68,7 @@ import Testing
     }
 
     @Test(
-        "a response of unknown length arrives whole on both sides of the cap",
+        "a response of unknown length arrives whole on both sides of the limit",
         arguments: [3, 99]
     )
     func chunked(cap: Int64) throws {
@@ -86,7 +86,7 @@ import Testing
         #expect(!record.isAborted)
     }
 
-    @Test("a response over the cap that the upstream cuts is not passed off as whole")
+    @Test("a response over the limit that the upstream cuts is not passed off as whole")
     func cutOverCap() throws {
         let origin = try LoopbackOrigin { connection in
             _ = try connection.receiveRequest()
@@ -104,7 +104,7 @@ import Testing
         #expect(origin.requests.count == 1)
     }
 
-    @Test("a client that goes while it is told the verdict finds it stored", arguments: [-1, 0, 2])
+    @Test("a client that leaves during the final response finds it stored", arguments: [-1, 0, 2])
     func clientGone(after count: Int) throws {
         let origin = try LoopbackOrigin(content: "stored")
         for cap: Int64 in [3, 99] {

@@ -42,7 +42,7 @@ import Testing
         #expect(told[.uploadComplete] == "?1")
     }
 
-    @Test("an append during a delivery waits for its verdict and gets the same response")
+    @Test("an append during a delivery waits for its result and gets the same response")
     func append() throws {
         let slow = try SlowUpstream()
         let test = try test(slow)
@@ -64,7 +64,7 @@ import Testing
     }
 
     @Test(
-        "a verdict that the spool cannot store is told all the same, and not asked for again",
+        "a final response that the spool cannot store is still sent, and not requested again",
         arguments: [3, 99]
     )
     func unstorable(cap: Int64) throws {
@@ -87,7 +87,7 @@ import Testing
         #expect(slow.origin.requests.count == 1)
     }
 
-    @Test("a cancellation during a delivery waits for the verdict, then removes the upload")
+    @Test("a cancellation during a delivery waits for the result, then removes the upload")
     func cancellation() throws {
         let slow = try SlowUpstream()
         let test = try test(slow)
@@ -101,7 +101,7 @@ import Testing
         #expect(try test.summaries().isEmpty)
     }
 
-    @Test("without a free place among the deliveries an upload waits, then keeps its bytes")
+    @Test("without a free delivery slot an upload waits, then keeps its bytes")
     func slots() throws {
         let slow = try SlowUpstream()
         let test = try test(slow, deliveries: 1)
@@ -128,7 +128,7 @@ import Testing
         #expect(contents == ["first", "second"])
     }
 
-    @Test("without a free place an upload whose client was told of no resource is answered 503")
+    @Test("without a free slot an upload whose client knows no resource gets 503")
     func slotsUntold() throws {
         let slow = try SlowUpstream()
         let test = try test(slow, deliveries: 1)
@@ -145,7 +145,7 @@ import Testing
         #expect(try first.finish().status == 201)
     }
 
-    @Test("who waits for a place among the deliveries lets go at once for a newer request")
+    @Test("a request that waits for a delivery slot releases at once for a newer request")
     func askedWhileWaiting() throws {
         let slow = try SlowUpstream()
         let test = try GatewayUnderTest(slow.target) { settings, _ in
@@ -167,7 +167,7 @@ import Testing
         #expect(slow.origin.requests.count == 2)
     }
 
-    @Test("a reload changes the places among the deliveries and the upstream of the next request")
+    @Test("a reload changes the delivery slots and the upstream of the next request")
     func reload() throws {
         let slow = try SlowUpstream()
         let test = try test(slow, deliveries: 1)

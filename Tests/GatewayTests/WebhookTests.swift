@@ -72,7 +72,7 @@ import Testing
         #expect(mode as? Int == 0o700)
     }
 
-    @Test("one that is refused is sent again with the same identity, and those behind it wait")
+    @Test("a refused event is sent again with the same identity, and later ones wait")
     func refused() throws {
         let origin = try LoopbackOrigin { connection in
             while let request = try connection.receiveRequest() {
@@ -91,7 +91,7 @@ import Testing
         stop(test.gateway.events)
     }
 
-    @Test("what was not taken before a restart is sent after it, and what was is not")
+    @Test("events unsent before a restart are sent after it, and sent ones are not")
     func restart() throws {
         let origin = try LoopbackOrigin { connection in
             while let request = try connection.receiveRequest() {
@@ -121,7 +121,7 @@ import Testing
         stop(events)
     }
 
-    @Test("of two processes one sends; the other takes over")
+    @Test("one of two processes sends; the other takes over")
     func oneSender() throws {
         let origin = try LoopbackOrigin()
         let other = try LoopbackOrigin()
@@ -163,7 +163,7 @@ import Testing
         #expect(try files(test).isEmpty)
     }
 
-    @Test("a link in the queue's place is not followed", arguments: ["events", "events/pending"])
+    @Test("a link in place of the queue is not followed", arguments: ["events", "events/pending"])
     func links(place: String) throws {
         let test = try telling("http://127.0.0.1:1")
         let lost = Monitor(0)
@@ -183,7 +183,7 @@ import Testing
         #expect(lost.update { $0 } == 1)
     }
 
-    @Test("a line that waited for the lock does not go into a file that is sent and gone")
+    @Test("a line that waited for the lock does not go into a file that is sent and removed")
     func waitedForLock() throws {
         let test = try telling("http://127.0.0.1:1")
         let queue = EventQueue(spool: test.spool.directory, patience: .seconds(60))
@@ -258,7 +258,7 @@ import Testing
     }
 
     @Test(
-        "events written while another process keeps the queue's lock wait for nobody, and are sent"
+        "events do not wait for another process's lock on the queue, and are sent"
     )
     func lockKept() throws {
         let origin = try LoopbackOrigin()
@@ -307,7 +307,7 @@ import Testing
         stop(test.gateway.events)
     }
 
-    @Test("lines that are none are passed over")
+    @Test("malformed lines are skipped")
     func damaged() throws {
         let origin = try LoopbackOrigin()
         let test = try telling(origin.base)
@@ -326,7 +326,7 @@ import Testing
         stop(test.gateway.events)
     }
 
-    @Test("a queue that is full takes no more, and no upload minds")
+    @Test("a full queue drops events, and uploads continue")
     func full() throws {
         let gone = try LoopbackOrigin()
         gone.stop()
@@ -338,7 +338,7 @@ import Testing
         #expect(test.log.messages.count { $0 == "events lost" } == 1)
     }
 
-    @Test("new settings are taken up while an event waits to be sent again")
+    @Test("new settings apply while an event waits for a retry")
     func reloaded() throws {
         let refusing = try LoopbackOrigin(status: "500 x")
         let taking = try LoopbackOrigin()

@@ -23,7 +23,7 @@ import Testing
         return status.map { !$0.contains(") Z ") } ?? false
     }
 
-    @Test("it tells exit status, output and errors")
+    @Test("it reports exit status, output and errors")
     func exits() throws {
         let (child, end) = try run("echo out; echo err >&2; exit 7")
         #expect(end == .exited(7))
@@ -32,12 +32,12 @@ import Testing
         #expect(child.wait(until: .after(.zero)) == .exited(7), "its end is told again")
     }
 
-    @Test("it tells the signal that ended it")
+    @Test("it reports the signal that ended it")
     func signalled() throws {
         #expect(try run("kill -SEGV $$").1 == .signalled(SIGSEGV))
     }
 
-    @Test("a signal that its parent ignores ends it all the same", arguments: [SIGXFSZ, SIGPIPE])
+    @Test("a signal that its parent ignores still ends it", arguments: [SIGXFSZ, SIGPIPE])
     func defaultDispositions(number: Int32) throws {
         Signals.ignoreFileSizeLimit()
         // Both are what every program here does first.
@@ -45,7 +45,7 @@ import Testing
         #expect(try run("kill -\(number) $$").1 == .signalled(number))
     }
 
-    @Test("a program that is not there is an error that names it")
+    @Test("a missing program is an error that names it")
     func missing() {
         let error = #expect(throws: SystemError.self) {
             try ChildProcess(["/nowhere/program"], environment: [], limit: 1)
@@ -88,7 +88,7 @@ import Testing
         #expect(child.output.count == 100 && child.errors.count == 100)
     }
 
-    @Test("a wait ends at its deadline, also while output floods")
+    @Test("a wait ends at its deadline, also during a flood of output")
     func waits() throws {
         let child = try shell("exec cat /dev/zero")
         #expect(child.wait(until: .after(.milliseconds(50))) == nil)
@@ -96,7 +96,7 @@ import Testing
         #expect(child.wait(until: .after(.zero)) == .signalled(SIGTERM))
     }
 
-    @Test("one that does not listen to SIGTERM is killed")
+    @Test("a process that ignores SIGTERM is killed")
     func kills() throws {
         let child = try shell("trap '' TERM; echo ready; while :; do sleep 0.01; done")
         try eventually("it ignores SIGTERM") {
@@ -107,7 +107,7 @@ import Testing
         #expect(child.wait(until: .after(.zero)) == .signalled(SIGKILL))
     }
 
-    @Test("grandchildren that keep its outputs open do not keep anybody waiting, and are killed")
+    @Test("grandchildren that keep its outputs open delay nothing, and are killed")
     func grandchildren() throws {
         let (child, end) = try run("sleep 600 & echo $!; exit 0")
         #expect(end == .exited(0))
@@ -116,7 +116,7 @@ import Testing
         try eventually("the grandchild is gone") { !lives(process) }
     }
 
-    @Test("one that is let go of is killed and reaped")
+    @Test("an abandoned process is killed and reaped")
     func letGo() throws {
         var child: ChildProcess? = try shell("echo $$; exec sleep 600")
         try eventually("it runs") {
@@ -129,7 +129,7 @@ import Testing
         #expect(kill(process, 0) == -1 && errno == ESRCH, "not even a zombie is left")
     }
 
-    @Test("many at once from many threads leave no descriptor and no zombie")
+    @Test("many processes from many threads leave no descriptor and no zombie")
     func many() throws {
         func descriptors() throws -> Int {
             try FileManager.default.contentsOfDirectory(atPath: "/proc/self/fd").count

@@ -95,7 +95,7 @@ struct CryptoTests {
 @Suite("Secret files")
 struct SecretFileTests {
     @Test(
-        "a file that others could read or its group change is no secret",
+        "a file that others can read or its group can change is not secret",
         arguments: [
             (0o600, true), (0o400, true), (0o640, true), (0o644, false), (0o604, false),
             (0o602, false), (0o620, false), (0o660, false),
@@ -118,7 +118,7 @@ struct SecretFileTests {
         }
     }
 
-    @Test("what is no file is no secret, and nothing waits for it")
+    @Test("a path that is not a regular file is not secret, and opening it does not block")
     func noFile() throws {
         let pipe = "\(NSTemporaryDirectory())/pipe-\(UUID().uuidString)"
         try #require(mkfifo(pipe, 0o600) == 0)

@@ -8,7 +8,7 @@ import Testing
 struct HelperThreadsTests {
     private static let deadline = Duration.seconds(120)
 
-    @Test("every job is run once, however many come at a time", arguments: [1, 3])
+    @Test("every job runs once, however many are queued", arguments: [1, 3])
     func once(maximum: Int) throws {
         let helpers = HelperThreads(name: "helper", maximum: maximum)
         let runs = Monitor([Int](repeating: 0, count: 2_000))
@@ -20,7 +20,7 @@ struct HelperThreadsTests {
         #expect(runs.update { $0.allSatisfy { $0 == 1 } })
     }
 
-    @Test("a job that blocks holds up no other, as long as there are threads")
+    @Test("a blocked job delays no other while there are threads")
     func blocked() throws {
         let helpers = HelperThreads(name: "helper", maximum: 3)
         let state = Monitor((isReleased: false, blocked: 0, done: 0))

@@ -27,7 +27,7 @@ import Testing
     private func remove() { try? FileManager.default.removeItem(atPath: root) }
 
     @Test(
-        "links and dots lead where the kernel goes",
+        "links and dots lead to the same place as in the kernel",
         arguments: [
             ("a", "a"), ("a//b/", "a/b"), ("./a/../a/b/.", "a/b"), ("relative", "a/b"),
             ("relative/../file", "a/file"), ("absolute/b", "a/b"), ("up/file", "a/file"),
@@ -42,7 +42,7 @@ import Testing
     }
 
     @Test(
-        "what is missing is told apart from what is missing above it",
+        "a missing path and a missing parent are distinguished",
         arguments: [
             ("none", "none", true), ("none/b", "none", false), ("dangling", "a/none", true),
             ("dangling/b", "a/none", false), ("relative/none", "a/b/none", true),
@@ -55,7 +55,7 @@ import Testing
         }
     }
 
-    @Test("a file is no directory, and a loop has an end")
+    @Test("a file is not a directory, and a loop ends")
     func neither() {
         defer { remove() }
         do throws(PathObstacle) {
@@ -75,7 +75,7 @@ import Testing
     }
 
     @Test(
-        "the directory above",
+        "the parent directory",
         arguments: [("/a/b", "/a"), ("/a//b/", "/a"), ("/a", "/"), ("/", "/")]
     )
     func parent(path: String, parent: String) { #expect(PathAccess.parent(of: path) == parent) }

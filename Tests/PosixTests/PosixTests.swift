@@ -47,7 +47,7 @@ struct PosixTests {
         #expect(isClosed(second.other, within: 300_000))
     }
 
-    @Test("a connection is readable once something came or its peer has left, and not before")
+    @Test("a connection is readable once data arrived or its peer has left, and not before")
     func readable() throws {
         var ends: [Int32] = [-1, -1]
         try #require(socketpair(AF_UNIX, Int32(SOCK_STREAM.rawValue), 0, &ends) == 0)
@@ -64,7 +64,7 @@ struct PosixTests {
         #expect(connection.isReadable(within: .seconds(60)))
     }
 
-    @Test("a buffer holds what was filled in, and is empty and whole after release")
+    @Test("a buffer holds the bytes filled in, and is empty and whole after release")
     func contentBuffer() throws {
         let buffer = try ContentBuffer(capacity: 3 * 4096 + 5)
         for round in 1...2 {
@@ -91,7 +91,7 @@ struct PosixTests {
         }
     }
 
-    @Test("a buffer keeps what was filled in when it gives back the rest")
+    @Test("a buffer keeps the bytes filled in when it gives back the rest")
     func unusedPages() throws {
         let buffer = try ContentBuffer(capacity: 3 * 4096 + 5)
         for filled in [0, 1, 4096, 4097, 3 * 4096, buffer.capacity] {
@@ -118,7 +118,7 @@ struct PosixTests {
         }
     }
 
-    @Test("a buffer for which there is no memory is an error")
+    @Test("a buffer without memory is an error")
     func noMemory() throws {
         #expect(throws: SystemError.self) { try ContentBuffer(capacity: 1 << 62) }
     }
@@ -130,7 +130,7 @@ struct PosixTests {
         }
     }
 
-    @Test("updates of a monitor exclude each other and wake who waits")
+    @Test("updates of a monitor exclude each other and wake waiting threads")
     func monitor() throws {
         let monitor = Monitor((count: 0, threads: 0))
         for number in 0..<8 {
@@ -190,7 +190,7 @@ struct PosixTests {
     }
 
     @Test(
-        "a moment is written as RFC 3339 has it",
+        "a moment is formatted as in RFC 3339",
         arguments: [
             (0, "1970-01-01T00:00:00Z"), (1_795_264_260, "2026-11-21T12:31:00Z"),
             (951_827_696, "2000-02-29T12:34:56Z"), (-1, "1969-12-31T23:59:59Z"),
@@ -213,7 +213,7 @@ struct PosixTests {
         #expect(Duration.seconds(Int64.max).wholeMilliseconds == .max / 2)
     }
 
-    @Test("a thread has its name, cut to what the kernel keeps")
+    @Test("a thread has its name, cut to the kernel's limit")
     func thread() throws {
         let seen = Monitor<String?>(nil)
         try Thread.start(name: "a-name-of-more-than-15-bytes", stackSize: 300_001) {
@@ -246,7 +246,7 @@ struct PosixTests {
         #expect(try other.tryLock(subject: path))
     }
 
-    @Test("a lock that another opening has is waited for")
+    @Test("a lock held through another opening is waited for")
     func awaitedLock() throws {
         let path = NSTemporaryDirectory() + "/lock-\(UInt64.random(in: 0...(.max)))"
         try Data().write(to: URL(filePath: path))
@@ -285,7 +285,7 @@ struct PosixTests {
         #expect(made == digest)
     }
 
-    @Test("random bits do not come twice")
+    @Test("random bits do not repeat")
     func randomBits() {
         #expect(Set((0..<1000).map { _ in RandomBits.next() }).count == 1000)
     }

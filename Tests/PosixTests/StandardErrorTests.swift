@@ -5,7 +5,7 @@ import SpoolgatePosix
 import Testing
 
 @Suite struct StandardErrorTests {
-    @Test("standard error is the journal's where JOURNAL_STREAM names it, and only there")
+    @Test("standard error is the journal's only if JOURNAL_STREAM names it")
     func journal() {
         var status = stat()
         #expect(fstat(STDERR_FILENO, &status) == 0)

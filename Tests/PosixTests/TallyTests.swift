@@ -16,7 +16,7 @@ struct TallyTests {
         #expect(abs(histogram.seconds - 2.002_000_001) < 1e-9)
     }
 
-    @Test("what threads add at the same time is all there, under each key", .timeLimit(.minutes(5)))
+    @Test("concurrent additions by threads all count, under each key", .timeLimit(.minutes(5)))
     func threads() throws {
         let counters = Counters<String>()
         let left = Monitor(8)

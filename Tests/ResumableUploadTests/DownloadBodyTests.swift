@@ -25,7 +25,7 @@ struct DownloadBodyTests {
         Download(url, options: DownloadOrigin.options)
     }
 
-    @Test("every byte once and in order, over a cut, and then the answer")
+    @Test("every byte once and in order, across a cut, and then the response")
     func whole() async throws {
         let bytes = pattern(3_000_000)
         let origin = try origin(bytes, cut: 1_000_000)
@@ -67,7 +67,7 @@ struct DownloadBodyTests {
         }
     }
 
-    @Test("what is not read is not fetched")
+    @Test("unread content is not fetched")
     func backPressure() async throws {
         // Far more than the buffers of both sockets have room for.
         let bytes = [UInt8](repeating: 5, count: 64 << 20)
@@ -92,7 +92,7 @@ struct DownloadBodyTests {
         }
     }
 
-    @Test("a reader that is slower than the network may be does not break it")
+    @Test("a reader slower than the network timeout does not break it")
     func slowReader() async throws {
         let bytes = pattern(900_000)
         let origin = try DownloadOrigin { _ in .whole(bytes, Self.names) }
@@ -111,7 +111,7 @@ struct DownloadBodyTests {
         #expect(origin.requests.count == 1)
     }
 
-    @Test("a refusal is thrown, and then it is at its end")
+    @Test("a refusal is thrown, and then the sequence ends")
     func refused() async throws {
         let origin = try LoopbackOrigin(status: "403 No", content: "not you")
         let iterator = download(origin.base + "/f").body.makeAsyncIterator()
@@ -124,7 +124,7 @@ struct DownloadBodyTests {
         #expect(try await iterator.next() == nil)
     }
 
-    @Test("what came before an error is given first, and the token goes on behind it")
+    @Test("content received before an error is returned first, and the token continues after it")
     func later() async throws {
         let bytes = pattern(900_000)
         let origin = try origin(bytes, cut: 500_000)
@@ -162,7 +162,7 @@ struct DownloadBodyTests {
         #expect(came == 100_000)
     }
 
-    @Test("a cancelled task ends it, wherever it waits", arguments: [true, false])
+    @Test("a canceled task ends it, at any point of a wait", arguments: [true, false])
     func cancelled(hasBytes: Bool) async throws {
         let bytes = pattern(900_000)
         let origin = try DownloadOrigin { _ in
@@ -186,7 +186,7 @@ struct DownloadBodyTests {
         #expect(await download.pause()?.offset == Int64(read.update { $0 }))
     }
 
-    @Test("an iterator that is let go of ends it, and no thread stays")
+    @Test("a released iterator ends it, and no thread stays")
     func letGo() async throws {
         let origin = try origin([UInt8](repeating: 5, count: 64 << 20))
         for _ in 0..<10 {
@@ -209,7 +209,7 @@ struct DownloadBodyTests {
         }
     }
 
-    @Test("paused, it gives what came, and then the error")
+    @Test("paused, it returns the received content, and then the error")
     func paused() async throws {
         let bytes = [UInt8](repeating: 5, count: 64 << 20)
         let origin = try origin(bytes)
@@ -224,7 +224,7 @@ struct DownloadBodyTests {
         #expect(download.token?.offset == Int64(count))
     }
 
-    @Test("a second reading, run of a body, and a body of a file are invalid")
+    @Test("a second reading, `run` on a body, and a body of a file are invalid")
     func invalid() async throws {
         let bytes = pattern(300_000)
         let origin = try origin(bytes)
@@ -249,7 +249,7 @@ struct DownloadBodyTests {
         #expect(error?.kind == .invalid)
     }
 
-    @Test("its digest is held to the server's")
+    @Test("its digest is compared with the server's")
     func digest() async throws {
         let wrong = "Repr-Digest: sha-256=:AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA=:"
         let origin = try DownloadOrigin { _ in .whole(pattern(300_000), Self.names + [wrong]) }

@@ -38,7 +38,10 @@ struct DownloadPartTests {
         [],
     ]
 
-    @Test("without a strong validator a cut begins a file anew, and says so", arguments: weakNames)
+    @Test(
+        "without a strong validator a cut starts the file over, and says so",
+        arguments: weakNames
+    )
     func weak(fields: [String]) throws {
         let origin = try changingOrigin(fields)
         let directory = try ScratchDirectory()
@@ -91,7 +94,7 @@ struct DownloadPartTests {
         #expect(outcome.anew.isEmpty)
     }
 
-    @Test("a token of an older version with a date alone is not trusted")
+    @Test("a token of an older version with only a date is not trusted")
     func oldToken() throws {
         let fields = [Self.changed, Self.later]
         let origin = try DownloadOrigin { asked in
@@ -113,7 +116,7 @@ struct DownloadPartTests {
         #expect(directory.content("film") == Self.new)
     }
 
-    @Test("without progress beyond what came before, retries end")
+    @Test("without new progress, retries end")
     func noProgress() throws {
         let origin = try DownloadOrigin { asked in
             .whole(Self.old, [#"ETag: W/"v""#], cut: 50_000 - asked.number)
@@ -207,7 +210,7 @@ struct DownloadPartTests {
         },
     ]
 
-    @Test("a part that does not match begins a file anew, once", arguments: wrongs)
+    @Test("a part that does not match starts the file over, once", arguments: wrongs)
     func mismatch(wrong: Wrong) throws {
         let origin = try DownloadOrigin { asked in
             switch asked.number {
@@ -259,7 +262,7 @@ struct DownloadPartTests {
         #expect(directory.names.isEmpty)
     }
 
-    @Test("a part that nobody asked for is not the whole")
+    @Test("an unrequested part is not the whole")
     func unasked() throws {
         let origin = try DownloadOrigin { _ in
             Reply.part(Self.old, from: 0, Self.names).ranging("bytes 0-299999/600000")
@@ -270,7 +273,7 @@ struct DownloadPartTests {
         #expect(directory.names.isEmpty)
     }
 
-    @Test("in another process, too, a part of another total or date is noticed")
+    @Test("a part with another total or date is detected, in another process too")
     func inAnotherProcess() throws {
         let fields = [#"ETag: "v1""#, Self.changed, Self.later]
         let origin = try DownloadOrigin { asked in
@@ -303,7 +306,7 @@ struct DownloadPartTests {
         }
     }
 
-    @Test("less than was asked for, and totals that are not told, come to the whole")
+    @Test("short parts and unknown totals add up to the whole")
     func less() throws {
         for isTold in [true, false] {
             let origin = try DownloadOrigin { asked in
@@ -335,7 +338,7 @@ struct DownloadPartTests {
         }
     }
 
-    @Test("a Range of one's own is refused")
+    @Test("the caller's own Range is refused")
     func ownRange() {
         var options = DownloadOrigin.options
         options.fields[.range] = "bytes=0-9"

@@ -12,7 +12,7 @@ import Testing
 struct DownloadPlaceTests {
     private static let names = [#"ETag: "v1""#]
 
-    @Test("two downloads into one file: the second is told, whatever leads there")
+    @Test("two downloads to one file: the second gets an error, whatever path leads there")
     func twoIntoOne() async throws {
         let bytes = pattern(300_000)
         let isFree = Monitor(false)
@@ -62,7 +62,7 @@ struct DownloadPlaceTests {
         #expect(after.error == nil)
     }
 
-    @Test("many downloads into one file at a time: one of them is what is there")
+    @Test("many downloads to one file at a time: the result is one of them")
     func manyIntoOne() throws {
         let origin = try LoopbackOrigin { connection in
             while let request = try connection.receiveRequest() {
@@ -89,7 +89,7 @@ struct DownloadPlaceTests {
         #expect(directory.names == ["film"])
     }
 
-    @Test("what another download left in the part file is not taken for one's own")
+    @Test("another download's part file is not taken for one's own")
     func otherLeft() throws {
         let (own, other) = (pattern(300_000), [UInt8](repeating: 7, count: 300_000))
         let origin = try DownloadOrigin { asked in
@@ -118,7 +118,7 @@ struct DownloadPlaceTests {
         }
     }
 
-    @Test("what a part file lost is fetched again")
+    @Test("data lost from a part file is fetched again")
     func lost() throws {
         let bytes = pattern(300_000)
         let origin = try DownloadOrigin { asked in
@@ -136,7 +136,7 @@ struct DownloadPlaceTests {
         #expect(directory.content("film") == bytes)
     }
 
-    @Test("a directory, and a part that is no regular file, are refused with a reason")
+    @Test("a directory, and a part that is not a regular file, are refused with a reason")
     func refused() throws {
         let directory = try ScratchDirectory()
         let place = Download.Destination.file(directory.path)
@@ -151,7 +151,7 @@ struct DownloadPlaceTests {
 
     // MARK: What is no regular file
 
-    @Test("a FIFO is waited for and written to directly, over cuts, and keeps its name")
+    @Test("a FIFO is waited for and written directly, across cuts, and keeps its name")
     func pipe() throws {
         let bytes = pattern(900_000)
         let origin = try DownloadOrigin { asked in
@@ -174,7 +174,7 @@ struct DownloadPlaceTests {
         #expect(directory.names == ["pipe"])
     }
 
-    @Test("a FIFO without a reader does not keep a download from being paused")
+    @Test("a FIFO without a reader does not prevent a pause")
     func pausedPipe() async throws {
         let directory = try ScratchDirectory()
         let path = directory.file("pipe")
@@ -194,7 +194,7 @@ struct DownloadPlaceTests {
         #expect(error.update { $0 }?.kind == .paused)
     }
 
-    @Test("a FIFO whose reader goes away ends it with a reason, and no signal")
+    @Test("a FIFO whose reader leaves ends the download with a reason, and no signal")
     func leftPipe() throws {
         let bytes = pattern(900_000)
         let origin = try DownloadOrigin { _ in .whole(bytes, Self.names) }
@@ -209,7 +209,7 @@ struct DownloadPlaceTests {
         #expect(outcome.error?.reason.contains("write \(path): Broken pipe") == true)
     }
 
-    @Test("a device that is full ends it with a reason, and stays what it is")
+    @Test("a full device ends the download with a reason, and stays a device")
     func device() throws {
         let origin = try DownloadOrigin { _ in .whole(pattern(300_000), Self.names) }
         let directory = try ScratchDirectory()

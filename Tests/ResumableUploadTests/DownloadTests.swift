@@ -97,7 +97,7 @@ struct DownloadTests {
         #expect(shelf.state.update { $0.ranges.count } > 10)
     }
 
-    @Test("in order, once, into a function")
+    @Test("in order, once, to a function")
     func handedOver() throws {
         let bytes = pattern(300_000)
         let shelf = try Shelf(bytes, "\"v1\"", cuts: [100, 70_000])
@@ -107,7 +107,7 @@ struct DownloadTests {
         #expect(taken.update { $0 } == bytes)
     }
 
-    @Test("another representation: a file begins anew, and what was handed over is refused")
+    @Test("another representation: a file starts over, and delivered pieces are refused")
     func changed() throws {
         let (old, new) = (pattern(300_000), Array(pattern(200_000).reversed()))
         for isFile in [true, false] {
@@ -184,7 +184,7 @@ struct DownloadTests {
     }
 
     @Test(
-        "what comes is what the digest says, by either function",
+        "the content matches the digest, with either function",
         arguments: ["sha256", "sha512"]
     )
     func right(function: String) throws {
@@ -208,7 +208,7 @@ struct DownloadTests {
         }
     }
 
-    @Test("what is not what the digest says comes once more, and gets no name")
+    @Test("content that does not match the digest is fetched once more, and gets no name")
     func corrupt() throws {
         for isFile in [true, false] {
             let shelf = try Shelf(pattern(300_000), "\"v1\"")
@@ -227,7 +227,7 @@ struct DownloadTests {
     }
 
     @Test(
-        "what cannot be verified is not begun",
+        "a download that cannot be verified does not begin",
         arguments: [nil, "md5=:AAAA:", "sha-256=:AAAA:", "x"]
     )
     func noDigest(value: String?) throws {
@@ -245,7 +245,7 @@ struct DownloadTests {
     }
 
     @Test(
-        "resumed with the token alone, what the disk lost is noticed",
+        "resumed with the token alone, data lost from the disk is detected",
         arguments: [50_000, 300_000]
     )
     func corruptPart(came: Int) throws {
@@ -275,7 +275,7 @@ struct DownloadTests {
         }
     }
 
-    @Test("a part of another digest begins a file anew")
+    @Test("a part with another digest starts the file over")
     func otherPart() throws {
         let bytes = pattern(300_000)
         let shelf = try Shelf(bytes, "\"v1\"", cuts: [50_000])

@@ -9,7 +9,7 @@ import Testing
 
 @testable import ResumableUpload
 
-@Suite("a server in trouble")
+@Suite("A failing server")
 struct NeighbourTests {
     /// Not the one that begins to answer 201: that is an answer.
     private static let troubles = BadNeighbour.Trouble.failures.filter { $0 != .closesInAnswer }
@@ -40,7 +40,7 @@ struct NeighbourTests {
     }
 
     @Test(
-        "an upload that began in trouble is taken once the server is well",
+        "an upload that began during a failure is accepted once the server recovers",
         arguments: troubles
     )
     func begins(trouble: BadNeighbour.Trouble) async throws {
@@ -58,7 +58,7 @@ struct NeighbourTests {
         #expect(server.taken == [bytes])
     }
 
-    @Test("an upload goes on after every trouble on its way")
+    @Test("an upload continues after every failure on its path")
     func meets() async throws {
         let server = try UploadOrigin()
         let neighbour = try BadNeighbour(before: server.origin.port)
@@ -78,7 +78,7 @@ struct NeighbourTests {
         #expect(server.taken == [bytes])
     }
 
-    @Test("a proxy that gives up while the answer is awaited costs a wait, and no second upload")
+    @Test("a proxy timeout during the final response costs a wait, and no second upload")
     func proxyTimesOut() async throws {
         let held = Monitor(0)
         let gate = Gate()

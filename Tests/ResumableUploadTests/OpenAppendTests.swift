@@ -50,7 +50,7 @@ struct OpenAppendTests {
         }
     }
 
-    @Test("a stream whose end comes after the server has everything ends with the whole progress")
+    @Test("a stream that ends after the server has everything reports complete progress")
     func progressAtLateEnd() async throws {
         let origin = try UploadOrigin(reporting: .max)
         let bytes = pattern(64 << 10)
@@ -71,7 +71,7 @@ struct OpenAppendTests {
     }
 
     @Test(
-        "a stream is one append while the server reports what it has, and an empty one completes it"
+        "a stream is one append while the server reports offsets, and an empty append completes it"
     )
     func oneAppend() async throws {
         let origin = try UploadOrigin(reporting: .max)
@@ -112,7 +112,7 @@ struct OpenAppendTests {
         #expect(appends.count >= 11 && appends.count < 20)
     }
 
-    @Test("an open append that is cut goes on where the server is")
+    @Test("a cut open append continues at the server's offset")
     func cut() async throws {
         let origin = try UploadOrigin(reporting: .max) { request in
             request.method == "PATCH" && request.number < 8
@@ -130,7 +130,7 @@ struct OpenAppendTests {
     }
 
     @Test(
-        "if reports end, a full window waits for them, and then the length of each append is sent"
+        "if reports stop, a full window waits for them, and then each append has a length"
     )
     func reportsEnd() async throws {
         let origin = try UploadOrigin(reporting: 200_000)
@@ -146,7 +146,7 @@ struct OpenAppendTests {
         }
     }
 
-    @Test("an open append ends if the stream gives nothing for a second, and another one follows")
+    @Test("an open append ends if the stream pauses for a second, and another one follows")
     func pauses() async throws {
         let origin = try UploadOrigin(reporting: .max)
         let bytes = pattern(500_000)
@@ -165,7 +165,7 @@ struct OpenAppendTests {
     }
 
     @Test(
-        "limits of one append hold for open ones",
+        "append limits apply to open appends",
         arguments: ["max-append-size=100000", "max-append-size=30000, min-append-size=10000"]
     )
     func limits(limit: String) async throws {
@@ -178,7 +178,7 @@ struct OpenAppendTests {
         #expect(origin.requests.allSatisfy { $0.content.count <= most })
     }
 
-    @Test("an open append begins with as many bytes as an append must have")
+    @Test("an open append begins with the minimum size of an append")
     func least() async throws {
         let origin = try UploadOrigin(limit: "min-append-size=50000")
         let (stream, continuation) = AsyncStream<[UInt8]>.makeStream()
@@ -199,7 +199,7 @@ struct OpenAppendTests {
     }
 
     @Test(
-        "a server that does not take content without a length gets the length",
+        "a server that refuses content without a length gets the length",
         arguments: [
             "411 Length Required", "400 Bad Request", "413 Content Too Large", "501 No",
             "204 No Content",
@@ -222,7 +222,7 @@ struct OpenAppendTests {
         #expect(chunked.count == 1)
     }
 
-    @Test("two open appends of which nothing arrives are enough")
+    @Test("two open appends that deliver nothing are the last")
     func breaksOpen() async throws {
         let origin = try UploadOrigin { request in
             request.values("Transfer-Encoding") == ["chunked"] ? .cut(after: 0) : .serve
@@ -250,7 +250,7 @@ struct OpenAppendTests {
         #expect(last.values("Upload-Complete") == ["?1"] && !last.content.isEmpty)
     }
 
-    @Test("a success that says nothing of the upload does not complete a stream that has ended")
+    @Test("an unrelated success does not complete a stream that has ended")
     func unconfirmed() async throws {
         let origin = try UploadOrigin {
             $0.number == 1 ? .answer("200 OK", content: "log in") : .serve
@@ -269,7 +269,7 @@ struct OpenAppendTests {
         #expect(origin.taken == [bytes])
     }
 
-    @Test("an open append is paused, and goes on from what the server has")
+    @Test("an open append is paused, and continues at the server's offset")
     func paused() async throws {
         let origin = try UploadOrigin(reporting: .max)
         let gate = Gate()

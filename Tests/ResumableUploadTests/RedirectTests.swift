@@ -10,7 +10,7 @@ import Testing
 
 @testable import ResumableUpload
 
-@Suite("Answers that are no success")
+@Suite("Responses that are not a success")
 struct RedirectTests {
     private static let place = "https://new.example/files/a"
     private static let named = ["Location: \(place)"]
@@ -27,7 +27,7 @@ struct RedirectTests {
     }
 
     @Test(
-        "of one request with everything, only 302 and 303 to a POST are the application's answer",
+        "after one request with everything, only 302 and 303 to a POST are the application's response",
         arguments: codes(),
         [HTTPRequest.Method.post, .put, .patch]
     )
@@ -57,7 +57,7 @@ struct RedirectTests {
     }
 
     @Test(
-        "an empty creation, and a body that is not all sent, are never answered by a redirect",
+        "a redirect is never the response to an empty creation or to a partly sent body",
         arguments: codes()
     )
     func parts(status: Int) async throws {
@@ -78,7 +78,7 @@ struct RedirectTests {
     }
 
     @Test(
-        "an append that is redirected leaves the upload to be resumed, whatever its place",
+        "a redirected append leaves the upload resumable, whatever its location",
         arguments: codes()
     )
     func append(status: Int) async throws {
@@ -96,7 +96,7 @@ struct RedirectTests {
     }
 
     @Test(
-        "the final response of a complete upload is the target's: as of one request with everything",
+        "the final response of a complete upload is the target's, as for one request with everything",
         arguments: codes(),
         [HTTPRequest.Method.post, .put]
     )
@@ -119,7 +119,7 @@ struct RedirectTests {
     }
 
     @Test(
-        "an offset retrieval that is redirected ends the run and loses nothing",
+        "a redirected offset retrieval ends the run and loses nothing",
         arguments: codes()
     )
     func retrieval(status: Int) async throws {
@@ -148,7 +148,7 @@ struct RedirectTests {
     }
 
     @Test(
-        "a redirect of the last request is no lost answer, and a login that is asked for is none either",
+        "a redirect or required login at the last request is not a lost response",
         arguments: codes() + [401, 403, 407]
     )
     func lostAnswer(status: Int) async throws {
@@ -171,7 +171,7 @@ struct RedirectTests {
     }
 
     @Test(
-        "a place may be relative, and without one nothing was answered",
+        "a Location may be relative; without one there was no response",
         arguments: [302, 303, 307]
     )
     func places(status: Int) async throws {
@@ -202,7 +202,7 @@ struct RedirectTests {
     }
 
     @Test(
-        "a cancellation that is redirected, or answered by somebody else, leaves the upload",
+        "a cancellation that is redirected, or that another server responds to, leaves the upload",
         arguments: codes() + [200]
     )
     func cancellation(status: Int) async throws {
@@ -230,7 +230,7 @@ struct RedirectTests {
         #expect(error?.reason.contains(Self.place) == (status != 200))
     }
 
-    @Test("a cancellation that is answered with 200 is believed where the upload is gone")
+    @Test("a cancellation with response 200 is believed if the upload is gone")
     func cancelledWith200() async throws {
         let origin = try UploadOrigin { request in
             switch request.method {
@@ -257,7 +257,7 @@ struct RedirectTests {
     // MARK: Successes of others
 
     @Test(
-        "a page that the network answers an append with is no success: the upload resource is asked"
+        "a network login page is not an append's success: the upload resource is checked"
     )
     func portal() async throws {
         let page = UploadOrigin.Reaction.answer(
@@ -299,7 +299,7 @@ struct RedirectTests {
     }
 
     @Test(
-        "a server that says nothing of the upload in its final response is believed once the resource confirms it",
+        "a final response without upload fields is believed once the resource confirms it",
         arguments: ["200 OK", "204 No Content"],
         ["204 No Content", "404 Not Found", "410 Gone"]
     )
@@ -321,7 +321,7 @@ struct RedirectTests {
         #expect(origin.asked == ["POST /f", "PATCH /u/1", "HEAD /u/1"])
     }
 
-    @Test("a success with less than everything is none")
+    @Test("a success with less than everything is not one")
     func less() async throws {
         let bytes = pattern(300_000)
         let origin = try UploadOrigin { request in
@@ -333,7 +333,7 @@ struct RedirectTests {
     }
 
     @Test(
-        "a plain web server that takes an empty or partial creation has not got the upload",
+        "a plain web server that accepts an empty or partial creation does not have the upload",
         arguments: [
             ("204 No Content", []), ("201 Created", ["Location: /made/1"]), ("200 OK", []),
             ("202 Accepted", ["Upload-Complete: ?1"]),
@@ -352,7 +352,7 @@ struct RedirectTests {
 
     // MARK: Downloads
 
-    @Test("a download that is redirected saves nothing, and names the place", arguments: codes())
+    @Test("a redirected download saves nothing, and names the location", arguments: codes())
     func download(status: Int) async throws {
         let folder = try ScratchDirectory()
         for (fields, words) in [
@@ -376,7 +376,7 @@ struct RedirectTests {
     }
 
     @Test(
-        "a page that the network answers for the rest of a download does not take what came before"
+        "a network login page does not replace a partial download"
     )
     func downloadPortal() async throws {
         let bytes = pattern(100_000)

@@ -10,7 +10,7 @@ import Testing
 
 @Suite("Streams")
 struct StreamTests {
-    @Test("a stream is asked for no more than the window holds")
+    @Test("a stream is read only as far as the window has room")
     func backPressure() async throws {
         let gate = Gate()
         let origin = try UploadOrigin { request in
@@ -35,7 +35,7 @@ struct StreamTests {
         #expect(origin.taken.map(\.count) == [1_000_000])
     }
 
-    @Test("the window gives what was put in, wherever its memory begins again")
+    @Test("the window returns the bytes put in, also where its memory wraps")
     func window() throws {
         let bytes = pattern(2_000_003)
         for (skipped, seed) in [(0, 1), (999_999, 2), (70_001, 3)] as [(Int, UInt64)] {
@@ -75,7 +75,7 @@ struct StreamTests {
         }
     }
 
-    @Test("resumed, what the server has is skipped")
+    @Test("after a resume, bytes that the server has are skipped")
     func skipped() async throws {
         let origin = try UploadOrigin { $0.number == 2 ? .answer("403 No") : .serve }
         let bytes = pattern(400_000)
@@ -103,7 +103,7 @@ struct StreamTests {
         #expect(other.result.error?.kind == .changed)
     }
 
-    @Test("a stream that breaks, or has another length than was told, completes nothing")
+    @Test("a stream that fails, or has another length than announced, completes nothing")
     func broken() async throws {
         struct Lost: Error {}
         let origin = try UploadOrigin()
@@ -122,7 +122,7 @@ struct StreamTests {
         #expect(origin.taken.isEmpty)
     }
 
-    @Test("a slow stream is sent as it comes")
+    @Test("a slow stream is sent as it arrives")
     func slow() async throws {
         let origin = try UploadOrigin()
         let (stream, continuation) = AsyncStream<[UInt8]>.makeStream()
@@ -168,7 +168,7 @@ struct StreamTests {
         #expect(origin.taken == [bytes, bytes])
     }
 
-    @Test("paused while a stream gives nothing")
+    @Test("paused while a stream is silent")
     func paused() async throws {
         let origin = try UploadOrigin()
         let (stream, continuation) = AsyncStream<[UInt8]>.makeStream()

@@ -9,7 +9,7 @@ import Testing
 
 @Suite("Texts and tables")
 struct TextTests {
-    @Test("a token's text is one line of ASCII and reads back, by any coder too")
+    @Test("a token's text is one line of ASCII and reads back, through any coder too")
     func tokens() throws {
         for token in [
             Upload.Token(url: "http://a/u/1", target: "http://a/f"),
@@ -38,7 +38,7 @@ struct TextTests {
     }
 
     @Test(
-        "a Location beside a URL (RFC 3986 §5.2)",
+        "a Location relative to a URL (RFC 3986 §5.2)",
         arguments: [
             ("http://h/a/b?q", "/u/1", "http://h/u/1"), ("http://h/a/b?q", "u/1", "http://h/a/u/1"),
             ("http://h", "u", "http://h/u"), ("http://h/a", "?x", "http://h/a?x"),
@@ -54,7 +54,7 @@ struct TextTests {
         #expect(try #require(URLText(base)).resolved(reference)?.text == whole)
     }
 
-    @Test("origins are compared without case and without the scheme's own port")
+    @Test("origins are compared without case and without the scheme's default port")
     func origins() throws {
         func origin(_ text: String) -> String? { URLText(text)?.origin }
         #expect(origin("HTTP://Host:80/a") == origin("http://host/b"))
@@ -70,7 +70,7 @@ struct TextTests {
     }
 
     @Test(
-        "what a response means",
+        "the meaning of each response",
         arguments: [
             (Step.plain, 500, [:], Verdict.final), (.plain, 503, [:], .later),
             (.carefulCreation, 201, ["Location": "/u", "Upload-Offset": "0"], .acknowledged(0)),

@@ -19,7 +19,7 @@ struct TransferTests {
 
     // MARK: Events
 
-    @Test("events end with each run, however it ends, and begin anew with the next one")
+    @Test("events end with each run, however it ends, and start over with the next one")
     func eventsEnd() async throws {
         let isThere = Monitor(false)
         let origin = try UploadOrigin { _ in
@@ -62,7 +62,7 @@ struct TransferTests {
     }
 
     @Test(
-        "the last event of an upload that was taken is that everything is there",
+        "the last event of an accepted upload reports complete progress",
         arguments: [(0, true), (0, false), (1 << 20, true)]
     )
     func progressAtTheEnd(plainBelow: Int64, isCareful: Bool) async throws {
@@ -80,7 +80,7 @@ struct TransferTests {
 
     // MARK: Ends
 
-    @Test("a wish without a run is for no run")
+    @Test("a pause or cancel without a run affects no run")
     func wishWithoutRun() async throws {
         let origin = try UploadOrigin()
         let upload = Upload(.bytes([1]), to: origin.base + "/f", options: quickOptions())
@@ -92,7 +92,7 @@ struct TransferTests {
         #expect(await download.pause() == nil)
     }
 
-    @Test("a cancelled task ends with CancellationError, and the upload can be resumed")
+    @Test("a canceled task ends with CancellationError, and the upload can be resumed")
     func cancelledTask() async throws {
         let origin = try UploadOrigin()
         let (stream, source) = AsyncStream<[UInt8]>.makeStream()
@@ -110,7 +110,7 @@ struct TransferTests {
         #expect(origin.taken == [[1, 2]])
     }
 
-    @Test("a task that was cancelled before it ran sends nothing")
+    @Test("a task that was canceled before it ran sends nothing")
     func cancelledBefore() async throws {
         let origin = try UploadOrigin()
         let upload = Upload(.bytes([1]), to: origin.base + "/f", options: quickOptions())
@@ -182,7 +182,7 @@ struct TransferTests {
         #expect(try await uploads[20].run().status == .created)
     }
 
-    @Test("a session has as many at a time as it says, also of those that block a thread")
+    @Test("a session limits concurrent uploads, also those that block a thread")
     func sessionLimit() async throws {
         let gate = Gate()
         let (now, most) = (Monitor(0), Monitor(0))

@@ -67,7 +67,7 @@ func pieces(_ bytes: [UInt8], of size: Int) -> AsyncStream<[UInt8]> {
 @Suite("Uploads")
 struct UploadTests {
     @Test(
-        "each version says what its draft says",
+        "each version sends what its draft requires",
         arguments: [nil, 3, 4, 5, 6, 7, 8, 9, 10] as [Int?]
     )
     func versions(version: Int?) async throws {
@@ -98,7 +98,7 @@ struct UploadTests {
         }
     }
 
-    @Test("what waits for a 104 meanwhile asks to be forwarded as it comes (RFC 10036)")
+    @Test("a request that waits for a 104 asks to be forwarded immediately (RFC 10036)")
     func incremental() async throws {
         for creation in [Upload.Options.Creation.careful, .optimistic, .plain] {
             let origin = try UploadOrigin()
@@ -113,7 +113,7 @@ struct UploadTests {
         }
     }
 
-    @Test("a small body is one ordinary request without any mark")
+    @Test("a small body is one ordinary request without any protocol field")
     func small() async throws {
         let origin = try UploadOrigin()
         var options = quickOptions()
@@ -132,7 +132,7 @@ struct UploadTests {
     }
 
     @Test(
-        "cut anywhere, it goes on where the server is",
+        "cut anywhere, it continues at the server's offset",
         arguments: [Upload.Options.Creation.careful, .optimistic],
         [false, true]
     )
@@ -152,7 +152,7 @@ struct UploadTests {
         #expect(received == received.sorted() && received.contains { $0 > 0 })
     }
 
-    @Test("a lost answer is had again, and the upload is taken once")
+    @Test("a lost response is fetched, and the upload is accepted once")
     func lostAnswer() async throws {
         let origin = try UploadOrigin { $0.number == 1 ? .loseAnswer : .serve }
         let bytes = pattern(300_000)
@@ -165,7 +165,7 @@ struct UploadTests {
         #expect(tokens.map(\.mayBeComplete) == [false, true])
     }
 
-    @Test("an answer that the server has no more is told as lost")
+    @Test("a response that the server has removed is reported as lost")
     func answerGone() async throws {
         let origin = try UploadOrigin {
             switch $0.number {
@@ -183,7 +183,9 @@ struct UploadTests {
         #expect(origin.taken.count == 1)
     }
 
-    @Test("a resource that is gone after the last byte is not begun anew, unless repeating is safe")
+    @Test(
+        "a resource that disappears after the last byte is not restarted, unless repeating is safe"
+    )
     func goneAfterAll() async throws {
         for method in [HTTPRequest.Method.post, .put] {
             let origin = try UploadOrigin {
@@ -207,7 +209,7 @@ struct UploadTests {
         }
     }
 
-    @Test("an ordinary request without an answer is repeated only where that is safe")
+    @Test("an ordinary request without a response is repeated only if that is safe")
     func plainWithoutAnswer() async throws {
         for (method, key, times) in [
             (HTTPRequest.Method.post, nil, 1), (.post, "\"k\"", 2), (.put, nil, 2),
@@ -259,7 +261,7 @@ struct UploadTests {
         #expect(refusing.asked.count == 2)
     }
 
-    @Test("400 of a server that made the upload resource, or says whose answer it is, is final")
+    @Test("400 from a server that created the upload resource, or names the source, is final")
     func versionKnown() async throws {
         for fields in [
             "HTTP/1.1 104 Yes\r\nLocation: /u/9\r\nUpload-Draft-Interop-Version: 10\r\n\r\n"
@@ -295,7 +297,7 @@ struct UploadTests {
         #expect(origin.asked == ["POST /f"])
     }
 
-    @Test("what only means later is tried again, as long as the server asks for, and not for ever")
+    @Test("temporary refusals are retried after the server's delay, with a limit")
     func later() async throws {
         let origin = try UploadOrigin { request in
             switch request.number {
@@ -343,7 +345,7 @@ struct UploadTests {
     }
 
     @Test(
-        "an ordinary request is sent again if nothing of it was kept, or if repeating is safe",
+        "an ordinary request is sent again if none of it was kept, or if repeating is safe",
         arguments: [
             Repetition(status: 408, isRepeated: [true, true, true]),
             Repetition(status: 423, isRepeated: [true, true, true]),
@@ -394,7 +396,9 @@ struct UploadTests {
         }
     }
 
-    @Test("a whole upload that names no resource is sent again after 502 and 504 if that is safe")
+    @Test(
+        "a complete upload that names no resource is sent again after 502 and 504 if that is safe"
+    )
     func optimisticAgain() async throws {
         for status in [502, 504] {
             for (method, isRepeated) in [(HTTPRequest.Method.post, false), (.put, true)] {
@@ -411,7 +415,7 @@ struct UploadTests {
         }
     }
 
-    @Test("a server may ask for a pause by a date (RFC 9110 §10.2.3)")
+    @Test("a server may request a pause by a date (RFC 9110 §10.2.3)")
     func laterByDate() async throws {
         let origin = try UploadOrigin { request in
             guard request.number == 0 else { return .serve }
@@ -461,7 +465,7 @@ struct UploadTests {
         #expect(other?.kind == .refused && other?.token?.url == login.base + "/u/1")
     }
 
-    @Test("appends are as small as the server wants")
+    @Test("appends are as small as the server requires")
     func appendLimit() async throws {
         let origin = try UploadOrigin(limit: "max-append-size=100000, min-size=0")
         let bytes = pattern(450_000)
@@ -473,7 +477,9 @@ struct UploadTests {
         )
     }
 
-    @Test("an offset that the server corrects is taken; one below what it acknowledged is not")
+    @Test(
+        "an offset that the server corrects is accepted; one below the acknowledged offset is not"
+    )
     func conflict() async throws {
         let origin = try UploadOrigin { request in
             request.number == 1
@@ -502,7 +508,7 @@ struct UploadTests {
         #expect(error?.kind == .gone)
     }
 
-    @Test("an upload resource of another origin is refused, unless that is allowed")
+    @Test("an upload resource of another origin is refused, unless allowed")
     func otherOrigin() async throws {
         let other = try UploadOrigin { request in
             request.method == "PATCH" ? .answer("201 Created", ["Upload-Complete: ?1"]) : .serve
@@ -525,7 +531,7 @@ struct UploadTests {
         )
     }
 
-    @Test("a 104 with another version, or of another origin, names nothing")
+    @Test("a 104 with another version, or of another origin, is ignored")
     func foreignInterim() async throws {
         for fields in [
             "Location: /u/9\r\nUpload-Draft-Interop-Version: 9", "Location: /u/9",
@@ -548,7 +554,7 @@ struct UploadTests {
         }
     }
 
-    @Test("what cannot be sent is said so before anything is")
+    @Test("an invalid body is reported before anything is sent")
     func invalid() async throws {
         for url in ["ftp://a/b", "nonsense", "http://u:p@127.0.0.1/", "http:///x", "http://a b/"] {
             let error = await upload(.bytes([1]), to: url, quickOptions()).result.error

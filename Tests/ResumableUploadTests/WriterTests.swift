@@ -12,7 +12,7 @@ import Testing
 struct WriterTests {
     private struct Broken: Error {}
 
-    @Test("what is written is sent, from one task or from some")
+    @Test("written bytes are sent, from one task or several")
     func writes() async throws {
         let origin = try UploadOrigin()
         let bytes = pattern(1_000_000)
@@ -71,7 +71,7 @@ struct WriterTests {
         #expect(origin.taken.map(\.count) == [1_000_000])
     }
 
-    @Test("a body that is broken off, or let go, is not taken for a whole one")
+    @Test("an aborted or abandoned body is not taken for a complete one")
     func broken() async throws {
         let origin = try UploadOrigin()
         for isFailed in [true, false] {
@@ -92,7 +92,7 @@ struct WriterTests {
         #expect(origin.taken.isEmpty)
     }
 
-    @Test("who writes is told that the upload has ended, however it ends")
+    @Test("a writer receives the end of the upload, however it ends")
     func closed() async throws {
         let origin = try UploadOrigin { request in
             request.target == "/no" ? .answer("403 Forbidden") : .serve
@@ -108,7 +108,7 @@ struct WriterTests {
         }
     }
 
-    @Test("a write that is cancelled writes nothing")
+    @Test("a canceled write writes nothing")
     func cancelled() async throws {
         let origin = try UploadOrigin()
         let (body, writer) = Upload.Body.makeStream()
@@ -126,7 +126,7 @@ struct WriterTests {
         await #expect(throws: TransferError.self) { try await writer.write([3]) }
     }
 
-    @Test("a body that was written is good for one run")
+    @Test("a written body is valid for one run")
     func oneRun() async throws {
         let origin = try UploadOrigin { request in
             request.number == 1 ? .cut(after: 0) : .serve
@@ -143,7 +143,7 @@ struct WriterTests {
         #expect(error?.reason.contains("not kept") == true, "\(error?.reason ?? "")")
     }
 
-    @Test("bytes and streams come in any collection")
+    @Test("bytes and streams can be of any collection type")
     func collections() async throws {
         let origin = try UploadOrigin()
         let bytes = pattern(100_000)

@@ -19,7 +19,7 @@ import Testing
     }
 
     @Test(
-        "a text that says nothing leaves every default, and names no upstream",
+        "an empty text leaves every default, and names no upstream",
         arguments: [
             "", "\n", "# nothing\n", "---\n", "{}", "~", "spool:\n", "routes: {default: }\n",
             "spool: {directory: ~}\nlisten: null\n", "\u{FEFF}# after a byte order mark\n",
@@ -46,7 +46,7 @@ import Testing
         #expect(Settings().lack == nil)
     }
 
-    @Test("every setting is taken")
+    @Test("every setting is accepted")
     func everything() throws {
         let text = """
             listen: unix:/tmp/s.sock
@@ -165,7 +165,7 @@ import Testing
         #expect(try Settings(text, file: "f") == expected)
     }
 
-    @Test("a change is told that only a restart puts in force")
+    @Test("a change that needs a restart is reported")
     func restart() throws {
         let text = """
             listen: systemd
@@ -217,14 +217,14 @@ import Testing
         #expect(try Settings("threads: {maximum: 2}", file: "f").ignored == [])
     }
 
-    @Test("a default is at most what another setting allows")
+    @Test("a default is limited by the other settings")
     func bounded() throws {
         let text = "routes: {default: {queue: {maximum-backoff: 3s}}}"
         let queue = try #require(try Settings(text, file: "f").routes["default"]?.queue)
         #expect(queue.minimumBackoff == .seconds(3))
     }
 
-    @Test("what `check` prints for a setting is what a file would say")
+    @Test("the output of `check` for a setting is valid in a file")
     func tableIsSettings() throws {
         var text = ""
         var path: [Substring] = []
@@ -241,7 +241,7 @@ import Testing
     }
 
     @Test(
-        "a path with spaces is taken, and printed so that a file would say the same",
+        "a path with spaces is accepted, and printed in valid form",
         arguments: ["directory:/x y/in", "unix:/x y/a: b #c"]
     )
     func spaces(target: String) throws {
@@ -256,7 +256,7 @@ import Testing
         #expect(settings.routes["default"]?.upstream.targets == [try UpstreamTarget(target)])
     }
 
-    @Test("several targets are printed as the list that a file would have")
+    @Test("several targets are printed as a valid list")
     func tableOfTargets() throws {
         var settings = Settings()
         settings.routes["default"]?.upstream.targets = [
@@ -279,7 +279,7 @@ import Testing
         }
     }
 
-    @Test("a wrong text is refused with its place and what would be right", arguments: wrongTexts)
+    @Test("an invalid text is refused with its place and the valid form", arguments: wrongTexts)
     func refused(_ wrong: Wrong) {
         do throws(SettingsError) {
             let settings = try Settings(wrong.text, file: "f")
@@ -289,7 +289,7 @@ import Testing
         }
     }
 
-    @Test("a file that cannot be read says which and why", arguments: [false, true])
+    @Test("an unreadable file is named with the reason", arguments: [false, true])
     func unreadable(isHuge: Bool) throws {
         let path = "\(NSTemporaryDirectory())/settings-\(UInt64.random(in: 0...(.max))).yaml"
         if isHuge { try Data(repeating: 0x23, count: 1 << 20 | 1).write(to: URL(filePath: path)) }
@@ -302,7 +302,7 @@ import Testing
         }
     }
 
-    @Test("bytes that are no UTF-8 are refused where they stand")
+    @Test("bytes that are not UTF-8 are refused with their place")
     func notUTF8() throws {
         let path = "\(NSTemporaryDirectory())/settings-\(UInt64.random(in: 0...(.max))).yaml"
         defer { unlink(path) }
@@ -316,7 +316,7 @@ import Testing
         }
     }
 
-    @Test("a file is read as its text is")
+    @Test("a file is read like its text")
     func load() throws {
         let path = "\(NSTemporaryDirectory())/settings-\(UInt64.random(in: 0...(.max))).yaml"
         defer { unlink(path) }

@@ -59,7 +59,7 @@ import Testing
     }
 
     @Test(
-        "the example settings are the defaults, but for the upstream, which is the operator's to name"
+        "the example settings are the defaults, except for the upstream, which the operator names"
     )
     func exampleIsDefault() throws {
         let text = try Self.text("deploy/spoolgate.yaml")
@@ -70,7 +70,7 @@ import Testing
         #expect(first == "    #upstream: http://127.0.0.1:3000")
     }
 
-    @Test("the example settings name every setting, at its default or behind a # where it has none")
+    @Test("the example settings name every setting, at its default or after a # if it has none")
     func exampleIsComplete() throws {
         let examples = try Self.examples()
         let table = SettingsTests.withoutUpstream.table
@@ -82,7 +82,7 @@ import Testing
         }
     }
 
-    @Test("the example settings behind a # are taken once the # is gone")
+    @Test("the example settings after a # are valid without the #")
     func commentedExamples() throws {
         let text = try Self.text("deploy/spoolgate.yaml")
             .replacing(/(?m)^( *)#((?:  )?[a-z][a-z0-9-]*:)/) { match in "\(match.1)\(match.2)" }
@@ -155,7 +155,7 @@ import Testing
         #expect(rows == told)
     }
 
-    @Test("the alerts and the dashboard ask for metrics that there are")
+    @Test("the alerts and the dashboard use existing metrics")
     func alerts() throws {
         let source = try Self.text("Sources/Gateway/Admin/MetricsPage.swift")
         let names = Set(source.matches(of: /begin\(\s*"([a-z_]+)"/).map { String($0.1) })
@@ -234,7 +234,7 @@ import Testing
     // MARK: Versions
 
     @Test(
-        "each page that names the interop versions names those that are spoken",
+        "each page that names the interop versions names the supported ones",
         arguments: [
             "docs/CLIENT.md", "docs/OPERATIONS.md", "deploy/man/spoolgate-upload.1",
             "deploy/man/spoolgate.8", "deploy/man/spoolgate.yaml.5",

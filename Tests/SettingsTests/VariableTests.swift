@@ -63,7 +63,10 @@ struct VariableTests {
         settings.table.map { "\($0.key): \($0.value)" }
     }
 
-    @Test("each variable gives what the same text in a file gives", arguments: SettingsVariable.all)
+    @Test(
+        "each variable has the effect of the same text in a file",
+        arguments: SettingsVariable.all
+    )
     func taken(variable: SettingsVariable) throws {
         let (right, _) = try #require(Self.values[variable.name])
         let given = try Self.settings([variable.name: right])
@@ -74,7 +77,7 @@ struct VariableTests {
     }
 
     @Test(
-        "a variable wins over the file, and leaves its other settings",
+        "a variable overrides the file, and leaves its other settings",
         arguments: SettingsVariable.all
     )
     func wins(variable: SettingsVariable) throws {
@@ -90,7 +93,7 @@ struct VariableTests {
     }
 
     @Test(
-        "a wrong value is refused in the words of the file, and names the variable",
+        "an invalid value is refused in the words for a file, with the variable's name",
         arguments: SettingsVariable.all
     )
     func refused(variable: SettingsVariable) throws {
@@ -113,7 +116,7 @@ struct VariableTests {
         }
     }
 
-    @Test("a variable that says nothing is not set, and none but those of the table is looked up")
+    @Test("an empty variable is unset, and only variables of the table are read")
     func unset() throws {
         var asked: [String] = []
         for text in ["", " ", "~", "null", "# nothing", "---"] {
@@ -127,7 +130,7 @@ struct VariableTests {
         #expect(SettingsVariable.all.count == Set(asked).count)
     }
 
-    @Test("the environment alone is settings, and an upstream must be named")
+    @Test("the environment alone is enough, and an upstream must be named")
     func alone() throws {
         let settings = try Self.settings(["SPOOLGATE_LOG_LEVEL": "debug"])
         #expect(settings.routes["default"]?.upstream.targets.isEmpty == true)
@@ -142,7 +145,7 @@ struct VariableTests {
         #expect(named.routes["default"]?.upstream.targets == [.http(base: "http://a:1")])
     }
 
-    @Test("the variables of a route are the default route's, which is made if the file has none")
+    @Test("a route's variables are the default route's, which is created if the file has none")
     func otherRoutes() throws {
         let text = "routes: {a: {upstream: http://a:1}}"
         let both = try Self.settings(["SPOOLGATE_UPSTREAM": "http://b:1"], beside: text)
@@ -153,7 +156,7 @@ struct VariableTests {
     }
 
     @Test(
-        "settings that contradict each other are refused where they stand, in the file or in a variable"
+        "contradictory settings are refused with their place, in the file or in a variable"
     )
     func contradictions() {
         let reply =

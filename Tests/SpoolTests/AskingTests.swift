@@ -10,7 +10,7 @@ import Testing
 
 @testable import SpoolgateSpool
 
-@Suite("Asking another process")
+@Suite("Releasing to another process")
 struct AskingTests {
     private let directory = TemporarySpool()
     private let mine: Spool
@@ -69,7 +69,7 @@ struct AskingTests {
         #expect(asked.update { $0 } == 1)
     }
 
-    @Test("nothing is wanted any more once the wait is over, won or lost")
+    @Test("the request to release ends with the wait, whether it succeeded or not")
     func marksEnd() throws {
         let asked = Monitor(0)
         let upload = try theirs.create(creation, requestRelease: {})
@@ -92,7 +92,7 @@ struct AskingTests {
         again.unlock()
     }
 
-    @Test("a holder that delivers is not asked, and a stranger asks nobody")
+    @Test("a holder that delivers is not asked, and another client asks no holder")
     func notAsked() throws {
         let asked = Monitor(0)
         let upload = try theirs.create(creation, requestRelease: { asked.update { $0 += 1 } })

@@ -41,7 +41,7 @@ struct ClockMarkTests {
         #expect(mark.isSettled)
     }
 
-    @Test("a step of a few seconds is nothing")
+    @Test("a step of a few seconds has no effect")
     func small() {
         var mark = Self.settled
         for error in [30, 60, 20, 0] as [Int64] {
@@ -50,7 +50,7 @@ struct ClockMarkTests {
         }
     }
 
-    @Test("a step forward is believed after a day of uptime, and not in any part before")
+    @Test("a step forward is believed after a day of uptime, and no part of it before")
     func forward() {
         var mark = Self.settled
         look(&mark, after: 1, error: 2 * Self.day)
@@ -66,7 +66,7 @@ struct ClockMarkTests {
         #expect(mark.lead == 0 && !mark.isDoubted)
     }
 
-    @Test("a clock that is set right again leaves nothing behind")
+    @Test("a clock that is set right again leaves no trace")
     func forwardAndBack() {
         var mark = Self.settled
         look(&mark, after: 1, error: 3_650 * Self.day)
@@ -75,7 +75,7 @@ struct ClockMarkTests {
         #expect(!mark.isDoubted && !mark.isSettled)
     }
 
-    @Test("a step back is followed at once, and the way forward again only after a day")
+    @Test("a step back is followed at once, and a step forward again only after a day")
     func back() {
         var mark = Self.settled
         look(&mark, after: 1, error: -10 * Self.day)
@@ -86,7 +86,7 @@ struct ClockMarkTests {
         #expect(mark.lead == 0)
     }
 
-    @Test("what passed while the machine was off counts after a day of uptime")
+    @Test("the time while the machine was off counts after a day of uptime")
     func restart() {
         var mark = Self.settled
         look(&mark, after: 0, error: 5 * Self.day, boot: "b", uptime: 10)
@@ -99,7 +99,7 @@ struct ClockMarkTests {
         #expect(!mark.isDoubted)
     }
 
-    @Test("where the boot is not known, no two looks are of one run")
+    @Test("if the boot is unknown, no two looks belong to one run")
     func unknownBoot() {
         var mark = ClockMark(boot: "", uptime: 10, wall: WallTime(seconds: Self.start))
         mark.look(boot: "", uptime: 20 + Self.day, wall: WallTime(seconds: Self.start + Self.day))
@@ -107,7 +107,7 @@ struct ClockMarkTests {
         #expect(!mark.isSettled)
     }
 
-    @Test("its line is read as it was written, and nothing else is")
+    @Test("its line reads back as written, and nothing else is accepted")
     func text() throws {
         var mark = Self.settled
         look(&mark, after: 1, error: 2 * Self.day)
@@ -141,7 +141,7 @@ struct ClockMarkTests {
         try FileManager.default.contentsOfDirectory(atPath: "\(directory.path)/tmp")
     }
 
-    @Test("what a death leaves of a note is removed by a start an hour later, and by none before")
+    @Test("a crash's leftover of a note is removed by a start an hour later, and by none before")
     func leftByDeath() throws {
         let directory = TemporarySpool()
         let passed = Mutex<Int64>(0)
@@ -164,7 +164,7 @@ struct ClockMarkTests {
         }
     }
 
-    @Test("a note that the disk does not take leaves nothing", arguments: Disk.Call.ofNote)
+    @Test("a note that the disk refuses leaves nothing", arguments: Disk.Call.ofNote)
     func leftByError(_ call: Disk.Call) throws {
         let directory = TemporarySpool()
         let scripted = ScriptedDisk()

@@ -8,7 +8,7 @@ import Testing
 
 @Suite("Deferral without an attempt")
 struct DeferralTests {
-    @Test("of what nothing was promised it costs no sync: content, name, state")
+    @Test("without a promise it needs no sync: content, name, state")
     func unpromised() throws {
         let directory = TemporarySpool()
         let scripted = ScriptedDisk()
@@ -26,7 +26,7 @@ struct DeferralTests {
         #expect(upload.state == UploadState(offset: 7, length: 7, phase: .deferred))
     }
 
-    @Test("a reason that a state has no room for is cut between characters, and says so")
+    @Test("a reason that is too long for a state is cut between characters, and marked")
     func longReason() throws {
         let directory = TemporarySpool()
         let spool = try directory.open()
@@ -44,7 +44,7 @@ struct DeferralTests {
     }
 
     @Test(
-        "of what was promised name, state and content are durable after it is promised again"
+        "after a promise, name, state and content are durable after it is promised again"
     )
     func promised() throws {
         let directory = TemporarySpool()
@@ -67,7 +67,7 @@ struct DeferralTests {
     }
 
     @Test(
-        "an attempt that may not be repeated any more is held where the process dies, or the power goes",
+        "an unrepeatable attempt is held if the process crashes or the power fails",
         arguments: [false, true],
         [false, true]
     )
@@ -108,7 +108,7 @@ struct DeferralTests {
     }
 
     @Test(
-        "where the disk refuses a step, it stays in incoming and can be tried again",
+        "if the disk refuses a step, the upload stays in incoming and can be tried again",
         arguments: [.createEmpty, .write] as [Disk.Call]
     )
     func refused(call: Disk.Call) throws {
@@ -137,7 +137,7 @@ struct DeferralTests {
 @Suite("Removal")
 struct RemovalTests {
     @Test(
-        "of what was promised is durable at its end, record before content; of other uploads it costs nothing"
+        "after a promise it is durable on return, record before content; without one it needs no sync"
     )
     func durable() throws {
         for (isPromised, calls) in [

@@ -20,7 +20,7 @@ struct FiguresTests {
         return all
     }
 
-    @Test("figures follow what is made, written, delivered and removed")
+    @Test("figures follow creations, writes, deliveries and removals")
     func figures() throws {
         let directory = TemporarySpool()
         let spool = try directory.open(reserve: 7)
@@ -39,7 +39,7 @@ struct FiguresTests {
         #expect(spool.figures.uploads == 0)
     }
 
-    @Test("what was made during the walk is counted twice, until it is counted again")
+    @Test("an upload created during the walk counts twice until the next count")
     func recount() throws {
         let directory = TemporarySpool()
         let spool = try directory.open()
@@ -58,7 +58,7 @@ struct FiguresTests {
         withExtendedLifetime(made) {}
     }
 
-    @Test("what another process removed shows once it is due")
+    @Test("another process's removals appear once they are due")
     func otherProcess() throws {
         let directory = TemporarySpool()
         let spool = try directory.open()
@@ -75,7 +75,7 @@ struct FiguresTests {
         #expect(spool.figures.uploads == 0)
     }
 
-    @Test("what waits is told with whom it waits for, and read only where it is not known")
+    @Test("a waiting upload is reported with its reason, and read only if that is unknown")
     func waits() throws {
         let directory = TemporarySpool()
         let spool = try directory.open()
@@ -102,7 +102,7 @@ struct FiguresTests {
         #expect(try waiting(spool, known: Set(found.keys)) == [])
     }
 
-    @Test("a spool in which no file can be made says so; a full one does not")
+    @Test("a spool in which no file can be created says so; a full one does not")
     func writable() throws {
         let directory = TemporarySpool()
         let scripted = ScriptedDisk()
@@ -121,7 +121,7 @@ struct FiguresTests {
         #expect(throws: SpoolError.self) { try readOnly.checkWritable() }
     }
 
-    @Test("the time of the last purge is any process's to read, and an unreadable one is none")
+    @Test("any process can read the time of the last purge, and an unreadable one counts as none")
     func purged() throws {
         let directory = TemporarySpool()
         let spool = try directory.open()
@@ -133,7 +133,7 @@ struct FiguresTests {
         #expect(spool.lastPurge == nil)
     }
 
-    @Test("each call that makes something durable is timed")
+    @Test("each call that makes data durable is timed")
     func syncs() throws {
         let directory = TemporarySpool()
         let spool = try directory.open()

@@ -30,12 +30,12 @@ private final class Counter: Sendable {
     func leave() { state.withLock { $0.now -= 1 } }
 }
 
-@Suite("Holding")
+@Suite("Locks")
 struct HoldingTests {
     /// Lives as long as the test, which has a suite of its own.
     private let directory = TemporarySpool()
 
-    @Test("many threads lock one upload, and only one at a time has it")
+    @Test("many threads lock one upload, and only one at a time holds it")
     func oneHolder() throws {
         let spools = [try directory.open(), try directory.open()]
         let creation = UploadCreation.sample()
@@ -74,7 +74,7 @@ struct HoldingTests {
         #expect(directory.content(of: creation.id)?.count == holders.total)
     }
 
-    @Test("a receiving holder is asked once to let go, and the newer request then has it")
+    @Test("a receiving holder is asked once to release, and the newer request then has the lock")
     func newestWins() throws {
         let spool = try directory.open()
         let creation = UploadCreation.sample()
@@ -94,7 +94,7 @@ struct HoldingTests {
         #expect(throws: SpoolError.busy(creation.id)) { try upload.remove() }
     }
 
-    @Test("a holder that delivers is waited for and never asked to let go")
+    @Test("a holder that delivers is waited for and never asked to release")
     func deliveringIsNotDisturbed() throws {
         let spool = try directory.open()
         let creation = UploadCreation.sample()
@@ -115,7 +115,7 @@ struct HoldingTests {
         #expect(!asked.withLock { $0 })
     }
 
-    @Test("what happens to an upload wakes nobody who waits for another one")
+    @Test("a change to an upload wakes only its own waiters")
     func othersAreNotWoken() throws {
         let spool = try directory.open()
         let (awaited, other) = (UploadCreation.sample(), UploadCreation.sample())
@@ -149,7 +149,7 @@ struct HoldingTests {
         #expect(ended == true, "one was never woken")
     }
 
-    @Test("a stranger neither gets an upload nor disturbs its holder")
+    @Test("another client neither gets an upload nor disturbs its holder")
     func strangers() throws {
         let spool = try directory.open()
         let creation = UploadCreation.sample(owner: "alice")
@@ -169,7 +169,7 @@ struct HoldingTests {
     }
 
     @Test(
-        "an upload that another process holds is busy until it lets go",
+        "an upload that another process holds is busy until it unlocks",
         arguments: [false, true]
     )
     func otherProcess(isDelivered: Bool) throws {
@@ -193,12 +193,12 @@ struct HoldingTests {
         #expect(try mine.lock(creation.id) != nil)
     }
 
-    @Test("an upload that nobody made is not found")
+    @Test("an unknown upload is not found")
     func unknown() throws {
         #expect(try directory.open().lock(.random()) == nil)
     }
 
-    @Test("a holder that is forgotten lets go")
+    @Test("a lost reference unlocks")
     func deinitialised() throws {
         let spool = try directory.open()
         let creation = UploadCreation.sample()

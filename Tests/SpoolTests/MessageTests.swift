@@ -29,7 +29,7 @@ struct UnverifiedTests {
 
     private func again() throws -> Upload { try #require(try spool.lock(creation.id)) }
 
-    @Test("verified it counts, discarded it does not")
+    @Test("verified content counts, discarded content does not")
     func ends() throws {
         let upload = try unverified()
         #expect((upload.state.offset, upload.durableOffset) == (14, 5))
@@ -43,7 +43,7 @@ struct UnverifiedTests {
         #expect(try again().content() == Array("known, truly".utf8))
     }
 
-    @Test("after a death the offset is the old one, and later content is not cut back with it")
+    @Test("after a crash the offset is the old one, and later content is not truncated with it")
     func death() throws {
         for hasPowerCut in [false, true] {
             let upload = try unverified()
@@ -59,7 +59,7 @@ struct UnverifiedTests {
         }
     }
 
-    @Test("it is not promised while it is unverified, and what was before stays promised")
+    @Test("it is not promised while it is unverified, and earlier content stays promised")
     func settling() throws {
         let upload = try unverified()
         scripted.forget()
@@ -69,7 +69,7 @@ struct UnverifiedTests {
         #expect(try directory.open().lock(creation.id)?.state.offset == 5)
     }
 
-    @Test("seen from outside it is not there")
+    @Test("it is invisible from outside")
     func listing() throws {
         let upload = try unverified()
         #expect(try spool.look(at: creation.id)?.offset == 5)
@@ -77,7 +77,7 @@ struct UnverifiedTests {
     }
 
     @Test(
-        "what the disk did not let be taken back is taken back by the next lock",
+        "content that the disk kept after a discard is discarded by the next lock",
         arguments: [Disk.Call.truncate, .write]
     )
     func refusedDiscard(call: Disk.Call) throws {
@@ -93,7 +93,7 @@ struct UnverifiedTests {
         #expect(try again().content() == Array("known, later".utf8))
     }
 
-    @Test("content that cannot be made durable is cut back to what is, verified or not")
+    @Test("content that cannot be made durable is truncated to the durable part, verified or not")
     func failedSync() throws {
         let upload = try spool.create(creation, requestRelease: {})
         try upload.append("known")
@@ -125,7 +125,7 @@ struct CompletionTests {
 
     private func again() throws -> Upload { try #require(try spool.lock(creation.id)) }
 
-    @Test("they come back, whatever lengths replace each other, and the record stays small")
+    @Test("they read back, whatever lengths replace each other, and the record stays small")
     func lengths() throws {
         let upload = try spool.create(creation, requestRelease: {})
         #expect(try upload.completion() == nil)
@@ -148,7 +148,7 @@ struct CompletionTests {
         ).count
     }
 
-    @Test("kept again as they are they cost nothing")
+    @Test("storing the same fields again costs nothing")
     func same() throws {
         let upload = try spool.create(creation, requestRelease: {})
         try upload.keepCompletion(fields(10))
@@ -157,7 +157,7 @@ struct CompletionTests {
         #expect(scripted.calls.isEmpty)
     }
 
-    @Test("a death before the others count leaves those that did", arguments: [1, 2, 3])
+    @Test("a crash before new fields count leaves the old ones", arguments: [1, 2, 3])
     func death(number: Int) throws {
         let upload = try spool.create(creation, requestRelease: {})
         try upload.append("content")
@@ -171,7 +171,7 @@ struct CompletionTests {
         #expect(try again().completion() == fields(100))
     }
 
-    @Test("what is damaged is no field of anybody's")
+    @Test("damaged fields are not used")
     func damage() throws {
         let upload = try spool.create(creation, requestRelease: {})
         try upload.keepCompletion(fields(100))
@@ -182,7 +182,7 @@ struct CompletionTests {
         #expect(try again().completion() == nil)
     }
 
-    @Test("a stored response does not take their place")
+    @Test("a stored response does not replace them")
     func response() throws {
         let upload = try spool.create(creation, requestRelease: {})
         try upload.append("content")

@@ -30,7 +30,7 @@ struct OutcomeTests {
 
     // MARK: Failed
 
-    @Test("a failed upload keeps its content and the response that it failed by")
+    @Test("a failed upload keeps its content and the response that failed it")
     func failed() throws {
         let upload = try whole()
         try upload.beginAttempt()
@@ -46,7 +46,7 @@ struct OutcomeTests {
     }
 
     @Test(
-        "where the disk is full, as much of the response is kept as fits, and the cause always",
+        "on a full disk, the part of the response that fits is kept, and the cause always",
         arguments: [(0, "whole"), (1, "head"), (2, "status")]
     )
     func failedOnFullDisk(refused: Int, kept: String) throws {
@@ -64,7 +64,7 @@ struct OutcomeTests {
     }
 
     @Test(
-        "no death between the calls of a failure makes a delivery of it",
+        "no crash between the calls of a failure turns it into a delivery",
         arguments: [Queue.active, .deferred]
     )
     func deathWhileFailing(from queue: Queue) throws {
@@ -95,7 +95,7 @@ struct OutcomeTests {
     // MARK: Refused by the gateway
 
     @Test(
-        "a refusal of the gateway itself ends an upload that was never sent on",
+        "a refusal of the gateway itself ends an upload that was never delivered",
         arguments: [
             (Queue.incoming, false), (.incoming, true), (.deferred, false), (.deferred, true),
         ]
@@ -115,7 +115,7 @@ struct OutcomeTests {
         #expect(try again().attempts == 0)
     }
 
-    @Test("one whose response could be stored but not made durable is delivered all the same")
+    @Test("an upload whose response was stored but not made durable is still delivered")
     func refusedUndurably() throws {
         let upload = try whole()
         try upload.postpone(reason: nil, .queue(.now))
@@ -128,7 +128,7 @@ struct OutcomeTests {
 
     // MARK: Queued again
 
-    @Test("whatever holds it, it can be queued again, and what was known is forgotten")
+    @Test("whatever holds it, it can be requeued, and the old reason is removed")
     func requeued() throws {
         for cause in HoldCause.allCases {
             let directory = TemporarySpool()
@@ -156,7 +156,7 @@ struct OutcomeTests {
         }
     }
 
-    @Test("one that was told the operator survives a power cut, at its place and nowhere else")
+    @Test("a hold that the operator was told of survives a power failure, in one place only")
     func requeueIsDurable() throws {
         let upload = try whole()
         try upload.beginAttempt()
@@ -171,7 +171,7 @@ struct OutcomeTests {
         )
     }
 
-    @Test("one whose content was lost is held all the same, and is never queued again")
+    @Test("an upload with lost content is still held, and is never requeued")
     func contentLost() throws {
         let upload = try whole(promised: false)
         try upload.beginAttempt()
@@ -190,7 +190,7 @@ struct OutcomeTests {
         #expect(directory.queue(of: id) == .hold)
     }
 
-    @Test("time in the queue begins when it is whole, and anew with an operator's word")
+    @Test("time in the queue begins when the upload is complete, and again when it is requeued")
     func wholeSince() throws {
         let upload = try whole()
         #expect(upload.wholeSince == nil)
@@ -206,7 +206,7 @@ struct OutcomeTests {
 
     // MARK: What a queue run sees
 
-    @Test("a queue run sees what waits, and takes nothing from who uses it, in any process")
+    @Test("a queue run sees waiting uploads, and takes none from a user in any process")
     func queueRun() throws {
         let upload = try whole()
         let other = try directory.open()
@@ -234,7 +234,7 @@ struct OutcomeTests {
         #expect(try spool.tryLock(.random()) == nil)
     }
 
-    @Test("what a request receives is not disturbed by who only takes what is free")
+    @Test("a request's upload is not disturbed by a caller that takes only free ones")
     func undisturbed() throws {
         let asked = Monitor(false)
         let upload = try spool.create(creation, requestRelease: { asked.update { $0 = true } })

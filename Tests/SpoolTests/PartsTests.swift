@@ -8,7 +8,7 @@ import Testing
 
 @testable import SpoolgateSpool
 
-@Suite("Parts")
+@Suite("Partial uploads")
 struct PartsTests {
     private let directory = TemporarySpool()
 
@@ -36,7 +36,7 @@ struct PartsTests {
     }
 
     @Test(
-        "parts are copied one behind the other, in as many calls as the disk wants",
+        "partial uploads are copied one after the other, in as many calls as the disk needs",
         arguments: [1, 4, 100]
     )
     func shortCopies(step: Int) throws {
@@ -51,7 +51,7 @@ struct PartsTests {
         #expect(try parts[3].content() == Array("three".utf8))
     }
 
-    @Test("a disk that is full leaves the bytes that were copied, and the part")
+    @Test("a full disk leaves the copied bytes, and the partial upload")
     func full() throws {
         let spool = try directory.open(disk(step: 1, room: 9))
         let parts = try ["one, ", "two, "].map { try part($0, in: spool) }
@@ -71,7 +71,7 @@ struct PartsTests {
         #expect(try parts[1].content() == Array("two, ".utf8))
     }
 
-    @Test("what was not copied does not count in the quota")
+    @Test("uncopied bytes do not count in the quota")
     func quota() throws {
         let spool = try directory.open(disk(step: 1, room: 4), quota: 20)
         let part = try part("ten bytes.", in: spool)
@@ -86,7 +86,7 @@ struct PartsTests {
         }
     }
 
-    @Test("a part whose file is too short is not joined")
+    @Test("a partial upload whose file is too short is not joined")
     func sourceEnds() throws {
         let spool = try directory.open()
         let part = try part("ten bytes.", in: spool)
@@ -99,7 +99,9 @@ struct PartsTests {
         }
     }
 
-    @Test("what takes a part is durable where the part is, and stays when it is consumed")
+    @Test(
+        "the name of the joining upload is durable in the partial upload, and stays after it is consumed"
+    )
     func final() throws {
         let spool = try directory.open()
         let part = try part("content", in: spool)
@@ -119,7 +121,7 @@ struct PartsTests {
     }
 
     @Test(
-        "where that cannot be written the part is as it was",
+        "if that cannot be written the partial upload is unchanged",
         arguments: [Disk.Call.write, .sync]
     )
     func notWritten(call: Disk.Call) throws {
@@ -134,7 +136,7 @@ struct PartsTests {
     }
 
     @Test(
-        "one made of parts is never received again",
+        "an upload made of partial ones is never received again",
         arguments: [Queue.deferred, .active],
         [true, false]
     )

@@ -25,7 +25,7 @@ struct PopulationTests {
         return nil
     }
 
-    @Test("one client's uploads are bounded, and only those that are not delivered")
+    @Test("one client's uploads are limited, and delivered ones do not count")
     func ofClient() throws {
         let directory = TemporarySpool()
         let spool = try spool(directory, ofClient: 2)
@@ -48,7 +48,7 @@ struct PopulationTests {
         #expect(bound { _ = try spool.create(.sample(owner: "a"), requestRelease: {}) } == nil)
     }
 
-    @Test("all uploads are bounded, those included whose response is kept")
+    @Test("all uploads are limited, including those with a stored response")
     func total() throws {
         let directory = TemporarySpool()
         let spool = try spool(directory, total: 2)
@@ -76,7 +76,7 @@ struct PopulationTests {
         #expect(bound { _ = try spool.create(.sample(), requestRelease: {}) } == nil)
     }
 
-    @Test("recovery counts what it finds, each with its client")
+    @Test("recovery counts the uploads it finds, each with its client")
     func recovery() throws {
         let directory = TemporarySpool()
         let before = try directory.open()
@@ -89,7 +89,7 @@ struct PopulationTests {
         #expect(bound { _ = try spool.create(.sample(owner: "b"), requestRelease: {}) } == nil)
     }
 
-    @Test("what this process removes makes room at once")
+    @Test("this process's removals make room at once")
     func removed() throws {
         let directory = TemporarySpool()
         let spool = try spool(directory, total: 1)
@@ -101,7 +101,7 @@ struct PopulationTests {
         }
     }
 
-    @Test("what another process purged makes room")
+    @Test("another process's purge makes room")
     func purged() throws {
         let directory = TemporarySpool()
         let spool = try spool(directory, total: 2)
@@ -113,7 +113,7 @@ struct PopulationTests {
         #expect(bound { _ = try spool.create(.sample(), requestRelease: {}) } == nil)
     }
 
-    @Test("a count that does not find what is only being made does not make room for more")
+    @Test("a count that misses an upload under creation does not make room for more")
     func pending() throws {
         let directory = TemporarySpool()
         let room = try spool(directory, total: 1).room
@@ -126,7 +126,7 @@ struct PopulationTests {
         #expect(bound { try room.takeUpload(of: client, record: 100) } == nil)
     }
 
-    @Test("many creations together do not pass a bound", .timeLimit(.minutes(10)))
+    @Test("many concurrent creations do not exceed a limit", .timeLimit(.minutes(10)))
     func together() throws {
         let directory = TemporarySpool()
         let spool = try spool(directory, total: 50)

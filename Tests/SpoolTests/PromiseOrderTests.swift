@@ -17,7 +17,7 @@ struct PromiseOrderTests {
         "sync record",
     ]
 
-    @Test("an uninterrupted upload costs no sync and few calls")
+    @Test("an uninterrupted upload needs no sync and few calls")
     func happyPathIsCheap() throws {
         let (directory, scripted) = (TemporarySpool(), ScriptedDisk())
         let spool = try directory.open(scripted.disk)
@@ -35,7 +35,7 @@ struct PromiseOrderTests {
         )
     }
 
-    @Test("telling a durable offset again changes nothing on the disk")
+    @Test("reporting a durable offset again changes nothing on the disk")
     func settlingTwiceIsFree() throws {
         let (directory, scripted) = (TemporarySpool(), ScriptedDisk())
         let spool = try directory.open(scripted.disk)
@@ -51,7 +51,7 @@ struct PromiseOrderTests {
         #expect(scripted.calls.isEmpty, "\(scripted.calls)")
     }
 
-    @Test("content that waits and cannot be made durable is received again, never believed")
+    @Test("deferred content that cannot be made durable is received again, never believed")
     func failedSyncOfWaitingContent() throws {
         let (directory, scripted) = (TemporarySpool(), ScriptedDisk())
         let spool = try directory.open(scripted.disk)
@@ -68,7 +68,7 @@ struct PromiseOrderTests {
         try expectReceivedAgain(creation.id, in: spool)
     }
 
-    @Test("an offset told during an attempt costs what any other does, once")
+    @Test("an offset reported during an attempt costs the same as any other, once")
     func toldDuringAttempt() throws {
         let (directory, scripted) = (TemporarySpool(), ScriptedDisk())
         let spool = try directory.open(scripted.disk)
@@ -107,7 +107,9 @@ struct PromiseOrderTests {
         try expectReceivedAgain(creation.id, in: spool)
     }
 
-    @Test("an offset is told only after data, directories and record are durable, in this order")
+    @Test(
+        "an offset is reported only after data, directories and record are durable, in this order"
+    )
     func promiseOrder() throws {
         let (directory, scripted) = (TemporarySpool(), ScriptedDisk())
         let spool = try directory.open(scripted.disk)

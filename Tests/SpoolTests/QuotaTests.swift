@@ -19,7 +19,7 @@ struct QuotaTests {
         if case .overQuota = error as? SpoolError { true } else { false }
     }
 
-    @Test("a creation is refused before it is made, by its length or by what is to come")
+    @Test("a creation is refused before it exists, by its length or by its announced content")
     func creation() throws {
         let directory = TemporarySpool()
         let spool = try spool(directory, quota: 10)
@@ -41,7 +41,7 @@ struct QuotaTests {
         }
     }
 
-    @Test("content that comes is refused where it passes the quota, and what was accepted stays")
+    @Test("content is refused at the quota, and accepted content stays")
     func content() throws {
         let directory = TemporarySpool()
         let spool = try spool(directory, quota: 10)
@@ -55,7 +55,7 @@ struct QuotaTests {
         #expect(upload.state.offset == 10)
     }
 
-    @Test("everything that removes content makes room at once", arguments: 0..<5)
+    @Test("every removal of content makes room at once", arguments: 0..<5)
     func removal(way: Int) throws {
         let directory = TemporarySpool()
         let scripted = ScriptedDisk()
@@ -93,7 +93,7 @@ struct QuotaTests {
         try spool.create(.sample(), requestRelease: {}).append("ten bytes.")
     }
 
-    @Test("records count beyond the first 64 KiB, and make room when they are gone")
+    @Test("records count beyond the first 64 KiB, and make room after their removal")
     func records() throws {
         let directory = TemporarySpool()
         let spool = try spool(directory, quota: 16 << 10)
@@ -120,7 +120,7 @@ struct QuotaTests {
         _ = try spool.create(.sample(fields: fields), requestRelease: {})
     }
 
-    @Test("a write that fails takes nothing")
+    @Test("a failed write takes no room")
     func failedWrite() throws {
         let directory = TemporarySpool()
         let scripted = ScriptedDisk()
@@ -143,7 +143,7 @@ struct QuotaTests {
         try upload.append(bytes.span.bytes)
     }
 
-    @Test("the content of an upload without a record counts while it is there")
+    @Test("the content of an upload without a record counts while it exists")
     func unrecorded() throws {
         let directory = TemporarySpool()
         let spool = try spool(directory, quota: 10)
@@ -160,7 +160,7 @@ struct QuotaTests {
         try upload.append("ten bytes.")
     }
 
-    @Test("content that was there before counts, and what another process purges is seen")
+    @Test("existing content counts, and another process's purge is noticed")
     func otherProcess() throws {
         let directory = TemporarySpool()
         let creation = UploadCreation.sample()
@@ -185,7 +185,7 @@ struct QuotaTests {
         try upload.append("ten bytes.")
     }
 
-    @Test("recovery counts what it leaves")
+    @Test("recovery counts the remaining content")
     func recovery() throws {
         let directory = TemporarySpool()
         let upload = try directory.open().create(.sample(), requestRelease: {})
@@ -199,7 +199,7 @@ struct QuotaTests {
         try spool.create(.sample(), requestRelease: {}).append("ten bytes.")
     }
 
-    @Test("a count that does not find what is only being written does not make room for more")
+    @Test("a count that misses content under way does not make room for more")
     func pending() throws {
         let directory = TemporarySpool()
         let room = try spool(directory, quota: 10).room
@@ -211,7 +211,7 @@ struct QuotaTests {
         try room.take(10)
     }
 
-    @Test("many writers together do not pass it", .timeLimit(.minutes(10)))
+    @Test("many writers together do not exceed it", .timeLimit(.minutes(10)))
     func together() throws {
         let directory = TemporarySpool()
         let spool = try spool(directory, quota: 1000)
@@ -244,7 +244,7 @@ struct QuotaTests {
         return (upload, dup(lent.number))
     }
 
-    @Test("room that is lent counts in the quota and not as content; what was not written returns")
+    @Test("lent room counts in the quota and not as content; the unwritten rest returns")
     func lent() throws {
         let directory = TemporarySpool()
         let spool = try spool(directory, quota: 1 << 20)
@@ -271,7 +271,7 @@ struct QuotaTests {
     }
 
     @Test(
-        "loans become smaller as room does, and all of them together are never more than there is"
+        "loans shrink with the room, and together never exceed it"
     )
     func loans() throws {
         let directory = TemporarySpool()
@@ -288,7 +288,7 @@ struct QuotaTests {
         try room.take(1 << 20)
     }
 
-    @Test("what is lent is kept free of the reserve as well")
+    @Test("lent room is kept free in addition to the reserve")
     func lentAboveReserve() throws {
         let directory = TemporarySpool()
         let spool = try directory.open()
@@ -320,7 +320,7 @@ struct QuotaTests {
         try spool.checkRoom(for: (1 << 20) - 1)
     }
 
-    @Test("a file that is not returned counts as written, until a count finds what was")
+    @Test("an unreturned file counts as written, until a count finds its real size")
     func abandoned() throws {
         let directory = TemporarySpool()
         let spool = try spool(directory, quota: 1 << 20)

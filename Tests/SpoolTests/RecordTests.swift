@@ -55,7 +55,7 @@ struct RecordTests {
     }
 
     @Test(
-        "a state with a number beyond fifteen digits is not believed, so that none is too large to count on",
+        "a state number beyond fifteen digits is not believed, so that counting can continue",
         arguments: [
             UInt64(UploadLimits.mostSize), UInt64(UploadLimits.mostSize) + 1, UInt64(Int64.max) - 1,
         ]
@@ -111,7 +111,7 @@ struct RecordTests {
         #expect((known != nil) == (size == 100))
     }
 
-    @Test("a creation comes back as it was written, byte for byte", arguments: creations)
+    @Test("a creation reads back as it was written, byte for byte", arguments: creations)
     func creationRoundTrip(creation: UploadCreation) throws {
         let text = creation.recordText
         let (read, count) = try #require(
@@ -122,7 +122,7 @@ struct RecordTests {
         #expect(Self.lines(read.head.fields) == Self.lines(creation.head.fields))
     }
 
-    @Test("a creation comes back from the disk in another process", arguments: creations)
+    @Test("a creation is read from the disk by another process", arguments: creations)
     func creationOnDisk(creation: UploadCreation) throws {
         let directory = TemporarySpool()
         try directory.open().create(creation, length: 7, requestRelease: {}).unlock()
@@ -133,7 +133,7 @@ struct RecordTests {
         #expect(try directory.open().summaries().first?.creation == creation)
     }
 
-    @Test("no changed, missing or added byte of a creation goes unseen")
+    @Test("every changed, missing or added byte of a creation is detected")
     func creationDamage() throws {
         let creation = UploadCreation.sample()
         let (text, id) = (creation.recordText, creation.id)
@@ -165,7 +165,7 @@ struct RecordTests {
         ),
     ]
 
-    @Test("a response comes back as it was written, byte for byte", arguments: responses)
+    @Test("a response reads back as it was written, byte for byte", arguments: responses)
     func responseRoundTrip(response: StoredResponse) throws {
         let directory = TemporarySpool()
         let creation = UploadCreation.sample()
@@ -181,7 +181,7 @@ struct RecordTests {
         #expect(Self.lines(read.head.fields) == Self.lines(response.head.fields))
     }
 
-    @Test("no changed byte of a response goes unseen")
+    @Test("every changed byte of a response is detected")
     func responseDamage() throws {
         let text = StoredResponse.sample.recordText(of: Self.id)
         for index in text.indices {
@@ -209,7 +209,7 @@ struct RecordTests {
         return [RecordState(), RecordState(length: 0), full, text, part]
     }()
 
-    @Test("a state comes back from its slot", arguments: states, [false, true])
+    @Test("a state reads back from its slot", arguments: states, [false, true])
     func slotRoundTrip(state: RecordState, isPromised: Bool) {
         let slot = state.slot(for: Self.id)
         #expect(slot.count == RecordSlots.size)
@@ -218,7 +218,7 @@ struct RecordTests {
     }
 
     @Test(
-        "the newer of two slots counts, and a torn one is told apart from one that was never written"
+        "the newer of two slots counts, and a torn one differs from one that was never written"
     )
     func tornSlot() {
         let older = RecordState(length: 5)
@@ -248,7 +248,7 @@ struct RecordTests {
         }
     }
 
-    @Test("from the first promise on nothing that was said before it counts")
+    @Test("after the first promise no earlier state counts")
     func promised() {
         var early = RecordState(length: 5)
         early.sequence = 9
@@ -277,7 +277,7 @@ struct RecordTests {
     }
 
     @Test(
-        "an upload with a word that is not known here is left alone, whatever the older state says",
+        "an upload with an unknown word is left alone, whatever the older state says",
         arguments: ["then=later", "node=a", "state=sending", "sequence=7 writer=x"]
     )
     func newerWord(word: String) throws {
@@ -314,7 +314,7 @@ struct RecordTests {
     }
 
     @Test(
-        "what takes a part is an identity; any other word is a newer program's",
+        "the joining upload's name is an identity; any other word belongs to a newer program",
         arguments: ["", "-", "1", "0000000000000000000000000", "000000000000000000000000000"]
     )
     func unknownFinal(value: String) throws {

@@ -29,7 +29,7 @@ struct RecoveryTests {
         try spool.lock(id)?.state.offset
     }
 
-    @Test("goes on past an upload the disk will not let it mend, and says so")
+    @Test("continues after an upload that cannot be repaired, and says so")
     func goesOn() throws {
         let directory = TemporarySpool()
         let ids = try (0..<5).map { _ in try upload(in: directory, attempt: true) }
@@ -52,7 +52,7 @@ struct RecoveryTests {
         #expect(spool.recover() == Recovery(uploads: 5))
     }
 
-    @Test("comes back to an upload that was locked, and repairs it once it is free")
+    @Test("returns to an upload that was locked, and repairs it once it is free")
     func comesBack() throws {
         let directory = TemporarySpool()
         let id = try upload(in: directory, attempt: true)
@@ -70,7 +70,7 @@ struct RecoveryTests {
         #expect(directory.queue(of: id) == .deferred)
     }
 
-    @Test("an upload that is gone when the walk comes back is not counted")
+    @Test("an upload that is gone when the walk returns is not counted")
     func comesBackTooLate() throws {
         let directory = TemporarySpool()
         let id = try upload(in: directory)
@@ -80,7 +80,9 @@ struct RecoveryTests {
         #expect(spool.recoverAgain([id]) == Recovery())
     }
 
-    @Test("the next request after a power cut makes the name in the queue again, beside a walk")
+    @Test(
+        "the next request after a power failure creates the name in the queue again, during a walk too"
+    )
     func nameBesideWalk() throws {
         let directory = TemporarySpool()
         let creation = UploadCreation.sample()
@@ -101,7 +103,7 @@ struct RecoveryTests {
         #expect(directory.queueTimes(of: creation.id) == [WallTime(seconds: 5)])
     }
 
-    @Test("what a power cut left is cut back by whoever comes next, once, and by nobody else")
+    @Test("unpromised content after a power failure is truncated once, by the next user")
     func nextRequest() throws {
         let directory = TemporarySpool()
         let id = try upload(in: directory)
@@ -123,7 +125,7 @@ struct RecoveryTests {
     }
 
     @Test(
-        "finds what nobody would come for: names, content without a record, what was never promised"
+        "finds files that no request uses: names, content without a record, unpromised uploads"
     )
     func leftOvers() throws {
         let directory = TemporarySpool()
@@ -168,7 +170,7 @@ struct RecoveryTests {
         #expect(directory.queueTimes(of: id).isEmpty && directory.queueTimes(of: gone).isEmpty)
     }
 
-    @Test("a daemon that died is known by its file until one has gone through the spool")
+    @Test("a crashed daemon is known by its file until another has recovered the spool")
     func daemons() throws {
         let directory = TemporarySpool()
         func files() throws -> Int {
@@ -196,7 +198,7 @@ struct RecoveryTests {
         #expect(try files() == 0)
     }
 
-    @Test("a command wakes the daemons, each once", arguments: [true, false])
+    @Test("a command wakes each daemon once", arguments: [true, false])
     func waking(isInMemory: Bool) throws {
         let directory = TemporarySpool(isInMemory: isInMemory)
         let daemons = [try directory.open(), try directory.open()]
@@ -219,7 +221,7 @@ struct RecoveryTests {
     }
 
     @Test(
-        "a subdirectory that cannot be read stops nothing else",
+        "an unreadable subdirectory stops nothing else",
         // root reads everything.
         .enabled(if: geteuid() != 0)
     )
@@ -239,7 +241,7 @@ struct RecoveryTests {
         #expect(try offset(id, broken) == 14)
     }
 
-    @Test("a spool of a format that is not known is refused, and both versions are named")
+    @Test("a spool of an unknown format is refused, and both versions are named")
     func format() throws {
         for format in ["spoolgate-spool 1\n", "spoolgate-spool 3\n", "", "something else"] {
             let directory = TemporarySpool()

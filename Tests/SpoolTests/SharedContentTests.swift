@@ -8,7 +8,7 @@ import Testing
 
 @testable import SpoolgateSpool
 
-@Suite("Content that others have a name for")
+@Suite("Content with a name outside the spool")
 struct SharedContentTests {
     private let directory = TemporarySpool()
     private var drop: String { "\(directory.path).drop" }
@@ -43,7 +43,7 @@ struct SharedContentTests {
         try FileManager.default.contentsOfDirectory(atPath: "\(directory.path)/tmp").count
     }
 
-    @Test("is neither cut back nor added to when its upload goes on", arguments: [6, 7, 13])
+    @Test("is neither truncated nor appended to when its upload continues", arguments: [6, 7, 13])
     func goesOn(promised: Int) throws {
         defer { unlink(drop) }
         let id = try dropped("first, second", promised: promised)
@@ -62,7 +62,7 @@ struct SharedContentTests {
         #expect(spool.figures.bytes == recount.figures.bytes)
     }
 
-    @Test("is not added to by somebody else that the file is lent to")
+    @Test("is not appended to through a loan")
     func lent() throws {
         defer { unlink(drop) }
         let id = try dropped("first, second", promised: 13)
@@ -77,7 +77,7 @@ struct SharedContentTests {
         #expect(text(of: id) == "first, secondmore")
     }
 
-    @Test("is as it was after any failed call and any death, and the next one goes on")
+    @Test("is unchanged after any failed call and any crash, and the next attempt continues")
     func failures() throws {
         try Disk.Call.allCases.forEach { call in
             try goOn { $0.refuse(call, errno: SystemError.lost, times: 1) }
@@ -106,7 +106,7 @@ struct SharedContentTests {
     }
 
     @Test(
-        "a name that may not be durable is known by a second one, and made durable by whoever comes next"
+        "a name that may not be durable has a second one, and the next user makes it durable"
     )
     func nameInDoubt() throws {
         defer { unlink(drop) }
@@ -135,9 +135,9 @@ struct SharedContentTests {
     }
 }
 
-@Suite("Content that is shortened while it is lent")
+@Suite("Content that is truncated during a loan")
 struct ShortenedContentTests {
-    @Test("is no offset that a client is told", arguments: [true, false])
+    @Test("is not reported as an offset", arguments: [true, false])
     func shortened(isNoted: Bool) throws {
         let directory = TemporarySpool()
         let upload = try directory.open().create(.sample(), requestRelease: {})

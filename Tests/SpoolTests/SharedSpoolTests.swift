@@ -33,7 +33,9 @@ struct SharedSpoolTests {
         }
     }
 
-    @Test("what one node was told the other goes on with, also where nothing but a URL was told")
+    @Test(
+        "one node continues with offsets that the other reported, also if only a URL was reported"
+    )
     func takeOver() throws {
         let one = try Daemon("n1", in: directory).spool
         let two = try Daemon("n2", in: directory).spool
@@ -53,7 +55,9 @@ struct SharedSpoolTests {
         #expect(try one.lock(full.id)?.content() == Array("first second".utf8))
     }
 
-    @Test("of a dead node counts what was promised, and whoever finds it looks after what it did")
+    @Test(
+        "promised data of a crashed node counts, and the next node that finds it repairs the rest"
+    )
     func death() throws {
         let one = try Daemon("n1", in: directory).spool
         let two = try Daemon("n2", in: directory)
@@ -86,7 +90,7 @@ struct SharedSpoolTests {
     }
 
     @Test(
-        "the next writer is durable before any content that is not, so that no live one trusts that"
+        "the next writer's name is durable before any unsynced content, so that no living one trusts it"
     )
     func handover() throws {
         let one = try Daemon("n1", in: directory).spool
@@ -102,7 +106,10 @@ struct SharedSpoolTests {
         #expect(try one.lock(upload.id)?.content() == Array("first".utf8))
     }
 
-    @Test("an error of the file system is a sign", arguments: [EIO, ESHUTDOWN, ENOTCONN, ESTALE])
+    @Test(
+        "an error of the file system is a sign of being shut out",
+        arguments: [EIO, ESHUTDOWN, ENOTCONN, ESTALE]
+    )
     func errors(number: Int32) throws {
         let one = try Daemon("n1", in: directory)
         let upload = try one.spool.create(.sample(), requestRelease: {})
@@ -112,7 +119,7 @@ struct SharedSpoolTests {
         #expect(one.wasFenced)
     }
 
-    @Test("a full disk is none, nor in a spool of one host a broken one")
+    @Test("a full disk is not a sign, nor a failing disk of a single host")
     func noSign() throws {
         let one = try Daemon("n1", in: directory)
         let upload = try one.spool.create(.sample(), requestRelease: {})
@@ -203,7 +210,7 @@ struct SharedSpoolTests {
         #expect(try two.spool.lock(id)?.state.offset == 7)
     }
 
-    @Test("who was taken for dead tells nothing any more: no offset, not that an upload is gone")
+    @Test("a node that was taken for dead reports no offset and no missing upload")
     func takenForDead() throws {
         let one = try Daemon("n1", in: directory)
         let upload = try one.spool.create(.sample(), requestRelease: {})
@@ -222,7 +229,7 @@ struct SharedSpoolTests {
     }
 
     @Test(
-        "no daemon that has a spool for itself serves beside those that share it",
+        "no daemon with its own spool serves next to those that share it",
         arguments: [nil, "n1"]
     )
     func mixed(node: String?) throws {

@@ -15,7 +15,7 @@ struct SlotOrderTests {
         return record.dropFirst(Int(RecordSlots.promised[place])).prefix(RecordSlots.size)
     }
 
-    @Test("states that are not durable leave the last durable one where it is")
+    @Test("states that are not durable leave the last durable one in place")
     func notDurable() throws {
         let directory = TemporarySpool()
         let upload = try directory.open().create(.sample(), requestRelease: {})

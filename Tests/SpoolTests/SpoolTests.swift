@@ -10,7 +10,7 @@ import Testing
 
 @Suite("The spool")
 struct SpoolTests {
-    @Test("a directory that is no spool is refused and left as it is")
+    @Test("a directory that is not a spool is refused and left unchanged")
     func strangersDirectory() throws {
         let directory = TemporarySpool()
         try FileManager.default.createDirectory(
@@ -24,7 +24,7 @@ struct SpoolTests {
         #expect(left == ["passwd"])
     }
 
-    @Test("looking at a spool makes none")
+    @Test("reading a spool does not create one")
     func existing() throws {
         let directory = TemporarySpool()
         #expect(throws: SpoolError.self) { try Spool(existing: directory.path) }
@@ -46,7 +46,7 @@ struct SpoolTests {
         }
     }
 
-    @Test("making a spool can be cut short anywhere and is finished the next time")
+    @Test("an interrupted creation of a spool is finished the next time")
     func interruptedMaking() throws {
         var number = 0
         while true {
@@ -73,7 +73,7 @@ struct SpoolTests {
         #expect(number > 40)
     }
 
-    @Test("processes that make the same spool at the same time all have it")
+    @Test("processes that create the same spool at the same time all get it")
     func madeTogether() throws {
         for round in 0..<400 {
             let directory = TemporarySpool()
@@ -90,7 +90,7 @@ struct SpoolTests {
         }
     }
 
-    @Test("below the reserve nothing is taken")
+    @Test("below the reserve nothing is accepted")
     func reserve() throws {
         let directory = TemporarySpool()
         _ = try directory.open()
@@ -109,7 +109,7 @@ struct SpoolTests {
         #expect(try spool.summaries().isEmpty)
     }
 
-    @Test("where too few files can be made nothing is taken, and it is said that files are short")
+    @Test("without enough free inodes nothing is accepted, and the error says so")
     func files() throws {
         let directory = TemporarySpool()
         try FileManager.default.createDirectory(
@@ -130,7 +130,7 @@ struct SpoolTests {
         }
     }
 
-    @Test("content that comes in many parts is one content")
+    @Test("content that arrives in many parts is one content")
     func parts() throws {
         let directory = TemporarySpool()
         let creation = UploadCreation.sample(repeatable: false)
@@ -176,7 +176,7 @@ struct SpoolTests {
         #expect(try directory.open().lock(creation.id) == nil)
     }
 
-    @Test("a length survives the process that was told it")
+    @Test("a reported length survives a crash of the process")
     func length() throws {
         let directory = TemporarySpool()
         let creation = UploadCreation.sample()
@@ -188,7 +188,7 @@ struct SpoolTests {
         #expect(again.state == UploadState(offset: 4, length: 100))
     }
 
-    @Test("a purge removes what it saw and nobody uses, in every queue")
+    @Test("a purge removes unused uploads that it listed, in every queue")
     func purge() throws {
         let directory = TemporarySpool()
         let spool = try directory.open()
@@ -213,7 +213,7 @@ struct SpoolTests {
         #expect(try purger.summaries().map(\.id) == [held.creation.id])
     }
 
-    @Test("an upload that was resumed since it was seen is not purged")
+    @Test("an upload that was resumed since it was listed is not purged")
     func purgeOfResumed() throws {
         let directory = TemporarySpool()
         let spool = try directory.open()
@@ -228,7 +228,7 @@ struct SpoolTests {
         #expect(directory.queue(of: creation.id) == .incoming)
     }
 
-    @Test("content whose record is gone is purged once it is old, and nothing else is")
+    @Test("content without a record is purged once it is old, and nothing else is")
     func orphans() throws {
         let directory = TemporarySpool()
         let scripted = ScriptedDisk()
@@ -263,7 +263,7 @@ struct SpoolTests {
         #expect(try spool.summaries().count == 2)
     }
 
-    @Test("an upload without a record holds what was written, and its file has no name")
+    @Test("an upload without a record holds the written content, and its file has no name")
     func unrecorded() throws {
         let directory = TemporarySpool()
         let spool = try directory.open()
@@ -282,7 +282,7 @@ struct SpoolTests {
         )
     }
 
-    @Test("a response that has no room is stored without its content")
+    @Test("a response that does not fit is stored without its content")
     func responseWithoutRoom() throws {
         let directory = TemporarySpool()
         let isFull = Mutex(false)
@@ -305,7 +305,7 @@ struct SpoolTests {
         #expect(try upload.response()?.content == nil)
     }
 
-    @Test("a full disk is told as such, and what was written stays")
+    @Test("a full disk is reported as such, and written content stays")
     func fullDisk() throws {
         let directory = TemporarySpool()
         let room = Mutex(Int.max)

@@ -71,12 +71,12 @@ struct StateTableTests {
         return found.keeping(maker)
     }
 
-    @Test("a walk leaves what the page says", arguments: StateRow.all, [false, true])
+    @Test("a walk leaves the state that the page says", arguments: StateRow.all, [false, true])
     func walk(_ row: StateRow, afterPowerCut: Bool) throws {
         try make(row, afterPowerCut: afterPowerCut).checkWalk()
     }
 
-    @Test("locking leaves what the page says", arguments: StateRow.all, [false, true])
+    @Test("locking leaves the state that the page says", arguments: StateRow.all, [false, true])
     func attaching(_ row: StateRow, afterPowerCut: Bool) throws {
         try make(row, afterPowerCut: afterPowerCut).checkAttaching()
     }

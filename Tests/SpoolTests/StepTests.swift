@@ -6,7 +6,7 @@ import Testing
 
 @testable import SpoolgateSpool
 
-@Suite("the steps of an upload")
+@Suite("The steps of an upload")
 struct StepTests {
     private let scripted = ScriptedDisk()
 
@@ -26,7 +26,7 @@ struct StepTests {
         }
     }
 
-    @Test("the spool does what the table of the core says", arguments: moves)
+    @Test("the spool does each step of the core's table", arguments: moves)
     func step(_ move: Move) throws {
         let folder = TemporarySpool()
         let upload = try folder.open(scripted.disk).create(.sample(), requestRelease: {})

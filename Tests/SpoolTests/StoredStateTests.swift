@@ -19,7 +19,7 @@ struct StoredStateTests {
     }()
 
     @Test(
-        "each is what it is if this build has left it",
+        "each is unchanged after this build",
         arguments: archives,
         [false, true]
     )

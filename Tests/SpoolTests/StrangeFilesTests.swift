@@ -37,7 +37,7 @@ enum StrangeFile: String, CaseIterable, Sendable, CustomTestStringConvertible {
     }
 }
 
-@Suite("What is no file of the spool's own")
+@Suite("Files that are not the spool's own")
 struct StrangeFilesTests {
     /// An upload, let go, whose record or data file is then replaced.
     private func upload(in directory: TemporarySpool) throws -> UploadID {
@@ -53,7 +53,7 @@ struct StrangeFilesTests {
     }
 
     @Test(
-        "in place of a record or a data file it is set aside, never followed and never waited for",
+        "in place of a record or data file they are set aside, never followed and never waited for",
         .timeLimit(.minutes(10)),
         arguments: StrangeFile.allCases,
         [true, false]
@@ -92,7 +92,7 @@ struct StrangeFilesTests {
     }
 
     @Test(
-        "in place of a directory of the spool it is refused",
+        "in place of a directory of the spool they are refused",
         arguments: [StrangeFile.link, .pipe]
     )
     func directory(kind: StrangeFile) throws {
@@ -110,7 +110,7 @@ struct StrangeFilesTests {
         }
     }
 
-    @Test("in place of format or clock it is refused", arguments: StrangeFile.allCases)
+    @Test("in place of format or clock they are refused", arguments: StrangeFile.allCases)
     func rootFiles(kind: StrangeFile) throws {
         for name in ["format", "clock"] {
             let directory = TemporarySpool()
@@ -149,7 +149,7 @@ struct StrangeFilesTests {
         #expect(throws: SpoolError.self) { try directory.open() }
     }
 
-    @Test("the spool's own path may be a link: the operator made it")
+    @Test("the spool's own path may be a link, which the operator made")
     func linkToSpool() throws {
         let directory = TemporarySpool()
         let id = try upload(in: directory)
@@ -162,7 +162,7 @@ struct StrangeFilesTests {
     }
 
     @Test(
-        "a tree that others get at is refused, and the message says where",
+        "a tree that other users can access is refused, and the message says where",
         arguments: [0o750, 0o701]
     )
     func modes(mode: Int) throws {
@@ -184,7 +184,7 @@ struct StrangeFilesTests {
         }
     }
 
-    @Test("an empty directory that others get at is made private when it becomes a spool")
+    @Test("an empty directory that other users can access becomes private when it becomes a spool")
     func madePrivate() throws {
         let directory = TemporarySpool()
         try FileManager.default.createDirectory(

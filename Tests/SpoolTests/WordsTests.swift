@@ -6,9 +6,9 @@ import Testing
 
 @testable import SpoolgateSpool
 
-@Suite("words for states")
+@Suite("Words for states")
 struct WordsTests {
-    @Test("every state that is seen has a word that can be asked for, and there is no other")
+    @Test("every listed state has a word that a filter accepts, and there is no other")
     func all() {
         var seen: Set<String> = []
         for queue in Queue.allCases {

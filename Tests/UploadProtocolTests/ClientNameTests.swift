@@ -7,7 +7,7 @@ import Testing
 @Suite struct ClientNameTests {
     private func name(_ address: String?) -> ClientName { ClientName(owner: nil, address: address) }
 
-    @Test("an owner is one client wherever it is, and no address is an owner")
+    @Test("an owner is one client on every address, and no address is an owner")
     func owners() {
         let here = ClientName(owner: "alice", address: "192.0.2.1")
         #expect(here == ClientName(owner: "alice", address: "2001:db8::1"))
@@ -16,7 +16,7 @@ import Testing
         #expect(here.description == "alice")
     }
 
-    @Test("each IPv4 address is a client, as IPv6 shows it too")
+    @Test("each IPv4 address is a client, also in its IPv6 form")
     func oldAddresses() {
         #expect(name("192.0.2.1") != name("192.0.2.2"))
         #expect(name("::ffff:192.0.2.1") == name("192.0.2.1"))

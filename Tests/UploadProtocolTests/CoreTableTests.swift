@@ -8,7 +8,7 @@ import HTTPTypes
 import SpoolgateUploadProtocol
 import Testing
 
-@Suite("the tables of the core")
+@Suite("The tables of the core")
 struct CoreTableTests {
     private static let root = URL(filePath: #filePath).deletingLastPathComponent()
         .deletingLastPathComponent().deletingLastPathComponent()
@@ -26,7 +26,7 @@ struct CoreTableTests {
         }
     }
 
-    @Test("nothing leaves a phase for nowhere, and every phase is reached")
+    @Test("every phase is reached, and each transition leads to a phase")
     func reachable() {
         var reached: Set<UploadState.Phase> = [.receiving]
         for _ in UploadState.Phase.allCases {
@@ -42,7 +42,7 @@ struct CoreTableTests {
     }
 
     @Test(
-        "a request that had to wait too long hears no more than of one under way",
+        "a request that waited too long learns no more than one under way",
         arguments: Dialect.rows
     )
     func inUse(dialect: Dialect) {
@@ -55,7 +55,7 @@ struct CoreTableTests {
     }
 
     @Test(
-        "a retrieval that was an attempt tells no success before the next one",
+        "an offset retrieval that attempted a delivery reports no success before the next one",
         arguments: Dialect.rows,
         UploadState.Phase.allCases
     )

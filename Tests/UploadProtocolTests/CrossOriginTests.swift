@@ -4,7 +4,7 @@ import HTTPTypes
 import SpoolgateUploadProtocol
 import Testing
 
-@Suite("pages of other origins")
+@Suite("Pages of other origins")
 struct CrossOriginTests {
     private let app = "https://app.example"
 
@@ -24,7 +24,7 @@ struct CrossOriginTests {
     }
 
     @Test(
-        "an origin is what a browser would send",
+        "an origin is in the form that a browser sends",
         arguments: [
             "https://app.example", "http://localhost:5173", "https://app.example:444",
             "http://app.example:443", "https://a-b.c_d.example", "http://192.0.2.7",
@@ -35,7 +35,7 @@ struct CrossOriginTests {
     func origins(_ text: String) { #expect(CrossOrigin.isOrigin(text)) }
 
     @Test(
-        "what no browser would send could never match, and is no origin",
+        "a text that no browser would send could never match, and is not an origin",
         arguments: [
             "", "*", "null", "app.example", "//app.example", "://app.example", "https://",
             "https://app.example/", "https://app.example:443", "http://app.example:80",
@@ -49,7 +49,7 @@ struct CrossOriginTests {
     )
     func noOrigins(_ text: String) { #expect(!CrossOrigin.isOrigin(text)) }
 
-    @Test("a preflight is OPTIONS with an origin and the method it asks for")
+    @Test("a preflight is OPTIONS with an origin and a requested method")
     func preflight() {
         func isPreflight(_ method: HTTPRequest.Method, _ fields: HTTPFields) -> Bool {
             CrossOrigin.isPreflight(RequestHead(method: method, target: "/", fields: fields))
@@ -61,7 +61,7 @@ struct CrossOriginTests {
         #expect(!isPreflight(.options, [.accessControlRequestMethod: "PATCH"]))
     }
 
-    @Test("the preflight of an allowed origin hears methods, the protocols' fields, the operator's")
+    @Test("the preflight of an allowed origin lists methods, the protocols' fields, the operator's")
     func allowed() throws {
         var rules = rules("https://other.example", app, credentials: true)
         rules.requestFields = [.made("X-Api-Key"), .ifMatch]
@@ -95,7 +95,7 @@ struct CrossOriginTests {
     }
 
     @Test(
-        "another origin's preflight hears that nothing is allowed",
+        "another origin's preflight allows nothing",
         arguments: [
             "https://evil.example", "http://app.example", "https://app.example:8443", "null", "*",
             "",
@@ -108,7 +108,7 @@ struct CrossOriginTests {
         #expect(answer.head.fields.map(\.name) == [.vary])
     }
 
-    @Test("other answers say what may be read, in place of whatever else was said")
+    @Test("other responses name the readable fields, and replace any earlier ones")
     func others() {
         var rules = rules(app)
         rules.exposedFields = [.eTag]
@@ -137,7 +137,7 @@ struct CrossOriginTests {
         }
     }
 
-    @Test("where all origins are allowed none is named")
+    @Test("if all origins are allowed none is named")
     func any() {
         let rules = rules("*")
         for origin in [app, "null", "what ever"] {

@@ -7,7 +7,7 @@ import SpoolgateTextFormats
 import SpoolgateUploadProtocol
 import Testing
 
-@Suite("integrity fields")
+@Suite("Integrity fields")
 struct DigestFieldTests {
     // RFC 9530 appendix B.1 and D: {"hello": "world"} and its line end.
     private static let sha256 = "RK/0qy18MlBSVnWgjwz6lZEWjP/lF5HF9bvEF8FabDg="
@@ -39,7 +39,7 @@ struct DigestFieldTests {
     }
 
     @Test(
-        "a known digest that cannot be one is refused with a reason",
+        "a known digest with an invalid value is refused with a reason",
         arguments: [
             ("sha-256=:AAAA:", "a sha-256 digest has 32 bytes, not 3"),
             ("sha-512=:\(sha256):", "a sha-512 digest has 64 bytes, not 32"),
@@ -60,7 +60,7 @@ struct DigestFieldTests {
         #expect(refusal.status == .badRequest && refusal.completeness == .incomplete)
     }
 
-    @Test("digests agree if every told one is the computed one")
+    @Test("digests agree if each given one is the computed one")
     func agreement() throws {
         let told = try read("sha-256=:\(Self.sha256):")
         let computed = try read("sha-256=:\(Self.sha256):, sha-512=:\(Self.sha512):")
@@ -74,7 +74,7 @@ struct DigestFieldTests {
     }
 
     @Test(
-        "of what a client wants it gets the known algorithm it prefers",
+        "a client gets the known algorithm that it prefers",
         arguments: [
             ("sha-256=1", .sha256), ("sha-512=3, sha-256=10, unixsum=0", .sha256),
             ("sha-512=5, sha-256=5", .sha256), ("sha-256=0, sha-512=1", .sha512),
@@ -100,7 +100,7 @@ struct DigestFieldTests {
         #expect(Base64.decode(text.replacing("=", with: "")) == Array(plain.utf8))
     }
 
-    @Test("base64 of any bytes comes back, and what no encoder writes is refused")
+    @Test("base64 of any bytes reads back, and invalid encodings are refused")
     func base64Edges() {
         var random = SplitMix(seed: 1)
         for count in 0..<100 {

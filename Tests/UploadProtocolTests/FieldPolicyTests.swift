@@ -5,7 +5,7 @@ import SpoolgateUploadProtocol
 import SpoolgateUpstream
 import Testing
 
-@Suite("field policy")
+@Suite("Field policy")
 struct FieldPolicyTests {
     private func names(_ texts: String...) -> [HTTPField.Name] { texts.compactMap { .init($0) } }
 
@@ -33,7 +33,7 @@ struct FieldPolicyTests {
         .authorization: "new", .contentType: "application/partial-upload",
     ]
 
-    @Test("without rules everything passes that the protocol lets pass")
+    @Test("without rules every field passes that the protocol allows")
     func noRules() {
         #expect(
             lines(UpstreamFields.delivered(creation, completing: completing))
@@ -62,7 +62,7 @@ struct FieldPolicyTests {
         #expect(UpstreamFields.delivered(creation, policy: policy).count == 5)
     }
 
-    @Test("credentials are the creation's, the completing request's or nobody's")
+    @Test("credentials come from the creation, the completing request or neither")
     func credentials() {
         var policy = FieldPolicy()
         policy.credentialFields += names("x-api-key")
@@ -87,7 +87,7 @@ struct FieldPolicyTests {
         #expect(UpstreamFields.passedThrough(creation, policy: policy)[.authorization] == "old")
     }
 
-    @Test("what the operator sets is there once, with the operator's value")
+    @Test("a field set by the operator occurs once, with the operator's value")
     func set() {
         var policy = FieldPolicy()
         policy.set = [HTTPField(name: .accept, value: "a"), HTTPField(name: .cookie, value: "c")]
@@ -117,7 +117,7 @@ struct FieldPolicyTests {
         }
     }
 
-    @Test("what a client says of its file in Upload-Metadata is told where no field says it")
+    @Test("file data in Upload-Metadata is forwarded if no field has it")
     func metadata() {
         let metadata = UploadMetadata([
             .uploadMetadata: "filename w7wudHh0,filetype dGV4dC9wbGFpbg==,album eCB5w6Q=,"

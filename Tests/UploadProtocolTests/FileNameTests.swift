@@ -61,7 +61,7 @@ struct FileNameTests {
         #expect(name(target, disposition).harmless == expected)
     }
 
-    @Test("a long name is cut to 100 bytes and still is no record's")
+    @Test("a long name is cut to 100 bytes and is still not a record's")
     func longHarmlessName() {
         let cut = name("/" + String(repeating: "a", count: 95) + ".json.and.more", nil).harmless
         #expect(cut.utf8.count == 100)
@@ -69,7 +69,7 @@ struct FileNameTests {
     }
 
     @Test(
-        "a stored file has the client's name as far as a file can have it",
+        "a stored file has the client's name as far as the file system allows",
         arguments: [
             ("/a/report.pdf", nil, "report.pdf"),
             ("/a/gr%C3%BCn%20%26.txt", nil, "gr\u{fc}n &.txt"),
@@ -85,7 +85,7 @@ struct FileNameTests {
         #expect(name(target, disposition).stored().hasSameBytes(as: expected))
     }
 
-    @Test("a file system that refuses a name gets one that all take, and only then")
+    @Test("only after the file system refuses a name it gets one that all accept")
     func refusedName() throws {
         let name = name("/gr%C3%BC%C3%9Fe%20.txt", nil)
         for number in [ENAMETOOLONG, EINVAL, EILSEQ] {
@@ -111,7 +111,7 @@ struct FileNameTests {
         }
     }
 
-    @Test("a stored name that is too long is cut before its ending, and no character of it in two")
+    @Test("a stored name that is too long is cut before its ending, between characters")
     func longStoredName() {
         #expect(ClientFileName.mostStored == 217)
         let wide = name("/" + String(repeating: "\u{e9}", count: 150) + ".jpeg", nil).stored()
@@ -125,7 +125,7 @@ struct FileNameTests {
     }
 
     @Test(
-        "a form has the client's own name, but no path and no control character",
+        "a form has the client's own name, without path and control characters",
         arguments: [
             ("attachment; filename=\"the file.txt\"", "the file.txt"),
             ("attachment; filename*=UTF-8''na%C3%AFve%20%e2%82%ac.txt; filename=b", "naïve €.txt"),
@@ -156,7 +156,7 @@ struct FileNameTests {
         #expect(ending.utf8.count == 255)
     }
 
-    @Test("metadata names the file where Content-Disposition does not")
+    @Test("metadata names the file if Content-Disposition does not")
     func metadataName() {
         var fields: HTTPFields = [.uploadMetadata: "filename d29ybGQucG5n,filetype aW1hZ2UvcG5n"]
         #expect(ClientFileName(target: "/a/b", fields: fields).text == "world.png")
@@ -164,7 +164,7 @@ struct FileNameTests {
         #expect(ClientFileName(target: "/a/b", fields: fields).text == "mine.png")
     }
 
-    @Test("pairs of metadata are read, malformed ones left out")
+    @Test("pairs of metadata are read, malformed ones omitted")
     func metadata() {
         let fields: HTTPFields = [
             .uploadMetadata:
@@ -196,7 +196,7 @@ struct FileNameTests {
         #expect(String(decoding: form.after, as: UTF8.self) == "\r\n--B--\r\n")
     }
 
-    @Test("names that a reader of forms may confuse have one key")
+    @Test("names that a form parser may confuse have one key")
     func fieldKeys() {
         for name in ["user_id", "User.ID", "user id", " user_id", "user_id[a]", "user-id"] {
             #expect(FormFieldName.key(name) == "user_id")
@@ -205,7 +205,7 @@ struct FileNameTests {
         #expect(FormFieldName.key("é") != FormFieldName.key("è"))
     }
 
-    @Test("what is signed depends on the members alone")
+    @Test("the signature depends only on the members")
     func notice() {
         var one = HandoverNotice()
         one.add("size", .integer(12))
@@ -227,7 +227,7 @@ struct FileNameTests {
         #expect(confusable.signedText != one.signedText)
     }
 
-    @Test("no bytes of a client's break a reader, and every name keeps its promises")
+    @Test("no client's bytes break a parser, and every name obeys its rules")
     func anything() {
         let pieces = [
             "attachment", "form-data", ";", "filename=", "filename*=", "UTF-8''", "iso-8859-1'en'",

@@ -8,7 +8,7 @@ import SpoolgateUploadProtocol
 import SpoolgateUpstream
 import Testing
 
-@Suite("random fields")
+@Suite("Random fields")
 struct FuzzTests {
     private static let limits = UploadLimits(maxSize: .max, maxAge: 60)
     private static let names: [HTTPField.Name] = [
@@ -32,7 +32,7 @@ struct FuzzTests {
         }
     }
 
-    @Test("any bytes in any field give an answer", arguments: UInt64(0)..<8)
+    @Test("any bytes in any field give a response", arguments: UInt64(0)..<8)
     func anyBytes(seed: UInt64) {
         var random = SplitMix(seed: seed)
         let methods: [HTTPRequest.Method] = [.post, .put, .patch, .head, .get, .delete, .options]
@@ -136,7 +136,7 @@ struct FuzzTests {
         }
     }
 
-    @Test("a malformed version is no version", arguments: malformed)
+    @Test("a malformed version counts as none", arguments: malformed)
     func malformedVersion(value: String) {
         #expect(Dialect(of: [.uploadDraftInteropVersion: value]) == .newest)
     }

@@ -3,7 +3,7 @@
 import SpoolgateUploadProtocol
 import Testing
 
-@Suite("Dates of fields")
+@Suite("Dates in fields")
 struct HTTPDateTests {
     private static let now: Int64 = 1_795_000_000
 
@@ -24,7 +24,7 @@ struct HTTPDateTests {
         )
     }
 
-    @Test("what is written is read as the same second")
+    @Test("a written date is read as the same second")
     func roundTrip() {
         for seconds in stride(from: 0 as Int64, to: 253_402_300_799, by: 86_400 * 59 + 3_599) {
             #expect(HTTPDate.seconds(HTTPDate.text(seconds), now: Self.now) == seconds)
@@ -35,7 +35,7 @@ struct HTTPDateTests {
     }
 
     @Test(
-        "anything else is no date",
+        "anything else is not a date",
         arguments: [
             "", "yesterday", "0", "Sun, 06 Nov 1994 08:49:37", "Sun, 06 Nov 1994 08:49:37 CET",
             "Sun, 00 Nov 1994 08:49:37 GMT", "Sun, 06 Nop 1994 08:49:37 GMT",

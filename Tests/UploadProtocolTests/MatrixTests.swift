@@ -42,7 +42,7 @@ struct Version: Sendable, CustomTestStringConvertible {
     }
 }
 
-@Suite("every dialect with every operation")
+@Suite("Every dialect with every operation")
 struct MatrixTests {
     static let limits = UploadLimits(
         maxSize: 1000,
@@ -94,7 +94,7 @@ struct MatrixTests {
         return lines.sorted()
     }
 
-    @Test("104 only where the version is known, progress from version 5 on", arguments: Version.all)
+    @Test("104 only if the version is known, progress from version 5 on", arguments: Version.all)
     func interim(version: Version) {
         #expect(version.dialect.allowsInterim == (version.echo != nil))
         #expect(version.dialect.allowsProgress == (version.echo != nil && version.semantics >= 5))
@@ -107,7 +107,7 @@ struct MatrixTests {
         #expect(lines(progress) == expected(version, offset: 7))
     }
 
-    @Test("a client of the RFC is one that names no version, and hears the newest dialect's 104")
+    @Test("a client of the RFC names no version, and receives the newest dialect's 104")
     func rfcClients() {
         func dialect(_ fields: HTTPFields) -> Dialect {
             Dialect(of: fields, aliases: [11: 9], hasRFCClients: true)
@@ -146,7 +146,7 @@ struct MatrixTests {
         )
     }
 
-    @Test("the other completeness field means nothing", arguments: Version.all)
+    @Test("the other completeness field has no effect", arguments: Version.all)
     func otherMarker(version: Version) {
         var fields = version.fields
         let name: HTTPField.Name = version.semantics == 3 ? .uploadComplete : .uploadIncomplete
@@ -154,7 +154,10 @@ struct MatrixTests {
         #expect(classify(.post, "/a", fields) == .ordinaryUpload(isMarked: false))
     }
 
-    @Test("an empty creation of length 0 is whole in versions 5 and 6 only", arguments: Version.all)
+    @Test(
+        "an empty creation of length 0 is complete in versions 5 and 6 only",
+        arguments: Version.all
+    )
     func emptyFile(version: Version) {
         var fields = version.marker(false)
         fields.append(HTTPField(name: .uploadLength, value: "0"))
@@ -165,7 +168,7 @@ struct MatrixTests {
         )
     }
 
-    @Test("a partial creation is 201 with everything", arguments: Version.all)
+    @Test("a partial creation is 201 with all fields", arguments: Version.all)
     func created(version: Version) {
         let answer = response(version).created(location: "/x", offset: 4)
         #expect(answer.head.status == .created && answer.content.isEmpty)
@@ -255,7 +258,7 @@ struct MatrixTests {
     }
 
     @Test(
-        "stray fields on HEAD and DELETE are 400 up to version 6",
+        "upload fields on HEAD and DELETE are 400 up to version 6",
         arguments: Version.all,
         [HTTPRequest.Method.head, .delete]
     )
@@ -274,7 +277,7 @@ struct MatrixTests {
         }
     }
 
-    @Test("a missing completeness is what each version says", arguments: Version.all)
+    @Test("a missing completeness has each version's meaning", arguments: Version.all)
     func omitted(version: Version) {
         var fields = version.fields
         fields.append(HTTPField(name: .uploadOffset, value: "5"))
@@ -293,7 +296,7 @@ struct MatrixTests {
         }
     }
 
-    @Test("the content type of an append is demanded from version 6 on", arguments: Version.all)
+    @Test("an append's content type is required from version 6 on", arguments: Version.all)
     func mediaType(version: Version) {
         var fields = version.marker(true)
         fields.append(HTTPField(name: .uploadOffset, value: "5"))
@@ -316,7 +319,7 @@ struct MatrixTests {
         #expect(classify(.patch, MatrixTests.resource, fields) == .refused(.missingOffset))
     }
 
-    @Test("a mismatch is 409 with the true offset, incomplete", arguments: Version.all)
+    @Test("a mismatch is 409 with the correct offset, incomplete", arguments: Version.all)
     func mismatch(version: Version) {
         let append = UploadRequest.Append(
             offset: 3,
@@ -345,7 +348,7 @@ struct MatrixTests {
         }
     }
 
-    @Test("a refusal for a limit tells the limits from version 6 on", arguments: Version.all)
+    @Test("a refusal for a limit reports the limits from version 6 on", arguments: Version.all)
     func limitTold(version: Version) {
         let answer = response(version).refused(.tooLarge(maxSize: 1000), offset: nil)
         #expect(answer.head.status.code == 413)
@@ -361,7 +364,7 @@ struct MatrixTests {
         )
     }
 
-    @Test("DELETE is 204 and OPTIONS tells limits and patch type", arguments: Version.all)
+    @Test("DELETE is 204, and OPTIONS reports limits and patch type", arguments: Version.all)
     func others(version: Version) {
         #expect(
             classify(.delete, MatrixTests.resource, version.fields) == .cancellation(MatrixTests.id)
@@ -383,7 +386,7 @@ struct MatrixTests {
         )
     }
 
-    @Test("content past a known length kills the upload from version 7 on", arguments: Version.all)
+    @Test("content beyond a known length ends the upload from version 7 on", arguments: Version.all)
     func excess(version: Version) {
         #expect(version.dialect.deactivatesOnExcess == (version.semantics >= 7))
     }

@@ -5,7 +5,7 @@ import Testing
 
 @Suite("Metrics as text")
 struct MetricsTextTests {
-    @Test("a metric says what it is for and of which type, then its samples")
+    @Test("a metric has its help and type, then its samples")
     func counter() {
         var text = MetricsText(prefix: "house_")
         text.begin("doors_total", .counter, "Doors that were opened.")
@@ -22,7 +22,7 @@ struct MetricsTextTests {
         )
     }
 
-    @Test("no label ends its value, its line or its name")
+    @Test("no label's text ends its value, its line or its name")
     func escaping() {
         var text = MetricsText(prefix: "")
         text.begin("a", .gauge, "b")

@@ -14,7 +14,7 @@ import SpoolgateUploadProtocol
     ]
 
     @Test(
-        "no field of the gateway's own stands beside the upstream's",
+        "no field of the gateway's own occurs next to the upstream's",
         arguments: [200, 201, 204, 303, 400, 404, 409, 500],
         [nil, "/files/upload-resource/1"] as [String?]
     )

@@ -9,7 +9,7 @@ import SpoolgateUploadProtocol
 import SpoolgateUpstream
 import Testing
 
-@Suite("identities and resource names")
+@Suite("Identities and resource names")
 struct NameTests {
     @Test("an identity has one spelling of 26 characters")
     func spelling() {
@@ -30,7 +30,7 @@ struct NameTests {
     }
 
     @Test(
-        "other spellings are no identities",
+        "other spellings are not identities",
         arguments: [
             "", "0", String(repeating: "0", count: 25), String(repeating: "0", count: 27),
             String(repeating: "0", count: 25) + "1", String(repeating: "0", count: 25) + "2",
@@ -67,7 +67,7 @@ struct NameTests {
         }
     }
 
-    @Test("what is not of the shape is no resource")
+    @Test("a path of another form is not a resource")
     func noResource() {
         let id = UploadID(high: 7, low: 8)
         for path in ["/", "", "*", "/upload-resource", "/a/\(id)", "/a/upload-resourceX/\(id)"] {
@@ -81,7 +81,7 @@ struct NameTests {
     }
 
     @Test(
-        "a resource of another node is one, whether this node has a name or not",
+        "another node's resource is one, whether this node has a name or not",
         arguments: [nil, "n1"]
     )
     func elsewhere(node: String?) {
@@ -100,10 +100,10 @@ struct NameTests {
     }
 }
 
-@Suite("documents")
+@Suite("Documents")
 struct DocumentTests {
     @Test(
-        "a number has its digits behind what was there",
+        "a number's digits follow the earlier text",
         arguments: [0, 9, 10, 1_000_000, .max, -1, .min] as [Int64]
     )
     func digits(number: Int64) {
@@ -113,7 +113,7 @@ struct DocumentTests {
         #expect(bytes.text == "n=\(number)")
     }
 
-    @Test("JSON text is what a JSON reader reads")
+    @Test("JSON text is valid for a JSON parser")
     func text() throws {
         let strings = [
             "", "a\"b\\c/", "\n\r\t\u{0}\u{1f}\u{7f}\u{2028}", "é😀\u{301}", "\u{85}",
@@ -175,7 +175,7 @@ struct DocumentTests {
         .notTaken(message: ""),
     ]
 
-    @Test("a status without a phrase here leaves the title to the refusal")
+    @Test("a status without a known phrase leaves the title to the refusal")
     func title() {
         var refusal = Refusal.notTaken(message: "No.")
         refusal.status = .init(code: 451)
@@ -202,7 +202,7 @@ struct DocumentTests {
         #expect(Refusal.wrongMediaType.response.head.fields.contains(.acceptPatch))
     }
 
-    @Test("limits beyond what a structured field can hold are told as the most it can")
+    @Test("limits above a structured field's maximum are reported as that maximum")
     func clamped() {
         let limits = UploadLimits(maxSize: .max, maxAge: .max)
         #expect(
@@ -219,7 +219,7 @@ struct DocumentTests {
     }
 }
 
-@Suite("fields between client and upstream")
+@Suite("Fields between client and upstream")
 struct UpstreamFieldTests {
     private func fields(_ lines: [(String, String)]) -> HTTPFields {
         HTTPFields(
@@ -262,7 +262,7 @@ struct UpstreamFieldTests {
         )
     }
 
-    @Test("another media type stays as it is")
+    @Test("another media type is unchanged")
     func mediaType() {
         let type = "Multipart/Form-Data; boundary=\"a;b\""
         #expect(
@@ -270,7 +270,7 @@ struct UpstreamFieldTests {
         )
     }
 
-    @Test("an ordinary request keeps what is not the marker of the protocol")
+    @Test("an ordinary request keeps all fields but the protocol's marker")
     func passedThrough() {
         let request = fields([
             ("Tus-Resumable", "1.0.0"), ("Upload-Length", "5"), ("Upload-Offset", "0"),
@@ -286,7 +286,7 @@ struct UpstreamFieldTests {
         )
     }
 
-    @Test("a relayed response has nothing of an upload protocol, a passed one has all of it")
+    @Test("a relayed response has no fields of an upload protocol, a passed one has all")
     func relayed() {
         let response = fields([
             ("Location", "/x"), ("Upload-Offset", "5"), ("Upload-Anything", "x"),

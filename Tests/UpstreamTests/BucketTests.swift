@@ -99,7 +99,7 @@ struct BucketUnderTest {
     }
 }
 
-@Suite("a bucket as the upstream")
+@Suite("A bucket as the upstream")
 struct BucketTests {
     private static let id = UploadID(high: 1, low: 2)
 
@@ -151,7 +151,7 @@ struct BucketTests {
     }
 
     @Test(
-        "a Content-Disposition reaches the object as it is, and in ASCII if it is not",
+        "a Content-Disposition reaches the object unchanged if it is ASCII, otherwise encoded",
         arguments: [
             ("attachment; filename=\"a b\"", "attachment; filename=\"a b\"", true),
             ("attachment; filename=\"a   b\"", "attachment; filename=\"a   b\"", false),
@@ -170,7 +170,7 @@ struct BucketTests {
         #expect(authorization.contains("content-disposition") == isSigned)
     }
 
-    @Test("a key has the client's name, as long as a key may be")
+    @Test("a key has the client's name, up to a key's maximum length")
     func names() throws {
         let long = String(repeating: "p", count: 890)
         for (prefix, name, kept) in [
@@ -192,7 +192,7 @@ struct BucketTests {
     }
 
     @Test(
-        "a prefix stands before the key, every byte of it encoded that has to be",
+        "a prefix precedes the key, with every byte encoded that requires it",
         arguments: [
             ("/in", "in/"), ("/in/", "in/"), ("/a%20b/Ü%2Bx", "a%20b/%C3%9C%2Bx/"),
             ("/~._-/(1)", "~._-/%281%29/"), ("/100%25", "100%25/"),
@@ -214,7 +214,7 @@ struct BucketTests {
     }
 
     @Test(
-        "a file is digested before it is sent where the way is open, or a client's digest is taken"
+        "without TLS a file is digested before it is sent, or a client's digest is used"
     )
     func digests() throws {
         let test = try BucketUnderTest { _ in .done }
@@ -234,7 +234,7 @@ struct BucketTests {
         #expect(test.origin.requests.map { isPattern($0.content) } == [true, true, true])
     }
 
-    @Test("over TLS content is read once, and its signature leaves it out")
+    @Test("over TLS content is read once, and its signature omits it")
     func unsigned() throws {
         let authority = try TestAuthority()
         let server = try OpenSSLCommand(
@@ -264,7 +264,7 @@ struct BucketTests {
         #expect(served.head?.contains("x-amz-content-sha256: UNSIGNED-PAYLOAD\r\n") == true)
     }
 
-    @Test("in virtual-host style the bucket's name stands before the host's, and not in the path")
+    @Test("in virtual-host style the bucket's name precedes the host's, and is not in the path")
     func virtualHost() throws {
         var test = try BucketUnderTest(prefix: "/incoming") { _ in .done }
         let port = try #require(test.origin.base.split(separator: ":").last)
@@ -280,7 +280,7 @@ struct BucketTests {
         #expect(test.origin.requests.last?.target == "/?list-type=2&max-keys=1")
     }
 
-    @Test("what is no upload is answered 405, and no store hears of it")
+    @Test("a request that is no upload gets 405, and no store receives it")
     func others() throws {
         let test = try BucketUnderTest { _ in .done }
         #expect(test.put(.none, isUpload: false) == .answered)
@@ -306,7 +306,7 @@ struct BucketTests {
 
     // MARK: What is there already
 
-    @Test("412 means that it is there, where what is there is this upload")
+    @Test("412 means success if the existing object is this upload")
     func repeated() throws {
         let test = try BucketUnderTest {
             $0.method == "HEAD"
@@ -317,7 +317,7 @@ struct BucketTests {
         #expect(test.sink.head?.status == .created)
     }
 
-    @Test("what an earlier build stored under another name is not stored again")
+    @Test("an object that an earlier build stored under another name is not stored again")
     func formerName() throws {
         let former = "\(Self.id)-a_b.txt"
         let test = try BucketUnderTest {
@@ -333,7 +333,7 @@ struct BucketTests {
         #expect(test.asked.dropFirst() == ["PUT \(test.key)"])
     }
 
-    @Test("a repeated attempt stores what no earlier build has stored")
+    @Test("a repeated attempt stores an upload that no earlier build has stored")
     func noFormerName() throws {
         let test = try BucketUnderTest { $0.method == "HEAD" ? .error("404 N", "") : .done }
         #expect(test.put(.bytes([1]), isRepeated: true) == .answered)
@@ -341,7 +341,7 @@ struct BucketTests {
     }
 
     @Test(
-        "412 of what is not this upload, or cannot be looked at, puts it off",
+        "412 for another object, or one that cannot be read, defers the upload",
         arguments: [
             (BucketUnderTest.object(id, 5), "is not this upload"),
             (BucketUnderTest.object(UploadID(high: 1, low: 3), 6), "is not this upload"),
@@ -360,7 +360,7 @@ struct BucketTests {
     // MARK: A store that says no
 
     @Test(
-        "a store's no is never the client's answer: the upload waits, and the log says why",
+        "a store's refusal is never the client's response: the upload waits, and the log says why",
         arguments: [
             (BucketUnderTest.Answer.error("403 F", "SignatureDoesNotMatch"), "s3.credentials", nil),
             (.error("403 F", "AccessDenied"), "may put objects", nil),
@@ -394,7 +394,7 @@ struct BucketTests {
     }
 
     @Test(
-        "a store without room is one",
+        "a full store is one",
         arguments: [
             BucketUnderTest.Answer.error("403 F", "QuotaExceeded"), .init(status: "507 I"),
         ]
@@ -407,7 +407,7 @@ struct BucketTests {
         }
     }
 
-    @Test("a store that is not there is not reached, and one that hangs up leaves it open")
+    @Test("a missing store was not reached, and one that hangs up leaves the outcome open")
     func transport() throws {
         let test = try BucketUnderTest { _ in .hangUp }
         #expect(test.put(.bytes([1])).isIndeterminate)

@@ -36,7 +36,7 @@ import Testing
         }
     }
 
-    @Test("interim responses are shown before content that waits for them, then the final one")
+    @Test("interim responses are passed on before content that waits for them, then the final one")
     func interim() throws {
         let origin = try LoopbackOrigin { connection in
             guard var request = try connection.receiveHead() else { return }
@@ -65,7 +65,7 @@ import Testing
         #expect(request.values("expect").isEmpty && request.values("content-length") == ["5"])
     }
 
-    @Test("an answer ends content that waits, and so does the end of the connection")
+    @Test("a response ends waiting content, and so does the end of the connection")
     func ended() throws {
         let answering = try LoopbackOrigin { connection in
             _ = try connection.receiveHead()
@@ -84,7 +84,7 @@ import Testing
         }
     }
 
-    @Test("content breaks the connection by a reset, once all that it gave has left")
+    @Test("content aborts the connection with a reset, once all of its bytes have left")
     func reset() throws {
         let received = Mutex(0)
         let origin = try LoopbackOrigin { connection in
@@ -109,7 +109,7 @@ import Testing
         #expect(origin.requests.isEmpty, "it never came whole")
     }
 
-    @Test("silence, being stopped, nobody there and what is no response are told apart")
+    @Test("a timeout, a stop, a refused connection and an invalid response are distinguished")
     func faults() throws {
         let silent = try LoopbackOrigin { connection in
             _ = try connection.receiveHead()
@@ -132,7 +132,7 @@ import Testing
         #expect(unspoken.fault?.kind == .notTried)
     }
 
-    @Test("one that only connects sends nothing")
+    @Test("a transfer that only connects sends nothing")
     func connects() throws {
         let origin = try LoopbackOrigin(status: "200 OK")
         var request = ClientRequest(.head, origin.base)

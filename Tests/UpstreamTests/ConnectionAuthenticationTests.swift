@@ -9,7 +9,7 @@ import Testing
 
 @testable import SpoolgateUpstream
 
-@Suite("authentication of a connection")
+@Suite("Authentication of a connection")
 struct ConnectionAuthenticationTests {
     /// An origin that takes every request on a connection for that of the client who logged in on it, as IIS does;
     /// every answer has the fields `offer`.
@@ -31,7 +31,7 @@ struct ConnectionAuthenticationTests {
     }
 
     @Test(
-        "credentials of a connection serve the one request that has them",
+        "credentials of a connection serve only the request that has them",
         arguments: [
             "NTLM TlRMTVNTUAAB", "Negotiate YII=", "negotiate YII=", "nTlM x", "Kerberos x",
             "Negotiate", "Nego2 x",
@@ -48,7 +48,7 @@ struct ConnectionAuthenticationTests {
     }
 
     @Test(
-        "a connection that was offered such a login, or confirms one, is not used again",
+        "a connection with such a login, offered or confirmed, is not used again",
         arguments: [
             "WWW-Authenticate: Negotiate", "www-authenticate: NTLM",
             "WWW-Authenticate: Basic realm=\"a, b\", Negotiate",

@@ -6,9 +6,9 @@ import Testing
 
 @testable import SpoolgateUpstream
 
-@Suite("connections")
+@Suite("Connections")
 struct ConnectionTests {
-    @Test("a connection is kept and reused, whatever went over it")
+    @Test("a connection is kept and reused after any request")
     func reuse() throws {
         let origin = try LoopbackOrigin()
         let upstream = try upstream(origin.base)
@@ -23,7 +23,7 @@ struct ConnectionTests {
         #expect(origin.requests.count == contents.count)
     }
 
-    @Test("attempts at the same time have connections of their own, kept for later ones")
+    @Test("concurrent attempts have connections of their own, kept for later ones")
     func parallel() throws {
         let under = Mutex(0)
         let origin = try LoopbackOrigin { connection in
@@ -51,7 +51,7 @@ struct ConnectionTests {
         #expect((4...7).contains(origin.connectionCount))
     }
 
-    @Test("a unix socket is an upstream like any other", arguments: ["app.sock", "an ü app.sock"])
+    @Test("a Unix socket is an upstream like any other", arguments: ["app.sock", "an ü app.sock"])
     func unixSocket(name: String) throws {
         let directory = try ScratchDirectory()
         let path = directory.file(name)
@@ -103,7 +103,7 @@ struct ConnectionTests {
     }
 
     @Test(
-        "a request on which a kept connection ends is sent once more if idempotent, else never",
+        "a request on which a kept connection ends is sent once more if idempotent, otherwise never",
         arguments: ["GET", "PUT", "DELETE", "POST", "PATCH", "REPORT"],
         [false, true]
     )
@@ -129,7 +129,7 @@ struct ConnectionTests {
         }
     }
 
-    @Test("content that was read from a stream is not sent again, even with PUT")
+    @Test("content read from a stream is not sent again, even with PUT")
     func staleStream() throws {
         let origin = try stale(withReset: false)
         let upstream = try upstream(origin.base)
@@ -155,7 +155,7 @@ struct ConnectionTests {
         }
     }
 
-    @Test("the origin gone between two tries of a request that was sent: indeterminate")
+    @Test("an origin that disappears between two tries of a sent request: indeterminate")
     func goneForSecondTry() throws {
         let box = Mutex<LoopbackOrigin?>(nil)
         let origin = try LoopbackOrigin { connection in
@@ -173,7 +173,7 @@ struct ConnectionTests {
         #expect(outcome.isIndeterminate, "\(outcome)")
     }
 
-    @Test("nobody there: not reached, with the upstream and what to look at")
+    @Test("a refused connection: not reached, with the upstream and advice")
     func nobody() throws {
         let origin = try LoopbackOrigin()
         let base = origin.base
@@ -191,7 +191,7 @@ struct ConnectionTests {
         }
     }
 
-    @Test("a proxy of the environment is ignored")
+    @Test("a proxy in the environment is ignored")
     func proxy() throws {
         setenv("http_proxy", "http://127.0.0.1:1", 1)
         defer { unsetenv("http_proxy") }

@@ -5,9 +5,9 @@ import Testing
 
 @testable import SpoolgateUpstream
 
-@Suite("deadlines and content")
+@Suite("Deadlines and content")
 struct DeadlineTests {
-    @Test("an upstream that stops reading meets the stall deadline", arguments: [true, false])
+    @Test("an upstream that stops reading runs into the stall deadline", arguments: [true, false])
     func stalledSending(isFile: Bool) throws {
         let origin = try LoopbackOrigin(receiveBuffer: 8192) { connection in
             _ = try connection.receiveHead()
@@ -28,7 +28,7 @@ struct DeadlineTests {
     }
 
     @Test(
-        "an upstream that falls silent meets the response deadline",
+        "an upstream that becomes silent runs into the response deadline",
         arguments: [
             ("", "no response"), ("HTTP/1.1 100 Continue\r\n\r\n", "no response"),
             ("HTTP/1.1 200 OK\r\nContent-", "no response"),
@@ -52,7 +52,7 @@ struct DeadlineTests {
         #expect(outcome.reason.contains("0.2 seconds"))
     }
 
-    @Test("an upstream that is slow but goes on is never cut")
+    @Test("a slow upstream that continues is never cut")
     func slowButAlive() throws {
         let origin = try LoopbackOrigin(receiveBuffer: 16_384) { connection in
             _ = try connection.receiveHead()
@@ -99,7 +99,7 @@ struct DeadlineTests {
         #expect(origin.requests.first?.content == Array("aa".utf8))
     }
 
-    @Test("TLS that never comes meets the connect deadline and was not reached")
+    @Test("a TLS handshake without a response runs into the connect deadline: not reached")
     func connectDeadline() throws {
         let origin = try LoopbackOrigin { $0.waitForEnd() }
         let outcome = try upstream(
@@ -110,7 +110,7 @@ struct DeadlineTests {
         #expect(outcome.reason.contains("connect timeout"), "\(outcome)")
     }
 
-    @Test("content that throws or ends early abandons the attempt and ends the connection")
+    @Test("content that throws or ends early aborts the attempt and closes the connection")
     func brokenContent() throws {
         struct Broken: Error {}
         let contents: [UpstreamContent] = [
@@ -139,7 +139,7 @@ struct DeadlineTests {
     }
 
     @Test(
-        "64 MiB go through with constant memory, framed, as a file and as a stream of unknown length"
+        "64 MiB need constant memory, framed, as a file and as a stream of unknown length"
     )
     func constantMemory() throws {
         let length: Int64 = 64 << 20

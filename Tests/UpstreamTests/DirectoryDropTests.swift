@@ -7,7 +7,7 @@ import Testing
 
 @testable import SpoolgateUpstream
 
-@Suite("a directory as the upstream")
+@Suite("A directory as the upstream")
 struct DirectoryDropTests {
     private let id = UploadID(high: 1, low: 2)
 
@@ -57,7 +57,7 @@ struct DirectoryDropTests {
     }
 
     @Test(
-        "what an earlier build has dropped under another name ends in the same two files",
+        "an upload that an earlier build dropped under another name ends in the same two files",
         arguments: [[""], [".json"], ["", ".json"]]
     )
     func formerName(endings: [String]) throws {
@@ -109,7 +109,7 @@ struct DirectoryDropTests {
         #expect(sink.contentLength == Int64(sink.content.count))
     }
 
-    @Test("a record has what is known of the upload, in the client's own words")
+    @Test("a record has the upload's metadata, in the client's own words")
     func facts() throws {
         let directory = try ScratchDirectory()
         var request = request(content: .bytes([1]))
@@ -231,7 +231,7 @@ struct DirectoryDropTests {
         #expect(try bytes(directory.file("\(id)-a b.txt")) == Array("abc".utf8))
     }
 
-    @Test("streams, bytes and nothing at all are uploads too")
+    @Test("streams, bytes and empty content are uploads too")
     func otherContent() throws {
         let contents: [(UpstreamContent, Int)] = [
             (.none, 0), (.bytes([0, 1]), 2),
@@ -246,7 +246,7 @@ struct DirectoryDropTests {
     }
 
     @Test(
-        "what is no upload gets 405 and leaves nothing",
+        "a request that is no upload gets 405 and leaves nothing",
         arguments: [HTTPRequest.Method.get, .head, .delete]
     )
     func notAnUpload(method: HTTPRequest.Method) throws {
@@ -262,7 +262,7 @@ struct DirectoryDropTests {
         #expect(directory.names.isEmpty)
     }
 
-    @Test("content that breaks abandons the drop and leaves nothing")
+    @Test("content that fails aborts the drop and leaves nothing")
     func brokenContent() throws {
         let directory = try ScratchDirectory()
         let broken: [UpstreamContent] = [
@@ -277,7 +277,7 @@ struct DirectoryDropTests {
         }
     }
 
-    @Test("a directory that is not there, or is a file, is not reached")
+    @Test("a missing directory, or a file in its place, is not reached")
     func missing() throws {
         let directory = try ScratchDirectory()
         try Data().write(to: URL(fileURLWithPath: directory.file("file")))
@@ -292,7 +292,10 @@ struct DirectoryDropTests {
         }
     }
 
-    @Test("a full disk is told as such, and the half file is gone", .enabled(if: geteuid() == 0))
+    @Test(
+        "a full disk is reported as such, and the partial file is removed",
+        .enabled(if: geteuid() == 0)
+    )
     func full() throws {
         let directory = try ScratchDirectory()
         let mounted = mount("none", directory.path, "tmpfs", 0, "size=64k")
@@ -308,7 +311,7 @@ struct DirectoryDropTests {
     }
 
     @Test(
-        "a full disk leaves no content without a record, but for one that was dropped before",
+        "a full disk leaves no content without a record, except content dropped earlier",
         .enabled(if: geteuid() == 0)
     )
     func fullForRecord() throws {

@@ -9,7 +9,7 @@ import Testing
 
 @testable import SpoolgateUpstream
 
-@Suite("several targets")
+@Suite("Several targets")
 struct FailoverTests {
     /// What the upstream said it skipped.
     private final class Skipped: Sendable {
@@ -55,7 +55,7 @@ struct FailoverTests {
         patternStream(100_000, piece: 9000, saysLength: false),
     ]
 
-    @Test("the first target that is reached gets every request, in the order as written")
+    @Test("the first reachable target gets every request, in the written order")
     func order() throws {
         let (first, second) = (try LoopbackOrigin(), try LoopbackOrigin())
         let skipped = Skipped()
@@ -69,7 +69,7 @@ struct FailoverTests {
         #expect(skipped.reasons.isEmpty)
     }
 
-    @Test("a target that is not reached is followed by the next, which gets the content whole")
+    @Test("an unreachable target is followed by the next, which gets the whole content")
     func next() throws {
         let directory = try ScratchDirectory()
         let socket = directory.file("app.sock")
@@ -96,7 +96,9 @@ struct FailoverTests {
         )
     }
 
-    @Test("all dead: not reached, with every reason, and a timeout only if it was one for all")
+    @Test(
+        "all unreachable: not reached, with every reason, and a timeout only if it was one for all"
+    )
     func allDead() throws {
         let dead = try deadBase()
         // TLS is awaited there and never comes.
@@ -115,7 +117,7 @@ struct FailoverTests {
     }
 
     @Test(
-        "what a first target may have had is never sent to a second",
+        "a request that a first target may have received is never sent to a second",
         arguments: ["ends", "resets", "falls silent", "talks nonsense", "answers 503"]
     )
     func onlyNotReached(how: String) throws {
@@ -145,7 +147,7 @@ struct FailoverTests {
     }
 
     @Test(
-        "a certificate that is not trusted counts as not reached",
+        "an untrusted certificate counts as not reached",
         .enabled(if: OpenSSLCommand.isThere)
     )
     func certificate() throws {
@@ -162,7 +164,7 @@ struct FailoverTests {
         #expect(skipped.reasons.first?.contains("could not be verified") == true)
     }
 
-    @Test("a dead first target is asked once, and then last for a while")
+    @Test("an unreachable first target is tried once, and then last for a while")
     func avoided() throws {
         let mute = try LoopbackOrigin { $0.waitForEnd() }
         let origin = try LoopbackOrigin()
@@ -181,7 +183,7 @@ struct FailoverTests {
         #expect(skipped.reasons.count == 1)
     }
 
-    @Test("a request that cannot be sent to anybody is no target's fault")
+    @Test("a request that cannot be sent at all is no target's fault")
     func unsendable() throws {
         let (first, second) = (try LoopbackOrigin(), try LoopbackOrigin())
         let upstream = try upstream([first.base, second.base])
@@ -195,7 +197,7 @@ struct FailoverTests {
 
     // MARK: The order alone
 
-    @Test("the order is the written one, those not reached of late last; each stands there once")
+    @Test("the order is the written one, recently unreachable ones last; each occurs once")
     func orderOfIndices() {
         let order = TargetOrder(count: 4, avoidance: .seconds(3600))
         #expect(order.indices() == [0, 1, 2, 3])
@@ -208,7 +210,7 @@ struct FailoverTests {
         #expect(order.indices() == [0, 1, 2, 3])
     }
 
-    @Test("a target whose time is over is tried in its place by one attempt alone")
+    @Test("after a target's penalty, only one attempt tries it in its place")
     func due() throws {
         let order = TargetOrder(count: 3, avoidance: .seconds(2))
         order.wasNotReached(0)

@@ -7,10 +7,10 @@ import Testing
 
 @testable import SpoolgateUpstream
 
-@Suite("framed content")
+@Suite("Framed content")
 struct FramedContentTests {
     @Test(
-        "every way to cut it into buffers gives the same bytes",
+        "every division into buffers gives the same bytes",
         arguments: [(0, 0, 1), (1, 0, 0), (3, 5, 2), (0, 7, 4), (4, 7, 0), (10, 1, 10)]
     )
     func everyCut(before: Int, middle: Int, after: Int) throws {
@@ -69,7 +69,7 @@ struct FramedContentTests {
         #expect(request.content.suffix(4).elementsEqual("tail".utf8))
     }
 
-    @Test("a kept connection that ends on it has it sent again whole, where that is safe")
+    @Test("on a closed kept connection it is sent again whole, if that is safe")
     func sentAgain() throws {
         let origin = try LoopbackOrigin { connection in
             while let request = try connection.receiveRequest() {

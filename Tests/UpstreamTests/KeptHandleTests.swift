@@ -9,7 +9,7 @@ import Testing
 
 @testable import SpoolgateUpstream
 
-@Suite("a kept handle")
+@Suite("A kept handle")
 struct KeptHandleTests {
     private enum Kind: CaseIterable {
         case none
@@ -31,7 +31,7 @@ struct KeptHandleTests {
         }
     }
 
-    @Test("nothing of one request is left for the next, whatever follows what")
+    @Test("nothing of one request remains for the next, in any order")
     func sequence() throws {
         let origin = try LoopbackOrigin()
         let upstream = try upstream(origin.base)
@@ -60,7 +60,7 @@ struct KeptHandleTests {
     }
 
     /// libcurl counts repetitions over the life of a handle's options and gives up at the sixth.
-    @Test("a request is sent once more however often that was so before")
+    @Test("a request is sent once more however often that happened before")
     func manyRepetitions() throws {
         let origin = try LoopbackOrigin { connection in
             _ = try connection.receiveRequest()
@@ -78,7 +78,7 @@ struct KeptHandleTests {
         #expect(origin.requests.allSatisfy { isPattern($0.content) && $0.content.count == 70_000 })
     }
 
-    @Test("content in memory leaves with the head, and no cork keeps its end back")
+    @Test("content in memory leaves with the head, and no cork delays its end")
     func oneSegment() throws {
         let firsts = Mutex<[Int]>([])
         let origin = try LoopbackOrigin { connection in

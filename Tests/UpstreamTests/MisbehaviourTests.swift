@@ -12,7 +12,7 @@ import Testing
 
 @testable import SpoolgateUpstream
 
-@Suite("a misbehaving origin")
+@Suite("A misbehaving origin")
 struct MisbehaviourTests {
     /// What an attempt must come to.
     struct Verdict: Sendable {
@@ -163,7 +163,7 @@ struct MisbehaviourTests {
         },
     ]
 
-    @Test("gets the verdict that is true, once", arguments: cases)
+    @Test("gets the true result, once", arguments: cases)
     func verdict(of one: Case) throws {
         let seen = Mutex(0)
         let origin = try LoopbackOrigin(receiveBuffer: 1 << 18) { connection in
@@ -189,7 +189,7 @@ struct MisbehaviourTests {
         #expect(seen.withLock { $0 } == verdict.seen)
     }
 
-    @Test("503 is an answer like any other: who wants another try makes another attempt")
+    @Test("503 is a response like any other: another try is another attempt")
     func laterThenDone() throws {
         let origin = try LoopbackOrigin { connection in
             while let request = try connection.receiveRequest() {
@@ -209,7 +209,7 @@ struct MisbehaviourTests {
 
     /// Bytes that nobody asked for would be taken for the next request's answer.
     @Test(
-        "what comes after a whole response is never another request's answer",
+        "data after a whole response is never another request's response",
         arguments: [true, false],
         ["GET", "POST"]
     )

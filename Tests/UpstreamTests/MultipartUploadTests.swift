@@ -9,7 +9,7 @@ import Testing
 
 @testable import SpoolgateUpstream
 
-@Suite("a bucket as the upstream, in parts")
+@Suite("A bucket as the upstream, in parts")
 struct MultipartUploadTests {
     private static let id = UploadID(high: 1, low: 2)
     private static let length: Int64 = 250_000
@@ -55,7 +55,7 @@ struct MultipartUploadTests {
         test.asked.map { $0.replacing(test.key, with: "") }
     }
 
-    @Test("it is looked for, begun, sent part by part and completed without overwriting")
+    @Test("it is looked up, begun, sent part by part and completed without overwriting")
     func whole() throws {
         var test = try store { _ in nil }
         test.settings.bucket.fields = [HTTPField(name: .made("x-amz-acl"), value: "private")]
@@ -85,7 +85,7 @@ struct MultipartUploadTests {
         #expect(test.sink.text.contains("\"length\":\(Self.length)}"))
     }
 
-    @Test("what an attempt of unknown outcome has left is not sent again")
+    @Test("parts left by an attempt of unknown outcome are not sent again")
     func isThere() throws {
         let test = try store {
             $0.method == "HEAD" ? BucketUnderTest.object(Self.id, Int(Self.length)) : nil
@@ -98,7 +98,7 @@ struct MultipartUploadTests {
     }
 
     @Test(
-        "a part that fails ends the attempt, and what was sent is removed",
+        "a failed part ends the attempt, and the sent parts are removed",
         arguments: [
             BucketUnderTest.Answer.error("503 S", "SlowDown"), .init(status: "200 OK"),
             .init(status: "200 OK", fields: ["ETag: <x>"]), .hangUp,
@@ -117,7 +117,7 @@ struct MultipartUploadTests {
     }
 
     @Test(
-        "what the store cannot take just now is sent again alone: a part, the beginning, the completion",
+        "a temporary refusal is retried alone: a part, the beginning, the completion",
         arguments: [
             BucketUnderTest.Answer.error("503 S", "SlowDown"), .init(status: "500 I"),
             .error("429 T", "x", fields: ["Retry-After: 0"]), .init(status: "502 B"), .hangUp,
@@ -143,7 +143,7 @@ struct MultipartUploadTests {
         #expect(asked(test) == whole)
     }
 
-    @Test("parts that were put together by a completion without an answer are there")
+    @Test("parts joined by a completion without a response are found")
     func completedUnheard() throws {
         let completions = Mutex(0)
         let test = try store { request in
@@ -181,7 +181,7 @@ struct MultipartUploadTests {
     }
 
     @Test(
-        "completing may fail with any status; parts stay where the store may put them together yet",
+        "completing may fail with any status; parts stay if the store may still join them",
         arguments: [
             Ending(answer: .error("200 OK", "InternalError"), words: "200 (InternalError)"),
             Ending(answer: .error("500 I", "InternalError"), words: "500"),
@@ -212,7 +212,7 @@ struct MultipartUploadTests {
     }
 
     @Test(
-        "a part grows where there would be more of them than a store takes",
+        "parts grow so that their number stays within a store's limit",
         arguments: [
             (20_000, 10, 10), (100_000, 10, 10), (100_001, 10, 11),
             (5 << 40, 1 << 30, 1 << 30), (5 << 40, 5 << 20, 549_755_814),

@@ -10,7 +10,7 @@ import Testing
 
 @testable import SpoolgateUpstream
 
-@Suite("an upstream in trouble")
+@Suite("A failing upstream")
 struct NeighbourTests {
     /// A neighbour before an origin that answers 201 to everything.
     private struct Place {
@@ -43,7 +43,7 @@ struct NeighbourTests {
     }
 
     @Test(
-        "after any trouble the next attempt succeeds, however often it came",
+        "after any failure the next attempt succeeds, however often it happened",
         arguments: [false, true]
     )
     func betweenAttempts(isSecure: Bool) throws {
@@ -85,7 +85,7 @@ struct NeighbourTests {
         }
     }
 
-    @Test("an answer that is strange and whole is passed on, and the next attempt is as before")
+    @Test("a strange but complete response is passed on, and the next attempt is unaffected")
     func strangeAnswers() throws {
         let place = try Place(isSecure: false)
         for trouble in BadNeighbour.Trouble.answersOfItsOwn {
@@ -102,7 +102,7 @@ struct NeighbourTests {
         }
     }
 
-    @Test("many attempts at a time into a trouble leave nothing behind that fails later")
+    @Test("many concurrent attempts during a failure leave nothing behind that fails later")
     func manyAtATime() throws {
         let place = try Place(isSecure: false)
         for trouble in BadNeighbour.Trouble.failures {
@@ -126,7 +126,7 @@ struct NeighbourTests {
         }
     }
 
-    @Test("a POST that a kept connection took before its reset counts as sent")
+    @Test("a POST that a kept connection accepted before its reset counts as sent")
     func resetWhileSending() throws {
         let origin = try LoopbackOrigin { connection in
             _ = try connection.receiveRequest()
@@ -149,7 +149,7 @@ struct NeighbourTests {
         }
     }
 
-    @Test("a store behind a name that went away gets the next upload")
+    @Test("a store whose name was unresolvable gets the next upload")
     func bucket() throws {
         let origin = try LoopbackOrigin()
         let neighbour = try BadNeighbour(before: origin.port)

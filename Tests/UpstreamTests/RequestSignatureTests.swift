@@ -9,7 +9,7 @@ import Testing
 
 @testable import SpoolgateUpstream
 
-@Suite("the signature of a request to a bucket")
+@Suite("The signature of a request to a bucket")
 struct RequestSignatureTests {
     private static let host = "examplebucket.s3.amazonaws.com"
 
@@ -80,7 +80,7 @@ struct RequestSignatureTests {
         for (name, value) in fields { #expect(signed[.made(name)] == value) }
     }
 
-    @Test("a name that another one begins with comes after it, and a token is signed")
+    @Test("a name sorts before its extensions, and a token is signed")
     func order() throws {
         let fields: HTTPFields = [.made("x-amz-meta-a-b"): "1", .made("x-amz-meta-a"): "2"]
         let signed = try signature(token: "tok").signed(
@@ -107,7 +107,7 @@ struct RequestSignatureTests {
     }
 }
 
-@Suite("the file of an access key")
+@Suite("The file of an access key")
 struct AccessKeyTests {
     @Test(
         "both forms are read",
@@ -131,7 +131,7 @@ struct AccessKeyTests {
     }
 
     @Test(
-        "what is none says why, without a byte of it",
+        "an invalid file gives the reason, without a byte of it",
         arguments: [
             ("", "has 0 lines"), ("SECRET\n", "has 1 line;"), ("a\nb\nc\nd\n", "has 4 lines"),
             ("a b\nSECRET\n", "other characters"), ("a/b\nSECRET\n", "other characters"),
@@ -154,7 +154,7 @@ struct AccessKeyTests {
         #expect(fault?.reason.contains("SECR") == false)
     }
 
-    @Test("the variables of the AWS tools are a key, and empty ones are not there")
+    @Test("the variables of the AWS tools are a key, and empty ones are ignored")
     func environment() throws {
         var variables = ["AWS_ACCESS_KEY_ID": "ID", "AWS_SECRET_ACCESS_KEY": "SECRET"]
         let key = try AccessKey { variables[$0] }
@@ -171,7 +171,7 @@ struct AccessKeyTests {
         #expect(fault?.reason.hasPrefix("AWS_SECRET_ACCESS_KEY is not set; ") == true)
     }
 
-    @Test("a file that others can read is none, and neither is one that is not there")
+    @Test("a file that others can read is refused, and so is a missing one")
     func file() throws {
         let directory = try ScratchDirectory()
         let path = directory.file("key")

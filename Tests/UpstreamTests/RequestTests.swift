@@ -6,7 +6,7 @@ import Testing
 
 @testable import SpoolgateUpstream
 
-@Suite("a request on the wire")
+@Suite("A request on the wire")
 struct RequestTests {
     private func sent(_ request: UpstreamRequest, base: String = "") throws
         -> LoopbackOrigin.Request
@@ -18,7 +18,7 @@ struct RequestTests {
         return try #require(origin.requests.first)
     }
 
-    @Test("target bytes are sent as they came, below the base's path")
+    @Test("target bytes are sent unchanged, below the base's path")
     func target() throws {
         let target = "/a/../b//%2e%2F;x=1?q=%20&\u{e9}[]{}|"
         let request = try sent(try UpstreamRequest("GET", target), base: "/app/")
@@ -28,7 +28,9 @@ struct RequestTests {
         #expect(star.line == "OPTIONS * HTTP/1.1")
     }
 
-    @Test("field lines go one by one, in order, empty ones and high bytes intact, and no others")
+    @Test(
+        "field lines are sent one by one, in order, empty ones and high bytes intact, and no others"
+    )
     func fields() throws {
         var fields = HTTPFields()
         let lines: [(String, [UInt8])] = [
@@ -47,7 +49,7 @@ struct RequestTests {
         )
     }
 
-    @Test("without a Host the base's authority stands there")
+    @Test("without a Host the base's authority is used")
     func host() throws {
         let origin = try LoopbackOrigin()
         #expect(try upstream(origin.base).attempt("GET", "/") == .answered)
@@ -55,7 +57,7 @@ struct RequestTests {
     }
 
     @Test(
-        "no content is framed as the method wants it",
+        "empty content is framed as the method requires",
         arguments: [
             ("GET", []), ("HEAD", []), ("DELETE", []), ("OPTIONS", []), ("PROPFIND", []),
             ("POST", ["0"]), ("PUT", ["0"]), ("PATCH", ["0"]),
@@ -74,7 +76,7 @@ struct RequestTests {
     }
 
     @Test(
-        "content of every kind and size arrives whole, framed, and without fields of our own",
+        "content of every kind and size arrives whole, framed, and without added fields",
         arguments: ["POST", "PUT", "PATCH", "DELETE", "REPORT", "GET"],
         [Int64(1), 65_535, 65_536, 300_000]
     )
@@ -108,7 +110,7 @@ struct RequestTests {
     }
 
     @Test(
-        "what would split the request is never sent",
+        "bytes that would split the request are never sent",
         arguments: ["/a b", "/a\r\nX: y", "", "/\u{0}"]
     )
     func smuggling(target: String) throws {

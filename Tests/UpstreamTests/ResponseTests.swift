@@ -7,7 +7,7 @@ import Testing
 
 @testable import SpoolgateUpstream
 
-@Suite("a response")
+@Suite("A response")
 struct ResponseTests {
     /// Sends one request to an origin that says `text` and closes.
     private func exchange(
@@ -26,7 +26,7 @@ struct ResponseTests {
     }
 
     @Test(
-        "status, reason, repeated fields, odd names, high bytes and content come as they were sent"
+        "status, reason, repeated fields, odd names, high bytes and content arrive unchanged"
     )
     func whole() throws {
         let (outcome, sink) = try exchange(
@@ -51,7 +51,7 @@ struct ResponseTests {
         #expect(sink.content == [0x1f, 0x8b, 0x7a, 0x7a])
     }
 
-    @Test("a head of too many fields is no response, and ends nothing but the attempt")
+    @Test("a head of too many fields is invalid, and ends only the attempt")
     func tooManyFields() throws {
         let lines = String(repeating: "a:\n", count: 70_000)
         let (outcome, sink) = try exchange("HTTP/1.1 200 OK\n\(lines)\n")
@@ -88,7 +88,7 @@ struct ResponseTests {
         #expect(sink.head?.fields.contains { $0.name.rawName == "X-Trailer" } == false)
     }
 
-    @Test("a HEAD's length is told and not awaited")
+    @Test("a HEAD's length is reported and not awaited")
     func head() throws {
         let (outcome, sink) = try exchange(
             "HTTP/1.1 200 OK\r\nContent-Length: 1000\r\n\r\n",
@@ -99,7 +99,7 @@ struct ResponseTests {
         #expect(sink.contentLength == 1000)
     }
 
-    @Test("of interim responses 102 and 103 are passed on, 100 and 104 are not")
+    @Test("interim responses 102 and 103 are passed on, 100 and 104 are not")
     func interim() throws {
         let (outcome, sink) = try exchange(
             "HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 103 Early Hints\r\nLink: </a>\r\nLink: </b>\r\n\r\n"
@@ -115,7 +115,7 @@ struct ResponseTests {
     }
 
     @Test(
-        "what is no response is indeterminate and never reaches the sink",
+        "an invalid response is indeterminate and never reaches the sink",
         arguments: [
             "SSH-2.0-OpenSSH_9\r\n\r\n", "HTTP/2 200\r\n\r\n", "HTTP/1.1 20 OK\r\n\r\n",
             "HTTP/1.1 2000 OK\r\n\r\n", "HTTP/1.1 099 OK\r\n\r\n",
@@ -138,7 +138,7 @@ struct ResponseTests {
     }
 
     @Test(
-        "a response that breaks off is indeterminate",
+        "a response that is cut is indeterminate",
         arguments: [
             "", "HTTP/1.1 200 OK\r\nContent-", "HTTP/1.1 100 Continue\r\n\r\n",
             "HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\nabc",
@@ -151,7 +151,7 @@ struct ResponseTests {
         #expect(outcome.isIndeterminate, "\(outcome)")
     }
 
-    @Test("a sink that throws ends the exchange as unheard", arguments: [true, false])
+    @Test("a sink that throws ends the exchange as not received", arguments: [true, false])
     func refusingSink(atHead: Bool) throws {
         let sink = RecordingSink()
         sink.refusesHead = atHead
@@ -165,7 +165,7 @@ struct ResponseTests {
     }
 
     @Test(
-        "a refusal while 20 MB are being sent is the answer, whatever the content's kind",
+        "a refusal while 20 MB are being sent is the response, whatever the content's kind",
         arguments: ["file", "stream", "chunked"]
     )
     func early(kind: String) throws {
@@ -193,7 +193,7 @@ struct ResponseTests {
     /// The moment between libcurl's look at the socket and a write that fails cannot be brought about,
     /// so the steps are taken by hand.
     @Test(
-        "an answer that lies unread when a write fails is taken, if it is whole",
+        "an unread response is used after a failed write, if it is complete",
         arguments: [
             ("HTTP/1.1 413 No\r\nContent-Length: 2\r\n\r\nno", 413, "no", true),
             (

@@ -31,7 +31,7 @@ struct TLSTests {
         #expect(outcome.reason.contains("TLS handshake with host localhost failed"), "\(outcome)")
     }
 
-    @Test("a certificate that has expired is not reached, and the reason says so")
+    @Test("an expired certificate: not reached, and the reason says so")
     func expired() throws {
         let authority = try TestAuthority()
         let server = try OpenSSLCommand(serving: authority.identity("localhost", isExpired: true))
@@ -45,7 +45,7 @@ struct TLSTests {
     /// TLS 1.2 refuses it in the handshake; with TLS 1.3 the client has gone on to its request by
     /// then (RFC 8446 figure 1), and nothing that libcurl tells us proves that it was not read.
     @Test(
-        "a client certificate that is wanted and missing: TLS 1.2 is not reached, 1.3 may have been",
+        "a required client certificate that is missing: TLS 1.2 is not reached, 1.3 may have been",
         arguments: [
             ("-tls1_2", Int64(10)), ("-tls1_2", 3_000_000), ("-tls1_3", 10), ("-tls1_3", 3_000_000),
         ]
@@ -76,7 +76,7 @@ struct TLSTests {
         #expect(served.content == nil)
     }
 
-    @Test("an unknown authority is not reached, and the reason names host, file and fault")
+    @Test("an unknown authority: not reached, and the reason names host, file and fault")
     func wrongAuthority() throws {
         let authority = try TestAuthority()
         let other = try TestAuthority()
@@ -94,7 +94,7 @@ struct TLSTests {
         #expect(system.reason.contains("the system's certificate authorities"), "\(system)")
     }
 
-    @Test("a certificate for another name is not reached")
+    @Test("a certificate for another name: not reached")
     func wrongName() throws {
         let authority = try TestAuthority()
         let server = try OpenSSLCommand(serving: authority.identity("other.example"))
@@ -104,7 +104,7 @@ struct TLSTests {
         #expect(outcome.reason.contains("'localhost'"), "\(outcome)")
     }
 
-    @Test("files that are missing are named", arguments: [true, false])
+    @Test("missing files are named", arguments: [true, false])
     func missingFiles(isAuthority: Bool) throws {
         let authority = try TestAuthority()
         let server = try OpenSSLCommand(serving: authority.identity("localhost"))
@@ -120,7 +120,7 @@ struct TLSTests {
         )
     }
 
-    @Test("content and a client certificate go through TLS", arguments: [Int64(20_000), 700_000])
+    @Test("content and a client certificate work over TLS", arguments: [Int64(20_000), 700_000])
     func contentOverTLS(length: Int64) throws {
         let authority = try TestAuthority()
         let server = try OpenSSLCommand(

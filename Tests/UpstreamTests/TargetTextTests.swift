@@ -2,10 +2,10 @@ import Testing
 
 @testable import SpoolgateUpstream
 
-@Suite("the text of an upstream target")
+@Suite("The text of an upstream target")
 struct TargetTextTests {
     @Test(
-        "a right text is read",
+        "a valid text is read",
         arguments: [
             ("http://127.0.0.1:8080", UpstreamTarget.http(base: "http://127.0.0.1:8080")),
             ("https://app.example.org/base/", .http(base: "https://app.example.org/base")),
@@ -33,7 +33,7 @@ struct TargetTextTests {
     }
 
     @Test(
-        "a wrong text is told what is wrong with it",
+        "an invalid text is refused with the reason",
         arguments: [
             ("", "must begin with"), ("localhost:80", "must begin with"),
             ("ftp://x", "must begin with"),
@@ -66,7 +66,7 @@ struct TargetTextTests {
     }
 
     @Test(
-        "targets with one place are one application, whatever path and spelling the settings have",
+        "targets with one address are one application, whatever path and spelling the settings have",
         arguments: [
             ("http://127.0.0.1:8080", "http://127.0.0.1:8080"),
             ("http://App.test/a/b", "http://app.test:80"),
@@ -81,7 +81,7 @@ struct TargetTextTests {
         #expect(try UpstreamTarget(text).place == place)
     }
 
-    @Test("a base is taken apart")
+    @Test("a base is split into its parts")
     func location() throws {
         let location = UpstreamLocation(base: "https://[2001:db8::1]:8443/base")
         #expect(location.host == "2001:db8::1")

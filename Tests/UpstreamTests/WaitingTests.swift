@@ -28,7 +28,7 @@ private final class PatientSink: ResponseSink {
     func receive(content: RawSpan) {}
 }
 
-@Suite("while an attempt goes on")
+@Suite("During an attempt")
 struct WaitingTests {
     /// An origin that answers once `isDue` says so.
     private func origin(_ isDue: Monitor<Bool>) throws -> LoopbackOrigin {
@@ -39,7 +39,7 @@ struct WaitingTests {
         }
     }
 
-    @Test("the sink hears again and again that an upstream works on", arguments: [10, 300_000])
+    @Test("the sink is called repeatedly while an upstream works", arguments: [10, 300_000])
     func heard(length: Int64) throws {
         let isDue = Monitor(false)
         let origin = try origin(isDue)
@@ -78,7 +78,7 @@ struct WaitingTests {
         #expect(idleCalls >= 2)
     }
 
-    @Test("the sink hears between the parts of content that is copied into a directory")
+    @Test("the sink is called between the parts of content that is copied to a directory")
     func copying() throws {
         let directory = try ScratchDirectory()
         let sink = PatientSink()

@@ -66,19 +66,19 @@ struct EngineTests {
     }
 
     @Test(
-        "Chromium is gone with its test",
+        "Chromium ends with its test",
         .enabled(if: Engine.chromium.isInstalled, Engine.chromium.missing)
     )
     func chromium() throws { try Self.isGone(.chromium) }
 
     @Test(
-        "Firefox is gone with its test",
+        "Firefox ends with its test",
         .enabled(if: Engine.firefox.isInstalled, Engine.firefox.missing)
     )
     func firefox() throws { try Self.isGone(.firefox) }
 
     @Test(
-        "WebKit is gone with its test",
+        "WebKit ends with its test",
         .enabled(if: Engine.webkit.isInstalled, Engine.webkit.missing)
     )
     func webkit() throws { try Self.isGone(.webkit) }
@@ -97,7 +97,7 @@ struct EngineTests {
     }
 
     @Test(
-        "after a reload in the middle the same file goes on, and nothing is sent twice",
+        "after a reload during the upload the same file continues, and nothing is sent twice",
         arguments: engines
     )
     func reloaded(engine: Engine) throws {
@@ -142,7 +142,7 @@ struct EngineTests {
         """
 
     @Test(
-        "an upload whose server is away for 90 seconds and more goes on when it is back",
+        "an upload continues after its server was away for 90 seconds and more",
         arguments: engines
     )
     func away(engine: Engine) throws {
@@ -167,7 +167,7 @@ struct EngineTests {
     }
 
     @Test(
-        "in a sandboxed frame, where storage and locks are blocked, a file is uploaded",
+        "in a sandboxed frame, without storage and locks, a file is uploaded",
         arguments: engines
     )
     func sandboxed(engine: Engine) throws {
@@ -187,7 +187,7 @@ struct EngineTests {
     }
 
     @Test(
-        "if a person blocks cookies, and so storage, a file is uploaded",
+        "if the user blocks cookies, and so storage, a file is uploaded",
         arguments: engines.filter { $0 != .webkit }
     )
     func blocked(engine: Engine) throws {
@@ -206,7 +206,7 @@ struct EngineTests {
         try stage.expectDelivered()
     }
 
-    @Test("an upload whose gateway is killed goes on with the next one", arguments: engines)
+    @Test("an upload whose gateway is killed continues with the next gateway", arguments: engines)
     func killed(engine: Engine) throws {
         let stage = try Stage(engine)
         let page = stage.page
@@ -221,7 +221,7 @@ struct EngineTests {
     }
 
     @Test(
-        "thirty files that are chosen at once all arrive, empty and large ones among them",
+        "thirty files chosen at once all arrive, including empty and large ones",
         arguments: engines
     )
     func many(engine: Engine) throws {
@@ -247,7 +247,7 @@ struct EngineTests {
         }
     }
 
-    @Test("the page breaks no rule of its policy, default-src 'self'", arguments: engines)
+    @Test("the page violates no rule of its policy, default-src 'self'", arguments: engines)
     func policy(engine: Engine) throws {
         let application = try LoopbackOrigin(status: "422 Unprocessable Content", content: "no")
         let page = try PageUnderTest(engine, upstream: application.base)

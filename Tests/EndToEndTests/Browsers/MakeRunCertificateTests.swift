@@ -10,7 +10,9 @@ struct MakeRunCertificateTests {
         try Command(Command.find("openssl") ?? "openssl", arguments)
     }
 
-    @Test("is by an authority for this machine's names alone, and its key is not kept")
+    @Test(
+        "is issued by an authority for this machine's names only, and the authority's key is not kept"
+    )
     func authority() throws {
         let run = try MakeRun()
         let folder = run.clone.appending(path: ".run/tls")

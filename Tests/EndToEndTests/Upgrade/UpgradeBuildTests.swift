@@ -25,7 +25,7 @@ struct UpgradeBuildTests {
     }
 
     @Test(
-        "upgrade: what the previous build wrote is what it was, and comes to its end once",
+        "upgrade: uploads of the previous build are unchanged, and finish once",
         arguments: UpgradeStage.Kind.allCases
     )
     func upgrade(kind: UpgradeStage.Kind) throws {
@@ -42,7 +42,7 @@ struct UpgradeBuildTests {
     }
 
     @Test(
-        "downgrade: what this build wrote is what it was for the previous one, and for this one again",
+        "downgrade: uploads of this build are unchanged for the previous one, and for this one again",
         arguments: UpgradeStage.Kind.allCases,
         [0, 1]
     )
@@ -62,7 +62,7 @@ struct UpgradeBuildTests {
         try events.checkSent(stage)
     }
 
-    @Test("events that this build added beside the queue wait for it while the previous one serves")
+    @Test("events that this build added next to the queue wait while the previous build serves")
     func lateEvents() throws {
         let stage = try UpgradeStage(current)
         let cases = Array(UpgradeCase.all.prefix(1))
@@ -115,7 +115,7 @@ struct UpgradeBuildTests {
 
     // MARK: While uploads are under way
 
-    @Test("the client's command goes on across both", arguments: [true, false])
+    @Test("the client's command continues across both", arguments: [true, false])
     func command(isUpgrade: Bool) throws {
         let (first, second) = isUpgrade ? (previous, current) : (current, previous)
         let world = try UploadCommandWorld(build: first)
@@ -137,7 +137,7 @@ struct UpgradeBuildTests {
         #expect(world.proxy.passed < 8 << 20)
     }
 
-    @Test("a daemon that is told to end lets its deliveries end, and the other build goes on")
+    @Test("a stopping daemon finishes its deliveries, and the other build continues")
     func drained() throws {
         let gate = Gate()
         let origin = try LoopbackOrigin { connection in
@@ -179,7 +179,7 @@ struct UpgradeBuildTests {
         #expect(origin.requests.map { Data($0.content) } == [bytes, bytes])
     }
 
-    @Test("no promise is broken, whenever a daemon of either build dies and the other follows")
+    @Test("no promise is broken if a daemon of either build crashes and the other follows")
     func kills() throws {
         let tally = try KillWorld.play(
             KillPlan.seeds(usually: 25),
@@ -191,7 +191,7 @@ struct UpgradeBuildTests {
     }
 
     @Test(
-        "two builds that work in one spool at a time give uploads to each other",
+        "two builds that share one spool exchange uploads",
         arguments: [0, 1]
     )
     func beside(first: Int) throws {
@@ -265,7 +265,7 @@ struct UpgradeBuildTests {
 
     // MARK: What a build does not know
 
-    @Test("an upload with a word that the previous build does not know is left alone by it")
+    @Test("the previous build leaves an upload with an unknown word alone")
     func newerWord() throws {
         let sandbox = try Sandbox(build: current)
         let resource = try sandbox.create("/files/newer")
@@ -309,7 +309,7 @@ struct UpgradeBuildTests {
         #expect(delivered.contains(Data("newer!".utf8)))
     }
 
-    @Test("a spool of another format is refused by both builds, and nothing in it changes")
+    @Test("both builds refuse a spool of another format, and change nothing in it")
     func otherFormat() throws {
         let sandbox = try Sandbox(build: current)
         let resource = try sandbox.create("/files/x")
@@ -342,7 +342,7 @@ struct UpgradeBuildTests {
     // MARK: Names and settings
 
     @Test(
-        "a file that the previous build has dropped, and not noted, is not there twice",
+        "a file that the previous build delivered without recording it exists only once",
         .enabled(if: SystemCalls.canTrace, "strace cannot attach here")
     )
     func dropped() throws {
@@ -382,7 +382,7 @@ struct UpgradeBuildTests {
         #expect(try sandbox.append(resource, offset: bytes.count).status == 201)
     }
 
-    @Test("settings that are gone are named and ignored; new ones the previous build refuses")
+    @Test("removed settings are named and ignored; the previous build refuses new ones")
     func settings() throws {
         let gone = [
             "threads.minimum-spare", "threads.reserve", "clients.maximum-waiting",

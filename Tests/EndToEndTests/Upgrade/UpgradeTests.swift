@@ -26,7 +26,7 @@ enum PreviousBuild {
 @Suite("A spool of another build")
 struct UpgradeTests {
     @Test(
-        "what an earlier build wrote is what it was, and comes to its end once",
+        "uploads of an earlier build are unchanged, and finish once",
         .enabled(if: Command.find("nginx") != nil, "nginx is not installed"),
         arguments: StoredSpool.commits,
         [false, true]

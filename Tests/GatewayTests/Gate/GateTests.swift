@@ -10,11 +10,11 @@ import Testing
 @testable import SpoolgateRequests
 @testable import SpoolgateSettings
 
-@Suite("the gate")
+@Suite("The gate")
 struct GateTests {
     private static let isWhole = ProcessInfo.processInfo.environment["SPOOLGATE_GATE"] == "all"
 
-    @Test("every kind of request keeps the rules with the default settings")
+    @Test("every kind of request obeys the rules with the default settings")
     func requests() throws {
         let world = try GateWorld()
         let route = try #require(world.route())
@@ -30,7 +30,7 @@ struct GateTests {
         #expect(core.count > 250)
     }
 
-    @Test("every setting alone keeps the rules")
+    @Test("every setting alone obeys the rules")
     func settings() throws {
         let world = try GateWorld()
         var turn = Turn(isWhole: Self.isWhole)
@@ -43,7 +43,7 @@ struct GateTests {
         world.finish()
     }
 
-    @Test("every pair of settings keeps the rules, or is refused as a contradiction")
+    @Test("every pair of settings obeys the rules, or is refused as a contradiction")
     func pairs() throws {
         let world = try GateWorld()
         var turn = Turn(isWhole: false)
@@ -116,7 +116,7 @@ struct GateTests {
         #expect(methods.isSuperset(of: standard))
     }
 
-    @Test("tus that the upstream speaks is held to the size of the whole upload")
+    @Test("tus passed through to the upstream is limited by the size of the whole upload")
     func passedTus() throws {
         let world = try GateWorld()
         var route = try #require(world.route())
