@@ -120,7 +120,7 @@ struct RedirectedCommandTests {
         }
         let cancelled = try world.run("--cancel", file.url.path(), url)
         #expect(cancelled.status == 1)
-        #expect(cancelled.errors.contains("and the upload stays"), "\(cancelled.errors)")
+        #expect(cancelled.errors.contains("and the upload remains"), "\(cancelled.errors)")
         #expect(world.states().contains { $0.contains("\ntoken: ") })
     }
 

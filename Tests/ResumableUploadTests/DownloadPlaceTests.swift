@@ -51,7 +51,7 @@ struct DownloadPlaceTests {
                 to: .file(directory.path + "/" + other)
             )
             #expect(outcome.error?.kind == .later, "\(other)")
-            let sentence = "another download writes to \(directory.path)/\(other).part"
+            let sentence = "another download is writing to \(directory.path)/\(other).part"
             #expect(outcome.error?.reason.contains(sentence) == true, "\(outcome.result)")
         }
         #expect(origin.requests.count == 2)

@@ -86,7 +86,7 @@ struct WriterTests {
             _ = consume failing
             let error = await #expect(throws: TransferError.self) { try await run.value }
             #expect(error?.kind == .unreadable)
-            let cause = isFailed ? "Broken()" : "let go without finish()"
+            let cause = isFailed ? "Broken()" : "released without finish()"
             #expect(error?.reason.contains(cause) == true, "\(error?.reason ?? "")")
         }
         #expect(origin.taken.isEmpty)

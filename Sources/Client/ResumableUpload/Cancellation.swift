@@ -26,7 +26,7 @@ final class Cancellation: TransferRun {
         over connections: ConnectionPool
     ) throws(TransferError) {
         guard let url = URLText(token.url), let version = WireVersion(token.interopVersion) else {
-            let reason = "the cancellation by DELETE \(token.url): the token is none"
+            let reason = "the cancellation by DELETE \(token.url): the token is invalid"
             throw TransferError(.invalid, reason, token: token)
         }
         self.token = token
@@ -48,27 +48,27 @@ final class Cancellation: TransferRun {
     func run() throws(TransferError) {
         while true {
             let (answer, read) = try ask(.delete)
-            let reason = "\(name) was answered with \(read.status)"
+            let reason = "\(name) returned \(read.status)"
             switch Verdict(of: read, to: .cancellation, by: options.method) {
             case .final, .gone: return
             case .unconfirmed:
                 if try isGone() { return }
                 throw error(
                     .unsupported,
-                    "\(reason), and nothing shows that the upload is gone; look whether the network "
-                        + "wants a login",
+                    "\(reason), but the upload may still exist; check whether the network requires a "
+                        + "login",
                     answer
                 )
             case .redirected:
                 let place = answer.location(from: url)
                 throw error(
                     .redirected,
-                    "\(reason)\(place.map { " to \($0.text)" } ?? "")"
-                        + "; redirects are not followed, and the upload stays",
+                    "\(reason)\(place.map { ", a redirect to \($0.text)" } ?? "")"
+                        + "; redirects are not followed, and the upload remains",
                     answer
                 )
             case .later: try wait(reason, answer, read.retryAfter)
-            default: throw error(.refused, "\(reason); the upload stays", answer)
+            default: throw error(.refused, "\(reason); the upload remains", answer)
             }
         }
     }
@@ -83,7 +83,7 @@ final class Cancellation: TransferRun {
                 return read.isComplete == false && length.map { offset ?? $0 < $0 } ?? false
             case .later:
                 let reason =
-                    "the offset retrieval by HEAD \(url.text) was answered with \(read.status)"
+                    "the offset retrieval by HEAD \(url.text) returned \(read.status)"
                 try wait(reason, answer, read.retryAfter)
             default: return false
             }
@@ -97,7 +97,7 @@ final class Cancellation: TransferRun {
             guard Verdict(of: read, to: .retrieval, by: options.method) == .later else {
                 return [404, 410].contains(read.status)
             }
-            let reason = "\(name): the look at what is left was answered with \(read.status)"
+            let reason = "\(name): the check by HEAD returned \(read.status)"
             try wait(reason, answer, read.retryAfter)
         }
     }

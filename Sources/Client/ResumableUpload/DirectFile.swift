@@ -38,7 +38,7 @@ final class DirectFile {
             }
             let error = SystemError("open", on: path)
             guard error.errno == ENXIO, FileKind(of: path) == .pipe else {
-                throw ContentFault(kind: .unreadable, reason: "\(error); name another file")
+                throw ContentFault(kind: .unreadable, reason: "\(error); use another file")
             }
             guard !isStopped() else { throw Self.stopped }
             SpoolgatePosix.Thread.pause(Self.look)
@@ -76,8 +76,8 @@ final class DirectFile {
                 throw ContentFault(
                     kind: .unreadable,
                     reason:
-                        "\(failure); what was written to it cannot be had back: look at what is "
-                        + "there, and begin again"
+                        "\(failure); the content written so far cannot be taken back: "
+                        + "check it, and start again"
                 )
             }
         }
@@ -108,7 +108,7 @@ final class DirectFile {
     }
 
     private static var stopped: ContentFault {
-        ContentFault(kind: .paused, reason: "stopped while it was written")
+        ContentFault(kind: .paused, reason: "stopped while writing")
     }
 }
 

@@ -54,7 +54,7 @@ public final class Download: Sendable {
             guard let source = URLText(url) else {
                 throw TransferError(
                     .invalid,
-                    "\(url) is no URL to download; give one with http:// or https:// and without a user"
+                    "\(url) is not a URL for a download; use http:// or https://, without a user"
                 )
             }
             do throws(TransferError) {
@@ -170,15 +170,15 @@ public final class Download: Sendable {
         TransferError(
             .invalid,
             isBody
-                ? "the body of \(transfer.name) is read once; make another download to read it again"
-                : "\(transfer.name) has no body: its bytes go to another destination; make it with .body"
+                ? "the body of \(transfer.name) can be read once; create another download to read it again"
+                : "\(transfer.name) has no body, but another destination; create it with .body"
         )
     }
 
     private var noRun: TransferError {
         TransferError(
             .invalid,
-            "\(transfer.name) runs while its body is read: read download.body, or give it another destination"
+            "\(transfer.name) runs while its body is read: read download.body, or use another destination"
         )
     }
 }

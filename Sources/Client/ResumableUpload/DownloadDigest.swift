@@ -14,7 +14,7 @@ struct DownloadDigest: Equatable {
     static let wanted = "sha-256=10, sha-512=9"
     /// Why there is nothing to compare with, as a part of a sentence.
     static let absence =
-        "the server tells no digest of it that is known here (Repr-Digest: sha-256 or sha-512)"
+        "the server sends no Repr-Digest with sha-256 or sha-512"
 
     /// Reads `Repr-Digest`; nil where there is none that is known here.
     init?(_ fields: HTTPFields) {

@@ -74,10 +74,10 @@ final class DownloadPlace {
     ) throws(ContentFault) -> String? {
         let size = try part.size()
         if size < token.offset {
-            return "\(path).part has \(size) bytes, and \(token.offset) had come"
+            return "\(path).part has \(size) bytes, but \(token.offset) were received"
         }
         guard let tail = token.tail, try part.tail(before: token.offset) != tail else { return nil }
-        return "what is in \(path).part is not what had come"
+        return "the content of \(path).part is not the content received"
     }
 
     /// Whether what it takes is handed over, and cannot be had back.
@@ -111,11 +111,14 @@ final class DownloadPlace {
         switch kind {
         case .pieces(let take):
             do { try take(Array(bytes)) } catch {
-                throw ContentFault(kind: .unreadable, reason: "what came was not taken: \(error)")
+                throw ContentFault(
+                    kind: .unreadable,
+                    reason: "the destination refused the content: \(error)"
+                )
             }
         case .body(let channel):
             guard channel.add(Array(bytes), isStopped: isStopped) else {
-                throw ContentFault(kind: .paused, reason: "its reader wants no more")
+                throw ContentFault(kind: .paused, reason: "its reader stopped reading")
             }
         case .direct(let file): try file.write(bytes)
         case .file(let part): try part.write(bytes, at: offset)

@@ -77,7 +77,7 @@ final class DownloadRun: TransferRun {
         wasNamed = token != nil
         let name = "the download of \(source.text)"
         for field in [HTTPField.Name.range, .ifRange] where options.fields.contains(field) {
-            throw TransferError(.invalid, "\(name): its own \(field) cannot be set; leave it out")
+            throw TransferError(.invalid, "\(name): the field \(field) cannot be set; remove it")
         }
         do throws(ContentFault) {
             place = try DownloadPlace(destination, channel, after: token) { control.isStopped }
@@ -87,8 +87,8 @@ final class DownloadRun: TransferRun {
         if options.verifiesDigest, place.isHandedOver, place.offset > 0 {
             throw TransferError(
                 .invalid,
-                "\(name): what was handed over before cannot be verified; begin again, or do not ask "
-                    + "for it"
+                "\(name): content that was already passed on cannot be verified; start again, or do "
+                    + "not request verification"
             )
         }
     }
@@ -160,7 +160,7 @@ final class DownloadRun: TransferRun {
         .Answer?
     {
         let answer = Transfer.Answer(status: head.status, fields: head.fields, content: kept)
-        let reason = "\(name) was answered with \(head.status.code)"
+        let reason = "\(name) returned \(head.status.code)"
         switch head.status.code {
         case 416:
             let total = PartRange.total(head.fields)
@@ -193,8 +193,8 @@ final class DownloadRun: TransferRun {
                 guard mayComeAgain() else {
                     throw ContentFault(
                         kind: .corrupt,
-                        reason: "\(place.offset) bytes came, and they are not what the server's "
-                            + "Repr-Digest says; ask whoever runs it"
+                        reason: "the \(place.offset) bytes received do not match the server's "
+                            + "Repr-Digest; ask the server's operator"
                     )
                 }
                 return nil
@@ -214,7 +214,7 @@ final class DownloadRun: TransferRun {
             throw ContentFault(kind: .refused, reason: DownloadDigest.absence)
         }
         guard let isRight = try place.isRight(digest) else {
-            throw ContentFault(kind: .paused, reason: "stopped while it was digested")
+            throw ContentFault(kind: .paused, reason: "stopped while its digest was computed")
         }
         return isRight
     }
@@ -224,7 +224,7 @@ final class DownloadRun: TransferRun {
         guard !wasCorrupt, place.restart() else { return false }
         wasCorrupt = true
         begun = nil
-        tell(.begunAnew(reason: "\(name): what came is not what the server's Repr-Digest says"))
+        tell(.begunAnew(reason: "\(name): the content does not match the server's Repr-Digest"))
         return true
     }
 
@@ -240,7 +240,7 @@ final class DownloadRun: TransferRun {
                 return true
             }
             if let part, Int64(bytes.count) > part.end - place.offset {
-                mismatch = "the part has more bytes than its Content-Range says"
+                mismatch = "the part has more bytes than its Content-Range"
                 return false
             }
             try place.take(bytes)
@@ -282,20 +282,20 @@ final class DownloadRun: TransferRun {
             throw ContentFault(
                 kind: .refused,
                 reason:
-                    "it was answered with 200 and neither an ETag nor a Last-Modified, which what "
-                    + "came before had; look whether the network wants a login, and give up what "
-                    + "came with --cancel if the server is another one now"
+                    "the response is a 200 with neither an ETag nor a Last-Modified, which the earlier "
+                    + "one had; check whether the network requires a login, or use --cancel if the "
+                    + "server has changed"
             )
         }
         if place.offset > 0 {
             guard place.restart() else {
                 throw ContentFault(
                     kind: .changed,
-                    reason: "another representation is there, or the server does not give parts; "
-                        + "begin again"
+                    reason: "the representation has changed, or the server does not send parts; "
+                        + "start again"
                 )
             }
-            tell(.begunAnew(reason: "\(name): another representation is there"))
+            tell(.begunAnew(reason: "\(name): the representation has changed"))
         }
         begun = whole
         wasNamed = whole.isNamed
@@ -317,22 +317,22 @@ final class DownloadRun: TransferRun {
     /// Why a part is not one of what came before, from where that ended; nil: nothing tells that.
     private func difference(of range: PartRange?, in fields: HTTPFields) -> String? {
         guard place.offset > 0, let begun else {
-            return "a part came that was not asked for"
+            return "the server sent a part that was not requested"
         }
         guard let range else {
             let value = fields.value(of: .contentRange)
             let type = fields.value(of: .contentType) ?? ""
             return type.lowercased().hasPrefix("multipart/byteranges")
-                ? "several parts came, and one was asked for"
-                : value.map { "a part came with Content-Range: \($0)" }
-                    ?? "a part came without Content-Range"
+                ? "the server sent several parts for one range"
+                : value.map { "the server sent a part with the unusable Content-Range \($0)" }
+                    ?? "the server sent a part without Content-Range"
         }
         guard range.start == place.offset else {
-            return "the part that came begins at \(range.start), and not at \(place.offset)"
+            return "the part begins at \(range.start), not at \(place.offset)"
         }
         let length = fields.value(of: .contentLength)
         if let length, Int64(digits: length) != range.count {
-            return "the part has \(length) bytes, and its Content-Range says \(range.count)"
+            return "the part has \(length) bytes, but its Content-Range has \(range.count)"
         }
         return begun.difference(from: Representation(fields, total: range.total))
     }
@@ -353,8 +353,8 @@ final class DownloadRun: TransferRun {
             place.discard()
             throw error(
                 .changed,
-                "\(name): \(reason), and so it was \(Self.mismatchLimit) times before; look at the server, "
-                    + "which gives parts that are not of its whole"
+                "\(name): \(reason), as \(Self.mismatchLimit) times before; check the server: its parts do "
+                    + "not match the whole"
             )
         }
         mismatches += 1
@@ -366,7 +366,7 @@ final class DownloadRun: TransferRun {
         guard place.restart() else {
             throw error(
                 .changed,
-                "\(name): \(reason), and what came was handed over; begin again"
+                "\(name): \(reason), but content was already passed on; start again"
             )
         }
         begun = nil

@@ -35,8 +35,8 @@ final class PartFile {
             guard try Self.isLocked(opened, part) else {
                 throw ContentFault(
                     kind: .later,
-                    reason: "another download writes to \(part); wait for its end, or name another "
-                        + "file"
+                    reason: "another download is writing to \(part); wait until it ends, or use "
+                        + "another file"
                 )
             }
             // Before it was locked the download that had it may have given it its name, or removed it.
@@ -149,7 +149,7 @@ extension ContentFault {
 
     /// The fault of a call on a destination.
     static func of(_ error: SystemError) -> ContentFault {
-        let remedy = error.isFull ? error.roomRemedy : "look at the directory and its disk"
+        let remedy = error.isFull ? error.roomRemedy : "check the directory and its disk"
         return ContentFault(kind: .unreadable, reason: "\(error); \(remedy)")
     }
 }

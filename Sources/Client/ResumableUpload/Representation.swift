@@ -27,7 +27,7 @@ struct Representation {
     static let distance: Int64 = 60
     /// Why a representation without a validator is not resumed, as a part of a sentence.
     static let absence =
-        "the server gives no validator that is strong (an ETag, or a Last-Modified a minute before Date)"
+        "the server sends no strong validator (an ETag, or a Last-Modified a minute before Date)"
 
     /// Reads a response's fields; `total` is what its framing or its range says.
     init(_ fields: HTTPFields, total: Int64?) {
@@ -71,16 +71,16 @@ struct Representation {
     /// Why `part` is not of this representation: the end of a sentence; nil: nothing tells that.
     func difference(from part: Representation) -> String? {
         if let other = part.tag, isOther(other) {
-            return "the part has the ETag \(other), and the beginning had \(tag ?? "none")"
+            return "the part has the ETag \(other), but the beginning had \(tag ?? "none")"
         }
         if let modified, let other = part.modified, !isSameDate(modified, other) {
-            return "the part was modified \(other), and the beginning \(modified)"
+            return "the part was modified \(other), but the beginning \(modified)"
         }
         if let total, let other = part.total, total != other {
-            return "the part is one of \(other) bytes, and the beginning of \(total)"
+            return "the part is one of \(other) bytes, but the beginning is one of \(total)"
         }
         if let digest, let other = part.digest, !digest.agrees(with: other) {
-            return "the part is of \(other.value), and the beginning of \(digest.value)"
+            return "the part has Repr-Digest \(other.value), but the beginning had \(digest.value)"
         }
         return nil
     }

@@ -51,10 +51,10 @@ extension Transfer.Answer {
     /// Where a redirect of `url` leads, and what to do: the end of a sentence.
     func redirection(from url: URLText) -> String {
         guard let place = location(from: url) else {
-            return "to no place: it has no Location that is a URL; look at the server"
+            return "without a target: it has no Location that is a URL; check the server"
         }
         return
-            "to \(place.text); redirects are not followed: give that URL if it is the right one"
+            "to \(place.text); redirects are not followed: use that URL if it is correct"
     }
 }
 

@@ -286,7 +286,7 @@ final class StreamContent: UploadContent {
         guard window.read(into: buffer, at: offset) else {
             throw ContentFault(
                 kind: .gone,
-                reason: "the stream's bytes from \(offset) on are not kept any more"
+                reason: "the stream's bytes from \(offset) on are no longer available"
             )
         }
     }
@@ -305,20 +305,21 @@ final class StreamContent: UploadContent {
 
     private func check(_ ready: StreamWindow.Ready, _ offset: Int64) throws(ContentFault) {
         if let failure = ready.failure {
-            throw ContentFault(kind: .unreadable, reason: "the stream broke: \(failure)")
+            throw ContentFault(kind: .unreadable, reason: "the stream failed: \(failure)")
         }
         if ready.isEnded { ended = ready.end }
         if ready.isEnded, ready.end < offset {
             throw ContentFault(
                 kind: .changed,
-                reason: "the stream ended after \(ready.end) bytes, and the server has \(offset)"
+                reason: "the stream ended after \(ready.end) bytes, but the server has \(offset); "
+                    + "start again"
             )
         }
         guard let told, ready.end > told || (ready.isEnded && ready.end < told) else { return }
         throw ContentFault(
             kind: .changed,
-            reason: "the stream has \(ready.isEnded ? "" : "more than ")\(ready.end) bytes, and "
-                + "\(told) were told"
+            reason: "the stream has \(ready.isEnded ? "" : "more than ")\(ready.end) bytes, but "
+                + "\(told) were announced; start again"
         )
     }
 

@@ -183,5 +183,7 @@ final class TransferHandle<Token: Sendable & Equatable>: Sendable {
         return result
     }
 
-    private var alreadyRunning: TransferError { TransferError(.invalid, "\(name) runs already") }
+    private var alreadyRunning: TransferError {
+        TransferError(.invalid, "\(name) is already running")
+    }
 }

@@ -47,14 +47,14 @@ extension TransferRun {
     /// Waits after a request that was not answered; throws where another try cannot do better.
     func wait(after fault: ClientFault?, _ purpose: String) throws(TransferError) {
         try checkWish()
-        let fault = fault ?? ClientFault(.noAnswer, "no answer")
+        let fault = fault ?? ClientFault(.noAnswer, "no response")
         switch fault.kind {
-        case .notTried: throw error(.invalid, "\(purpose) was not tried: \(fault.reason)")
+        case .notTried: throw error(.invalid, "\(purpose) was not attempted: \(fault.reason)")
         case .noTLS where !fault.mayPass:
             throw error(
                 .untrusted,
-                "\(purpose): no TLS that can be trusted: \(fault.reason); look at the server's "
-                    + "certificate and the authorities"
+                "\(purpose): the TLS connection is not trusted: \(fault.reason); check the server's "
+                    + "certificate and the certificate authorities"
             )
         default: try wait("\(purpose): \(fault.reason)", nil, nil)
         }
@@ -78,7 +78,7 @@ extension TransferRun {
         guard let pause = patience.next(told) else {
             throw error(
                 .later,
-                "\(reason); it did not go on for \(text(connection.retryFor)), try again later",
+                "\(reason); no progress for \(text(connection.retryFor)), try again later",
                 answer
             )
         }

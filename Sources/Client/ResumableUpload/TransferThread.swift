@@ -18,7 +18,7 @@ enum TransferThread {
         do throws(SystemError) {
             try Thread.start(name: name, stackSize: 512 * 1024) { end(body()) }
         } catch {
-            end(.failure(TransferError(.later, "no thread for the transfer: \(error)")))
+            end(.failure(TransferError(.later, "the transfer's thread did not start: \(error)")))
         }
     }
 

@@ -164,14 +164,14 @@ public final class Upload: Sendable {
         guard let target = URLText(url), token == nil || URLText(token?.url ?? "") != nil else {
             throw TransferError(
                 .invalid,
-                "\(url) is no URL to upload to; give one with http:// or https:// and without a user"
+                "\(url) is not a URL for an upload; use http:// or https://, without a user"
             )
         }
         guard let version = WireVersion(token.map(\.interopVersion) ?? options.interopVersion)
         else {
             throw TransferError(
                 .invalid,
-                "the interop version \(options.interopVersion ?? 0) is not spoken; give one of "
+                "interop version \(options.interopVersion ?? 0) is not supported; use one from "
                     + "\(Upload.Options.interopVersions.lowerBound) to "
                     + "\(Upload.Options.interopVersions.upperBound)"
             )

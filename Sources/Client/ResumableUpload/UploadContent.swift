@@ -68,7 +68,7 @@ extension Upload.Body {
             guard number >= 0 else {
                 throw ContentFault(
                     kind: .unreadable,
-                    reason: "\(SystemError("open", on: path)); look at the file and who may read it"
+                    reason: "\(SystemError("open", on: path)); check the file and its permissions"
                 )
             }
             let descriptor = Descriptor(owning: number)
@@ -157,7 +157,7 @@ private final class FileContent: UploadContent {
         do throws(SystemError) {
             count = try descriptor.read(into: buffer, at: offset, subject: path)
         } catch {
-            throw ContentFault(kind: .unreadable, reason: "\(error); look at the file's disk")
+            throw ContentFault(kind: .unreadable, reason: "\(error); check the file's disk")
         }
         guard count == buffer.count else { throw changed }
         // Before the last byte leaves: after it the server may use what it has.
@@ -176,7 +176,7 @@ private final class FileContent: UploadContent {
     private var changed: ContentFault {
         ContentFault(
             kind: .changed,
-            reason: "\(path) changed while it was sent; begin again when nobody writes to it"
+            reason: "\(path) changed while it was sent; start again when no process writes to it"
         )
     }
 }

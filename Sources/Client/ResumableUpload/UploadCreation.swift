@@ -48,8 +48,9 @@ extension UploadRun {
         case .unsupported:
             throw TransferError(
                 .unsupported,
-                "\(purpose) was taken for the whole upload: this server does no resumable uploads; "
-                    + "undo what it made of an empty body, and send the upload by one ordinary request",
+                "\(purpose) was accepted as the whole upload: this server does not support resumable "
+                    + "uploads; undo the effect of the empty body, and send the upload by one "
+                    + "ordinary request",
                 answer: answer
             )
         case .redirected: throw redirected(answer, from: target, purpose)
@@ -98,9 +99,9 @@ extension UploadRun {
         case .unsupported:
             throw TransferError(
                 .unsupported,
-                "\(purpose) was taken for the whole upload, and only \(portion.count) bytes of it were "
-                    + "sent: this server does no resumable uploads; undo what it made of them, and "
-                    + "send the upload by one ordinary request",
+                "\(purpose) was accepted as the whole upload, but only \(portion.count) bytes of it were "
+                    + "sent: this server does not support resumable uploads; undo the effect of "
+                    + "these bytes, and send the upload by one ordinary request",
                 answer: answer
             )
         case .acknowledged(let told):
@@ -122,7 +123,7 @@ extension UploadRun {
         guard portion.isLast else {
             throw error(
                 .invalid,
-                "\(purpose): a stream is not sent by one ordinary request; use another creation"
+                "\(purpose): a stream cannot be sent by one ordinary request; use another creation"
             )
         }
         let result = exchange.send(
@@ -172,8 +173,9 @@ extension UploadRun {
         else { return }
         throw error(
             .unknownOutcome,
-            "\(purpose) was sent whole, and no answer came: \(result.fault?.reason ?? ""); look "
-                + "whether the server has it before you send it again"
+            "\(purpose) was sent completely, but no response arrived: "
+                + "\(result.fault?.reason ?? ""); check whether the server has it before you send it "
+                + "again"
         )
     }
 
@@ -186,8 +188,8 @@ extension UploadRun {
         guard let location, let url = target.resolved(location) else {
             throw error(
                 .unsupported,
-                "\(target.text) made an upload resource with the Location "
-                    + "\"\(location ?? "")\", which is no URL; look at the server"
+                "\(target.text) created an upload resource with the Location "
+                    + "\"\(location ?? "")\", which is not a URL; check the server"
             )
         }
         guard isAllowed(url) else { throw isForeign(url) }
@@ -201,8 +203,8 @@ extension UploadRun {
     private func isForeign(_ url: URLText) -> TransferError {
         error(
             .otherOrigin,
-            "\(target.text) made an upload resource at \(url.text), which is another origin; allow "
-                + "that if it is right"
+            "\(target.text) created an upload resource at another origin, \(url.text); allow this if "
+                + "it is intended"
         )
     }
 

@@ -116,12 +116,12 @@ final class UploadRun: TransferRun {
 
     private func checkToken() throws(TransferError) {
         if let told = token?.fingerprint, let present = content.fingerprint, told != present {
-            throw error(.changed, "the file changed since \(name) began; begin again")
+            throw error(.changed, "the file has changed since \(name) began; start again")
         }
         if let told = token?.length, let present = content.length, told != present {
             throw error(
                 .changed,
-                "the body has \(present) bytes, and \(name) began with \(told); begin again"
+                "the body has \(present) bytes, but \(name) began with \(told); start again"
             )
         }
     }
@@ -158,9 +158,8 @@ final class UploadRun: TransferRun {
         case .unconfirmed:
             throw error(
                 .unsupported,
-                "\(purpose) was answered with \(sentence(answer)), without an Upload-Offset: that is "
-                    + "not the server of the upload; look whether the network wants a login, or "
-                    + "where the URL leads",
+                "\(purpose) returned \(sentence(answer)), without an Upload-Offset: this is not the "
+                    + "upload server; check the URL, and whether the network requires a login",
                 answer
             )
         case .redirected: throw redirected(answer, from: resource, purpose)
@@ -177,15 +176,15 @@ final class UploadRun: TransferRun {
         if let length = content.length, told > length || answer.length ?? length != length {
             throw error(
                 .changed,
-                "\(purpose): the server has \(told) of \(answer.length ?? length) bytes, and the "
-                    + "body \(length); it is another body"
+                "\(purpose): the server has \(told) of \(answer.length ?? length) bytes, but the "
+                    + "body has \(length); start again"
             )
         }
         guard told >= received, content.canBeRead(from: told) else {
             throw error(
                 .gone,
-                "\(purpose): the server lost bytes that it had: it has \(told) of \(received); "
-                    + "begin again"
+                "\(purpose): the server lost acknowledged bytes: it has \(told) of \(received); "
+                    + "start again"
             )
         }
         offset = told
@@ -214,7 +213,7 @@ final class UploadRun: TransferRun {
         if token?.mayBeComplete ?? false, !isRepeatable {
             throw error(
                 .unknownOutcome,
-                "\(reason), and everything had been sent; look whether the server has it before you "
+                "\(reason), but everything was sent; check whether the server has it before you "
                     + "send it again",
                 answer
             )
@@ -222,7 +221,7 @@ final class UploadRun: TransferRun {
         guard content.canBeRead(from: 0) else {
             throw error(
                 .gone,
-                "\(reason), and the stream's beginning is not kept any more; begin again",
+                "\(reason), and the beginning of the stream is no longer available; start again",
                 answer
             )
         }
@@ -254,7 +253,7 @@ final class UploadRun: TransferRun {
     func wait(_ purpose: String, _ answer: Transfer.Answer, _ read: UploadAnswer)
         throws(TransferError)
     {
-        try wait("\(purpose) was answered with \(sentence(answer))", answer, read.retryAfter)
+        try wait("\(purpose) returned \(sentence(answer))", answer, read.retryAfter)
     }
 
     func tell(_ event: Upload.Event) {

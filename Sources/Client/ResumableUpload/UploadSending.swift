@@ -53,8 +53,8 @@ extension UploadRun {
         case .unsupported:
             throw error(
                 .unsupported,
-                "\(purpose): the server says that the upload is complete, and only \(end) bytes of it "
-                    + "were sent; look at the server",
+                "\(purpose): the server reports a complete upload, but only \(end) bytes of it were "
+                    + "sent; check the server",
                 answer
             )
         case .acknowledged(let told):

@@ -23,7 +23,7 @@ extension Upload {
 
         init(_ channel: PieceChannel) { self.channel = channel }
 
-        deinit { channel.fail("its writer was let go without finish()") }
+        deinit { channel.fail("its writer was released without finish()") }
 
         /// Writes bytes, and waits while 64 KiB of earlier ones have found no room in the upload's window.
         ///
@@ -105,7 +105,7 @@ final class PieceChannel: Sendable {
         case .closed:
             throw TransferError(
                 .closed,
-                "nobody takes what is written: the run of the upload has ended, or the body was finished"
+                "the writer is closed: the run of the upload has ended, or the body was finished"
             )
         }
     }
@@ -181,7 +181,7 @@ final class PieceChannel: Sendable {
         }
         guard isFirst else {
             throw Broken(
-                description: "what was written to it went to an earlier run, and is not kept"
+                description: "its content was sent by an earlier run, and is not kept"
             )
         }
         while let bytes = try await next() {
