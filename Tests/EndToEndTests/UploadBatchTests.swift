@@ -130,7 +130,8 @@ struct UploadBatchTests {
         #expect(later.status == 75, "\(later.errors)")
         #expect(later.errors.contains(place.scratch.file("b")))
         #expect(later.errors.contains("/files/b"))
-        #expect(later.errors.contains("3 files, ") && later.errors.contains("1 file to come"))
+        #expect(later.errors.contains("3 files uploaded, "))
+        #expect(later.errors.contains("1 file remaining"))
         #expect(place.sent() == names)
         place.answers.update { $0 = ["b": "403 Forbidden"] }
         let refused = try run()
@@ -193,7 +194,7 @@ struct UploadBatchTests {
             place.origin.base + "/files/"
         )
         #expect(run.status == 2)
-        #expect(run.errors.contains("would both go to"))
+        #expect(run.errors.contains("would both be sent to"))
         #expect(place.sent().isEmpty)
     }
 }

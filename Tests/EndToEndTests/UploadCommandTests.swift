@@ -107,8 +107,8 @@ struct UploadCommandTests {
         try eventually("it has a token") { world.states().contains { $0.contains("\ntoken: ") } }
         let second = try world.run(file.url.path(), world.url("a.bin"))
         #expect(second.status == 75)
-        #expect(second.errors.contains("under way already"))
-        #expect(try world.run("--list").output.contains("under way"))
+        #expect(second.errors.contains("already running"))
+        #expect(try world.run("--list").output.contains("running"))
         world.proxy.hold(at: nil)
         #expect(command.wait() == 0)
         #expect(try world.delivered("a.bin") == [file.bytes])
@@ -133,12 +133,12 @@ struct UploadCommandTests {
         world.proxy.hold(at: 1 << 20)
         let command = try world.start(folder + "/link", world.url("a.bin"))
         try eventually("it is at work") {
-            try world.run("--list").output.contains("under way")
+            try world.run("--list").output.contains("running")
         }
         for other in ["\(folder)/../\(file.url.lastPathComponent)", "\(folder)/./link", path] {
             let said = try world.run(other, world.url("a.bin"))
             #expect(said.status == 75)
-            #expect(said.errors.contains("under way already"), "\(said.errors)")
+            #expect(said.errors.contains("already running"), "\(said.errors)")
         }
         world.proxy.hold(at: nil)
         #expect(command.wait() == 0)
@@ -355,7 +355,7 @@ struct UploadCommandTests {
         let told = world.states()
         let again = try world.start(file.url.path(), world.url("a.bin"))
         try eventually("it waits again") {
-            try world.run("--list").output.contains("under way")
+            try world.run("--list").output.contains("running")
         }
         again.signal(SIGTERM)
         #expect(again.wait() == 75)
@@ -377,7 +377,7 @@ struct UploadCommandTests {
         #expect(try world.run(path, url).status == 1)
         let again = try world.run(path, url)
         #expect(again.status == 1)
-        #expect(again.errors.contains("--cancel forgets it"))
+        #expect(again.errors.contains("--cancel removes its state"))
         #expect(origin.requests.count == 1)
         #expect(try world.run("--list").output.contains("outcome unknown"))
         #expect(try world.run("--cancel", path, url).status == 0)

@@ -26,7 +26,7 @@ struct UploadTerminalTests {
         }
         if columns >= 80 {
             #expect(frames.contains { $0.contains("[") && $0.contains("MiB/s") })
-            #expect(shown.output.contains("a-film-with-a-long-name.mkv: 4.0MiB taken in "))
+            #expect(shown.output.contains("a-film-with-a-long-name.mkv: 4.0MiB uploaded in "))
         }
         if columns >= 9 { #expect(frames.contains { $0.contains("%") }) }
     }

@@ -93,7 +93,7 @@ struct UploadTreeTests {
         #expect(place.targets() == ["/a"])
         let with = try place.run("rm d/broken; $program -X PUT --follow d $url")
         #expect(with.status == 0)
-        #expect(with.errors.contains("d/sub/up: a link to a directory that it is in"))
+        #expect(with.errors.contains("d/sub/up: a link to a directory that contains it"))
         #expect(place.targets() == ["/a", "/sub/l"])
         // One that is named is followed, as cp -H does it.
         #expect(try place.run("$program -X PUT link d/a $url").status == 0)

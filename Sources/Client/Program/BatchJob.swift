@@ -41,14 +41,14 @@ struct BatchCount: Equatable, Sendable {
         var parts: [String] = []
         if taken > 0 || skipped + refused + later == 0 {
             parts.append(
-                "\(files(taken)), \(ByteSize.rounded(bytes)), taken in \(TransferLine.time(seconds)), "
+                "\(files(taken)) uploaded, \(ByteSize.rounded(bytes)) in \(TransferLine.time(seconds)), "
                     + "\(ByteSize.rounded(bytes / seconds))/s"
             )
         }
-        if skipped > 0 { parts.append("\(files(skipped)) taken before") }
+        if skipped > 0 { parts.append("\(files(skipped)) uploaded before") }
         if refused > 0 { parts.append("\(files(refused)) refused") }
         if later > 0 {
-            parts.append("\(files(later)) to come: the same command again goes on")
+            parts.append("\(files(later)) remaining: run the same command again")
         }
         return parts.joined(separator: "; ")
     }
@@ -189,7 +189,7 @@ final class BatchJob: Sendable {
         case .failed(let code, let sentence, let status):
             report.end(slot, source, status: status, code: code.rawValue, reason: sentence)
         case .stopped:
-            let reason = "stopped; the same command again goes on"
+            let reason = "stopped; run the same command again to continue"
             report.end(slot, source, status: nil, code: Ending.Code.later.rawValue, reason: reason)
         }
     }
@@ -202,7 +202,7 @@ final class BatchJob: Sendable {
         let present = source.fingerprint
         if let done = entry.done, done == present { return .skipped }
         if let reason = entry.unknownOutcome {
-            let sentence = "\(reason); --cancel forgets it, and the next run begins anew"
+            let sentence = "\(reason); --cancel removes its state, and the next run starts again"
             return .failed(.refused, sentence, status: nil)
         }
         do {
@@ -240,7 +240,7 @@ final class BatchJob: Sendable {
         } catch let error as TransferError {
             return failed(error, key, entry)
         } catch {
-            return .failed(.refused, "\(error); look at the file and its disk", status: nil)
+            return .failed(.refused, "\(error); check the file and its disk", status: nil)
         }
     }
 

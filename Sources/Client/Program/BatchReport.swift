@@ -119,7 +119,7 @@ final class BatchReport: Sendable {
         }
         if let reason, form != .json { say(FailureText.naming(source, reason)) }
         if let place, form != .json {
-            say("the server took \(source.shown), and goes on at \(place)")
+            say("the server accepted \(source.shown) and redirects to \(place)")
         }
     }
 
@@ -127,7 +127,7 @@ final class BatchReport: Sendable {
 
     /// Takes that the command waits before it begins.
     func wait(_ duration: Duration, _ reason: String) {
-        say("waits: \(reason)", isFault: false)
+        say("waiting: \(reason)", isFault: false)
         guard form == .json else { return }
         let members: [(name: String, value: JSON)] = [
             ("event", .string("waiting")), ("milliseconds", .integer(duration.wholeMilliseconds)),

@@ -31,8 +31,8 @@ enum ChangedFile: String, CaseIterable, ExpressibleByArgument {
         if token.mayBeComplete, try !Upload.isPartial(token, options: options) {
             throw TransferError(
                 .unknownOutcome,
-                "the file changed, and the server may have taken the upload of the old one to \(token.target); "
-                    + "look whether it has it",
+                "the file changed, but the server may have accepted the old one at \(token.target); "
+                    + "check whether it has it",
                 token: token
             )
         }

@@ -9,7 +9,7 @@ import SpoolgateTextFormats
 struct DownloadCommand: ParsableCommand {
     static let configuration = CommandConfiguration(
         commandName: "spoolgate-download",
-        abstract: "Download a file, whatever the network does.",
+        abstract: "Download a file over an unreliable network.",
         usage: """
             spoolgate-download [<options>] <url> <file>
             spoolgate-download [<options>] <url> <directory>
@@ -18,25 +18,26 @@ struct DownloadCommand: ParsableCommand {
             spoolgate-download --list
             """,
         discussion: """
-            What has come is in <file>.part; the same command again goes on with it, and the file has its \
-            name when it is whole. In a directory it is named as the URL ends. Exits 0 when it is there, 1 when it was refused, 2 for a wrong \
-            command line, 75 when the same command is to be run again. See spoolgate-download(1).
+            Until it is complete, the file is named <file>.part; the same command continues an interrupted \
+            download. In a directory, the file is named after the last part of the URL's path. Exits with 0 if the \
+            download is complete, 1 if it was refused, 2 for a wrong command line, 75 if the same command should \
+            be run again. See spoolgate-download(1).
             """,
         version: ProgramVersion.text(build: ProgramBuild.identity)
     )
 
-    @Argument(help: "What is fetched.", transform: transferURL)
+    @Argument(help: "The URL to download.", transform: transferURL)
     var url: String?
 
     @Argument(
-        help: "Where it goes: a file, a directory, or - for standard output.",
+        help: "The destination: a file, a directory, or - for standard output.",
         completion: .file()
     )
     var file: String?
 
     @Flag(
         help:
-            "Verify what comes by the server's Repr-Digest (SHA-256); refused where it tells none."
+            "Check the file against the server's Repr-Digest; without one, it is refused."
     )
     var digest = false
 
@@ -46,9 +47,9 @@ struct DownloadCommand: ParsableCommand {
         if options.list {
             guard file == nil, url == nil else { throw ValidationError("--list takes no URL.") }
         } else if file == nil || url == nil {
-            throw ValidationError("A URL and a file, or -, are needed.")
+            throw ValidationError("A URL and a file (or -) are required.")
         } else if options.cancel, file == "-" {
-            throw ValidationError("--cancel: nothing is kept of what went to standard output.")
+            throw ValidationError("--cancel: a download to standard output keeps no state.")
         }
     }
 
@@ -66,7 +67,7 @@ struct DownloadCommand: ParsableCommand {
         if !target.isDirect {
             state = try StateDirectory().take(TransferState(.download, url: url, file: target.path))
             guard state != nil else {
-                throw Ending(.later, "this download is under way already, by another process")
+                throw Ending(.later, "this download is already running in another process")
             }
         }
         let run = DownloadJob(

@@ -25,7 +25,7 @@ struct DownloadJob {
         let moment = file?.state.notBefore ?? notBefore
         file?.state.notBefore = moment
         do throws(SystemError) { try file?.save() } catch {
-            throw Ending(error, "without its state a download is not begun")
+            throw Ending(error, "a download cannot start without its state file")
         }
         if let reason = interruption.wait(until: moment, toBegin: "the download", report.wait) {
             report.end(status: nil, code: Ending.Code.later.rawValue, reason: reason)
@@ -39,7 +39,7 @@ struct DownloadJob {
         let download: Download
         if let token = file?.state.token.flatMap({ Download.Token($0) }) {
             let begun = file?.state.begun.description ?? ""
-            report.say("\(DownloadCommand.name): goes on with what was begun at \(begun)")
+            report.say("\(DownloadCommand.name): continuing the download begun at \(begun)")
             download = .resume(from: token, to: destination, options: options, onEvent: handler)
         } else {
             download = Download(url, to: destination, options: options, onEvent: handler)
@@ -58,7 +58,7 @@ struct DownloadJob {
     func cancel() throws {
         guard let file, file.wasThere else {
             file?.remove()
-            throw Ending(.refused, "there is nothing to cancel: no such download was begun here")
+            throw Ending(.refused, "nothing to cancel: no such download was begun here")
         }
         do throws(TransferError) { try Download.discardPart(of: target.path) } catch {
             throw Ending(error.code, error.reason)
@@ -75,7 +75,7 @@ struct DownloadJob {
         let canGoOn = !target.isDirect && error.mayWorkLater
         let code = error.code
         var sentence = error.reason
-        if error.kind == .paused, canGoOn { sentence += "; the same command again goes on" }
+        if error.kind == .paused, canGoOn { sentence += "; run the same command again to continue" }
         if canGoOn || hasToken || error.kind == .redirected {
             try? file?.save()
         } else {

@@ -36,7 +36,7 @@ struct DownloadTarget: Equatable {
         guard kind == .directory else {
             throw Ending(
                 .usage,
-                "\(file) is no directory; make it, or name a file without / at its end"
+                "\(file) is not a directory; create it, or remove the / at the end"
             )
         }
         name = try Self.lastSegment(of: url)
@@ -66,7 +66,7 @@ struct DownloadTarget: Equatable {
             !decoded.contains(UInt8(ascii: "/")),
             !name.unicodeScalars.contains(where: { $0.properties.generalCategory == .control })
         else {
-            throw Ending(.usage, "\(url) ends with no name for a file; name the file, too")
+            throw Ending(.usage, "\(url) does not end with a valid file name; name the file too")
         }
         return name
     }

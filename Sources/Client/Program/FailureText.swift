@@ -21,18 +21,18 @@ enum FailureText {
     ) -> String {
         let remedy: String? =
             switch (error.kind, error.answer?.status.code) {
-            case (.paused, _): "; the same command again goes on"
-            case (.changed, _): ", after --cancel or with --changed anew"
-            case (.unknownOutcome, _): "; --cancel forgets it, and the next run begins anew"
+            case (.paused, _): "; run the same command again to continue"
+            case (.changed, _): " (after --cancel, or with --changed anew)"
+            case (.unknownOutcome, _): "; --cancel removes its state, and the next run starts again"
             case (.unsupported, _): " (--creation plain)"
             case (.otherOrigin, _): " (--other-origin)"
             case (.refused, 401) where options.isAnonymous:
-                "; --netrc takes user and password from ~/.netrc, and -H gives a field Authorization"
-            case (.refused, 401): "; look at the user and the password"
+                "; use --netrc for a user and password in ~/.netrc, or -H for an Authorization field"
+            case (.refused, 401): "; check the user and the password"
             case (.refused, _) where error.answer?.namesTus == true:
-                "; this server speaks tus, and this command the IETF's resumable uploads only"
+                "; this server speaks tus, but this command supports only the IETF protocol"
             case (.refused, 412) where isPlain:
-                "; if the server takes resumable uploads alone, --creation careful makes this one"
+                "; if the server accepts only resumable uploads, use --creation careful"
             default: nil
             }
         return error.reason + (remedy ?? "")

@@ -17,7 +17,7 @@ enum FileList {
         let number = isStandard ? STDIN_FILENO : path.withPointer { open($0, O_RDONLY | O_CLOEXEC) }
         guard number >= 0 else {
             let error = SystemError("open", on: path.shown)
-            throw Ending(.usage, "\(error); --files-from names a list that can be read")
+            throw Ending(.usage, "\(error); name a readable list with --files-from")
         }
         defer { if !isStandard { close(number) } }
         var bytes: [UInt8] = []
@@ -28,7 +28,7 @@ enum FileList {
             guard count >= 0 else {
                 let subject = isStandard ? "standard input" : path.shown
                 let error = SystemError("read", on: subject)
-                throw Ending(.usage, "\(error); --files-from names a list that can be read")
+                throw Ending(.usage, "\(error); name a readable list with --files-from")
             }
             guard count > 0 else { break }
             bytes.append(contentsOf: chunk[..<count])

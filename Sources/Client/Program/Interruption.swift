@@ -63,7 +63,7 @@ final class Interruption: Sendable {
     ) -> String? {
         guard let moment, moment > .now else { return nil }
         let seconds = moment.seconds - WallTime.now.seconds
-        told(.seconds(seconds), "it is not to begin before \(moment)")
+        told(.seconds(seconds), "the start time is \(moment)")
         while !isAsked {
             let left = moment.seconds - WallTime.now.seconds
             guard left > 0 else { return nil }
@@ -71,6 +71,6 @@ final class Interruption: Sendable {
                 $0.isAsked ? true : nil
             }
         }
-        return "stopped before \(moment), when \(what) is to begin"
+        return "stopped before \(moment), the start time of \(what)"
     }
 }

@@ -21,7 +21,7 @@ struct StateDirectory {
         else {
             throw Ending(
                 .usage,
-                "there is no place for what is needed to resume: this user has no home directory; set "
+                "no directory for the state of transfers: this user has no home directory; set "
                     + "XDG_STATE_HOME"
             )
         }
@@ -36,7 +36,7 @@ struct StateDirectory {
             directory = try Directory(path: path)
             if try directory.status().permissions & 0o077 != 0 { try disk.makePrivate(directory) }
         } catch {
-            throw Ending(error, "XDG_STATE_HOME names another place for the state")
+            throw Ending(error, "set XDG_STATE_HOME to use another directory")
         }
     }
 
@@ -56,7 +56,7 @@ struct StateDirectory {
             }
             return states.sorted { $0.0.begun < $1.0.begun }
         } catch {
-            throw Ending(error, "look at the directory")
+            throw Ending(error, "check the directory")
         }
     }
 
@@ -74,7 +74,7 @@ struct StateDirectory {
             }
             return journals.sorted { $0.0.begun < $1.0.begun }
         } catch {
-            throw Ending(error, "look at the directory")
+            throw Ending(error, "check the directory")
         }
     }
 
@@ -85,7 +85,7 @@ struct StateDirectory {
         do throws(SystemError) {
             return try UploadJournal.take(command, in: directory)
         } catch {
-            throw Ending(error, "look at the file and its directory")
+            throw Ending(error, "check the file and its directory")
         }
     }
 
@@ -96,7 +96,7 @@ struct StateDirectory {
         do throws(SystemError) {
             return try StateFile.take(fresh, in: directory)
         } catch {
-            throw Ending(error, "look at the file and its directory")
+            throw Ending(error, "check the file and its directory")
         }
     }
 }

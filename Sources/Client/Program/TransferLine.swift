@@ -65,11 +65,11 @@ struct TransferLine {
         if let waiting {
             let seconds = (waiting.until.remaining.wholeMilliseconds + 999) / 1_000
             let percent = share.map { " \($0)%" } ?? ""
-            let begin = "\(name)\(percent) waits \(Self.time(seconds)): "
+            let begin = "\(name)\(percent) waiting \(Self.time(seconds)): "
             let left = room - begin.terminalColumns
             return (begin + Self.cause(waiting.reason, columns: left)).cut(toColumns: room)
         }
-        guard let progress else { return "\(name) begins".cut(toColumns: room) }
+        guard let progress else { return "\(name) starting".cut(toColumns: room) }
         let rate = rate(at: now)
         let percent = share.map { "\($0)%" }
         let amount =
@@ -148,7 +148,7 @@ struct TransferLine {
 
     private func left(_ rate: Int64?) -> String? {
         guard let progress, let total = progress.total else { return nil }
-        if progress.sent >= total { return progress.received < total ? "all sent" : "answer" }
+        if progress.sent >= total { return progress.received < total ? "all sent" : "response" }
         guard let rate, rate > 0 else { return nil }
         return Self.time((total - progress.sent) / rate) + " left"
     }

@@ -13,7 +13,7 @@ enum TransferListing {
         if transfers.isEmpty, journals.isEmpty {
             let noun = kind == .upload ? "uploads" : "downloads"
             // If it cannot be written, there is no reader.
-            try? StandardError().write(line: "There are no interrupted \(noun).", .notice)
+            try? StandardError().write(line: "No interrupted \(noun).", .notice)
         }
         for (state, isInUse) in transfers {
             let ends = [state.file, state.url]
@@ -22,9 +22,9 @@ enum TransferListing {
             let total = state.total.map { "/" + ByteSize.rounded($0) } ?? ""
             let what =
                 isInUse
-                ? "under way"
+                ? "running"
                 : state.unknownOutcome != nil
-                    ? "outcome unknown" : state.token == nil ? "not begun" : "can be resumed"
+                    ? "outcome unknown" : state.token == nil ? "not started" : "can be resumed"
             print(
                 "\(state.begun)  \(received)\(total)  \(what)  "
                     + words.joined(separator: " ").forTerminal
@@ -33,10 +33,10 @@ enum TransferListing {
         for (content, isInUse) in journals {
             let entries = content.entries.values
             let unknown = entries.count { $0.unknownOutcome != nil }
-            let what = isInUse ? "under way" : unknown > 0 ? "outcome unknown" : "can be resumed"
+            let what = isInUse ? "running" : unknown > 0 ? "outcome unknown" : "can be resumed"
             let words = (content.command?.arguments ?? []) + [content.command?.url ?? ""]
             print(
-                "\(content.begun)  \(entries.count { $0.done != nil }) taken, "
+                "\(content.begun)  \(entries.count { $0.done != nil }) uploaded, "
                     + "\(entries.count { $0.token != nil }) begun  \(what)  "
                     + words.map { FilePath(text: $0).shown }.joined(separator: " ")
             )

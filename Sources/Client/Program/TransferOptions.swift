@@ -28,8 +28,8 @@ enum HTTPVersion: EnumerableFlag {
 
     static func help(for value: HTTPVersion) -> ArgumentHelp? {
         value == .http1
-            ? "Speak HTTP/1.1."
-            : "Speak HTTP/2 if the server offers it; slower for large files far away."
+            ? "Use HTTP/1.1."
+            : "Use HTTP/2 if the server offers it; slower for large files over long distances."
     }
 }
 
@@ -37,28 +37,31 @@ enum HTTPVersion: EnumerableFlag {
 struct TransferOptions: ParsableArguments {
     @Option(
         name: [.customShort("H"), .customLong("header")],
-        help: ArgumentHelp("A field of each request; may be repeated.", valueName: "field"),
-        transform: reading("is no field; write 'Name: value'.") { HTTPField(line: $0) }
+        help: ArgumentHelp("Send a field with each request; may be repeated.", valueName: "field"),
+        transform: reading("is not a field; write 'Name: value'.") { HTTPField(line: $0) }
     )
     var header: [HTTPField] = []
 
     @Option(
         help: ArgumentHelp(
-            "Fields in a file, one a line, for what no list of processes shall show.",
+            "Read fields from a file, one on each line, to keep them out of process listings.",
             valueName: "file"
         ),
         completion: .file()
     )
     var headerFile: [String] = []
 
-    @Flag(help: "Take user and password of the host from ~/.netrc.")
+    @Flag(help: "Read the host's user and password from ~/.netrc.")
     var netrc = false
 
-    @Option(help: ArgumentHelp("Take them from this file.", valueName: "file"), completion: .file())
+    @Option(help: ArgumentHelp("Read them from this file.", valueName: "file"), completion: .file())
     var netrcFile: String?
 
     @Option(
-        help: ArgumentHelp("Trust the authorities in this PEM file instead.", valueName: "file"),
+        help: ArgumentHelp(
+            "Trust the certificate authorities in this PEM file instead of the system's.",
+            valueName: "file"
+        ),
         completion: .file()
     )
     var cacert: String?
@@ -70,7 +73,7 @@ struct TransferOptions: ParsableArguments {
     var cert: String?
 
     @Option(
-        help: ArgumentHelp("PEM file of its key, if it is not in there too.", valueName: "file"),
+        help: ArgumentHelp("PEM file of its key, if not in the same file.", valueName: "file"),
         completion: .file()
     )
     var key: String?
@@ -80,20 +83,20 @@ struct TransferOptions: ParsableArguments {
 
     @Option(
         help: ArgumentHelp(
-            "For how long to try again without progress: a number and ms, s, m, h or d. (default: 1h)",
+            "Give up after this time without progress: a number and ms, s, m, h or d. (default: 1h)",
             valueName: "time"
         ),
-        transform: reading("is no time; write it as 1h.") { DurationText.read($0) }
+        transform: reading("is not a time; write it as 1h.") { DurationText.read($0) }
     )
     var retryFor: Duration = .seconds(3600)
 
     @Option(
         help: ArgumentHelp(
-            "Most bytes a second of the whole command: a number alone, or with K, M or G (KiB, MiB, GiB). "
-                + "(default: no limit)",
+            "The maximum rate of the whole command in bytes per second: a number, also with K, M or G for KiB, MiB "
+                + "or GiB. (default: no limit)",
             valueName: "size"
         ),
-        transform: reading("is no size; write it as 500K or 5M.") { text in
+        transform: reading("is not a size; write it as 500K or 5M.") { text in
             ByteSize.readShort(text).flatMap { $0 > 0 ? $0 : nil }
         }
     )
@@ -101,11 +104,11 @@ struct TransferOptions: ParsableArguments {
 
     @Option(
         help: ArgumentHelp(
-            "Begin at 22:00, at 2026-11-23T22:00 or in 2h; until then wait. (default: at once)",
+            "Wait, and start at 22:00, at 2026-11-23T22:00 or in 2h. (default: at once)",
             valueName: "time"
         ),
         transform: reading(
-            "is no time; write it as 22:00, 2026-11-23T22:00, 2026-11-23T22:00:00Z or 2h."
+            "is not a time; write it as 22:00, 2026-11-23T22:00, 2026-11-23T22:00:00Z or 2h."
         ) { StartTime.read($0) }
     )
     var notBefore: WallTime?
@@ -118,10 +121,10 @@ struct TransferOptions: ParsableArguments {
     )
     var progress: ProgressForm = .auto
 
-    @Flag(help: "List what can be resumed, and send nothing.")
+    @Flag(help: "List unfinished transfers.")
     var list = false
 
-    @Flag(help: "Give up what the same command began.")
+    @Flag(help: "Cancel the transfer that the same command began.")
     var cancel = false
 
     func validate() throws {
@@ -130,7 +133,7 @@ struct TransferOptions: ParsableArguments {
             throw ValidationError("\(SystemError("open", on: file)).")
         }
         if netrc || netrcFile != nil, header.contains(where: { $0.name == .authorization }) {
-            throw ValidationError("--netrc and a field Authorization contradict each other.")
+            throw ValidationError("--netrc and an Authorization field exclude each other.")
         }
     }
 
@@ -140,7 +143,7 @@ struct TransferOptions: ParsableArguments {
         for path in headerFile {
             let text: String
             do throws(SystemError) { text = try TextFile.read(path, limit: 1 << 20) } catch {
-                throw Ending(.usage, "\(error); look at --header-file")
+                throw Ending(.usage, "\(error); check --header-file")
             }
             let lines = text.split(omittingEmptySubsequences: false, whereSeparator: \.isNewline)
             for (index, line) in lines.enumerated() where !line.isEmpty {
@@ -148,7 +151,7 @@ struct TransferOptions: ParsableArguments {
                 guard let field = HTTPField(line: String(line)) else {
                     throw Ending(
                         .usage,
-                        "line \(index + 1) of \(path) is no field; write 'Name: value'"
+                        "line \(index + 1) of \(path) is not a field; write 'Name: value'"
                     )
                 }
                 fields.append(field)
@@ -173,7 +176,7 @@ struct TransferOptions: ParsableArguments {
             guard let home = HomeDirectory.path(Listener.processEnvironment) else {
                 throw Ending(
                     .usage,
-                    "--netrc: this user has no home directory; name the file by --netrc-file"
+                    "--netrc: this user has no home directory; name the file with --netrc-file"
                 )
             }
             connection.credentials = .netrc(path: home + "/.netrc")
@@ -197,10 +200,10 @@ func reading<Value>(
 func transferURL(_ text: String) throws -> String {
     let isWeb = ["http://", "https://"].contains { text.lowercased().hasPrefix($0) }
     guard isWeb, !text.hasControlCharacters else {
-        throw ValidationError("'\(text.forTerminal)' is no http or https URL.")
+        throw ValidationError("'\(text.forTerminal)' is not an http or https URL.")
     }
     guard !text.utf8.contains(UInt8(ascii: " ")) else {
-        throw ValidationError("'\(text.forTerminal)' has a space, which no URL has; write %20.")
+        throw ValidationError("'\(text.forTerminal)' contains a space; write %20.")
     }
     return text
 }

@@ -89,9 +89,9 @@ struct TreeWalk {
         switch seen.kind {
         case .regular: found(path, below, seen.size)
         case .directory where parents.contains(seen.identity):
-            leftOut(path, "a link to a directory that it is in")
+            leftOut(path, "a link to a directory that contains it")
         case .directory: try walk(path, below, inside: parents + [seen.identity])
-        case .link: leftOut(path, "a symbolic link; --follow follows it")
+        case .link: leftOut(path, "a symbolic link; use --follow to send its target")
         case .special(let what): leftOut(path, what)
         }
     }

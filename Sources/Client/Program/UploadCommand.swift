@@ -15,7 +15,7 @@ import SpoolgateUploadProtocol
 struct UploadCommand: ParsableCommand {
     static let configuration = CommandConfiguration(
         commandName: "spoolgate-upload",
-        abstract: "Upload a file or a stream, whatever the network does.",
+        abstract: "Upload files or a stream over an unreliable network.",
         usage: """
             spoolgate-upload [<options>] <file> ... <url>
             spoolgate-upload [<options>] - <url>
@@ -24,11 +24,11 @@ struct UploadCommand: ParsableCommand {
             spoolgate-upload --list
             """,
         discussion: """
-            One file goes to the URL; if that ends in /, the file's name is added. Several files, and those in a \
-            directory, go below the URL, as if it ended in /: DIR/sub/f goes to URL/sub/f.
+            One file is sent to the URL; if that ends in /, the file's name is appended. Several files, and those in \
+            a directory, are sent below the URL, as if it ended in /: DIR/sub/f is sent to URL/sub/f.
 
-            The same command again goes on where the last one ended. Exits 0 when everything was taken, 1 when \
-            anything was refused, 2 for a wrong command line, 75 when the same command is to be run again. \
+            The same command continues an interrupted upload. Exits with 0 if everything was accepted, 1 if \
+            anything was refused, 2 for a wrong command line, 75 if the same command should be run again. \
             See spoolgate-upload(1).
             """,
         version: ProgramVersion.text(build: ProgramBuild.identity)
@@ -47,7 +47,7 @@ struct UploadCommand: ParsableCommand {
 
     @Argument(
         help: ArgumentHelp(
-            "Files and directories, or - for standard input; the last word is the URL.",
+            "Files and directories, or - for standard input; the last argument is the URL.",
             valueName: "file ... url"
         ),
         completion: .file()
@@ -56,27 +56,27 @@ struct UploadCommand: ParsableCommand {
 
     @Option(
         help: ArgumentHelp(
-            "Send the files named in this list too, one a line; - is standard input. A relative name keeps its "
-                + "path below the URL; of an absolute one, or one with .., the last part is kept.",
+            "Also send the files named in this list, one on each line; - is standard input. A relative name keeps "
+                + "its path below the URL; an absolute one, or one with .., keeps only its last part.",
             valueName: "list"
         ),
         completion: .file()
     )
     var filesFrom: String?
 
-    @Flag(name: [.customShort("0"), .long], help: "A zero byte ends each name in the list.")
+    @Flag(name: [.customShort("0"), .long], help: "The names in the list end with a zero byte.")
     var null = false
 
-    @Flag(help: "Follow symbolic links in directories; without it they are left out.")
+    @Flag(help: "Follow symbolic links in directories; by default they are skipped.")
     var follow = false
 
-    @Flag(help: "Send each file to the URL as it is, also if that ends in /.")
+    @Flag(help: "Send each file to the URL unchanged, even if it ends in /.")
     var noName = false
 
     @Option(
         name: [.customShort("X"), .customLong("request")],
         help: ArgumentHelp("The method. (default: POST)", valueName: "method"),
-        transform: reading("is no method to upload with.") { text in
+        transform: reading("is not a method for uploads.") { text in
             HTTPRequest.Method(text).flatMap { [.get, .head].contains($0) ? nil : $0 }
         }
     )
@@ -87,7 +87,7 @@ struct UploadCommand: ParsableCommand {
     @Option(
         help: ArgumentHelp(
             "careful: an empty request first, also for small files; optimistic: one round trip less; "
-                + "plain: one ordinary request. (default: careful; plain below 1MiB, but not by POST for several files)",
+                + "plain: one ordinary request. (default: careful; plain below 1MiB, but not to POST several files)",
             valueName: "way"
         )
     )
@@ -95,7 +95,7 @@ struct UploadCommand: ParsableCommand {
 
     @Option(
         help: ArgumentHelp(
-            "The interop version of the draft that is named, \(Self.versions), or none. "
+            "The interop version of the draft to send, \(Self.versions), or none. "
                 + "(default: \(Upload.Options.interopVersions.upperBound))",
             valueName: "version"
         ),
@@ -104,7 +104,9 @@ struct UploadCommand: ParsableCommand {
             guard let version = Int(digits: text),
                 Upload.Options.interopVersions.contains(version)
             else {
-                throw ValidationError("'\(text)' is no version; write \(Self.versions), or none.")
+                throw ValidationError(
+                    "'\(text)' is not a version; write \(Self.versions), or none."
+                )
             }
             return .version(version)
         }
@@ -114,19 +116,19 @@ struct UploadCommand: ParsableCommand {
     private static let versions =
         "\(Upload.Options.interopVersions.lowerBound) to \(Upload.Options.interopVersions.upperBound)"
 
-    @Flag(help: "Digest the file before (SHA-256), so that the server can verify it.")
+    @Flag(help: "Read the file first, and send its SHA-256 digest for the server to verify.")
     var digest = false
 
-    @Flag(help: "A stream gives the same bytes as the last time: go on with it.")
+    @Flag(help: "The stream yields the same bytes as before: resume its upload.")
     var sameStream = false
 
     @Option(
         name: [.short, .long],
         help: ArgumentHelp(
-            "Files that are sent at a time, 1 to 32. (default: 4)",
+            "The number of files sent concurrently, 1 to 32. (default: 4)",
             valueName: "number"
         ),
-        transform: reading("is no number from 1 to 32.") { text in
+        transform: reading("is not a number from 1 to 32.") { text in
             Int(digits: text).flatMap { (1...32).contains($0) ? $0 : nil }
         }
     )
@@ -134,11 +136,11 @@ struct UploadCommand: ParsableCommand {
 
     @Option(
         help: ArgumentHelp(
-            "Most bytes of one request's content, for proxies with a limit: a number alone, or with K, M or G; at "
-                + "least 64K. (default: no limit, and what a proxy's 413 shows)",
+            "The maximum content of one request, for proxies with a limit: a number, also with K, M or G; at "
+                + "least 64K. (default: no limit, until a proxy responds with 413)",
             valueName: "size"
         ),
-        transform: reading("is no size of 64K or more; write it as 90M.") { text in
+        transform: reading("is not a size of 64K or more; write it as 90M.") { text in
             ByteSize.readShort(text).flatMap { $0 >= 64 << 10 ? $0 : nil }
         }
     )
@@ -146,13 +148,13 @@ struct UploadCommand: ParsableCommand {
 
     @Option(
         help: ArgumentHelp(
-            "If an interrupted file changed; anew: cancel the old upload and send the file.",
+            "If an interrupted file has changed; anew: cancel the old upload and send the file.",
             valueName: "way"
         )
     )
     var changed = ChangedFile.refuse
 
-    @Flag(help: "Follow the server where it keeps uploads at another origin.")
+    @Flag(help: "Allow an upload resource at another origin.")
     var otherOrigin = false
 
     mutating func validate() throws {
@@ -163,27 +165,27 @@ struct UploadCommand: ParsableCommand {
             return
         }
         guard let last = words.last, words.count > 1 || filesFrom != nil else {
-            throw ValidationError("A file, or -, and a URL are needed.")
+            throw ValidationError("A file (or -) and a URL are required.")
         }
         _ = try transferURL(last)
         let isStream = words.first == "-" && words.count == 2 && filesFrom == nil
         if words.dropLast().contains("-"), !isStream {
-            throw ValidationError("Standard input goes alone: - is no file beside others.")
+            throw ValidationError("Standard input (-) cannot be sent together with files.")
         }
-        if words.dropLast().contains("") { throw ValidationError("A file has an empty name.") }
+        if words.dropLast().contains("") { throw ValidationError("A file name is empty.") }
         if digest, isStream {
-            throw ValidationError("--digest: of a stream nobody knows it before it ends.")
+            throw ValidationError("--digest: the digest of a stream is unknown until its end.")
         }
         if creation == .plain, isStream {
-            throw ValidationError("A stream is not sent by one ordinary request.")
+            throw ValidationError("A stream cannot be sent by one ordinary request.")
         }
         if creation == .plain, maxAppend != nil {
-            throw ValidationError("--max-append: one ordinary request is not divided.")
+            throw ValidationError("--max-append: one ordinary request cannot be divided.")
         }
         if noName, method == .put, words.count > 2 || filesFrom != nil {
-            throw ValidationError("--no-name: by PUT each file would take the place of the last.")
+            throw ValidationError("--no-name: with PUT, each file would replace the last one.")
         }
-        if null, filesFrom == nil { throw ValidationError("--null is for --files-from.") }
+        if null, filesFrom == nil { throw ValidationError("--null requires --files-from.") }
     }
 
     /// What the command line names.
@@ -214,7 +216,7 @@ struct UploadCommand: ParsableCommand {
     private func send(_ source: UploadSource, _ interruption: Interruption) throws {
         let upload = try libraryOptions()
         guard let state = try take(source) else {
-            throw Ending(.later, "this upload is under way already, by another process")
+            throw Ending(.later, "this upload is already running in another process")
         }
         var run = job(source, state, upload, interruption)
         try run.begin(
@@ -258,17 +260,17 @@ struct UploadCommand: ParsableCommand {
         guard !upload.fields.contains(.idempotencyKey) else {
             throw Ending(
                 .usage,
-                "an Idempotency-Key is for one upload: send each file by a command"
+                "an Idempotency-Key is for one upload; use one command for each file"
             )
         }
         // A POST that is not resumable might be taken twice after a kill -9.
         if creation == nil, !method.isIdempotent { upload.plainBelow = 0 }
         guard let journal = try StateDirectory().take(request.command(method.rawValue)) else {
-            throw Ending(.later, "this command is under way already, by another process")
+            throw Ending(.later, "this command is already running in another process")
         }
         let size = sources.files.reduce(0) { $0 + $1.size }
         let report = BatchReport(options.progress, count: sources.files.count, size: size)
-        for sentence in sources.leftOut { report.say("left out \(sentence)") }
+        for sentence in sources.leftOut { report.say("skipped \(sentence)") }
         for sentence in sources.failures { report.say(sentence) }
         let watch = Stopwatch()
         var count = BatchCount()
@@ -301,7 +303,7 @@ struct UploadCommand: ParsableCommand {
             if isOver || isEmpty { try journal.finish() } else { try journal.sync() }
         } catch {
             _ = report.end(count, code: Ending.Code.later.rawValue, "")
-            throw Ending(.later, "\(error); without its journal the command does not go on")
+            throw Ending(.later, "\(error); the command cannot continue without its journal")
         }
         let code: Ending.Code? = count.refused > 0 ? .refused : count.later > 0 ? .later : nil
         let summary = count.summary(seconds: Int64(watch.nanoseconds / 1_000_000_000))
@@ -324,7 +326,7 @@ struct UploadCommand: ParsableCommand {
                 ? UploadSource(standardInputTo: request.urlOfOne)
                 : UploadSource(request.paths[0], to: request.urlOfOne)
             guard let state = try take(source) else {
-                throw Ending(.later, "this upload is under way, by another process; end that first")
+                throw Ending(.later, "this upload is running in another process; stop that first")
             }
             isThere = state.wasThere
             if isThere {
@@ -334,7 +336,7 @@ struct UploadCommand: ParsableCommand {
             }
         }
         guard let journal = try StateDirectory().take(request.command(method.rawValue)) else {
-            throw Ending(.later, "this command is under way, by another process; end that first")
+            throw Ending(.later, "this command is running in another process; stop that first")
         }
         do {
             let code = cancel(journal, upload)
@@ -342,10 +344,10 @@ struct UploadCommand: ParsableCommand {
             // Each file is told already.
             if let code { throw Ending(code, nil) }
         } catch let error as SystemError {
-            throw Ending(error, "look at the file and its directory")
+            throw Ending(error, "check the file and its directory")
         }
         guard isThere || journal.wasThere else {
-            throw Ending(.refused, "there is nothing to cancel: no such upload was begun here")
+            throw Ending(.refused, "nothing to cancel: no such upload was begun here")
         }
     }
 
@@ -365,7 +367,7 @@ struct UploadCommand: ParsableCommand {
                 try? journal.add(.anew(key))
             } catch {
                 code = error.mayWorkLater || code == .later ? .later : .refused
-                let end = error.mayWorkLater ? "" : ", and is forgotten here"
+                let end = error.mayWorkLater ? "" : ", but its local state is removed"
                 Self.tell("\(FilePath(text: key.path).shown): \(error.reason)\(end)")
             }
         }

@@ -25,7 +25,10 @@ struct UploadJob {
     /// Makes ready, and waits for the time to begin.
     mutating func begin(notBefore: WallTime?, withDigest: Bool, isSameStream: Bool) throws {
         if let reason = file.state.unknownOutcome {
-            throw ended(.refused, "\(reason); --cancel forgets it, and the next run begins anew")
+            throw ended(
+                .refused,
+                "\(reason); --cancel removes its state, and the next run starts again"
+            )
         }
         // The first run says when: `2h` means another time in each.
         file.state.notBefore = file.state.notBefore ?? notBefore
@@ -48,8 +51,9 @@ struct UploadJob {
         if token.mayBeComplete, !options.method.isIdempotent {
             throw ended(
                 .refused,
-                "the last stream to \(token.target) was sent whole, and no answer came; look whether "
-                    + "the server has it, then --cancel, or --same-stream if this is the same one"
+                "the last stream to \(token.target) was sent completely, but no response arrived; check "
+                    + "whether the server has it, then use --cancel, or --same-stream if this is the "
+                    + "same stream"
             )
         }
         var quick = options
@@ -62,16 +66,16 @@ struct UploadJob {
 
     private func digest() throws -> String {
         guard !source.isStream, let path = source.path else {
-            throw ended(.usage, "--digest: \(source.shown) is no file that can be read twice")
+            throw ended(.usage, "--digest: \(source.shown) cannot be read twice")
         }
         do throws(SystemError) {
             if let value = try FileDigest.value(of: path, isStopped: { interruption.isAsked }) {
                 return value
             }
         } catch {
-            throw ended(.refused, "\(error); look at the file and its disk")
+            throw ended(.refused, "\(error); check the file and its disk")
         }
-        throw ended(.later, "stopped while \(source.shown) was digested")
+        throw ended(.later, "stopped while the digest of \(source.shown) was computed")
     }
 
     // MARK: The upload
@@ -83,7 +87,7 @@ struct UploadJob {
         let handler = StateKeeper(file).handler(report) { (token: Upload.Token) in token.text }
         let upload: Upload
         if let token = try tokenToGoOnWith() {
-            let what = "goes on with what was begun at \(file.state.begun)"
+            let what = "continuing the upload begun at \(file.state.begun)"
             report.say("\(UploadCommand.name): \(what)")
             upload = .resume(from: token, body: source.body, options: options, onEvent: handler)
         } else {
@@ -103,7 +107,7 @@ struct UploadJob {
         do throws(TransferError) {
             let token = try changed.token(kept, for: source, options)
             guard kept != nil, token == nil else { return token }
-            report.beginAnew("\(source.shown) changed: the old upload is cancelled")
+            report.beginAnew("\(source.shown) changed: the old upload was cancelled")
             (file.state.token, file.state.received, file.state.total) = (nil, 0, nil)
             try? file.save()
             return nil
@@ -118,16 +122,18 @@ struct UploadJob {
         report.end(status: answer.status.code, code: 0, reason: nil, place: answer.place)
         AnswerOutput.write(answer)
         if let place = answer.place, !report.isJSON {
-            UploadCommand.tell("the server took \(source.name), and goes on at \(place)")
+            UploadCommand.tell("the server accepted \(source.name) and redirects to \(place)")
         }
         if answer.isLost {
-            UploadCommand.tell("the server took \(source.name), and has its answer no more")
+            UploadCommand.tell(
+                "the server accepted \(source.name), but its response is no longer available"
+            )
         } else if report.isForPerson {
             let seconds = max(1, Int64(watch.nanoseconds / 1_000_000_000))
             let rate = ByteSize.rounded((size - begun) / seconds)
             let phrase = "\(answer.status.code) \(answer.status.reasonPhrase)"
             let text =
-                "\(source.name): \(ByteSize.rounded(size)) taken in \(TransferLine.time(seconds)), "
+                "\(source.name): \(ByteSize.rounded(size)) uploaded in \(TransferLine.time(seconds)), "
                 + "\(rate)/s: \(phrase)"
             try? StandardError().write(line: text.forTerminal, .notice)
         }
@@ -155,7 +161,7 @@ struct UploadJob {
     /// Cancels on the server what was begun, and forgets it.
     func cancel() throws {
         guard file.wasThere else {
-            throw ended(.refused, "there is nothing to cancel: no such upload was begun here")
+            throw ended(.refused, "nothing to cancel: no such upload was begun here")
         }
         if let token = file.state.token.flatMap({ Upload.Token($0) }) {
             do throws(TransferError) {
@@ -164,7 +170,7 @@ struct UploadJob {
                 // Whoever says so twice shall not be kept from beginning anew for ever.
                 if error.kind == .refused {
                     file.remove()
-                    let sentence = "\(error.reason), and is forgotten here"
+                    let sentence = "\(error.reason), but its local state is removed"
                     throw Ending(.refused, FailureText.naming(source, sentence))
                 }
                 throw failed(error)
@@ -178,7 +184,7 @@ struct UploadJob {
 
     private func save() throws {
         do throws(SystemError) { try file.save() } catch {
-            throw Ending(error, "without its state an upload is not begun")
+            throw Ending(error, "an upload cannot start without its state file")
         }
     }
 

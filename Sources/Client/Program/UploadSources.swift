@@ -100,7 +100,9 @@ struct UploadSources {
         switch seen.kind {
         case .directory: walk(path)
         case .special(let what):
-            failures.append("\(path.shown) is \(what): only files and directories go together")
+            failures.append(
+                "\(path.shown) is \(what); only files and directories can be sent together"
+            )
         case .regular, .link: add(path, path.name.map { [$0] }, seen.size)
         }
     }
@@ -108,7 +110,7 @@ struct UploadSources {
     private mutating func add(listed path: FilePath) {
         guard let seen = look(at: path) else { return }
         switch seen.kind {
-        case .directory: leftOut.append("\(path.shown): a directory; the list names files")
+        case .directory: leftOut.append("\(path.shown): a directory; a list can only name files")
         case .special(let what): leftOut.append("\(path.shown): \(what)")
         case .regular, .link:
             let isBelow = !path.isAbsolute && !path.segments.contains(Array("..".utf8))
@@ -118,7 +120,7 @@ struct UploadSources {
 
     private mutating func look(at path: FilePath) -> TreeFileKind.Seen? {
         do throws(SystemError) { return try TreeFileKind.of(path, isFollowing: true) } catch {
-            failures.append("\(error); name a file that is there")
+            failures.append("\(error); name an existing file")
             return nil
         }
     }
@@ -140,7 +142,7 @@ struct UploadSources {
 
     private mutating func add(_ path: FilePath, _ below: [[UInt8]]?, _ size: Int64) {
         guard let below, !below.isEmpty else {
-            failures.append("\(path.shown) has no name for its URL; name the file itself")
+            failures.append("\(path.shown) has no name to append to the URL; name the file itself")
             return
         }
         guard seen.insert(path.absolute).inserted else { return }
@@ -148,7 +150,7 @@ struct UploadSources {
         if !request.isExact, let other = taken.updateValue(path.shown, forKey: ExactText(url)) {
             collision =
                 collision
-                ?? "\(other) and \(path.shown) would both go to \(url); send them by two commands"
+                ?? "\(other) and \(path.shown) would both be sent to \(url); use two commands"
         }
         files.append(UploadSource(path, to: url, size: size))
     }
