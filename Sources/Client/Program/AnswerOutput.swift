@@ -1,15 +1,14 @@
-// The server's answer, on standard output.
+// The content of the server's response, on standard output.
 //
-// The invariant: on a terminal nothing of it moves the cursor.
+// The invariant: no byte of it moves a terminal's cursor.
 
 import Glibc
 import ResumableUpload
 import SpoolgatePosix
 import SpoolgateTextFormats
 
-/// Writes answers.
 enum AnswerOutput {
-    /// Writes the content: as it is, and on a terminal as text that ends its last line.
+    /// Writes the content unchanged; on a terminal, as printable text with a line end.
     static func write(_ answer: Transfer.Answer) {
         guard Terminal.output.isThere else {
             write(answer.content)
@@ -22,7 +21,7 @@ enum AnswerOutput {
         if !text.isEmpty { write(Array((text.hasSuffix("\n") ? text : text + "\n").utf8)) }
     }
 
-    /// Writes all bytes; false where nobody takes them.
+    /// Writes all bytes; false if standard output is closed or fails.
     @discardableResult
     static func write(_ bytes: [UInt8]) -> Bool {
         var rest = bytes[...]

@@ -1,7 +1,7 @@
-// One run of a command for several files: some at a time, each by an upload of one session.
+// One run of a command for several files, some of them concurrently, as uploads of one session.
 //
-// The invariants: one file's failure stops no other file; a file that the journal knows as taken is not sent; and before
-// the last byte of an upload leaves, its token survives a power cut.
+// The invariants: a failed file does not stop the others; a file that the journal lists as accepted is not sent; and
+// the token of an upload is durable before its last byte is sent.
 
 import Glibc
 import HTTPTypes
@@ -12,29 +12,29 @@ import SpoolgateUploadProtocol
 
 /// How a command for several files sends them.
 struct BatchOptions: Sendable {
-    /// How each file is uploaded; the rate is that of all together.
+    /// The options of each upload; the rate limit is that of the whole command.
     var upload: Upload.Options
-    /// Files that are sent at a time, at least 1.
+    /// The number of files sent concurrently, at least 1.
     var jobs: Int
-    /// Whether each file is digested before.
+    /// Whether the digest of each file is computed and sent.
     var withDigest: Bool
-    /// What becomes of a file that changed.
+    /// What to do with an interrupted file that has changed.
     var changed: ChangedFile
 }
 
-/// How many files ended how.
+/// The number of files by result.
 struct BatchCount: Equatable, Sendable {
-    /// Taken by this run, and their bytes.
+    /// Files accepted in this run, and their bytes.
     var taken = 0
     var bytes: Int64 = 0
-    /// Taken by a run before.
+    /// Files accepted in an earlier run.
     var skipped = 0
-    /// Refused, or not there.
+    /// Files refused or missing.
     var refused = 0
-    /// To come in another run.
+    /// Files left for another run.
     var later = 0
 
-    /// One sentence for a person, after so many seconds.
+    /// A one-sentence summary of a run of this duration, for people.
     func summary(seconds: Int64) -> String {
         func files(_ count: Int) -> String { count == 1 ? "1 file" : "\(count) files" }
         let seconds = max(1, seconds)
@@ -56,13 +56,13 @@ struct BatchCount: Equatable, Sendable {
 
 /// One run for several files.
 ///
-/// Each job is a thread; signals come on another one.
+/// Each job has its own thread; signals arrive on another thread.
 final class BatchJob: Sendable {
     private enum Outcome {
         case taken(Transfer.Answer)
         case skipped
         case failed(Ending.Code, String, status: Int?)
-        /// This side was asked to end.
+        /// The command was asked to stop.
         case stopped
     }
 
@@ -70,15 +70,15 @@ final class BatchJob: Sendable {
         var next = 0
         var running: [Int: Upload] = [:]
         var count = BatchCount()
-        /// Files in a row that the server did not take in time.
+        /// Files in a row that the server did not accept in time.
         var unlucky = 0
-        /// Until when the command goes on without progress.
+        /// When the command gives up without progress.
         var patience: Deadline
         var working: Int
         var fault: SystemError?
     }
 
-    /// After so many files in a row that end without progress the others wait for the next run.
+    /// The number of files in a row without progress after which the rest is left for the next run.
     private static let mostUnlucky = 16
 
     private let files: [UploadSource]
@@ -114,9 +114,9 @@ final class BatchJob: Sendable {
         state = Monitor(State(patience: .after(retryFor), working: threads))
     }
 
-    /// Sends what remains.
+    /// Sends the remaining files.
     ///
-    /// - Returns: how many files ended how.
+    /// - Returns: the number of files by result.
     /// - Throws: `SystemError` of the journal, without which nothing is sent.
     func perform() throws(SystemError) -> BatchCount {
         interruption.onAsked { [self] in pauseAll() }
@@ -126,7 +126,7 @@ final class BatchJob: Sendable {
                     work(slot)
                 }
             } catch {
-                // Fewer at a time.
+                // The other jobs send its share.
                 state.update { $0.working -= 1 }
             }
         }
@@ -217,7 +217,7 @@ final class BatchJob: Sendable {
                 }
                 upload.fields[.reprDigest] = digest
             }
-            // What was sent is what the library opened.
+            // The fingerprint of the file that the library opened, which may differ from `present`.
             let sent = Monitor(token?.fingerprint ?? present ?? "")
             let handler: @Sendable (Upload.Event) -> Void = { [self] event in
                 take(event, key, slot, sent)
@@ -260,7 +260,7 @@ final class BatchJob: Sendable {
             of: options.upload,
             isPlain: options.upload.plainBelow > 0
         )
-        // A command line that is right for other files is none that is wrong.
+        // The command line is right for other files, so this is not a usage error.
         let code: Ending.Code = error.code == .usage ? .refused : error.code
         return .failed(code, sentence, status: error.answer?.status.code)
     }
@@ -286,7 +286,7 @@ final class BatchJob: Sendable {
         }
     }
 
-    /// Adds a line to the journal; without it nothing goes on.
+    /// Adds a line to the journal; if this fails, the whole run stops.
     private func note(_ line: JournalLine, isDurable: Bool = false) {
         do throws(SystemError) {
             if isDurable { try journal.addDurably(line) } else { try journal.add(line) }

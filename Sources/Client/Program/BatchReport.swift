@@ -1,7 +1,7 @@
-// What is told of a command for several files while it runs: a bar for each file under way and one for all, or JSON.
+// Reports the progress of a command for several files: a line for each running file and one in total, or JSON.
 //
-// The bars have a thread of their own, so that a terminal that takes nothing (Ctrl-S) holds up no upload. The invariant:
-// where standard error is no terminal, no control character is written, and only what goes wrong is told.
+// The lines have a thread of their own, so that a stopped terminal (Ctrl-S) delays no upload. The invariant: if
+// standard error is not a terminal, no control character is written, and only problems are reported.
 
 import Glibc
 import ResumableUpload
@@ -10,7 +10,7 @@ import SpoolgateTextFormats
 
 /// The report of one command for several files.
 ///
-/// Any thread; a slot is one job, from 0 on.
+/// May be used from any thread. A slot is the number of a job, from 0.
 final class BatchReport: Sendable {
     private struct Slot {
         var file: String
@@ -21,11 +21,11 @@ final class BatchReport: Sendable {
 
     private struct State {
         var slots: [Int: Slot] = [:]
-        /// Bytes and files that are over, however they ended.
+        /// Bytes and number of all finished files, accepted or not.
         var bytes: Int64 = 0
         var files = 0
         var total = TransferLine("")
-        /// Told above the lines, once.
+        /// Messages to print once, above the lines.
         var sentences: [String] = []
         var isEnded = false
         var isTakenAway = false
@@ -35,7 +35,7 @@ final class BatchReport: Sendable {
     private let state: Monitor<State>
     private static let interval = Duration.milliseconds(250)
 
-    /// Begins a report on files of so many bytes in all.
+    /// Begins a report on `count` files with `size` bytes in total.
     init(_ form: ProgressForm, count: Int, size: Int64) {
         let state = Monitor(State())
         self.state = state
@@ -44,16 +44,16 @@ final class BatchReport: Sendable {
 
     // MARK: One file
 
-    /// Takes that a job begins with a file.
+    /// Records that a job begins a file.
     func begin(_ slot: Int, _ source: UploadSource) {
         state.updateQuietly {
             $0.slots[slot] = Slot(file: source.shown, line: TransferLine(source.name))
         }
     }
 
-    /// Takes how far a file is.
+    /// Records the progress of a file.
     ///
-    /// - Returns: whether the server has more of it than before.
+    /// - Returns: whether the server has received more of it than before.
     func note(_ slot: Int, _ progress: Transfer.Progress) -> Bool {
         let now = Deadline.after(.zero)
         let (isMore, isDue) = state.updateQuietly { state -> (Bool, Bool) in
@@ -70,30 +70,30 @@ final class BatchReport: Sendable {
         return isMore
     }
 
-    /// Takes that a file waits, for how long and why.
+    /// Records that a file waits, for how long and why.
     func wait(_ slot: Int, _ duration: Duration, _ reason: String) {
         state.updateQuietly { $0.slots[slot]?.line.wait(until: .after(duration), reason) }
         let milliseconds = JSON.integer(duration.wholeMilliseconds)
         tell("waiting", slot, [("milliseconds", milliseconds), ("reason", .string(reason))])
     }
 
-    /// Takes that everything of a file is sent again.
+    /// Records that a file is sent again from its beginning.
     func beginAnew(_ slot: Int, _ reason: String) {
         tell("begun-anew", slot, [("reason", .string(reason))])
         let file = state.updateQuietly { $0.slots[slot]?.file } ?? ""
         if form == .lines { say("\(file): \(reason)") }
     }
 
-    /// Takes how a file ended.
+    /// Records the result of a file.
     ///
     /// - Parameters:
     ///   - slot: the job.
     ///   - source: the file.
-    ///   - status: the answer's status; nil: there is none.
-    ///   - code: what a command for this file alone would exit with.
-    ///   - reason: why it was not taken.
-    ///   - place: the URL that the answer names as the next one; nil: none.
-    ///   - wasTaken: whether it was taken by a run before.
+    ///   - status: the response's status; nil: no response.
+    ///   - code: the exit code of a command for this file alone.
+    ///   - reason: why it was not accepted.
+    ///   - place: the URL that the response redirects to; nil: none.
+    ///   - wasTaken: whether it was accepted in an earlier run.
     func end(
         _ slot: Int,
         _ source: UploadSource,
@@ -125,7 +125,7 @@ final class BatchReport: Sendable {
 
     // MARK: The command
 
-    /// Takes that the command waits before it begins.
+    /// Records that the command waits before it starts.
     func wait(_ duration: Duration, _ reason: String) {
         say("waiting: \(reason)", isFault: false)
         guard form == .json else { return }
@@ -136,11 +136,11 @@ final class BatchReport: Sendable {
         TerminalLines.write(JSON.versioned(members).text + "\n")
     }
 
-    /// Tells a sentence, above the bars if there are any.
+    /// Prints a message, above the lines if there are any.
     ///
     /// - Parameters:
-    ///   - sentence: the sentence.
-    ///   - isFault: whether it is told where no person looks on, too.
+    ///   - sentence: the message.
+    ///   - isFault: whether it is also printed if standard error is not a terminal.
     func say(_ sentence: String, isFault: Bool = true) {
         switch form {
         case .lines:
@@ -155,13 +155,13 @@ final class BatchReport: Sendable {
         }
     }
 
-    /// Takes the bars away, and sums up.
+    /// Removes the lines and prints the summary.
     ///
     /// - Parameters:
-    ///   - count: how many files ended how.
+    ///   - count: the number of files by result.
     ///   - code: the exit code.
-    ///   - summary: the same as a sentence, which a person reads.
-    /// - Returns: the sentence if somebody else has to tell it.
+    ///   - summary: `count` as a sentence.
+    /// - Returns: the sentence if the caller has to print it.
     func end(_ count: BatchCount, code: Int32, _ summary: String) -> String? {
         switch form {
         case .lines:
@@ -206,7 +206,7 @@ final class BatchReport: Sendable {
                 let progress = Transfer.Progress(
                     received: slots.reduce(state.bytes) { $0 + $1.progress.received },
                     sent: slots.reduce(state.bytes) { $0 + $1.progress.sent },
-                    // A file may have grown since it was looked at.
+                    // A file may have grown since the command began.
                     total: max(size, slots.reduce(state.bytes) { $0 + $1.progress.sent })
                 )
                 state.total.note(progress, at: now)
@@ -217,7 +217,7 @@ final class BatchReport: Sendable {
             for sentence in sentences { drawer.say(sentence) }
             guard !isEnded else { break }
             drawer.draw { size in
-                // The line of all is there in any case.
+                // The line of the total is always shown.
                 let shown = lines.prefix(max(0, size.rows - 2))
                 return (shown + [total]).map { $0.text(columns: size.columns, at: now) }
             }

@@ -1,25 +1,25 @@
-// What becomes of an interrupted upload whose file has changed since.
+// What to do with an interrupted upload if its file has changed.
 //
-// The invariant: an upload that the server may have taken is never given up and begun anew by itself.
+// The invariant: if the server may have accepted an upload, it is never abandoned and sent again without the user's
+// consent.
 
 import ArgumentParser
 import ResumableUpload
 
-/// What a person wants if the file changed.
 enum ChangedFile: String, CaseIterable, ExpressibleByArgument {
-    /// The old upload is cancelled on the server, and the file is sent from its beginning.
+    /// Cancel the old upload on the server, and send the file from its beginning.
     case anew
-    /// The file is refused until the old upload is cancelled.
+    /// Refuse the file until the old upload is cancelled.
     case refuse
 
-    /// The token that an upload of `source` goes on with; blocks if the server has to be asked.
+    /// Returns the token to resume an upload of `source` with; blocks while the server is asked.
     ///
     /// - Parameters:
-    ///   - token: what was kept; nil: nothing.
+    ///   - token: the token of the interrupted upload; nil: none.
     ///   - source: the file as it is now.
-    ///   - options: how the server is reached.
-    /// - Returns: the token, also of another file if that is to be refused; nil: begin anew.
-    /// - Throws: if the server may have taken the old upload, or could not be asked.
+    ///   - options: how to reach the server.
+    /// - Returns: the token, even if it is of another file that is to be refused; nil: start again.
+    /// - Throws: `TransferError` if the server may have accepted the old upload, or does not respond.
     func token(
         _ token: Upload.Token?,
         for source: UploadSource,

@@ -1,4 +1,4 @@
-// `spoolgate-download`: fetches a file, and the same command again goes on.
+// `spoolgate-download`: downloads a file; the same command continues an interrupted download.
 
 import ArgumentParser
 import ResumableUpload
@@ -62,7 +62,7 @@ struct DownloadCommand: ParsableCommand {
         download.verifiesDigest = digest
         download.connection = try options.connection()
         let target = try DownloadTarget(file, for: url)
-        // What was handed over cannot be gone on with by another process.
+        // A download into a device, a FIFO or standard output cannot be resumed, and keeps no state.
         var state: StateFile?
         if !target.isDirect {
             state = try StateDirectory().take(TransferState(.download, url: url, file: target.path))

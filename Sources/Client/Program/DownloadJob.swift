@@ -1,6 +1,6 @@
-// One run of `spoolgate-download`: what is kept for the next one, and what the end is for whoever started it.
+// One run of `spoolgate-download`: the state that it keeps for the next run, and its result.
 //
-// The invariant: a state is kept only of what has a file, since what was handed over cannot be had back.
+// The invariant: a state is kept only for a download into a regular file, because other content cannot be read back.
 
 import Glibc
 import HTTPTypes
@@ -10,7 +10,7 @@ import SpoolgateTextFormats
 
 /// One run of a download.
 ///
-/// The library's thread is the main thread; signals come on another one.
+/// The library runs on the main thread; signals arrive on another thread.
 struct DownloadJob {
     let url: String
     let target: DownloadTarget
@@ -20,7 +20,7 @@ struct DownloadJob {
     let report: ProgressReport
     let interruption: Interruption
 
-    /// Downloads.
+    /// Waits for the start time, and downloads.
     func perform(notBefore: WallTime?) throws {
         let moment = file?.state.notBefore ?? notBefore
         file?.state.notBefore = moment
@@ -31,7 +31,7 @@ struct DownloadJob {
             report.end(status: nil, code: Ending.Code.later.rawValue, reason: reason)
             throw Ending(.later, reason)
         }
-        // The bytes are durable, and an older token is as good.
+        // The content is durable, and after a power failure an older token is good enough.
         let keeper = StateKeeper(file, isDurable: false)
         let handler = keeper.handler(report) { (token: Download.Token) in token.text }
         let destination: Download.Destination =
@@ -54,7 +54,7 @@ struct DownloadJob {
         }
     }
 
-    /// Forgets what was begun, and removes what has come.
+    /// Removes the state and the received content.
     func cancel() throws {
         guard let file, file.wasThere else {
             file?.remove()
@@ -71,7 +71,7 @@ struct DownloadJob {
     }
 
     private func failed(_ error: TransferError, hasToken: Bool) -> Ending {
-        // What was handed over cannot be gone on with.
+        // Content that was written directly cannot be resumed.
         let canGoOn = !target.isDirect && error.mayWorkLater
         let code = error.code
         var sentence = error.reason

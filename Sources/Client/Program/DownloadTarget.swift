@@ -1,22 +1,24 @@
-// Where `spoolgate-download` writes: the file, the name in a directory that a URL gives, or what is written to directly.
+// Where `spoolgate-download` writes: a file, a file in a directory named after the URL, or a target that is written to
+// directly.
 //
-// The invariant: two names of one file are one target.
+// The invariant: all names of one file give the same target.
 
 import Glibc
 import ResumableUpload
 import SpoolgatePosix
 import SpoolgateTextFormats
 
-/// Where a download goes.
 struct DownloadTarget: Equatable {
-    /// The one path that all names of the file lead to, or `-`.
+    /// The canonical path of the file, or `-`.
     let path: String
-    /// What it is called.
+    /// The name to show.
     let name: String
-    /// Whether what is written cannot be gone on with by another process: standard output, a device, a FIFO.
+    /// Whether the target is written to directly and so cannot be resumed: standard output, a device, a FIFO.
     let isDirect: Bool
 
-    /// Reads what a person wrote; a directory, or what ends in `/`, gets the name that the URL ends with.
+    /// Reads the argument `file`.
+    ///
+    /// In a directory, the file is named after the last part of `url`. A path that ends in `/` must be a directory.
     init(_ file: String, for url: String) throws(Ending) {
         if file == "-" {
             (path, name, isDirect) = (file, "download", true)
@@ -48,13 +50,13 @@ struct DownloadTarget: Equatable {
         }
     }
 
-    /// The last segment of a URL's path, decoded.
+    /// Returns the last segment of a URL's path, decoded.
     ///
-    /// - Throws: if it is no name of a file.
+    /// - Throws: `Ending` if it is not a valid file name.
     static func lastSegment(of url: String) throws(Ending) -> String {
         let bytes = Array(url.utf8)
         let end = bytes.firstIndex { "?#".utf8.contains($0) } ?? bytes.endIndex
-        // Behind the scheme's slashes the first one begins the path.
+        // The path begins at the first slash after the scheme's slashes.
         let authority = url.firstRange(of: "://").map {
             url.utf8.distance(from: url.startIndex, to: $0.upperBound)
         }

@@ -1,18 +1,17 @@
-// Why an upload was not taken, in the command's words.
+// Why an upload was not accepted, in the command's words.
 //
-// Pure. The invariant: each sentence names the file and where it goes, so that one line of a log says all.
+// Pure. The invariant: each sentence names the file and its URL, so that a single log line is enough.
 
 import HTTPTypes
 import ResumableUpload
 
-/// Sentences of failures.
 enum FailureText {
-    /// The library's reason with what a person can do by this command.
+    /// Returns the library's reason, with the option of the command that fixes it.
     ///
     /// - Parameters:
     ///   - error: why the upload ended.
     ///   - options: how it was sent.
-    ///   - isPlain: whether it may have been sent by one ordinary request because the file is small.
+    ///   - isPlain: whether it may have been one ordinary request because the file is small.
     /// - Returns: one sentence.
     static func sentence(
         _ error: TransferError,
@@ -38,7 +37,7 @@ enum FailureText {
         return error.reason + (remedy ?? "")
     }
 
-    /// A sentence that names the file, and the URL if it does not already.
+    /// Returns the sentence with the file, and the URL if it does not contain that yet.
     static func naming(_ source: UploadSource, _ sentence: String) -> String {
         let isNamed = sentence.contains(source.url)
         return "\(source.shown)\(isNamed ? "" : " to \(source.url)"): \(sentence)"
@@ -46,7 +45,7 @@ enum FailureText {
 }
 
 extension Upload.Options {
-    /// Whether they have neither a field Authorization nor a file of passwords.
+    /// Whether the upload has neither an `Authorization` field nor a password file.
     fileprivate var isAnonymous: Bool {
         if case .none = connection.credentials { !fields.contains(.authorization) } else { false }
     }

@@ -1,18 +1,17 @@
-// The digest of a file that is to be uploaded.
+// The digest of a file to upload, as a value of `Repr-Digest` (RFC 9530).
 
 import Glibc
 import SpoolgateCrypto
 import SpoolgatePosix
 import SpoolgateTextFormats
 
-/// The value of `Repr-Digest` (RFC 9530).
 enum FileDigest {
-    /// Reads a file to its end.
+    /// Reads a file to its end and computes its digest.
     ///
     /// - Parameters:
     ///   - path: the file.
-    ///   - isStopped: asked for each MiB; true ends it.
-    /// - Returns: the field's value, by SHA-256; nil: it was stopped.
+    ///   - isStopped: called before each MiB; true stops the function.
+    /// - Returns: the field's value, with SHA-256; nil if it was stopped.
     /// - Throws: `SystemError` if the file cannot be read.
     static func value(of path: FilePath, isStopped: () -> Bool) throws(SystemError) -> String? {
         let number = path.withPointer { open($0, O_RDONLY | O_CLOEXEC) }

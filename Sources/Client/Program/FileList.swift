@@ -1,15 +1,14 @@
-// A list of files, as `--files-from` reads it.
+// The list that `--files-from` reads.
 
 import Glibc
 import SpoolgatePosix
 
-/// A list of files.
 enum FileList {
     /// Reads the names in a list.
     ///
     /// - Parameters:
     ///   - path: the list; `-` is standard input.
-    ///   - isNull: whether a zero byte ends each name; otherwise a line end does.
+    ///   - isNull: whether names end with a zero byte instead of a newline.
     /// - Returns: the names in order, without empty ones.
     /// - Throws: `Ending` if the list cannot be read.
     static func read(_ path: FilePath, isNull: Bool) throws(Ending) -> [FilePath] {

@@ -1,24 +1,23 @@
-// A path as the kernel knows it: bytes, which need not be UTF-8.
+// A path as the kernel has it: bytes, which need not be UTF-8.
 //
-// Swift's strings cannot hold such bytes, so a path travels through texts (arguments, states, the journal) with each byte
-// that is not UTF-8 as one private scalar, U+10FF00 plus the byte. The invariant: the text of a path is read as the same
-// bytes, and two paths have two texts.
+// Swift's strings cannot hold such bytes. So if a path is stored as text (in arguments, states, the journal), each byte
+// that is not UTF-8 becomes one private scalar, U+10FF00 plus the byte. The invariant: the text of a path reads back as
+// the same bytes, and different paths have different texts.
 
 import Glibc
 import SpoolgateTextFormats
 
 /// The path of a file: bytes without a zero.
 struct FilePath: Hashable, Sendable {
-    /// The bytes.
     let bytes: [UInt8]
 
     private static let escapes: ClosedRange<UInt32> = 0x10FF80...0x10FFFF
     private static let slash = UInt8(ascii: "/")
 
-    /// Takes bytes; they end before the first zero.
+    /// Creates a path from bytes, up to the first zero.
     init(bytes: some Sequence<UInt8>) { self.bytes = Array(bytes.prefix { $0 != 0 }) }
 
-    /// Reads a text that `text` gave; any other text is its own UTF-8.
+    /// Creates a path from a text of `text`; any other text gives its UTF-8.
     init(text: String) {
         var bytes: [UInt8] = []
         for scalar in text.unicodeScalars {
@@ -31,7 +30,7 @@ struct FilePath: Hashable, Sendable {
         self.init(bytes: bytes)
     }
 
-    /// The arguments of this process, each as the text of a path.
+    /// Returns the arguments of this process, each as the text of a path.
     static func arguments() -> [String] {
         (0..<Int(CommandLine.argc)).compactMap { index in
             CommandLine.unsafeArgv[index].map { argument in
@@ -43,7 +42,7 @@ struct FilePath: Hashable, Sendable {
         }
     }
 
-    /// The path as a text that `init(text:)` reads.
+    /// The path as text that `init(text:)` reads.
     var text: String {
         // The usual case, and by far the fastest.
         if let text = String(validating: bytes, as: UTF8.self),
@@ -54,7 +53,7 @@ struct FilePath: Hashable, Sendable {
         var text = String.UnicodeScalarView()
         var rest = bytes[...]
         while let first = rest.first {
-            // The shortest beginning that is UTF-8; a scalar that stands for a byte is taken byte by byte.
+            // The shortest prefix that is UTF-8. A private scalar for a byte is escaped byte by byte.
             let scalar = (1...4).lazy.filter { $0 <= rest.count }.compactMap { count in
                 String(validating: rest.prefix(count), as: UTF8.self)
             }.first?.unicodeScalars.first
@@ -69,28 +68,30 @@ struct FilePath: Hashable, Sendable {
         return String(text)
     }
 
-    /// The path for people: what is not UTF-8, or would move the cursor, is U+FFFD.
+    /// The path for people; bytes that are not UTF-8 or would move the cursor become U+FFFD.
     var shown: String { String(decoding: bytes, as: UTF8.self).forTerminal }
 
-    /// Whether it begins at the root.
+    /// Whether the path begins at the root.
     var isAbsolute: Bool { bytes.first == Self.slash }
 
-    /// The parts between slashes, without empty ones and `.`.
+    /// The parts between slashes, without empty parts and `.`.
     var segments: [[UInt8]] {
         bytes.split(separator: Self.slash).map(Array.init).filter { $0 != [UInt8(ascii: ".")] }
     }
 
-    /// The last part; nil if there is none that can be a name.
+    /// The last part; nil if the path has no parts or ends in `..`.
     var name: [UInt8]? {
         segments.last.flatMap { $0 == Array("..".utf8) ? nil : $0 }
     }
 
-    /// The path of a name below it.
+    /// Returns the path of `name` in this directory.
     func appending(_ name: [UInt8]) -> FilePath {
         FilePath(bytes: bytes.last == Self.slash ? bytes + name : bytes + [Self.slash] + name)
     }
 
-    /// A path that stays the same when the working directory changes; as it is if that has no name any more.
+    /// The path relative to the root.
+    ///
+    /// If the working directory no longer has a name, a relative path stays unchanged.
     var absolute: FilePath {
         guard !isAbsolute, let name = getcwd(nil, 0) else { return self }
         defer { free(name) }
@@ -100,15 +101,16 @@ struct FilePath: Hashable, Sendable {
         }
     }
 
-    /// The one path of a file that several lead to: no links, `.` or `..` in it; of what is not there, as far as its directory
-    /// is.
+    /// Returns the one path that all paths to a file lead to, without links, `.` and `..`.
     ///
-    /// - Parameter followsLast: whether a link as the last name is followed, too, to what is there.
-    /// - Returns: the path; `absolute` if its directory is not there.
+    /// If the file is missing, only its directory is resolved.
+    ///
+    /// - Parameter followsLast: whether a link as the last part is followed if its target exists.
+    /// - Returns: the path; `absolute` if the directory is missing.
     func canonical(followsLast: Bool) -> FilePath {
         if followsLast, let whole = resolved { return whole }
         let end = bytes.lastIndex(of: Self.slash).map { $0 + 1 } ?? 0
-        // Such a last part says of itself nothing of the file.
+        // If the last part is `.`, `..` or ends in a slash, it is not the name of the file.
         guard let name, bytes[end...].elementsEqual(name) else { return resolved ?? absolute }
         let directory = FilePath(bytes: end == 0 ? [UInt8(ascii: ".")] : Array(bytes[..<end]))
         return directory.resolved?.appending(name) ?? absolute
@@ -125,15 +127,17 @@ struct FilePath: Hashable, Sendable {
         }
     }
 
-    /// An absolute path without empty parts and `.`; `..` stays, since a link may be before it.
+    /// The absolute path without empty parts and `.`.
+    ///
+    /// It keeps `..`, which may follow a link.
     var normal: FilePath {
         FilePath(bytes: segments.reduce(into: []) { $0 += [Self.slash] + $1 })
     }
 
-    /// Calls `body` with the path as C wants it.
+    /// Calls `body` with the path as a C string.
     func withPointer<R>(_ body: (UnsafePointer<CChar>) -> R) -> R {
         (bytes.map { CChar(bitPattern: $0) } + [0]).withUnsafeBufferPointer { buffer in
-            // There is always the zero.
+            // Never nil: the array has at least the zero.
             buffer.baseAddress.map(body) ?? body("")
         }
     }

@@ -1,10 +1,11 @@
-// Where a user's own files are.
+// The user's home directory.
 
 import Glibc
 
-/// The home directory of this process's user.
 enum HomeDirectory {
-    /// `HOME`, else what the system's list of users says (getpwuid(3)); nil: neither says anything.
+    /// Returns `HOME` or, if it is not set, the directory in the user database (getpwuid(3)).
+    ///
+    /// - Returns: nil if neither is known.
     static func path(_ environment: (String) -> String?) -> String? {
         if let home = environment("HOME"), !home.isEmpty { return home }
         guard let entry = getpwuid(geteuid()), let home = entry.pointee.pw_dir, home.pointee != 0

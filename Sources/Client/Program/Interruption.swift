@@ -1,11 +1,11 @@
-// Signals that ask the command to end: it pauses, and the same command again goes on.
+// Signals that ask the command to stop: the transfer pauses, and the same command continues it.
 //
-// The invariant: what whoever started the process had it ignore (nohup, a shell in the background) ends nothing.
+// The invariant: a signal that was ignored when the process started (nohup, a background job of a shell) stays ignored.
 
 import Glibc
 import SpoolgatePosix
 
-/// Whether somebody asked this process to end.
+/// Whether the process was asked to stop.
 final class Interruption: Sendable {
     private struct State {
         var isAsked = false
@@ -14,9 +14,9 @@ final class Interruption: Sendable {
 
     private let state = Monitor(State())
 
-    /// Takes SIGINT, SIGTERM and SIGHUP from now on; call it before the first thread starts.
+    /// Handles SIGINT, SIGTERM and SIGHUP from now on; call it before the first thread starts.
     ///
-    /// A second one ends the process at once.
+    /// A second signal ends the process at once.
     init() throws(Ending) {
         let ending = [Signal.interrupt, .terminate, .hangUp].filter { !Signals.isIgnored($0) }
         let signals = Signals.block()
@@ -37,10 +37,10 @@ final class Interruption: Sendable {
         }
     }
 
-    /// Whether it was asked.
+    /// Whether a signal was received.
     var isAsked: Bool { state.updateQuietly(\.isAsked) }
 
-    /// Has `action` run when it is asked; at once where it was already.
+    /// Calls `action` when a signal arrives, or at once if one was received.
     func onAsked(_ action: @escaping @Sendable () -> Void) {
         let isAsked = state.update { state in
             state.action = action
@@ -49,13 +49,13 @@ final class Interruption: Sendable {
         if isAsked { action() }
     }
 
-    /// Waits until a moment of the wall clock, whoever sets it, and tells so.
+    /// Waits until a time of the wall clock, even if the clock is set meanwhile.
     ///
     /// - Parameters:
-    ///   - moment: when `what` may begin; nil: at once.
-    ///   - what: the upload, or the download.
-    ///   - told: told for how long it waits, and why.
-    /// - Returns: why it does not begin, where somebody asked to end before; nil: it may.
+    ///   - moment: when the transfer may start; nil: at once.
+    ///   - what: the transfer, for the sentence.
+    ///   - told: receives the duration of the wait, and the reason.
+    /// - Returns: why it does not start, if a signal arrived before; nil if it may start.
     func wait(
         until moment: WallTime?,
         toBegin what: String,

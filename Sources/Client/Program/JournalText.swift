@@ -1,19 +1,18 @@
-// What the journal of a command for several files says, line by line.
+// The lines of the journal of a command for several files.
 //
-// Pure. The invariants: it holds no credentials; and a line that was not written whole, or whose bytes a crash changed, is
-// none, because each line begins with a digest of its rest.
+// Pure. The invariants: it has no credentials; and a line that was not written completely, or was damaged by a crash,
+// is ignored, because each line begins with a digest of its rest.
 
 import SpoolgateCrypto
 import SpoolgatePosix
 import SpoolgateTextFormats
 
-/// The command that a journal belongs to: the same one finds it again.
+/// The command that a journal belongs to: running the same command finds it again.
 struct JournalCommand: Equatable, Sendable {
-    /// The URL as it was given.
+    /// The URL as given.
     var url: String
-    /// The method.
     var method: String
-    /// The files, directories and lists, by their absolute paths, and the options that decide where each file goes.
+    /// The absolute paths of the files, directories and lists, and the options that determine the URL of each file.
     var arguments: [String]
 
     /// The name of its journal in the state directory.
@@ -23,28 +22,25 @@ struct JournalCommand: Equatable, Sendable {
         return Hexadecimal.text(Array(digest)) + Self.ending
     }
 
-    /// What the names of journals end with.
+    /// The suffix of journals.
     static let ending = ".journal"
 }
 
 /// One line of a journal.
 enum JournalLine: Equatable {
-    /// The command.
     case command(JournalCommand)
-    /// When it was begun.
     case begun(WallTime)
-    /// When it may begin.
     case notBefore(WallTime)
-    /// The text of the library's token of one upload.
+    /// The text of the library's token of an upload.
     case token(JournalKey, String)
-    /// The upload is begun anew: its token is void.
+    /// The upload starts again: its token is void.
     case anew(JournalKey)
-    /// A file of this fingerprint was taken.
+    /// A file with this fingerprint was accepted.
     case done(JournalKey, String)
-    /// Why nobody knows whether the server took a file.
+    /// Why it is unknown whether the server accepted a file.
     case unknown(JournalKey, String)
 
-    /// The line, without its end.
+    /// The line, without the newline.
     var text: String {
         let words =
             switch self {
@@ -61,7 +57,7 @@ enum JournalLine: Equatable {
         return Self.check(rest[...]) + " " + rest
     }
 
-    /// Reads a line; nil for one of a newer writer, and for one that is not whole.
+    /// Reads a line; nil if it is incomplete, or of a newer version.
     init?(_ text: Substring) {
         guard let space = text.utf8.firstIndex(of: UInt8(ascii: " ")) else { return nil }
         let rest = text[text.utf8.index(after: space)...]
@@ -89,12 +85,12 @@ enum JournalLine: Equatable {
         }
     }
 
-    /// Eight digits that tell a whole line from a broken one.
+    /// Eight digits that detect an incomplete line.
     private static func check(_ text: Substring) -> String {
         Hexadecimal.text(Array(SHA256.digest(Array(text.utf8).span.bytes).prefix(4)))
     }
 
-    /// A word: what would end it or the line, and the sign of an escape, are percent-encoded.
+    /// Percent-encodes the bytes that would end the word or the line, and `%`.
     private static func escaped(_ word: String) -> String {
         var text: [UInt8] = []
         for byte in word.utf8 {
@@ -108,53 +104,47 @@ enum JournalLine: Equatable {
     }
 }
 
-/// What a journal knows one upload by; compared by bytes.
+/// The file and URL that identify an upload in the journal; compared by bytes.
 struct JournalKey: Hashable, Sendable {
     /// The text of the file's absolute path.
     let path: String
-    /// Where the file goes.
     let url: String
 
-    /// Whether the bytes of both are the same.
     static func == (one: JournalKey, other: JournalKey) -> Bool {
         one.path.hasSameBytes(as: other.path) && one.url.hasSameBytes(as: other.url)
     }
 
-    /// The hash of their bytes.
     func hash(into hasher: inout Hasher) {
         hasher.combine(ExactText(path))
         hasher.combine(ExactText(url))
     }
 }
 
-/// What a journal says in all.
+/// The content of a journal.
 struct JournalContent: Sendable {
-    /// What is known of one file.
+    /// The state of one file.
     struct Entry: Equatable, Sendable {
-        /// The text of the token to go on with; nil: none.
+        /// The text of the token to resume with; nil: none.
         var token: String?
-        /// The fingerprint of the file that was taken; nil: none was.
+        /// The fingerprint of the accepted file; nil: not accepted yet.
         var done: String?
-        /// Why nobody knows whether the server took it; nil: that is known.
+        /// Why it is unknown whether the server accepted the file; nil: it is known.
         var unknownOutcome: String?
 
-        /// Whether another run needs it.
+        /// Whether another run needs this entry.
         var isOpen: Bool { token != nil || unknownOutcome != nil }
     }
 
-    /// The command; nil: no line says it.
+    /// The command; nil: the journal is new.
     var command: JournalCommand?
-    /// When it was begun.
     var begun = WallTime(seconds: 0)
-    /// When it may begin; nil: at once.
+    /// When it may start; nil: at once.
     var notBefore: WallTime?
-    /// What is known, file by file.
     var entries: [JournalKey: Entry] = [:]
 
-    /// Nothing.
     init() {}
 
-    /// Reads a journal, and passes over lines that are not whole.
+    /// Reads a journal, ignoring incomplete lines.
     init(_ bytes: [UInt8]) {
         for line in bytes.split(separator: UInt8(ascii: "\n")) {
             let text = String(decoding: line, as: UTF8.self)
@@ -162,7 +152,6 @@ struct JournalContent: Sendable {
         }
     }
 
-    /// Takes what a line says.
     mutating func apply(_ line: JournalLine) {
         switch line {
         case .command(let command): self.command = command
@@ -175,7 +164,7 @@ struct JournalContent: Sendable {
         }
     }
 
-    /// The lines of a journal that says the same of what another run needs, and has no file that was taken.
+    /// The lines of a journal with only the entries that another run needs.
     var open: [JournalLine] {
         var lines: [JournalLine] = command.map { [.command($0)] } ?? []
         lines.append(.begun(begun))

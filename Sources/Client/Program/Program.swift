@@ -1,4 +1,4 @@
-// The program, by the name it was called with: `spoolgate-upload`, or `spoolgate-download`.
+// The program; its name selects the command `spoolgate-upload` or `spoolgate-download`.
 
 import ArgumentParser
 import Glibc
@@ -15,40 +15,39 @@ enum Program {
             name.hasSuffix("download")
             ? DownloadCommand.status(Array(CommandLine.arguments.dropFirst()))
             : UploadCommand.status(Array(FilePath.arguments().dropFirst()))
-        // What was printed leaves the process by it.
+        // Flushes standard output.
         exit(status)
     }
 }
 
-/// Why a command did not do all it should: one sentence, and the exit code.
+/// Why a command did not complete: one sentence, and the exit code.
 struct Ending: Error {
-    /// The exit codes.
     enum Code: Int32 {
-        /// Not taken, and trying the same again will not help.
+        /// Not accepted; another attempt does not help.
         case refused = 1
         /// The command line is wrong.
         case usage = 2
-        /// Not yet; the same command again goes on (EX_TEMPFAIL).
+        /// Not finished; the same command continues (EX_TEMPFAIL).
         case later = 75
     }
 
     var code: Code
-    /// Nil: everything is told already.
+    /// Nil if everything was printed already.
     var sentence: String?
 
     init(_ code: Code, _ sentence: String?) { (self.code, self.sentence) = (code, sentence) }
 
-    /// Of a call that failed, with what to do.
+    /// Creates the ending for a failed call, with its remedy.
     init(_ error: SystemError, _ mend: String) { self.init(.refused, "\(error); \(mend)") }
 }
 
 extension TransferError {
-    /// What the command exits with because of it.
+    /// The exit code for this error.
     var code: Ending.Code { mayWorkLater ? .later : kind == .invalid ? .usage : .refused }
 }
 
 extension ParsableCommand {
-    /// Runs the command with its arguments; gives the exit code, everything else is told already.
+    /// Runs the command with its arguments, prints errors, and returns the exit code.
     fileprivate static func status(_ arguments: [String]) -> Int32 {
         do {
             var command = try parseAsRoot(arguments)
@@ -69,12 +68,11 @@ extension ParsableCommand {
         }
     }
 
-    /// One line on standard error, with the command's name.
+    /// Prints one line on standard error, with the command's name.
     static func tell(_ sentence: String) {
-        // Nobody is left to tell where this cannot be written.
+        // If this fails, there is no other way to report it.
         try? StandardError().write(line: "\(name): \(sentence.forTerminal)", .error)
     }
 
-    /// The command's name.
     static var name: String { configuration.commandName ?? "" }
 }

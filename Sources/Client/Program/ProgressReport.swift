@@ -1,7 +1,7 @@
-// What is told of a transfer while it runs, on standard error: a line that is drawn over and over, or JSON.
+// Reports a running transfer on standard error: a line that is redrawn, or JSON.
 //
-// The line has a thread of its own, so that a terminal that takes nothing (Ctrl-S) holds up no transfer. The
-// invariant: where standard error is no terminal, no control character is written.
+// The line has a thread of its own, so that a stopped terminal (Ctrl-S) does not delay the transfer. The invariant: if
+// standard error is not a terminal, no control character is written.
 
 import Glibc
 import ResumableUpload
@@ -12,7 +12,7 @@ import SpoolgateTextFormats
 final class ProgressReport: Sendable {
     private struct State {
         var line: TransferLine
-        /// Told above the line, once.
+        /// Messages to print once, above the line.
         var sentences: [String] = []
         var isEnded = false
         var isTakenAway = false
@@ -20,12 +20,12 @@ final class ProgressReport: Sendable {
     }
 
     private let form: ReportForm
-    /// The file of an upload; nil: that of a download.
+    /// The file of an upload, for JSON; nil for a download.
     private let file: String?
     private let state: Monitor<State>
     private static let interval = Duration.milliseconds(250)
 
-    /// Begins a report on what is called `name`; `file` goes with each line of JSON.
+    /// Begins a report on `name`; each line of JSON has `file`.
     init(_ name: String, _ form: ProgressForm, file: String? = nil) {
         self.file = file
         let state = Monitor(State(line: TransferLine(name)))
@@ -33,13 +33,11 @@ final class ProgressReport: Sendable {
         self.form = ReportForm(form) { Self.draw(state, by: $0) }
     }
 
-    /// Whether standard error has JSON alone.
     var isJSON: Bool { form == .json }
 
-    /// Whether a person looks on.
+    /// Whether the report is shown on a terminal.
     var isForPerson: Bool { form == .lines }
 
-    /// Takes how far it is.
     func note(_ progress: Transfer.Progress) {
         let now = Deadline.after(.zero)
         let isDue = state.updateQuietly { state in
@@ -51,7 +49,7 @@ final class ProgressReport: Sendable {
         if isDue { tell("progress", progress.members) }
     }
 
-    /// Takes that it waits, for how long and why.
+    /// Records that the transfer waits, for how long and why.
     func wait(_ duration: Duration, _ reason: String) {
         state.updateQuietly { $0.line.wait(until: .after(duration), reason) }
         tell(
@@ -62,24 +60,24 @@ final class ProgressReport: Sendable {
         )
     }
 
-    /// Takes that everything is transferred again.
+    /// Records that the transfer starts again from the beginning.
     func beginAnew(_ reason: String) {
         say(reason)
         tell("begun-anew", [("reason", .string(reason))])
     }
 
-    /// Tells a person a sentence, above the line.
+    /// Prints a message above the line, if there is one.
     func say(_ sentence: String) {
         if form == .lines { state.update { $0.sentences.append(sentence) } }
     }
 
-    /// Takes the line away.
+    /// Removes the line, and reports the result.
     ///
     /// - Parameters:
-    ///   - status: the answer's status; nil: there is none.
+    ///   - status: the response's status; nil: no response.
     ///   - code: the exit code.
-    ///   - reason: why it is that.
-    ///   - place: the URL that the answer names as the next one; nil: none.
+    ///   - reason: the reason for the exit code.
+    ///   - place: the URL that the response redirects to; nil: none.
     func end(status: Int?, code: Int32, reason: String?, place: String? = nil) {
         if form == .lines {
             state.update { $0.isEnded = true }

@@ -1,23 +1,23 @@
-// How a report tells of transfers, and what its lines of JSON have in common.
+// The form of progress reports, and the members that their JSON shares.
 
 import ResumableUpload
 import SpoolgatePosix
 import SpoolgateTextFormats
 
-/// In which form a command tells of what it transfers.
+/// The form of a report.
 enum ReportForm {
-    /// Lines at the bottom of the terminal, which a thread draws over and over.
+    /// Lines at the bottom of the terminal, redrawn by a thread.
     case lines
-    /// JSON.
+    /// One JSON object on each line.
     case json
-    /// Only what goes wrong.
+    /// Only problems.
     case none
 
-    /// The form that was asked for and can be had.
+    /// Selects the requested form, if it is possible here.
     ///
     /// - Parameters:
-    ///   - form: what was asked for.
-    ///   - draw: draws the lines until the report ends, on a thread of its own.
+    ///   - form: the requested form.
+    ///   - draw: draws the lines on a thread of its own until the report ends.
     init(_ form: ProgressForm, draw: @escaping @Sendable (TerminalLines) -> Void) {
         switch form {
         case .json: self = .json
@@ -31,7 +31,7 @@ enum ReportForm {
 }
 
 extension Transfer.Progress {
-    /// What a line of JSON says of it.
+    /// The progress as members of a JSON object.
     var members: [(name: String, value: JSON)] {
         [
             ("received", .integer(received)), ("sent", .integer(sent)),

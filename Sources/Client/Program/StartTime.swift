@@ -1,15 +1,15 @@
-// Before which moment a transfer shall not begin, as a person writes it.
+// The value of `--not-before`: the time at which a transfer may start.
 //
-// Times without `Z` are those of the machine's time zone.
+// Times without `Z` are in the local time zone.
 
 import Glibc
 import SpoolgatePosix
 import SpoolgateTextFormats
 
-/// Reads `--not-before`.
 enum StartTime {
-    /// The moment of `22:00` (the next one), `2026-11-23T22:00`, `2026-11-23T22:00:00Z` or `2h` (from now on);
-    /// nil for anything else.
+    /// Reads `22:00` (the next one), `2026-11-23T22:00`, `2026-11-23T22:00:00Z` or `2h` (from now).
+    ///
+    /// - Returns: the time; nil if the text has another form.
     static func read(_ text: String, now: WallTime = .now) -> WallTime? {
         if let duration = DurationText.read(text) {
             return WallTime(seconds: now.seconds + duration.components.seconds)
@@ -27,7 +27,7 @@ enum StartTime {
         set(&parts, time)
         var same = parts
         let moment = isUTC ? timegm(&same) : mktime(&same)
-        // The thirtieth of February is none.
+        // Dates such as February 30 are refused.
         guard same.tm_mday == parts.tm_mday, same.tm_mon == parts.tm_mon else { return nil }
         return WallTime(seconds: Int64(moment))
     }
@@ -58,7 +58,7 @@ enum StartTime {
         return time
     }
 
-    /// Numbers of so many digits each.
+    /// Reads numbers with exactly `digits` digits each.
     private static func numbers(
         _ text: Substring,
         _ separator: Character,

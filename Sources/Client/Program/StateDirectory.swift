@@ -1,19 +1,20 @@
-// Where states are kept, and one of them while a command has it.
+// The directory of states, and the state of one transfer while a command uses it.
 //
-// A state is one file, mode 0600, that is replaced whole and locked by whoever transfers. Its lock goes with the
-// process, also by kill -9. The invariant: what has the name is whole, and is locked before it gets the name.
+// A state is one file with mode 0600, replaced as a whole and locked by the process that transfers. The lock ends with
+// the process, even by `kill -9`. The invariant: a file with the state's name is complete, and is locked before it gets
+// that name.
 
 import Glibc
 import SpoolgatePosix
 import SpoolgateTextFormats
 
-/// The directory `spoolgate-upload` below `XDG_STATE_HOME`, systemd's `STATE_DIRECTORY`, or `~/.local/state`.
+/// The directory `spoolgate-upload` in `XDG_STATE_HOME`, in systemd's `STATE_DIRECTORY`, or in `~/.local/state`.
 struct StateDirectory {
     private let directory: Directory
 
-    /// Opens the directory, and makes it where it is missing.
+    /// Opens the directory; creates it if it is missing.
     init(environment: (String) -> String? = Listener.processEnvironment) throws(Ending) {
-        // systemd separates several by colons.
+        // If there are several, systemd separates them by colons.
         let ofService = environment("STATE_DIRECTORY")?.split(separator: ":").first.map(String.init)
         let told = [environment("XDG_STATE_HOME"), ofService].compactMap { $0 }
             .first { $0.isAbsolutePath }
@@ -40,7 +41,7 @@ struct StateDirectory {
         }
     }
 
-    /// The states that there are, and whether somebody is at work on each.
+    /// Returns all states, oldest first, and whether a process uses each.
     func all() throws(Ending) -> [(state: TransferState, isInUse: Bool)] {
         do throws(SystemError) {
             var states: [(TransferState, Bool)] = []
@@ -60,7 +61,7 @@ struct StateDirectory {
         }
     }
 
-    /// The journals that there are, and whether somebody is at work on each.
+    /// Returns all journals, oldest first, and whether a process uses each.
     func journals() throws(Ending) -> [(content: JournalContent, isInUse: Bool)] {
         do throws(SystemError) {
             var journals: [(JournalContent, Bool)] = []
@@ -78,9 +79,9 @@ struct StateDirectory {
         }
     }
 
-    /// The journal of a command, locked; a new one if there is none.
+    /// Locks the journal of a command; creates it if it is missing.
     ///
-    /// - Returns: nil if another process has it.
+    /// - Returns: the journal; nil if another process has locked it.
     func take(_ command: JournalCommand) throws(Ending) -> UploadJournal? {
         do throws(SystemError) {
             return try UploadJournal.take(command, in: directory)
@@ -89,9 +90,9 @@ struct StateDirectory {
         }
     }
 
-    /// The state of a transfer, locked; `fresh` where there is none, or none that can be read.
+    /// Locks the state of a transfer; uses `fresh` if the state is missing or unreadable.
     ///
-    /// - Returns: nil where another process has it.
+    /// - Returns: the state; nil if another process has locked it.
     func take(_ fresh: TransferState) throws(Ending) -> StateFile? {
         do throws(SystemError) {
             return try StateFile.take(fresh, in: directory)
@@ -105,14 +106,14 @@ struct StateDirectory {
 ///
 /// Used by one thread at a time.
 final class StateFile {
-    /// What a file that has no name of its own yet ends with.
+    /// The suffix of a new state until it is renamed.
     static let unfinished = ".new"
-    /// Most bytes that are read of a state.
+    /// The maximum number of bytes read of a state.
     static let limit = 1 << 16
 
-    /// What is kept; `save` writes it.
+    /// The state; `save` writes it.
     var state: TransferState
-    /// Whether a run before this one had left it.
+    /// Whether the state is from an earlier run.
     let wasThere: Bool
     private let name: String
     private let directory: Directory
@@ -142,7 +143,7 @@ final class StateFile {
         while true {
             guard let file = try open(name, in: directory) else { continue }
             guard try file.tryLock(subject: path) else { return nil }
-            // Between opening and locking it may have been replaced or removed.
+            // Another process may have replaced or removed it between opening and locking.
             guard try file.status(subject: path).names > 0 else { continue }
             let bytes = try file.bytes(at: 0, count: limit, subject: path)
             let kept = TransferState(String(decoding: bytes, as: UTF8.self))
@@ -156,7 +157,7 @@ final class StateFile {
         }
     }
 
-    /// Nil where somebody else made it just now.
+    /// Opens or creates the file; nil if another process created it meanwhile.
     private static func open(
         _ name: String,
         in directory: Directory
@@ -168,10 +169,10 @@ final class StateFile {
         }
     }
 
-    /// Writes the state in the place of the one before.
+    /// Replaces the state in the directory.
     ///
-    /// - Parameter isDurable: whether it survives a power cut when this returns.
-    /// - Throws: `SystemError`; the state before is there then.
+    /// - Parameter isDurable: whether the new state is durable on return.
+    /// - Throws: `SystemError`; the old state remains.
     func save(isDurable: Bool = true) throws(SystemError) {
         let temporary = name + Self.unfinished
         let path = directory.path(of: temporary)
@@ -186,9 +187,9 @@ final class StateFile {
         file = next
     }
 
-    /// Removes it: there is nothing to go on with.
+    /// Removes the state: there is nothing to resume.
     func remove() {
-        // What is left there is found by the next run, which asks the server.
+        // If this fails, the next run finds the state and asks the server.
         _ = try? disk.unlink(name, in: directory)
     }
 }

@@ -1,11 +1,11 @@
-// What happens during a transfer, for the file that the next run reads and for whoever watches this one.
+// Handles the events of a transfer: keeps the state for the next run, and reports progress.
 //
-// The invariant: a token that may not be lost is durable before the transfer goes on.
+// The invariant: a token that must not be lost is durable before the transfer continues.
 
 import ResumableUpload
 import SpoolgatePosix
 
-/// Writes a state as a transfer goes on.
+/// Writes the state during a transfer.
 ///
 /// Used by the thread of the transfer.
 final class StateKeeper: @unchecked Sendable {
@@ -13,13 +13,13 @@ final class StateKeeper: @unchecked Sendable {
     private let isDurable: Bool
     private var next = Deadline.after(.seconds(1))
 
-    /// Keeps nothing where there is no file; with `isDurable` no power cut takes a token.
+    /// Creates a keeper: without a file it keeps nothing, with `isDurable` each token is durable.
     init(_ file: StateFile?, isDurable: Bool = true) {
         self.file = file
         self.isDurable = isDurable
     }
 
-    /// What takes the events of a transfer: keeps what the next run needs, and has `report` show them.
+    /// Returns the handler of a transfer's events, which writes the state and calls `report`.
     func handler<Token>(
         _ report: ProgressReport,
         text: @escaping @Sendable (Token) -> String
@@ -42,11 +42,11 @@ final class StateKeeper: @unchecked Sendable {
         guard let file else { return }
         file.state.token = token
         if token == nil { (file.state.received, file.state.total) = (0, nil) }
-        // A disk without room keeps nobody from going on; the next run begins anew then.
+        // A full disk does not stop the transfer, but if it is interrupted, the next run starts again.
         try? file.save(isDurable: isDurable || token == nil)
     }
 
-    /// How far it is, for `--list`, now and then.
+    /// Writes the progress for `--list`, every five seconds.
     private func note(_ progress: Transfer.Progress) {
         guard let file else { return }
         file.state.received = progress.received

@@ -1,33 +1,33 @@
-// Where files go below a URL.
+// The URLs of files below the URL of the command line.
 //
-// Pure. The invariant: a name becomes one segment of the path, whatever its bytes are.
+// Pure. The invariant: a name becomes one segment of the path, with any bytes.
 
 import SpoolgateTextFormats
 
-/// The URL of a command line, taken apart where names are added.
+/// The URL of the command line, split where names are inserted.
 struct TargetURL: Sendable, Equatable {
-    /// As it was given.
+    /// The URL as given.
     let text: String
     private let path: Substring
-    /// From the query on.
+    /// The query and the fragment.
     private let rest: Substring
 
-    /// Takes a URL of HTTP.
+    /// Splits an HTTP URL.
     init(_ text: String) {
         self.text = text
-        // Bytes, not characters: a combining mark would hide the sign.
+        // Bytes, because a combining mark after `?` or `#` would hide it.
         let end = text.utf8.firstIndex { "?#".utf8.contains($0) } ?? text.endIndex
         path = text[..<end]
         rest = text[end...]
     }
 
-    /// Whether its path ends with a slash, so that a file's name is added.
+    /// Whether the path ends with a slash, so that the file's name is appended.
     var isDirectory: Bool { path.utf8.last == UInt8(ascii: "/") }
 
-    /// The URL of a file below it: a query stays behind the path.
+    /// Returns the URL of a file below this one; a query stays after the path.
     ///
-    /// - Parameter segments: the file's path below it, one name each, as bytes.
-    /// - Returns: an absolute URL; every byte of a name that is not unreserved is percent-encoded (RFC 3986, §2.3).
+    /// - Parameter segments: the path of the file, each name as bytes.
+    /// - Returns: an absolute URL; all bytes of names are percent-encoded unless they are unreserved (RFC 3986, §2.3).
     func url(of segments: [[UInt8]]) -> String {
         let names = segments.map { PercentText.encode($0) }.joined(separator: "/")
         return path + (isDirectory ? "" : "/") + names + rest

@@ -1,20 +1,20 @@
-// Lines at the bottom of the terminal that are drawn over and over.
+// Lines at the bottom of the terminal that are redrawn.
 //
-// The invariant: whatever the terminal's size becomes, the next drawing begins where the last one began.
+// The invariant: each drawing begins at the start of the last one, even if the terminal's size has changed.
 
 import Glibc
 import SpoolgatePosix
 
-/// Some lines at the bottom of the terminal that standard error leads to.
+/// Lines at the bottom of the terminal of standard error.
 ///
 /// Used by one thread.
 final class TerminalLines: @unchecked Sendable {
-    /// Columns that each line takes; empty: there is none.
+    /// The columns of each drawn line; empty: nothing is drawn.
     private var drawn: [Int] = []
 
-    /// Puts lines in the place of those before, at most as many as there are rows.
+    /// Replaces the drawn lines; `lines` returns at most as many as there are rows.
     func draw(_ lines: (_ size: (columns: Int, rows: Int)) -> [String]) {
-        // In the background the terminal is somebody else's.
+        // A background process must not write to the terminal.
         guard Terminal.errors.isInFront else { return }
         let size = size
         let lines = lines(size)
@@ -23,32 +23,30 @@ final class TerminalLines: @unchecked Sendable {
         drawn = lines.map(\.terminalColumns)
     }
 
-    /// Takes them away.
     func clear() {
         guard !drawn.isEmpty else { return }
         Self.write("\(beginning(size.columns))\u{1b}[J")
         drawn = []
     }
 
-    /// Writes a line that stays.
+    /// Removes the lines, and writes one that stays.
     func say(_ sentence: String) {
         clear()
         Self.write(sentence + "\n")
     }
 
-    /// Writes to standard error.
     static func write(_ text: String) {
         let bytes = Array(text.utf8)
-        // It is only for looking at.
+        // Progress is not worth an error.
         _ = Glibc.write(STDERR_FILENO, bytes, bytes.count)
     }
 
-    /// Asked for each time, so that a terminal may change its size at any time.
+    /// Read each time, because the size may change.
     private var size: (columns: Int, rows: Int) {
         Terminal.errors.size.map { ($0.columns, $0.rows) } ?? (80, 24)
     }
 
-    /// To where the first line begins; a narrower terminal has broken some into more.
+    /// Returns the escape sequence that moves to the first line; a narrower terminal has wrapped some lines.
     private func beginning(_ columns: Int) -> String {
         let rows = drawn.map { max(1, ($0 + columns - 1) / columns) }
         let above = max(0, rows.reduce(0, +) - 1)

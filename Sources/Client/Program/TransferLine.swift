@@ -1,39 +1,36 @@
-// How far a transfer is, as one line for a terminal of any width.
+// The progress of a transfer, as one line for a terminal of any width.
 //
-// Pure. The invariants: what is called received the server said that it has, and a line is shorter than the
-// terminal is wide.
+// Pure. The invariants: only acknowledged bytes are shown as received, and a line is shorter than the terminal is wide.
 
 import ResumableUpload
 import SpoolgatePosix
 import SpoolgateTextFormats
 
-/// What is known of a transfer under way, and its line.
+/// The progress of a running transfer, and its line.
 struct TransferLine {
     private struct Sample {
         var nanoseconds: UInt64
         var sent: Int64
     }
 
-    /// What is transferred.
     private var name: String
     private var progress: Transfer.Progress?
     private var samples: [Sample] = []
     private var waiting: (until: Deadline, reason: String)?
 
-    /// The rate is that of the last seconds.
+    /// The rate is an average over this time, in nanoseconds.
     private static let span: UInt64 = 8_000_000_000
-    /// Columns of a bar, its brackets included.
+    /// The columns of a bar, with its brackets.
     private static let bar = 8...32
 
-    /// Begins with nothing known; `name` is what is transferred.
+    /// Creates a line for the file `name` without progress.
     init(_ name: String) { self.name = name.forTerminal }
 
-    /// Takes another name.
     mutating func rename(_ name: String) { self.name = name.forTerminal }
 
-    /// Takes how far it is at an instant of the monotonic clock.
+    /// Records the progress at a time of the monotonic clock.
     mutating func note(_ progress: Transfer.Progress, at now: Deadline) {
-        // After a cut some is sent again, and a rate across it would say nothing.
+        // After a disconnection, content is sent again, so older samples would give a wrong rate.
         if progress.sent < self.progress?.sent ?? 0 { samples = [] }
         self.progress = progress
         waiting = nil
@@ -48,18 +45,18 @@ struct TransferLine {
         }
     }
 
-    /// Takes that nothing goes on until then.
+    /// Records that the transfer waits until `deadline`.
     mutating func wait(until deadline: Deadline, _ reason: String) {
         waiting = (deadline, reason.forTerminal)
         samples = []
     }
 
-    /// The line.
+    /// Returns the line.
     ///
     /// - Parameters:
-    ///   - columns: how wide the terminal is.
-    ///   - now: the instant.
-    /// - Returns: at most `columns - 1` columns, of which the last would begin another line.
+    ///   - columns: the width of the terminal.
+    ///   - now: the time.
+    /// - Returns: at most `columns - 1` columns, because the last column would start another line.
     func text(columns: Int, at now: Deadline) -> String {
         let room = max(1, columns - 1)
         if let waiting {
@@ -78,7 +75,7 @@ struct TransferLine {
         let speed = rate.map { ByteSize.rounded($0) + "/s" }
         let left = left(rate)
         let short = name.cut(toColumns: 16)
-        // From the most that is said to the least; the first that fits is taken.
+        // From the longest to the shortest form; the first that fits is used.
         let forms: [(hasBar: Bool, words: [String?])] = [
             (true, [name, percent, nil, amount, speed, left]),
             (true, [short, percent, nil, amount, speed, left]),
@@ -103,8 +100,9 @@ struct TransferLine {
         return "".cut(toColumns: room)
     }
 
-    /// As much of a reason as there is room for: without its URLs if they are too long, and its end, which has the cause,
-    /// before its beginning.
+    /// Returns the part of a reason that fits.
+    ///
+    /// If the reason is too long, its URLs are dropped, and then its beginning, because the cause is at its end.
     private static func cause(_ reason: String, columns: Int) -> String {
         guard reason.terminalColumns > columns else { return reason }
         let words = reason.split(separator: " ").map { word in
@@ -117,13 +115,13 @@ struct TransferLine {
         return String(short[colon.upperBound...])
     }
 
-    /// Whole percent that were received; nil where the whole is not known.
+    /// The percentage received, rounded down; nil if the total is unknown.
     private var share: Int64? {
         guard let progress, let total = progress.total else { return nil }
         return total == 0 ? 100 : Int64(Double(progress.received) / Double(total) * 100)
     }
 
-    /// `=` for what was received, `-` for what else was sent.
+    /// Returns the bar: `=` for received content, `-` for other sent content.
     private func bar(_ width: Int) -> String {
         guard let progress, let total = progress.total else { return "" }
         let room = width - 2
@@ -137,7 +135,7 @@ struct TransferLine {
             + String(repeating: " ", count: room - sent) + "]"
     }
 
-    /// Bytes a second that leave; nil where it is too early to say.
+    /// Returns the bytes sent per second; nil in the first second.
     private func rate(at now: Deadline) -> Int64? {
         guard let first = samples.first, let progress,
             now.nanoseconds - first.nanoseconds > 1_000_000_000
@@ -153,7 +151,7 @@ struct TransferLine {
         return Self.time((total - progress.sent) / rate) + " left"
     }
 
-    /// `45s`, `3m20s`, `2h05m`, `3d`.
+    /// Returns a duration as `45s`, `3m20s`, `2h05m` or `3d`.
     static func time(_ seconds: Int64) -> String {
         func two(_ number: Int64) -> String { number < 10 ? "0\(number)" : "\(number)" }
         return switch seconds {

@@ -1,18 +1,17 @@
-// `--list`: what can be resumed.
+// `--list`: unfinished transfers.
 
 import SpoolgatePosix
 import SpoolgateTextFormats
 
-/// The list of one kind of transfers.
 enum TransferListing {
-    /// Prints a line for each, the oldest first; if there is none, says so on standard error.
+    /// Prints one line for each, oldest first; if there are none, a message on standard error.
     static func tell(_ kind: TransferState.Kind) throws(Ending) {
         let states = try StateDirectory()
         let transfers = try states.all().filter { $0.state.kind == kind }
         let journals = kind == .upload ? try states.journals() : []
         if transfers.isEmpty, journals.isEmpty {
             let noun = kind == .upload ? "uploads" : "downloads"
-            // If it cannot be written, there is no reader.
+            // If this fails, there is no other way to report it.
             try? StandardError().write(line: "No interrupted \(noun).", .notice)
         }
         for (state, isInUse) in transfers {

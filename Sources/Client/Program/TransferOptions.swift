@@ -1,4 +1,4 @@
-// What an upload and a download can be asked on the command line, and the library's options that come of it.
+// The options of both commands, and the library's options made from them.
 
 import ArgumentParser
 import Glibc
@@ -8,17 +8,16 @@ import SpoolgatePosix
 import SpoolgateTextFormats
 import SpoolgateUploadProtocol
 
-/// What is told of a transfer while it runs.
+/// The form of progress on standard error.
 enum ProgressForm: String, CaseIterable, ExpressibleByArgument {
-    /// A bar on a terminal, else nothing.
+    /// A line on a terminal, nothing elsewhere.
     case auto
-    /// One JSON object a line.
+    /// One JSON object on each line.
     case json
-    /// Nothing.
     case none
 }
 
-/// The version of HTTP that is asked for; of two flags the last one counts, as for curl(1).
+/// The requested HTTP version; the last of several flags counts, as with curl(1).
 enum HTTPVersion: EnumerableFlag {
     case http1, http2
 
@@ -33,7 +32,6 @@ enum HTTPVersion: EnumerableFlag {
     }
 }
 
-/// Options of both commands.
 struct TransferOptions: ParsableArguments {
     @Option(
         name: [.customShort("H"), .customLong("header")],
@@ -137,7 +135,6 @@ struct TransferOptions: ParsableArguments {
         }
     }
 
-    /// The fields of each request.
     func fields() throws -> HTTPFields {
         var fields = HTTPFields()
         for path in headerFile {
@@ -147,7 +144,7 @@ struct TransferOptions: ParsableArguments {
             }
             let lines = text.split(omittingEmptySubsequences: false, whereSeparator: \.isNewline)
             for (index, line) in lines.enumerated() where !line.isEmpty {
-                // What stands there may be a secret.
+                // The line may be a secret, so it is not shown.
                 guard let field = HTTPField(line: String(line)) else {
                     throw Ending(
                         .usage,
@@ -161,7 +158,7 @@ struct TransferOptions: ParsableArguments {
         return fields
     }
 
-    /// How the server is reached.
+    /// Returns how to reach the server.
     func connection() throws -> Transfer.Connection {
         var connection = Transfer.Connection()
         connection.version = http == .http1 ? .http1 : .http2
@@ -185,7 +182,7 @@ struct TransferOptions: ParsableArguments {
     }
 }
 
-/// The transform of an option that `read` reads, where nil tells `fault` behind the option's text.
+/// Returns the transform of an option: if `read` returns nil, the error is the option's text followed by `fault`.
 func reading<Value>(
     _ fault: String,
     _ read: @escaping @Sendable (String) -> Value?
@@ -196,7 +193,6 @@ func reading<Value>(
     }
 }
 
-/// Reads a URL from the command line.
 func transferURL(_ text: String) throws -> String {
     let isWeb = ["http://", "https://"].contains { text.lowercased().hasPrefix($0) }
     guard isWeb, !text.hasControlCharacters else {

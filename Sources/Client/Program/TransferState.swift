@@ -1,38 +1,35 @@
-// What is kept of one transfer between two runs of the same command, and its text.
+// The state of one transfer between two runs of the same command, and its text.
 //
-// Pure. The invariant: it holds no credentials, and the text of one is read as the same one.
+// Pure. The invariant: it has no credentials, and its text reads back as the same state.
 
 import SpoolgateCrypto
 import SpoolgatePosix
 import SpoolgateTextFormats
 
-/// One transfer that can be gone on with.
+/// The state of a transfer that can be resumed.
 struct TransferState: Equatable {
-    /// Which way it goes.
     enum Kind: String {
         case upload, download
     }
 
     var kind: Kind
-    /// The URL as it was given.
+    /// The URL as given.
     var url: String
     /// The file's absolute path, or `-`.
     var file: String
-    /// The method of an upload.
     var method: String
-    /// When it was begun.
     var begun: WallTime
-    /// The text of the library's token; nil: the server has nothing.
+    /// The text of the library's token; nil: the server has nothing to resume.
     var token: String?
-    /// Bytes that the other side has, as far as was known.
+    /// The last known number of bytes that the receiver has.
     var received: Int64 = 0
-    /// Bytes in all; nil: not known.
+    /// The total number of bytes; nil: unknown.
     var total: Int64?
-    /// When it may begin; nil: at once.
+    /// When the transfer may start; nil: at once.
     var notBefore: WallTime?
     /// The value of the upload's `Repr-Digest`.
     var digest: String?
-    /// Why nobody knows whether the server took it; nil: it is known.
+    /// Why it is unknown whether the server accepted the upload; nil: it is known.
     var unknownOutcome: String?
 
     init(_ kind: Kind, url: String, file: String, method: String = "GET") {
@@ -40,13 +37,13 @@ struct TransferState: Equatable {
         begun = .now
     }
 
-    /// The name that the same command finds it by.
+    /// The name of the state in the directory, by which the same command finds it.
     var name: String {
         let identity = [kind.rawValue, url, file, method].joined(separator: "\0")
         return Hexadecimal.text(Array(SHA256.digest(Array(identity.utf8).span.bytes).prefix(16)))
     }
 
-    /// Lines of `name: value`, behind one that says what they are.
+    /// The state as lines of `name: value`, after a line that identifies the format.
     var text: String {
         let members: [(String, String?)] = [
             ("kind", kind.rawValue), ("url", url), ("file", file), ("method", method),
@@ -61,10 +58,10 @@ struct TransferState: Equatable {
         return Self.first + "\n" + lines.joined()
     }
 
-    /// Reads a text, and passes over names of a newer writer; nil for what is none.
+    /// Reads a text, ignoring unknown names; nil if it is not a complete state.
     init?(_ text: String) {
         let lines = text.split(separator: "\n", omittingEmptySubsequences: false)
-        // A last line that is whole has a line end.
+        // A complete text ends with a newline.
         guard lines.first.map(String.init) == Self.first, lines.last == "" else { return nil }
         var values: [Substring: String] = [:]
         for line in lines.dropFirst().dropLast() {
@@ -89,7 +86,7 @@ struct TransferState: Equatable {
 
     private static let first = "spoolgate-upload 1"
 
-    /// A value in one line: what would end it, and the sign of an escape, are percent-encoded.
+    /// Percent-encodes the bytes that would end the line, and `%`.
     private static func escaped(_ value: String) -> String {
         var text: [UInt8] = []
         for byte in value.utf8 {

@@ -1,19 +1,19 @@
-// The files below a directory, by name.
+// The files below a directory, in the order of their names.
 //
-// The invariants: a link is followed only if it was asked for, a loop of links ends, and what is left out is told.
+// The invariants: links are followed only on request, a loop of links ends, and every skipped path is reported.
 
 import Glibc
 import SpoolgatePosix
 
-/// What kind of file a path names.
+/// The kind of a file.
 enum TreeFileKind: Equatable {
     case regular, directory, link
     /// A device, a socket or a named pipe.
     case special(String)
 
-    /// Looks at a path; follows a link if `isFollowing`.
+    /// Returns the kind of a file; follows a link if `isFollowing`.
     ///
-    /// - Throws: the error of the call, which names the path.
+    /// - Throws: the error of the system call, with the path.
     static func of(
         _ path: FilePath,
         isFollowing: Bool
@@ -33,26 +33,23 @@ enum TreeFileKind: Equatable {
         return Seen(kind: kind, identity: FileIdentity(status), size: Int64(status.st_size))
     }
 
-    /// What a look at a path shows.
+    /// The attributes of a path.
     struct Seen {
-        /// What kind of file it is.
         var kind: TreeFileKind
-        /// Which file it is.
         var identity: FileIdentity
-        /// Bytes of its content, if it is a regular file.
+        /// The size in bytes, for a regular file.
         var size: Int64
     }
 }
 
-/// A walk through one directory and those below it.
+/// A walk through a directory and its subdirectories.
 struct TreeWalk {
-    /// Whether symbolic links are followed.
     let isFollowing: Bool
-    /// Told of each regular file: its path, and the names below the directory that was begun with.
+    /// Receives each regular file: its path, and its names below the directory of the walk.
     let found: (FilePath, [[UInt8]], _ size: Int64) -> Void
-    /// Told of each path that is left out, and why.
+    /// Receives each skipped path, with the reason.
     let leftOut: (FilePath, String) -> Void
-    /// Told of each path that could not be looked at.
+    /// Receives each path that could not be read.
     let failed: (SystemError) -> Void
 
     /// Walks through `directory`, in the order of the names' bytes.
@@ -96,7 +93,7 @@ struct TreeWalk {
         }
     }
 
-    /// The names in a directory, sorted by their bytes.
+    /// Returns the names in a directory, sorted by their bytes.
     private func names(in directory: FilePath) throws(SystemError) -> [[UInt8]] {
         guard let stream = directory.withPointer({ opendir($0) }) else {
             throw SystemError("opendir", on: directory.shown)

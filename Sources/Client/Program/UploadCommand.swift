@@ -1,7 +1,7 @@
-// `spoolgate-upload`: sends a file or a stream, and the same command again goes on.
+// `spoolgate-upload`: sends files or a stream; the same command continues an interrupted upload.
 //
-// What is said on the wire is the library's (ResumableUpload); here is what a person asks for, and what is kept
-// until the next run.
+// The library (ResumableUpload) implements the protocol; this file has the command line and uses the state between
+// runs.
 
 import ArgumentParser
 import Glibc
@@ -34,12 +34,12 @@ struct UploadCommand: ParsableCommand {
         version: ProgramVersion.text(build: ProgramBuild.identity)
     )
 
-    /// How an upload begins.
+    /// The value of `--creation`.
     enum Creation: String, CaseIterable, ExpressibleByArgument {
         case careful, optimistic, plain
     }
 
-    /// The version that is named.
+    /// The value of `--interop`.
     enum Interop: Equatable {
         case version(Int)
         case none
@@ -188,7 +188,6 @@ struct UploadCommand: ParsableCommand {
         if null, filesFrom == nil { throw ValidationError("--null requires --files-from.") }
     }
 
-    /// What the command line names.
     private func request() -> UploadSources.Request {
         UploadSources.Request(
             paths: words.dropLast().map { FilePath(text: $0) },
@@ -263,7 +262,7 @@ struct UploadCommand: ParsableCommand {
                 "an Idempotency-Key is for one upload; use one command for each file"
             )
         }
-        // A POST that is not resumable might be taken twice after a kill -9.
+        // After `kill -9`, an ordinary POST might be sent and accepted again.
         if creation == nil, !method.isIdempotent { upload.plainBelow = 0 }
         guard let journal = try StateDirectory().take(request.command(method.rawValue)) else {
             throw Ending(.later, "this command is already running in another process")
@@ -298,7 +297,7 @@ struct UploadCommand: ParsableCommand {
             }
             count.refused += sources.failures.count
             let isOver = count.refused == 0 && count.later == 0
-            // Without an entry there is nothing to go on with, but for the time to begin.
+            // Without an entry there is nothing to resume, but a start time may have been set.
             let isEmpty = journal.content.entries.isEmpty && stopped == nil
             if isOver || isEmpty { try journal.finish() } else { try journal.sync() }
         } catch {
@@ -313,7 +312,7 @@ struct UploadCommand: ParsableCommand {
 
     // MARK: Giving up
 
-    /// Cancels what the same command began; the files may be gone.
+    /// Cancels the transfers of the same command; the files may be missing.
     private func cancel(
         _ request: UploadSources.Request,
         _ interruption: Interruption
@@ -341,7 +340,6 @@ struct UploadCommand: ParsableCommand {
         do {
             let code = cancel(journal, upload)
             if code != .later { try journal.remove() }
-            // Each file is told already.
             if let code { throw Ending(code, nil) }
         } catch let error as SystemError {
             throw Ending(error, "check the file and its directory")
@@ -351,10 +349,10 @@ struct UploadCommand: ParsableCommand {
         }
     }
 
-    /// Cancels every upload of a journal, and tells which could not be.
+    /// Cancels all uploads of a journal, and reports those that could not be cancelled.
     ///
-    /// - Returns: `later` if the same command has to be run again, `refused` if an upload stays and is forgotten here; nil:
-    ///   none was left.
+    /// - Returns: `later` if the same command must run again; `refused` if an upload remains on the server, without
+    ///   local state; nil if all were cancelled.
     private func cancel(
         _ journal: UploadJournal,
         _ upload: Upload.Options

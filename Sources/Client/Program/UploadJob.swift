@@ -1,6 +1,6 @@
-// One run of `spoolgate-upload`: what is kept for the next one, and what the end is for whoever started it.
+// One run of `spoolgate-upload`: the state that it keeps for the next run, and its result.
 //
-// The invariant: what the server may have taken is never begun anew without a person's word.
+// The invariant: if the server may have accepted an upload, it is sent again only with the user's consent.
 
 import Glibc
 import HTTPTypes
@@ -11,7 +11,7 @@ import SpoolgateUploadProtocol
 
 /// One run of an upload.
 ///
-/// The library's thread is the main thread; signals come on another one.
+/// The library runs on the main thread; signals arrive on another thread.
 struct UploadJob {
     let source: UploadSource
     let file: StateFile
@@ -22,7 +22,7 @@ struct UploadJob {
 
     // MARK: Before
 
-    /// Makes ready, and waits for the time to begin.
+    /// Prepares the upload, and waits for the start time.
     mutating func begin(notBefore: WallTime?, withDigest: Bool, isSameStream: Bool) throws {
         if let reason = file.state.unknownOutcome {
             throw ended(
@@ -30,7 +30,7 @@ struct UploadJob {
                 "\(reason); --cancel removes its state, and the next run starts again"
             )
         }
-        // The first run says when: `2h` means another time in each.
+        // The first run sets the time: `2h` is a different time in each run.
         file.state.notBefore = file.state.notBefore ?? notBefore
         try save()
         let moment = file.state.notBefore
@@ -45,7 +45,7 @@ struct UploadJob {
         if let digest = file.state.digest { options.fields[.reprDigest] = digest }
     }
 
-    /// What came by a pipe before is another stream, unless somebody says that it is the same.
+    /// Cancels the upload of the last stream; without `--same-stream`, this stream is another one.
     private func giveUpStream() throws {
         guard let token = file.state.token.flatMap({ Upload.Token($0) }) else { return }
         if token.mayBeComplete, !options.method.isIdempotent {
@@ -58,7 +58,7 @@ struct UploadJob {
         }
         var quick = options
         quick.connection.retryFor = .zero
-        // The server forgets by itself what nobody goes on with.
+        // If this fails, the server removes the upload when it expires.
         try? Upload.remove(token, options: quick)
         (file.state.token, file.state.received, file.state.total) = (nil, 0, nil)
         try save()
@@ -80,7 +80,7 @@ struct UploadJob {
 
     // MARK: The upload
 
-    /// Uploads, and tells the answer.
+    /// Uploads, and prints the response.
     func perform() throws {
         let watch = Stopwatch()
         let begun = file.state.received
@@ -101,7 +101,7 @@ struct UploadJob {
         }
     }
 
-    /// What was kept, unless the file changed and is to be begun anew.
+    /// Returns the token to resume with; nil: start again.
     private func tokenToGoOnWith() throws -> Upload.Token? {
         let kept = file.state.token.flatMap { Upload.Token($0) }
         do throws(TransferError) {
@@ -158,7 +158,7 @@ struct UploadJob {
 
     // MARK: Giving up
 
-    /// Cancels on the server what was begun, and forgets it.
+    /// Cancels the upload on the server, and removes its state.
     func cancel() throws {
         guard file.wasThere else {
             throw ended(.refused, "nothing to cancel: no such upload was begun here")
@@ -167,7 +167,7 @@ struct UploadJob {
             do throws(TransferError) {
                 try Upload.remove(token, options: options)
             } catch {
-                // Whoever says so twice shall not be kept from beginning anew for ever.
+                // A server that refuses every cancellation must not prevent a new upload.
                 if error.kind == .refused {
                     file.remove()
                     let sentence = "\(error.reason), but its local state is removed"
@@ -188,7 +188,7 @@ struct UploadJob {
         }
     }
 
-    /// Keeps or removes the state, and gives what the command ends with.
+    /// Saves or removes the state, and returns how the command ends.
     private func ended(
         _ code: Ending.Code,
         _ sentence: String,
@@ -197,7 +197,7 @@ struct UploadJob {
     ) -> Ending {
         let state = file.state
         if code == .later || keepsState || state.token != nil || state.unknownOutcome != nil {
-            // What is on the disk is right, and older.
+            // If this fails, the older state on the disk is still correct.
             try? file.save()
         } else {
             file.remove()

@@ -1,7 +1,8 @@
-// What a command for several files keeps until its next run: one file that is only added to, locked by the process.
+// The journal that a command for several files keeps for its next run: one file, only appended to, locked by the
+// process.
 //
-// Several uploads wait for their lines to be durable together: one of them syncs for all (group commit). The invariants:
-// what `addDurably` returned from survives a power cut; a broken end of the file is no line and breaks no later one.
+// Concurrent uploads share syncs: one thread syncs for all that wait (group commit). The invariants: a line is durable
+// when `addDurably` returns; an incomplete line at the end is ignored and damages no later line.
 
 import Glibc
 import SpoolgatePosix
@@ -9,17 +10,17 @@ import SpoolgateTextFormats
 
 /// The journal of one command.
 ///
-/// Any thread.
+/// May be used from any thread.
 final class UploadJournal: Sendable {
     private struct State {
         var content: JournalContent
-        /// Lines written by this process, and how many of them are durable.
+        /// The number of lines written by this process, and how many of them are durable.
         var written = 0
         var durable = 0
         var isSyncing = false
     }
 
-    /// Whether a run before this one had left it.
+    /// Whether the journal is from an earlier run.
     let wasThere: Bool
     private let name: String
     private let directory: Directory
@@ -40,10 +41,10 @@ final class UploadJournal: Sendable {
         state = Monitor(State(content: content))
     }
 
-    /// The journal of a command, locked; a new one if there is none.
+    /// Locks the journal of a command; creates it if it is missing.
     ///
-    /// - Returns: nil if another process has it.
-    /// - Throws: `SystemError` if it cannot be made or read.
+    /// - Returns: the journal; nil if another process has locked it.
+    /// - Throws: `SystemError` if it cannot be created or read.
     static func take(
         _ command: JournalCommand,
         in directory: Directory
@@ -54,7 +55,7 @@ final class UploadJournal: Sendable {
             let file = try AppendedFile(path: name, in: directory, mode: 0o600)
             guard try file.descriptor.tryLock(subject: path) else { return nil }
             let status = try file.descriptor.status(subject: path)
-            // Between opening and locking it may have been replaced or removed.
+            // Another process may have replaced or removed it between opening and locking.
             guard status.names > 0 else { continue }
             let bytes = try file.descriptor.bytes(at: 0, count: Int(status.size), subject: path)
             let content = JournalContent(bytes)
@@ -65,7 +66,7 @@ final class UploadJournal: Sendable {
                 in: directory,
                 file
             )
-            // A line that a crash broke off ends here.
+            // Ends a line that a crash left incomplete.
             if let last = bytes.last, last != UInt8(ascii: "\n") { try file.add(line: "") }
             if content.command == nil {
                 try journal.add(.command(command))
@@ -76,17 +77,17 @@ final class UploadJournal: Sendable {
         }
     }
 
-    /// What it says in all.
+    /// The content of the journal.
     var content: JournalContent { state.updateQuietly(\.content) }
 
-    /// What is known of one file.
+    /// Returns the state of one file.
     func entry(of key: JournalKey) -> JournalContent.Entry {
         state.updateQuietly { $0.content.entries[key] } ?? JournalContent.Entry()
     }
 
-    /// Adds a line; it survives the process, not a power cut.
+    /// Adds a line; it survives a crash, but not a power failure.
     ///
-    /// - Throws: `SystemError` if it could not be written whole: then it is no line.
+    /// - Throws: `SystemError` if it was not written completely; then it is ignored.
     func add(_ line: JournalLine) throws(SystemError) {
         try file.add(line: line.text)
         state.updateQuietly { state in
@@ -95,19 +96,19 @@ final class UploadJournal: Sendable {
         }
     }
 
-    /// Adds a line; it survives a power cut when this returns.
+    /// Adds a line; it is durable on return.
     ///
-    /// - Throws: `SystemError` if it could not be written, or is not durable.
+    /// - Throws: `SystemError` if it was not written, or is not durable.
     func addDurably(_ line: JournalLine) throws(SystemError) {
         try add(line)
         try sync()
     }
 
-    /// Waits until every line that this thread added survives a power cut.
+    /// Waits until every line that this thread added is durable.
     func sync() throws(SystemError) {
         let own = state.updateQuietly(\.written)
         while true {
-            // nil: another thread has synced it; else this thread syncs for all that wait.
+            // The inner nil: another thread has synced. Otherwise this thread syncs for all that wait.
             let target = state.wait(until: .never, isQuiet: true) { state -> Int?? in
                 if state.durable >= own { return .some(nil) }
                 guard !state.isSyncing else { return nil }
@@ -128,9 +129,9 @@ final class UploadJournal: Sendable {
         }
     }
 
-    /// Ends the continuation: everything that this run was for is done.
+    /// Ends the command: all its files were accepted.
     ///
-    /// Removes the journal; or keeps what another run needs, of files that this run did not name.
+    /// Removes the journal, but keeps the entries of files that this run did not name if another run needs them.
     func finish() throws(SystemError) {
         let content = content
         guard content.entries.values.contains(where: \.isOpen) else { return try remove() }
@@ -147,6 +148,5 @@ final class UploadJournal: Sendable {
         try disk.syncDirectory(directory)
     }
 
-    /// Removes it.
     func remove() throws(SystemError) { try Disk().unlink(name, in: directory) }
 }

@@ -1,33 +1,31 @@
-// Which files a command line names, and the URL of each.
+// The files that a command line names, and the URL of each.
 //
-// The invariants: no two files have one URL unless a person asked for it, and a file that is not sent is told.
+// The invariants: no two files have the same URL unless the user requests it, and every file that is not sent is
+// reported.
 
 import Glibc
 import SpoolgatePosix
 import SpoolgateTextFormats
 
-/// What a command line names.
+/// The files of a command line.
 struct UploadSources {
-    /// What a person asked for.
+    /// The arguments of the user.
     struct Request: Sendable {
-        /// The files and directories, as they were given.
+        /// The files and directories as given.
         var paths: [FilePath]
-        /// A list of files; nil: none.
+        /// The list of files; nil: none.
         var list: FilePath?
-        /// Whether a zero byte ends each name of the list.
+        /// Whether names in the list end with a zero byte.
         var isNull = false
-        /// Where to.
         var url: TargetURL
-        /// Whether symbolic links in directories are followed.
         var isFollowing = false
-        /// Whether each file goes to the URL as it is.
+        /// Whether each file is sent to the URL unchanged.
         var isExact = false
 
-        /// Whether it is for one file or stream, as far as that shows without a look at the disk.
+        /// Whether this is one file or stream, or one directory.
         var isForOne: Bool { list == nil && paths.count == 1 }
-        /// Whether it is for standard input.
         var isForStandardInput: Bool { isForOne && paths[0].bytes == [UInt8(ascii: "-")] }
-        /// What the journal of this command is found by.
+        /// Returns the command that identifies the journal.
         func command(_ method: String) -> JournalCommand {
             var arguments = paths.map(\.absolute.normal.text)
             if let list {
@@ -39,7 +37,7 @@ struct UploadSources {
             if isExact { arguments.append("--no-name") }
             return JournalCommand(url: url.text, method: method, arguments: arguments)
         }
-        /// The URL of the only file.
+        /// The URL of a single file.
         var urlOfOne: String {
             guard url.isDirectory, !isExact, !isForStandardInput, let name = paths.first?.name
             else { return url.text }
@@ -47,11 +45,10 @@ struct UploadSources {
         }
     }
 
-    /// What is sent, in order.
     private(set) var files: [UploadSource] = []
-    /// What is left out, a sentence each.
+    /// The skipped paths, with the reason.
     private(set) var leftOut: [String] = []
-    /// Why a path that was named, or a directory, cannot be sent: a sentence each.
+    /// The named paths and the directories that cannot be sent, with the reason.
     private(set) var failures: [String] = []
 
     private var seen: Set<FilePath> = []
@@ -59,7 +56,7 @@ struct UploadSources {
     private var collision: String?
     private let request: Request
 
-    /// The one file or stream that is named; nil: a directory is, or more than one.
+    /// Returns the single file or stream; nil if a directory or several files are named.
     ///
     /// - Throws: `Ending` if it cannot be read.
     static func one(_ request: Request) throws(Ending) -> UploadSource? {
@@ -83,9 +80,9 @@ struct UploadSources {
         }
     }
 
-    /// Everything that is named.
+    /// Finds all files of the command line.
     ///
-    /// - Throws: `Ending` if the list cannot be read, or two files have one URL.
+    /// - Throws: `Ending` if the list cannot be read, or two files have the same URL.
     init(_ request: Request) throws(Ending) {
         self.request = request
         for path in request.paths { add(argument: path) }
