@@ -297,7 +297,7 @@ struct UploadCommand: ParsableCommand {
             }
             count.refused += sources.failures.count
             let isOver = count.refused == 0 && count.later == 0
-            // Without an entry there is nothing to resume, but a start time may have been set.
+            // Without entries the journal is not needed, unless the run was stopped before its start time.
             let isEmpty = journal.content.entries.isEmpty && stopped == nil
             if isOver || isEmpty { try journal.finish() } else { try journal.sync() }
         } catch {
