@@ -1,6 +1,6 @@
 // The content of the server's response, on standard output.
 //
-// The invariant: no byte of it moves a terminal's cursor.
+// The invariant: the content never moves the cursor of a terminal.
 
 import Glibc
 import ResumableUpload

@@ -1,4 +1,4 @@
-// One run of a command for several files, some of them concurrently, as uploads of one session.
+// One run of a command for several files: concurrent uploads of one session.
 //
 // The invariants: a failed file does not stop the others; a file that the journal lists as accepted is not sent; and
 // the token of an upload is durable before its last byte is sent.

@@ -53,7 +53,7 @@ final class BatchReport: Sendable {
 
     /// Records the progress of a file.
     ///
-    /// - Returns: whether the server has received more of it than before.
+    /// - Returns: whether the server has received more bytes than before.
     func note(_ slot: Int, _ progress: Transfer.Progress) -> Bool {
         let now = Deadline.after(.zero)
         let (isMore, isDue) = state.updateQuietly { state -> (Bool, Bool) in

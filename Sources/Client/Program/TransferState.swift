@@ -37,7 +37,7 @@ struct TransferState: Equatable {
         begun = .now
     }
 
-    /// The name of the state in the directory, by which the same command finds it.
+    /// The name of the state file, which is the same for the same command.
     var name: String {
         let identity = [kind.rawValue, url, file, method].joined(separator: "\0")
         return Hexadecimal.text(Array(SHA256.digest(Array(identity.utf8).span.bytes).prefix(16)))

@@ -14,7 +14,7 @@ import SpoolgateTextFormats
 final class UploadJournal: Sendable {
     private struct State {
         var content: JournalContent
-        /// The number of lines written by this process, and how many of them are durable.
+        /// The number of lines written by this process, and of durable ones.
         var written = 0
         var durable = 0
         var isSyncing = false
