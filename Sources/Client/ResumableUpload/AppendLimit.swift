@@ -1,28 +1,28 @@
-// How much content one request may have, as uploads of one session have learned it from proxies.
+// The limit of one request's content that the uploads of a session have learned from proxies.
 //
-// A proxy that limits content answers 413 and says no more. The invariant: it only gets smaller, and not below 64 KiB by
-// itself.
+// A proxy with such a limit responds with 413 and does not name the limit. The invariant: the limit only decreases, and
+// never below 64 KiB.
 
 import SpoolgatePosix
 
-/// The most content of one request.
+/// The maximum content of one request.
 ///
-/// Any thread.
+/// Safe to use from any thread.
 final class AppendLimit: Sendable {
-    /// Below so many bytes a proxy is not believed, or of no use.
+    /// The smallest limit, in bytes: a proxy that allows less is not believed, or is of no use.
     static let least: Int64 = 64 << 10
 
     private let known = Monitor<Int64?>(nil)
 
-    /// Bytes; nil: no limit is known.
+    /// The limit in bytes; nil if none is known.
     var bytes: Int64? { known.updateQuietly { $0 } }
 
-    /// Takes a limit that a person knows.
+    /// Applies a limit that the user has set.
     func begin(at bytes: Int64) {
         known.updateQuietly { $0 = min($0 ?? .max, max(bytes, Self.least)) }
     }
 
-    /// Takes that so many bytes were too many; half of them, or what is known already.
+    /// Lowers the limit after `bytes` were refused, to half of them or to the known limit if that is lower.
     func lower(below bytes: Int64) -> Int64 {
         known.updateQuietly { known in
             let limit = min(known ?? .max, max(bytes / 2, Self.least))

@@ -1,10 +1,10 @@
-// The end of an upload on its server, for a client that has its token.
+// Cancels an upload on its server, for a client that has the upload's token.
 
 import HTTPTypes
 import SpoolgateCurl
 import SpoolgateUploadProtocol
 
-/// Cancels one upload.
+/// The cancellation of one upload.
 ///
 /// Used by one thread, once.
 final class Cancellation: TransferRun {
@@ -44,7 +44,7 @@ final class Cancellation: TransferRun {
         patience = RetryBackoff(options.connection)
     }
 
-    /// Blocks until the server has taken it.
+    /// Cancels the upload, and blocks until the server confirms it.
     func run() throws(TransferError) {
         while true {
             let (answer, read) = try ask(.delete)
@@ -73,7 +73,7 @@ final class Cancellation: TransferRun {
         }
     }
 
-    /// Blocks until the server has said whether it lacks some of the body.
+    /// Reports whether the server is missing a part of the body; blocks until the server responds.
     func isPartial() throws(TransferError) -> Bool {
         while true {
             let (answer, read) = try ask(.head)
@@ -90,7 +90,7 @@ final class Cancellation: TransferRun {
         }
     }
 
-    /// Whether the upload resource is not there any more.
+    /// Reports whether the upload resource no longer exists.
     private func isGone() throws(TransferError) -> Bool {
         while true {
             let (answer, read) = try ask(.head)
@@ -102,7 +102,7 @@ final class Cancellation: TransferRun {
         }
     }
 
-    /// Sends a request about the upload resource until there is an answer.
+    /// Sends a request about the upload resource, and repeats it until a response arrives.
     private func ask(
         _ method: HTTPRequest.Method
     ) throws(TransferError) -> (Transfer.Answer, UploadAnswer) {
@@ -113,6 +113,6 @@ final class Cancellation: TransferRun {
         }
     }
 
-    /// Nobody listens.
+    /// Does nothing: a cancellation has no events.
     func tellWaiting(_ pause: Duration, reason: String) {}
 }

@@ -1,6 +1,7 @@
-// A destination that is no regular file: a device, a FIFO. It is written to in order, as standard output is.
+// A destination that is not a regular file, such as a device or a FIFO. It is written to in order, like standard
+// output.
 //
-// The invariant: what was written is gone from here; there is no `.part` and no other name.
+// The invariant: written bytes cannot be taken back. The destination has no `.part` file and is not renamed.
 
 import Glibc
 import SpoolgatePosix
@@ -14,21 +15,22 @@ final class DirectFile {
     private let file: Descriptor
     private let isStopped: () -> Bool
 
-    /// Between two looks whether it was stopped, and whether there is a reader.
+    /// The interval between checks for a stop and for a reader.
     private static let look = Duration.milliseconds(100)
 
-    /// Whether a download to `path` is written to it directly: it is no regular file, or a name of an open one.
+    /// Reports whether a download to `path` writes to it directly: it is not a regular file, or names an open
+    /// descriptor.
     static func isOne(_ path: String) -> Bool {
         descriptor(path) != nil || [.pipe, .other].contains(FileKind(of: path))
     }
 
-    /// Opens it; a FIFO without a reader is waited for.
+    /// Opens the destination; waits until a FIFO has a reader.
     ///
-    /// - Throws: a fault of kind `.paused` if it was stopped meanwhile.
+    /// - Throws: a fault of kind `.paused` if the download is stopped during the wait.
     init(_ path: String, isStopped: @escaping () -> Bool) throws(ContentFault) {
         (self.path, self.isStopped) = (path, isStopped)
         while true {
-            // A write that blocked would keep the download from being stopped.
+            // A blocking write would keep the download from being stopped.
             let flags = O_WRONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY
             let number =
                 Self.descriptor(path).map { fcntl($0, F_DUPFD_CLOEXEC, 0) } ?? open(path, flags)
@@ -45,7 +47,7 @@ final class DirectFile {
         }
     }
 
-    /// The number of an open file that `path` is a name of; what is behind it may be a regular file.
+    /// The number of the open descriptor that `path` names; the open file may be a regular one.
     private static func descriptor(_ path: String) -> Int32? {
         if path == "/dev/stdout" { return STDOUT_FILENO }
         if path == "/dev/stderr" { return STDERR_FILENO }
@@ -55,7 +57,7 @@ final class DirectFile {
         return nil
     }
 
-    /// Writes all of `bytes`, and waits for a reader who is slow.
+    /// Writes all of `bytes`, and waits if the reader is slow.
     func write(_ bytes: UnsafeRawBufferPointer) throws(ContentFault) {
         var rest = bytes
         while !rest.isEmpty {
@@ -83,15 +85,15 @@ final class DirectFile {
         }
     }
 
-    /// Makes what was written durable if it is a disk.
+    /// Makes the written bytes durable if the destination can store them.
     func finish() throws(ContentFault) {
-        // EINVAL: a device that keeps nothing.
+        // EINVAL: the device has no storage to synchronize.
         guard fsync(file.number) == 0 || errno == EINVAL || errno == ENOTSUP else {
             throw .of("fsync", path)
         }
     }
 
-    /// write(2) without a SIGPIPE, which a program may not have expected.
+    /// Calls write(2) without raising SIGPIPE, which the program may not handle.
     private static func write(_ bytes: UnsafeRawBufferPointer, to number: Int32) -> (Int, Int32) {
         var (pipe, before) = (sigset_t(), sigset_t())
         sigemptyset(&pipe)
@@ -113,7 +115,8 @@ final class DirectFile {
 }
 
 extension Download {
-    /// Whether `Destination.file(path)` is written to directly, without `PATH.part`: no regular file, or a name of an
-    /// open one such as `/dev/stdout`.
+    /// Reports whether `Destination.file(path)` is written to directly, without `PATH.part`.
+    ///
+    /// True if it is not a regular file, or if it names an open descriptor, such as `/dev/stdout`.
     package static func writesDirectly(to path: String) -> Bool { DirectFile.isOne(path) }
 }

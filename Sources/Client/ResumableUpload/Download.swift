@@ -1,34 +1,35 @@
-// A download, as a program sees it.
+// The public interface of a download.
 //
-// What it shares with an upload is a `Transfer`; what one run does stands in DownloadRun.swift.
+// `TransferHandle` has the part that downloads share with uploads; DownloadRun.swift has the work of one run.
 
-/// A download that survives cuts, where the server knows ranges (RFC 9110 §14).
+/// A download that resumes after an interruption if the server supports ranges (RFC 9110 §14).
 ///
 /// ```swift
 /// let download = Download("https://example.org/today.tar", to: .file("/srv/films/today.tar"))
 /// let answer = try await download.run()
 /// ```
 public final class Download: Sendable {
-    /// What happens during a download.
+    /// An event of a download.
     public typealias Event = Transfer.Event<Token>
 
     private let transfer: TransferHandle<Download.Token>
     private let isBody: Bool
-    /// What was not read yet of its body.
+    /// The bytes that the reader of the body has not received yet.
     let channel: DownloadChannel
 
-    /// A stream of what happens from now on; the newest 256 events are kept for its reader.
+    /// A stream of the events from now on; the newest 256 are buffered.
     ///
-    /// It ends with the run under way or, if there is none, with the next one; at once if the last run ended for good.
+    /// It ends with the current run or, if there is none, with the next one. If the last run succeeded or failed
+    /// permanently, it ends at once.
     public var events: AsyncStream<Download.Event> { transfer.events }
 
-    /// Makes a download; nothing is sent before it runs.
+    /// Creates a download; no request is sent before it runs.
     ///
     /// - Parameters:
-    ///   - url: what; absolute, without user and password.
-    ///   - destination: where to.
-    ///   - options: how.
-    ///   - onEvent: told of what happens, on the download's thread, which waits for it meanwhile.
+    ///   - url: the URL to download; absolute, without user and password.
+    ///   - destination: the place for the content.
+    ///   - options: the options of the download.
+    ///   - onEvent: called for each event on the download's thread, which waits until it returns.
     public convenience init(
         _ url: String,
         to destination: Download.Destination = .body,
@@ -69,16 +70,17 @@ public final class Download: Sendable {
                     tell: transfer.tell
                 ).run()
             } catch {
-                // With it the same end would come again.
+                // Resuming with the same token would fail in the same way.
                 if error.kind == .changed { transfer.set(nil) }
                 throw error
             }
         }
     }
 
-    /// The download that a token belongs to.
+    /// Creates the download that a token belongs to.
     ///
-    /// Where another representation is there by now, a file begins anew, and pieces are refused as `changed`.
+    /// If the server has another representation by now, a file starts again, and any other destination ends with
+    /// `.changed`.
     public static func resume(
         from token: Download.Token,
         to destination: Download.Destination = .body,
@@ -88,16 +90,16 @@ public final class Download: Sendable {
         Download(token.url, destination, token, options, in: nil, onEvent)
     }
 
-    /// What the download can be resumed with now; nil: nothing came, or the server names no validator that is strong.
+    /// The token to resume the download with; nil if no content has arrived or the server sends no strong validator.
     ///
-    /// That of a body goes on behind the last bytes that its reader got.
+    /// The token of a body continues after the last bytes that its reader received.
     public var token: Download.Token? {
         guard isBody, var token = transfer.token else { return transfer.token }
         token.offset = channel.given
         return token
     }
 
-    /// The bytes, of a download whose destination is `.body`; read once.
+    /// The content as a sequence, if the destination is `.body`; it can be read once.
     ///
     /// ```swift
     /// let download = Download("https://example.org/today.csv")
@@ -105,54 +107,57 @@ public final class Download: Sendable {
     /// ```
     public var body: Download.Body { Download.Body(download: self) }
 
-    /// Status and fields of the response that the body is from: after its first bytes, and after a cut those of the response
-    /// with the rest; nil before, and for other destinations.
+    /// The status and fields of the response that carries the body; nil before its first bytes, and for other
+    /// destinations.
+    ///
+    /// After an interruption they are those of the response with the remaining content.
     public var answer: Transfer.Answer? { channel.answer }
 
-    /// Downloads everything.
+    /// Downloads all content.
     ///
-    /// Cancelling the task ends the run as `pause` does; `token` says where to go on.
+    /// Cancelling the task ends the run like `pause`; `token` resumes it.
     ///
-    /// - Returns: the last response's status and fields; its content went to the destination.
-    /// - Throws: `TransferError`, why it did not come to its end, of kind `.invalid` if the destination is `.body`;
+    /// - Returns: the last response's status and fields, without its content, which went to the destination.
+    /// - Throws: `TransferError` if the download did not complete, of kind `.invalid` if the destination is `.body`;
     ///   `CancellationError` if the task was cancelled.
     public func run() async throws -> Transfer.Answer {
         if isBody { throw noRun }
         return try await transfer.run()
     }
 
-    /// As `run`, on the calling thread, which it blocks.
+    /// Downloads all content like `run`, but blocks the calling thread.
     ///
-    /// - Returns: the last response's status and fields; its content went to the destination.
-    /// - Throws: why it did not come to its end; `token` says where to go on.
+    /// - Returns: the last response's status and fields, without its content, which went to the destination.
+    /// - Throws: the reason if the download did not complete; `token` resumes it.
     public func perform() throws(TransferError) -> Transfer.Answer {
         try perform(unless: { false })
     }
 
-    /// As `perform`, for an owner that hears of its own end on another thread.
+    /// Downloads like `perform`, for an owner that may be told to stop on another thread.
     ///
-    /// - Parameter isStopped: asked once when the run has begun: from then on `requestPause` counts.
-    /// - Returns: the last response's status and fields; its content went to the destination.
-    /// - Throws: why it did not come to its end; `token` says where to go on.
+    /// - Parameter isStopped: called once after the run has begun; from then on `requestPause` takes effect.
+    /// - Returns: the last response's status and fields, without its content, which went to the destination.
+    /// - Throws: the reason if the download did not complete; `token` resumes it.
     package func perform(unless isStopped: () -> Bool) throws(TransferError) -> Transfer.Answer {
         if isBody { throw noRun }
         return try transfer.perform(unless: isStopped)
     }
 
-    /// Ends the run under way as soon as it can, and gives what to resume with; `run` throws `paused`.
+    /// Ends the current run as soon as possible, and returns the token to resume with; `run` throws `.paused`.
     ///
-    /// Without a run it only gives the token.
+    /// If the download is not running, it only returns the token.
     public func pause() async -> Download.Token? {
         _ = await transfer.pause()
         return token
     }
 
-    /// As `pause`, without waiting.
+    /// Requests a pause like `pause`, but does not wait for it.
     public func requestPause() { transfer.control.ask(.pause) }
 
     // MARK: The body
 
-    /// Begins the run that gives the body its bytes; nil: there is no body to read, or a reader has it.
+    /// Begins the run that fills the body; returns nil if the download has no body, or if the body is already being
+    /// read.
     func beginBody() -> Task<Void, Never>? {
         guard isBody, channel.take() else { return nil }
         return Task { [self] in
@@ -165,7 +170,7 @@ public final class Download: Sendable {
         }
     }
 
-    /// Why `beginBody` gave nothing.
+    /// The reason why `beginBody` returned nil.
     var bodyRefusal: TransferError {
         TransferError(
             .invalid,

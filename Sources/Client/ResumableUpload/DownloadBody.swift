@@ -1,33 +1,34 @@
-// The bytes of a download as a sequence.
+// The content of a download as an asynchronous sequence.
 //
 // The invariant: a run belongs to one iterator, and ends with it.
 
 import SpoolgatePosix
 
 extension Download {
-    /// The bytes of a download in order, each once, as fast as they are read.
+    /// The content of a download in order, each byte once, as fast as it is read.
     ///
-    /// It can be read once. The first `next()` begins the download, on a thread of its own; that thread waits while some
-    /// MiB are not read. Cuts are resumed without a gap; what cannot be resumed ends it with the `TransferError`.
+    /// It can be read once. The first `next()` begins the download on a thread of its own, which waits while about 1
+    /// MiB is unread. Interruptions are resumed without a gap. If the download cannot be resumed, the sequence throws
+    /// the `TransferError`.
     public struct Body: AsyncSequence, Sendable {
-        /// Bytes; never none.
+        /// A piece of the content; never empty.
         public typealias Element = [UInt8]
 
         let download: Download
 
-        /// Begins to read; nothing is sent before `next()`.
+        /// Creates the iterator; no request is sent before its first `next()`.
         public func makeAsyncIterator() -> Iterator { Iterator(reading: DownloadReading(download)) }
 
-        /// Reads the bytes; used by one task at a time.
+        /// The iterator of a body, for one task at a time.
         ///
-        /// The download ends with its last copy.
+        /// The download ends when the last copy of its iterator is released.
         public struct Iterator: AsyncIteratorProtocol, Sendable {
             let reading: DownloadReading
 
-            /// The next bytes, once there are any; nil after the last.
+            /// Waits for the next bytes and returns them; nil at the end.
             ///
-            /// - Throws: `TransferError`, why not everything came, after the bytes that did; `CancellationError` if the
-            ///   task was cancelled, which ends the download.
+            /// - Throws: `TransferError` after the last received bytes if the download did not complete;
+            ///   `CancellationError` if the task was cancelled, which ends the download.
             public func next() async throws -> [UInt8]? { try await reading.next() }
         }
     }
@@ -47,7 +48,7 @@ final class DownloadReading: Sendable {
 
     deinit { end() }
 
-    /// As `Iterator.next`.
+    /// Does the work of `Iterator.next`.
     func next() async throws -> [UInt8]? {
         try Task.checkCancellation()
         let isMine = state.updateQuietly { state in

@@ -1,19 +1,19 @@
-// The bytes of a download between its thread and the task that reads its body.
+// The buffer between the thread of a download and the task that reads its body.
 //
-// The invariant: bytes are given once and in order; at most one reader waits; and no more than `capacity` bytes and one
-// piece wait for the reader.
+// The invariant: bytes are passed on once and in order; at most one reader waits; and the buffer has at most `capacity`
+// bytes and one piece.
 
 import SpoolgatePosix
 
-/// What of a download was not read yet.
+/// The bytes of a download that have not been read yet.
 final class DownloadChannel: Sendable {
     private struct State {
         var pieces: [[UInt8]] = []
-        /// Those before it were given.
+        /// The index of the first unread piece.
         var first = 0
-        /// Bytes that wait for the reader.
+        /// The number of unread bytes.
         var waiting = 0
-        /// Offset of the next byte for the reader.
+        /// The offset of the reader's next byte.
         var given: Int64 = 0
         var isTaken = false
         var isClosed = false
@@ -21,7 +21,7 @@ final class DownloadChannel: Sendable {
         var reader: CheckedContinuation<[UInt8]?, any Error>?
         var answer: Transfer.Answer?
 
-        /// The next piece, or the end; nil: there is neither yet.
+        /// Removes the next piece, or returns the end; nil if neither is there yet.
         mutating func next() -> Result<[UInt8]?, any Error>? {
             if first < pieces.count {
                 let piece = pieces[first]
@@ -33,34 +33,34 @@ final class DownloadChannel: Sendable {
                 return .success(piece)
             }
             guard let end else { return nil }
-            // An error is thrown once.
+            // An error is thrown only once.
             self.end = .success(())
             return end.map { nil }
         }
     }
 
-    /// Most bytes that wait for the reader before the download does.
+    /// The number of unread bytes at which the download waits.
     static let capacity = 1 << 20
-    /// How long the download waits before it looks whether it was stopped.
+    /// The interval at which a waiting download checks for a stop.
     private static let look = Duration.milliseconds(200)
 
     private let state = Monitor(State())
 
-    /// The head of the response that the bytes are of; nil before the first.
+    /// The response that carries the bytes; nil before the first one.
     var answer: Transfer.Answer? { state.updateQuietly(\.answer) }
 
-    /// Offset of the next byte for the reader: where another download can go on.
+    /// The offset of the reader's next byte, from which another download can continue.
     var given: Int64 { state.updateQuietly(\.given) }
 
     // MARK: The download's side
 
-    /// Says at which offset the bytes begin.
+    /// Sets the offset of the first byte.
     func begin(at offset: Int64) { state.updateQuietly { $0.given = offset } }
 
-    /// Says what the bytes are of that come from now on.
+    /// Sets the response that carries the following bytes.
     func note(_ answer: Transfer.Answer) { state.updateQuietly { $0.answer = answer } }
 
-    /// Adds bytes, and waits while there is no room; false if the reader wants no more.
+    /// Adds bytes, and waits while the buffer is full; returns false if the reader has stopped reading.
     func add(_ bytes: [UInt8], isStopped: () -> Bool) -> Bool {
         while true {
             let isClosed = state.wait(until: .after(Self.look), isQuiet: true) { state in
@@ -87,12 +87,12 @@ final class DownloadChannel: Sendable {
         return !isClosed
     }
 
-    /// Says that there is no more, and why.
+    /// Marks the end of the download, with its result.
     func end(_ result: Result<Void, any Error>) {
         let reader = state.update { state in
             defer { state.reader = nil }
             state.end = result
-            // One that waits has had all pieces.
+            // A waiting reader has received all pieces, so it receives the result at once.
             if state.reader != nil { state.end = .success(()) }
             return state.reader
         }
@@ -101,7 +101,7 @@ final class DownloadChannel: Sendable {
 
     // MARK: The reader's side
 
-    /// Makes the caller the one who reads; false if there was one.
+    /// Claims the channel for its only reader; returns false if it was claimed before.
     func take() -> Bool {
         state.updateQuietly { state in
             defer { state.isTaken = true }
@@ -109,10 +109,10 @@ final class DownloadChannel: Sendable {
         }
     }
 
-    /// The next bytes, once there are any; nil at the end.
+    /// Waits for the next bytes and returns them; nil at the end.
     ///
-    /// - Throws: what the download ended with, after its last bytes; `CancellationError` if `close` was called, or a second
-    ///   task reads.
+    /// - Throws: the download's error, after its last bytes; `CancellationError` if `close` was called, or if another
+    ///   task is already waiting.
     func next() async throws -> [UInt8]? {
         try await withCheckedThrowingContinuation { continuation in
             let result = state.update { state -> Result<[UInt8]?, any Error>? in
@@ -125,7 +125,7 @@ final class DownloadChannel: Sendable {
         }
     }
 
-    /// Wants no more; one that waits is told.
+    /// Ends the reading; a waiting reader receives a `CancellationError`.
     func close() {
         let reader = state.update { state in
             defer { state.reader = nil }

@@ -1,7 +1,7 @@
-// Where a download goes.
+// The destinations of a download.
 
 extension Download {
-    /// Where a download goes.
+    /// The destination of a download.
     public struct Destination: Sendable {
         enum Kind: Sendable {
             case file(String)
@@ -11,10 +11,11 @@ extension Download {
 
         let kind: Kind
 
-        /// A file: written beside it as `PATH.part`, made durable and then renamed.
+        /// A file, written next to its final name as `PATH.part`, made durable and then renamed.
         ///
-        /// Of two downloads at a time into one file, in whatever process, the second ends with an error of kind `.later`.
-        /// What is no regular file, such as a device or a FIFO, is written to directly and in order.
+        /// If two downloads write to one file at the same time, the second one ends with an error of kind `.later`,
+        /// even in another process. A device, a FIFO or another file that is not regular is written to directly and in
+        /// order.
         public static func file(_ path: String) -> Destination {
             Destination(kind: .file(path))
         }
@@ -22,9 +23,9 @@ extension Download {
         /// The sequence `Download.body`, which the program reads.
         public static var body: Destination { Destination(kind: .body) }
 
-        /// A function that gets the bytes in order and that the server waits for.
+        /// A function that receives the bytes in order; the download waits until it returns.
         ///
-        /// What it throws ends the download.
+        /// An error that it throws ends the download.
         public static func pieces(
             _ take: @escaping @Sendable ([UInt8]) throws -> Void
         ) -> Destination {

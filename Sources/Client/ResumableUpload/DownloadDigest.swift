@@ -1,6 +1,6 @@
-// What a download is to be, by the server's word, and what came of it (RFC 9530).
+// Compares the digest that a server sends with the digest of the received content (RFC 9530).
 //
-// The invariant: what is compared are the bytes that were taken, from the first on.
+// The invariant: the computed digest covers all received bytes, from the first one.
 
 import HTTPTypes
 import SpoolgateCrypto
@@ -10,28 +10,28 @@ import SpoolgateUploadProtocol
 struct DownloadDigest: Equatable {
     private let values: DigestValues
 
-    /// What a request says that wants one.
+    /// The value of `Want-Repr-Digest` in a request.
     static let wanted = "sha-256=10, sha-512=9"
-    /// Why there is nothing to compare with, as a part of a sentence.
+    /// The reason for a missing digest, as a part of a sentence.
     static let absence =
         "the server sends no Repr-Digest with sha-256 or sha-512"
 
-    /// Reads `Repr-Digest`; nil where there is none that is known here.
+    /// Reads `Repr-Digest`; nil if it has no supported digest.
     init?(_ fields: HTTPFields) {
-        // `try?`: what cannot be read tells nothing.
+        // `try?`: an invalid field counts as missing.
         guard let values = try? DigestValues(.reprDigest, in: fields), !values.isEmpty else {
             return nil
         }
         self.values = values
     }
 
-    /// Reads the field's value.
+    /// Reads the value of the field.
     init?(value: String) { self.init([.reprDigest: value]) }
 
-    /// The field's value.
+    /// The value of the field.
     var value: String { values.fieldValue }
 
-    /// Whether both can be of the same bytes.
+    /// Reports whether both can belong to the same bytes.
     func agrees(with other: DownloadDigest) -> Bool {
         DigestAlgorithm.integrity.allSatisfy { algorithm in
             guard let own = values[algorithm], let others = other.values[algorithm] else {
@@ -41,14 +41,14 @@ struct DownloadDigest: Equatable {
         }
     }
 
-    /// The computation that `isRight` wants.
+    /// Starts the computation that `isRight` compares with.
     func running() -> RunningDigests { RunningDigests(values.algorithms) }
 
-    /// Whether what was computed is what the server said.
+    /// Reports whether the computed digests match the server's.
     func isRight(_ computed: RunningDigests) -> Bool { values.agrees(with: computed.finish()) }
 }
 
-/// The digests of bytes that come part by part.
+/// The digests of bytes that arrive piece by piece.
 ///
 /// Used by one thread.
 final class RunningDigests {

@@ -1,23 +1,24 @@
-// What is asked of a download besides its URL.
+// The options of a download.
 //
 // Values only.
 
 public import HTTPTypes
 
 extension Download {
-    /// What is asked of a download besides its URL.
+    /// The options of a download.
     public struct Options: Sendable {
-        /// The request's fields; `Range` and `If-Range` are added.
+        /// The fields of the request; `Range` and `If-Range` are added.
         public var fields = HTTPFields()
-        /// Whether what comes has to be what the server's `Repr-Digest` says (RFC 9530; sha-256, sha-512).
+        /// Whether the content must match the server's `Repr-Digest` (RFC 9530; sha-256, sha-512).
         ///
-        /// Where the server tells none, the download is refused. A file that is not right comes once more before it is
-        /// given up, and never gets its name; pieces have been handed over by then.
+        /// If the server sends no such digest, the download is refused. A file that does not match is downloaded once
+        /// more; if it still does not match, the download fails and the file never gets its name. Pieces have been
+        /// passed on by then.
         public var verifiesDigest = false
-        /// How the server is reached.
+        /// The connection to the server.
         public var connection = Transfer.Connection()
 
-        /// The defaults.
+        /// Creates the default options.
         public init() {}
     }
 }

@@ -1,6 +1,6 @@
-// Where the bytes of a download go, in order, and from which offset they can go on.
+// Writes the content of a download to its destination in order, and determines the offset to resume at.
 //
-// The invariant: a file has its name only when it is whole and durable.
+// The invariant: a file gets its name only when it is complete and durable.
 
 import SpoolgatePosix
 
@@ -17,21 +17,22 @@ final class DownloadPlace {
 
     private let kind: Kind
     private let isStopped: () -> Bool
-    /// Bytes that it has.
+    /// The number of bytes at the destination.
     private(set) var offset: Int64
-    /// Why it has not what a token says that came; nil: it has.
+    /// The reason why the destination lacks bytes that the token counts; nil if it has them.
     let loss: String?
-    /// Of what cannot be read again; nil: not wanted.
+    /// The digests of a destination that cannot be read back; nil if they are not wanted.
     private var running: RunningDigests?
 
-    /// Opens it, to go on where `token` says if it can.
+    /// Opens the destination, to continue at the token's offset if possible.
     ///
     /// - Parameters:
-    ///   - destination: where to.
-    ///   - channel: the download's, for a body.
-    ///   - token: what came before; nil: nothing.
-    ///   - isStopped: whether the download is to end.
-    /// - Throws: why it cannot be written to; of kind `.later` if another download writes to the file.
+    ///   - destination: the place for the content.
+    ///   - channel: the channel of the download, used for a body.
+    ///   - token: the token of an earlier run; nil for a new download.
+    ///   - isStopped: returns whether the download should end.
+    /// - Throws: a fault if the destination cannot be written to; of kind `.later` if another download writes to the
+    ///   file.
     init(
         _ destination: Download.Destination,
         _ channel: DownloadChannel,
@@ -66,7 +67,7 @@ final class DownloadPlace {
         }
     }
 
-    /// Why what is in the file is not what the token is of; nil: nothing tells that.
+    /// The reason why the file does not match the token; nil if no difference is found.
     private static func loss(
         of token: Download.Token,
         in part: PartFile,
@@ -80,33 +81,33 @@ final class DownloadPlace {
         return "the content of \(path).part is not the content received"
     }
 
-    /// Whether what it takes is handed over, and cannot be had back.
+    /// Whether received bytes are passed on and cannot be read back or replaced.
     var isHandedOver: Bool { if case .file = kind { false } else { true } }
 
-    /// What the next run can go on from: what it has, without what its reader has not taken of a body.
+    /// The offset to resume at: bytes of a body count only once they are read.
     var offsetTaken: Int64 {
         if case .body(let channel) = kind { channel.given } else { offset }
     }
 
-    /// What the last bytes of a file are recognised by.
+    /// A digest of the last bytes of a file; nil for other destinations.
     func tail() throws(ContentFault) -> String? {
         guard case .file(let part) = kind else { return nil }
         return try part.tail(before: offset)
     }
 
-    /// Forgets what it has; false if it was handed over already.
+    /// Discards the received bytes; returns false if they were already passed on.
     func restart() -> Bool {
         if isHandedOver, offset > 0 { return false }
         offset = 0
         return true
     }
 
-    /// Says what the content is of that comes from now on.
+    /// Sets the response that carries the following content.
     func note(_ answer: Transfer.Answer) {
         if case .body(let channel) = kind { channel.note(answer) }
     }
 
-    /// Takes the next bytes.
+    /// Writes the next bytes.
     func take(_ bytes: UnsafeRawBufferPointer) throws(ContentFault) {
         switch kind {
         case .pieces(let take):
@@ -127,12 +128,13 @@ final class DownloadPlace {
         offset += Int64(bytes.count)
     }
 
-    /// Says before the first byte what all of them are compared with.
+    /// Starts the digests, before the first byte, of a destination that cannot be read back.
     func willCompare(with digest: DownloadDigest) {
         if isHandedOver, offset == 0 { running = digest.running() }
     }
 
-    /// Whether everything that was taken is what the digest says; nil if it was stopped before it knew.
+    /// Reports whether all received bytes match the digest; nil if the download was stopped before the result was
+    /// known.
     func isRight(_ digest: DownloadDigest) throws(ContentFault) -> Bool? {
         guard case .file(let part) = kind else {
             return running.map { digest.isRight($0) } ?? false
@@ -145,13 +147,13 @@ final class DownloadPlace {
         return isWhole ? digest.isRight(computed) : nil
     }
 
-    /// Removes what it has of a file.
+    /// Removes the `.part` file.
     func discard() { if case .file(let part) = kind { part.discard() } }
 
-    /// Makes what it has durable.
+    /// Makes the written bytes durable.
     func sync() throws(ContentFault) { if case .file(let part) = kind { try part.sync() } }
 
-    /// Gives a whole file its name.
+    /// Gives a complete file its name.
     func finish() throws(ContentFault) {
         switch kind {
         case .file(let part): try part.finish(offset)

@@ -1,8 +1,8 @@
-// One run of a download, from its first byte or its token to its last.
+// One run of a download, from its first byte or its token to its last byte.
 //
-// After a cut the rest is asked for by `Range`, with `If-Range` and the strong validator that the beginning had, and each
-// part is compared with the beginning, so that two representations are never put together (RFC 9110 §13.1.5, §14). The
-// invariant: a byte goes to the destination once, and at its offset.
+// After an interruption the run requests the rest by `Range`, with `If-Range` and the strong validator of the
+// beginning, and compares each part with the beginning. It never combines two representations (RFC 9110 §13.1.5, §14).
+// The invariant: each byte is written to the destination once, at its offset.
 
 import Glibc
 import HTTPTypes
@@ -23,21 +23,21 @@ final class DownloadRun: TransferRun {
     private let place: DownloadPlace
     var patience: RetryBackoff
 
-    /// What the bytes that came are of; nil: none came, or they are to come again.
+    /// The representation of the received bytes; nil if there are none, or if they will be downloaded again.
     private var begun: Representation?
-    /// Whether what came before had something to recognise it by, so that a page of another server is told from it.
+    /// Whether the earlier content had an entity tag or a date; if so, a response without both is not trusted.
     private var wasNamed: Bool
-    /// Whether everything came before, and was not right.
+    /// Whether a complete download has already failed the comparison of digests.
     private var wasCorrupt = false
-    /// Parts that did not match the beginning.
+    /// The number of parts that did not match the beginning.
     private var mismatches = 0
-    /// Most bytes that have come at a time.
+    /// The highest offset reached so far.
     private var furthest: Int64 = 0
-    /// Whether the response under way is one that content is taken from.
+    /// Whether the current response carries content to write; nil before its header section was examined.
     private var isTaken: Bool?
-    /// The part under way; nil: it is the whole.
+    /// The range of the current part; nil if the response carries the whole representation.
     private var part: PartRange?
-    /// Why the part under way is not one of what came before.
+    /// The reason why the current part does not match the earlier content.
     private var mismatch: String?
     private var kept: [UInt8] = []
     private var fault: ContentFault?
@@ -45,11 +45,11 @@ final class DownloadRun: TransferRun {
     private var nextSync = Deadline.after(.seconds(1))
 
     private static let answerLimit = 64 << 10
-    /// After so many parts that did not match it is given up.
+    /// The number of mismatching parts after which the next one ends the download.
     private static let mismatchLimit = 2
     var name: String { "the download of \(source.text)" }
     var connection: Transfer.Connection { options.connection }
-    /// Its own token is told by an event.
+    /// Always nil: an event reports the token of a download.
     var tokenLeft: Upload.Token? { nil }
 
     init(
@@ -93,7 +93,7 @@ final class DownloadRun: TransferRun {
         }
     }
 
-    /// Runs until everything has come.
+    /// Runs until all content has arrived.
     func run() throws(TransferError) -> Transfer.Answer {
         do throws(TransferError) {
             if let loss = place.loss { try restart(loss) }
@@ -110,7 +110,7 @@ final class DownloadRun: TransferRun {
     private func ask() throws(TransferError) -> Transfer.Answer? {
         if begun?.validator == nil, place.offset > 0 { try restart(Representation.absence) }
         var fields = options.fields
-        // Offsets are those of the bytes as they are stored.
+        // Offsets count bytes without a content coding.
         fields[.acceptEncoding] = "identity"
         if options.verifiesDigest { fields[.wantReprDigest] = DownloadDigest.wanted }
         if let validator = begun?.validator, place.offset > 0 {
@@ -126,7 +126,7 @@ final class DownloadRun: TransferRun {
         )
         do throws(ContentFault) {
             if let fault { throw fault }
-            // A response without content was not looked at yet.
+            // A response without content has not been examined yet.
             if let head = result.head, isTaken == nil { try begin(head) }
             if mismatch == nil { try checkpoint() }
         } catch {
@@ -149,13 +149,13 @@ final class DownloadRun: TransferRun {
             return try finish(head)
         }
         try checkWish()
-        // A server may give less than it was asked for.
+        // A server may send less than the requested range.
         if result.fault == nil, let part, place.offset == part.end { return nil }
         try wait("\(name): \(result.fault?.reason ?? "the content ended early")", nil, nil)
         return nil
     }
 
-    /// A response that has nothing of the representation.
+    /// Handles a response without content of the representation.
     private func judged(_ head: ResponseHead, _ told: Duration?) throws(TransferError) -> Transfer
         .Answer?
     {
@@ -186,7 +186,7 @@ final class DownloadRun: TransferRun {
         return nil
     }
 
-    /// Gives what is whole its name; nil where it is not right, and comes again.
+    /// Gives a complete file its name; returns nil if its digest does not match and it is downloaded again.
     private func finish(_ head: ResponseHead) throws(TransferError) -> Transfer.Answer? {
         do throws(ContentFault) {
             if options.verifiesDigest, try !verified() {
@@ -208,7 +208,7 @@ final class DownloadRun: TransferRun {
         return Transfer.Answer(status: head.status, fields: head.fields)
     }
 
-    /// Whether what came is what the server says that it is.
+    /// Reports whether the received content matches the server's digest.
     private func verified() throws(ContentFault) -> Bool {
         guard let digest = begun?.digest else {
             throw ContentFault(kind: .refused, reason: DownloadDigest.absence)
@@ -219,7 +219,7 @@ final class DownloadRun: TransferRun {
         return isRight
     }
 
-    /// Begins anew, once, where what came can be put away: a disk may have lost what was written before a crash.
+    /// Starts again, once, if the received bytes can be discarded: a disk may have lost bytes in a crash.
     private func mayComeAgain() -> Bool {
         guard !wasCorrupt, place.restart() else { return false }
         wasCorrupt = true
@@ -230,7 +230,7 @@ final class DownloadRun: TransferRun {
 
     // MARK: Content
 
-    /// Takes content of a response; false: give up.
+    /// Writes content of a response; returns false to end the transfer.
     private func take(_ bytes: UnsafeRawBufferPointer, of head: ResponseHead) -> Bool {
         do throws(ContentFault) {
             if isTaken == nil { try begin(head) }
@@ -254,14 +254,14 @@ final class DownloadRun: TransferRun {
         return true
     }
 
-    /// Heeds that more came; what comes again because it could not be resumed is no progress before it is more.
+    /// Counts received bytes as progress; bytes that are downloaded again count only beyond the highest earlier offset.
     private func noteProgress() {
         guard begun?.validator != nil || place.offset > furthest else { return }
         furthest = max(furthest, place.offset)
         patience.progressed()
     }
 
-    /// Looks at a response's head before its content.
+    /// Examines the header section of a response before its content.
     private func begin(_ head: ResponseHead) throws(ContentFault) {
         isTaken = false
         switch head.status.code {
@@ -277,7 +277,7 @@ final class DownloadRun: TransferRun {
     private func beginWhole(_ head: ResponseHead) throws(ContentFault) {
         let total = head.fields.value(of: .contentLength).flatMap { Int64(digits: $0) }
         let whole = Representation(head.fields, total: total)
-        // Every server that had a validator for the beginning has one for what is there now.
+        // A server that sent a validator for the beginning has one for the present representation as well.
         if wasNamed, !whole.isNamed {
             throw ContentFault(
                 kind: .refused,
@@ -314,7 +314,7 @@ final class DownloadRun: TransferRun {
         isTaken = true
     }
 
-    /// Why a part is not one of what came before, from where that ended; nil: nothing tells that.
+    /// The reason why a part does not continue the received bytes; nil if no difference is found.
     private func difference(of range: PartRange?, in fields: HTTPFields) -> String? {
         guard place.offset > 0, let begun else {
             return "the server sent a part that was not requested"
@@ -337,7 +337,7 @@ final class DownloadRun: TransferRun {
         return begun.difference(from: Representation(fields, total: range.total))
     }
 
-    /// Learns what everything is compared with; throws if that cannot be done.
+    /// Prepares the comparison of digests; throws if the server sent no digest.
     private func learnDigest() throws(ContentFault) {
         guard options.verifiesDigest else { return }
         guard let digest = begun?.digest else {
@@ -346,10 +346,10 @@ final class DownloadRun: TransferRun {
         place.willCompare(with: digest)
     }
 
-    /// Begins anew after a part that does not match, or gives up.
+    /// Starts again after a part that does not match, or ends the download.
     private func comeAgain(_ reason: String) throws(TransferError) {
         guard mismatches < Self.mismatchLimit else {
-            // With what came it would only go the same way.
+            // Resuming from these bytes would fail in the same way.
             place.discard()
             throw error(
                 .changed,
@@ -373,7 +373,7 @@ final class DownloadRun: TransferRun {
         tell(.begunAnew(reason: "\(name): \(reason)"))
     }
 
-    /// Makes what came durable, and then says so.
+    /// Makes the received bytes durable, then reports the token.
     private func checkpoint() throws(ContentFault) {
         nextSync = .after(.seconds(1))
         try place.sync()

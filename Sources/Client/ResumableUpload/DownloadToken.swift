@@ -1,32 +1,33 @@
-// What is needed to go on with a download, in this process or in another one.
+// The token that resumes a download, in this process or in another one.
 //
-// Values only. The invariant: a token holds no credentials, and its text can be read back.
+// Values only. The invariant: a token has no credentials, and its text can be read back.
 
 import SpoolgateTextFormats
 
 extension Download {
-    /// What is needed to go on with a download later.
+    /// The data that a later run needs to resume a download.
     public struct Token: Codable, Sendable, Equatable {
-        /// What is downloaded, an absolute URL.
+        /// The absolute URL of the download.
         public var url: String
-        /// Bytes that have come.
+        /// The number of bytes received.
         public var offset: Int64
-        /// What the representation is recognised by: its strong entity tag, or its `Last-Modified` date.
+        /// The validator of the representation: its strong entity tag or its `Last-Modified` date.
         ///
-        /// A date counts only beside a `date` that is a minute later: by itself it may be that of two representations.
+        /// A date counts only with a `date` at least 60 seconds later; otherwise two representations may have the same
+        /// one.
         public var validator: String
-        /// The representation's `Last-Modified` beside an entity tag; nil: not known.
+        /// The representation's `Last-Modified` if it has an entity tag as well; nil if unknown.
         public var lastModified: String?
-        /// The `Date` of the response that the validator is from; nil: not known.
+        /// The `Date` of the response with the validator; nil if unknown.
         public var date: String?
-        /// Bytes of the whole; nil: not known.
+        /// The number of bytes of the whole representation; nil if unknown.
         public var total: Int64?
-        /// The value of the representation's `Repr-Digest`; nil: not known.
+        /// The value of the representation's `Repr-Digest`; nil if unknown.
         public var digest: String?
-        /// What the file's last bytes before `offset` are recognised by; nil: not known.
+        /// A digest of the file's last bytes before `offset`; nil if unknown.
         public var tail: String?
 
-        /// Makes a token of its parts.
+        /// Creates a token from its parts.
         public init(
             url: String,
             offset: Int64,
@@ -47,7 +48,7 @@ extension Download {
             self.tail = tail
         }
 
-        /// The token as one line of ASCII without a line end.
+        /// The token as one line of ASCII, without a line end.
         public var text: String {
             TokenText.write(
                 "download",
@@ -59,7 +60,7 @@ extension Download {
             )
         }
 
-        /// Reads a text that `text` gave; nil for anything else.
+        /// Reads the `text` of a token; nil for any other text.
         public init?(_ text: String) {
             guard let parts = TokenText.read("download", text), let url = parts["url"],
                 URLText(url) != nil, let offset = parts["offset"].flatMap({ Int64(digits: $0) }),
