@@ -1,41 +1,41 @@
-// Appends of unknown length, by which streams go: one request that stays open while the server reports what it has
-// received (104 with Upload-Offset, draft-12 §4.1.1). Each report frees memory for more of the stream.
+// Appends of unknown length, which send streams: one request stays open while the server reports received content (104
+// with `Upload-Offset`, draft-12 §4.1.1). Each report frees memory for more of the stream.
 //
-// The invariant: an open append never completes an upload, so whatever ends it, the rest follows by another append.
+// The invariant: an open append never completes an upload, so after any end of it another append sends the rest.
 
 import HTTPTypes
 import SpoolgateCurl
 import SpoolgatePosix
 import SpoolgateUploadProtocol
 
-/// What a run knows of open appends to its server.
+/// A run's knowledge about open appends to its server.
 enum OpenAppends {
     /// No report has arrived yet.
     case unheard
-    /// The same, and an append broke before the server had anything of it.
+    /// No report has arrived, and an append failed before the server acknowledged any of its content.
     case doubted
-    /// The server reports what it has received.
+    /// The server reports received content.
     case reported
-    /// They do not work, or reports come too seldom: the length of each append is sent.
+    /// Open appends do not work, or reports are too rare: each append is sent with its length.
     case unusable
 }
 
-/// One append of unknown length, as its content is given.
+/// The content of one append of unknown length.
 ///
 /// Used by the thread of its upload.
 private final class OpenAppend {
-    /// How long the append waits for the stream's next bytes before it ends.
+    /// The time without new bytes of the stream after which the append ends.
     private static let streamPatience = Duration.seconds(1)
-    /// How long it waits with a full window for a report before it ends.
+    /// The time with a full window and no report after which the append ends.
     private static let reportPatience = Duration.seconds(3)
-    /// After this time it ends if no report has arrived: a proxy may pass nothing on before the end.
+    /// The time without any report after which the append ends: a proxy may buffer the request until then.
     private static let silence = Duration.seconds(10)
-    /// How long one call waits for the stream's next bytes.
+    /// The longest wait of one call for the stream's next bytes.
     private static let look = Duration.milliseconds(20)
 
-    /// Bytes that were given.
+    /// The number of bytes sent.
     private(set) var count: Int64 = 0
-    /// Whether it ended because no report freed the full window.
+    /// Whether the append ended because the window stayed full without a report.
     private(set) var hasStalled = false
     private let stream: StreamContent
     private let start: Int64
@@ -43,23 +43,23 @@ private final class OpenAppend {
     private let end = Deadline.after(silence)
     private var patience: Deadline?
 
-    /// Gives bytes of `stream` from `start` on, at most `most`.
+    /// Sends at most `most` bytes of `stream`, from `start` on.
     init(of stream: StreamContent, from start: Int64, atMost most: Int64) {
         (self.stream, self.start, self.most) = (stream, start, most)
     }
 
-    /// Gives the next bytes.
+    /// Provides the next bytes.
     ///
     /// - Parameters:
-    ///   - buffer: where they go.
-    ///   - isReported: whether the server reports what it has received.
-    /// - Returns: what the request does next.
-    /// - Throws: what `StreamContent.take` throws.
+    ///   - buffer: the memory to write them to.
+    ///   - isReported: whether the server reports received content.
+    /// - Returns: the next step of the request.
+    /// - Throws: the errors of `StreamContent.take`.
     func give(
         into buffer: UnsafeMutableRawBufferPointer,
         isReported: Bool
     ) throws(ContentFault) -> ClientContent.Step {
-        // Without reports half of the window is on its way while the other half fills.
+        // Without reports, half of the window is sent while the other half fills.
         let bound = isReported ? most : min(most, stream.capacity / 2)
         guard count < bound, isReported || !end.hasPassed else { return .bytes(0) }
         let room = buffer.prefix(Int(min(bound - count, Int64(buffer.count))))
@@ -84,8 +84,8 @@ private final class OpenAppend {
 extension UploadRun {
     /// Appends a stream from `offset` on by one request of unknown length.
     ///
-    /// - Returns: whether it did, and the final response if that came. It does not if the end of the stream is known,
-    ///   and if the server wants the length of each append.
+    /// - Returns: whether the append was attempted, and the final response if it has arrived. An open append is not
+    ///   attempted if the end of the stream is known, or if the server requires the length of each append.
     func appendOpenly(
         to resource: URLText,
         at offset: Int64
@@ -99,7 +99,7 @@ extension UploadRun {
             resource,
             fields,
             content: ClientContent(length: nil) { [self] buffer, transfer in
-                // The server may answer early. Then the request ends in good order.
+                // If the server responds early, the request still ends regularly.
                 guard transfer.head == nil else { return .bytes(0) }
                 do throws(ContentFault) {
                     let step = try append.give(into: buffer, isReported: openAppends == .reported)
@@ -129,18 +129,19 @@ extension UploadRun {
         let sent = Portion(count: append.count, isLast: false)
         let verdict = Verdict(of: read, to: .append(isComplete: false), by: options.method)
         guard !isRefusedOpenly(sent, from: offset, verdict, read) else {
-            // The server may have some of it.
+            // The server may have received some of the content.
             self.offset = nil
             return (true, nil)
         }
         return (true, try conclude(sent, from: offset, answer, read, verdict, purpose))
     }
 
-    /// Begins an open append at `offset` once the stream has bytes for it; nil: there is none.
+    /// Starts an open append at `offset` once the stream has bytes for it; returns nil if an open append is not
+    /// possible.
     private func beginOpenly(at offset: Int64) throws(TransferError) -> OpenAppend? {
         guard let stream = content as? StreamContent, openAppends != .unusable else { return nil }
         let half = stream.capacity / 2
-        // A length that was told is reached by the append that completes the upload, and by no other.
+        // Only the append that completes the upload may reach a declared length.
         let most = min(maxAppend ?? .max, stream.length.map { $0 - offset - 1 } ?? .max)
         guard most > half else { return nil }
         do throws(ContentFault) {
@@ -153,7 +154,7 @@ extension UploadRun {
         }
     }
 
-    /// Whether a server, or a proxy on the way, does not take an open append as it is; the next one has another form.
+    /// Reports whether the server or a proxy refuses this form of append, and selects another form for the next one.
     private func isRefusedOpenly(
         _ sent: Portion,
         from start: Int64,
@@ -162,10 +163,10 @@ extension UploadRun {
     ) -> Bool {
         switch verdict {
         case .tooLarge where sent.count > 1: maxAppend = smaller(than: sent.count)
-        // It wants a length (RFC 9110 §15.5.12), it does not know the coding (RFC 9112 §6.1), or the proxy's limit is
-        // below what one request has sent.
+        // The server requires a length (RFC 9110 §15.5.12), does not support the coding (RFC 9112 §6.1), or a proxy's
+        // limit is below the content of this request.
         case .refused where [400, 411, 413, 501].contains(answer.status): openAppends = .unusable
-        // Content without a length counted for nothing.
+        // The server ignored content without a length.
         case .acknowledged(let told) where told == start: openAppends = .unusable
         case .unconfirmed: openAppends = .unusable
         default: return false

@@ -1,33 +1,33 @@
-// The file that a download is written to before it has its name, and the lock on it.
+// The file that a download writes before it gets its final name, and its lock.
 //
-// The invariant: while one of these lives, no other download in any process writes to the file, whatever path leads to it.
+// The invariant: while an instance exists, no other download in any process writes to the file, by whatever path.
 
 import Glibc
 import SpoolgateCrypto
 import SpoolgatePosix
 import SpoolgateTextFormats
 
-/// `PATH.part`, open and locked.
+/// The file `PATH.part`, open and locked.
 ///
 /// Used by one thread.
 final class PartFile {
-    /// What it becomes.
+    /// The final path.
     private let path: String
     private let part: String
     private let file: Descriptor
     private var number: Int32 { file.number }
 
-    /// Most bytes that `tail` looks at.
+    /// The maximum number of bytes that `tail` digests.
     private static let tailLength: Int64 = 64 << 10
 
-    /// Opens it, makes it if it is missing, and locks it.
+    /// Opens the file, creates it if it is missing, and locks it.
     ///
-    /// - Throws: a fault of kind `.later` if another download has the lock.
+    /// - Throws: a fault of kind `.later` if another download holds the lock.
     init(of path: String) throws(ContentFault) {
         self.path = path
         part = path + ".part"
         while true {
-            // Without O_NONBLOCK a FIFO of that name would be waited for.
+            // Without O_NONBLOCK, open(2) would block on a FIFO with this name.
             let flags = O_RDWR | O_CREAT | O_CLOEXEC | O_NONBLOCK | O_NOCTTY
             let number = open(part, flags, 0o666)
             guard number >= 0 else { throw .of("open", part) }
@@ -39,14 +39,14 @@ final class PartFile {
                         + "another file"
                 )
             }
-            // Before it was locked the download that had it may have given it its name, or removed it.
+            // Another download may have renamed or removed the file before this lock was acquired.
             guard FileIdentity(of: part) == FileIdentity(of: number) else { continue }
             file = opened
             return
         }
     }
 
-    /// Locks what is opened; false if another opening of the file has the lock.
+    /// Locks the opened file; returns false if another open file description holds the lock.
     private static func isLocked(
         _ file: borrowing Descriptor,
         _ path: String
@@ -61,16 +61,16 @@ final class PartFile {
         }
     }
 
-    /// Bytes that are in it.
+    /// Returns the size of the file in bytes.
     func size() throws(ContentFault) -> Int64 {
         do throws(SystemError) { return try file.status(subject: part).size } catch {
             throw .of(error)
         }
     }
 
-    /// Writes all of `bytes` at `offset`; at 0 all that was there goes before.
+    /// Writes all of `bytes` at `offset`; a write at offset 0 truncates the file first.
     func write(_ bytes: UnsafeRawBufferPointer, at offset: Int64) throws(ContentFault) {
-        // What another download left would be taken for this one's.
+        // The content of another download must not be mistaken for content of this one.
         if offset == 0, ftruncate(number, 0) != 0 { throw .of("ftruncate", part) }
         var rest = bytes
         while !rest.isEmpty {
@@ -82,7 +82,7 @@ final class PartFile {
         }
     }
 
-    /// Gives `body` the first `end` bytes from `start` on, piece by piece; false if it said so.
+    /// Passes the bytes from `start` up to `end` to `body`, piece by piece; returns false if `body` did.
     func read(
         from start: Int64,
         to end: Int64,
@@ -103,7 +103,7 @@ final class PartFile {
         return true
     }
 
-    /// What its last bytes before `offset`, which are there, are recognised by.
+    /// Returns a digest of the last bytes before `offset`, all of which must exist.
     func tail(before offset: Int64) throws(ContentFault) -> String {
         let digest = RunningDigest(.sha256)
         _ = try read(from: max(0, offset - Self.tailLength), to: offset) { bytes in
@@ -113,26 +113,26 @@ final class PartFile {
         return Hexadecimal.text(Array(digest.finish().prefix(8)))
     }
 
-    /// Makes its content durable.
+    /// Makes the content durable.
     func sync() throws(ContentFault) {
         guard fdatasync(number) == 0 else { throw .of("fdatasync", part) }
     }
 
-    /// Gives it its name, whole and durable, `length` bytes long.
+    /// Truncates the file to `length` bytes, makes it durable and gives it its final name.
     func finish(_ length: Int64) throws(ContentFault) {
         guard ftruncate(number, off_t(length)) == 0 else { throw .of("ftruncate", part) }
         guard fsync(number) == 0 else { throw .of("fsync", part) }
         guard rename(part, path) == 0 else { throw .of("rename", part) }
     }
 
-    /// Removes it.
+    /// Removes the file.
     func discard() { _ = unlink(part) }
 }
 
 extension Download {
-    /// Removes what a download left of a file that is not whole: `PATH.part`.
+    /// Removes `PATH.part`, which an incomplete download has left.
     ///
-    /// - Throws: `TransferError` of kind `.later` if a download writes to it.
+    /// - Throws: `TransferError` of kind `.later` if a download writes to the file.
     package static func discardPart(of path: String) throws(TransferError) {
         guard FileIdentity(of: path + ".part", followingLinks: false) != nil else { return }
         do throws(ContentFault) { try PartFile(of: path).discard() } catch {
@@ -142,12 +142,12 @@ extension Download {
 }
 
 extension ContentFault {
-    /// The fault of a call on a destination that just failed; use it before any other call.
+    /// The fault of a call on a destination that has just failed, from `errno`; call it before any other function.
     static func of(_ call: String, _ subject: @autoclosure () -> String) -> ContentFault {
         of(SystemError(call, on: subject()))
     }
 
-    /// The fault of a call on a destination.
+    /// The fault of a failed call on a destination.
     static func of(_ error: SystemError) -> ContentFault {
         let remedy = error.isFull ? error.roomRemedy : "check the directory and its disk"
         return ContentFault(kind: .unreadable, reason: "\(error); \(remedy)")

@@ -1,24 +1,24 @@
 // The field `Content-Range` of a part (RFC 9110 §14.4).
 //
-// Pure. The invariant: a range is not empty, and lies in the whole if its length is known.
+// Pure. The invariant: a range is not empty, and lies within the whole if its length is known.
 
 import HTTPTypes
 import SpoolgateTextFormats
 import SpoolgateUploadProtocol
 
-/// Which bytes a part has.
+/// The byte range of a part.
 struct PartRange: Equatable {
-    /// The offset of its first byte.
+    /// The offset of the first byte.
     let start: Int64
-    /// The offset behind its last byte; above `start`.
+    /// The offset after the last byte; greater than `start`.
     let end: Int64
-    /// Bytes of the whole; nil: not known.
+    /// The number of bytes of the whole; nil if unknown.
     let total: Int64?
 
-    /// Bytes of the part.
+    /// The number of bytes of the part.
     var count: Int64 { end - start }
 
-    /// Reads `bytes 5-9/10` or `bytes 5-9/*`; nil for anything else, and for a range beyond the whole.
+    /// Reads `bytes 5-9/10` or `bytes 5-9/*`; nil for any other value, and for a range beyond the whole.
     init?(_ fields: HTTPFields) {
         guard let (range, total) = Self.parts(fields) else { return nil }
         let ends = range.split(separator: "-", omittingEmptySubsequences: false)
@@ -29,7 +29,7 @@ struct PartRange: Equatable {
         (self.start, end, self.total) = (start, last + 1, total)
     }
 
-    /// The length that `bytes */10` of a 416 says; nil for anything else.
+    /// Reads the length from `bytes */10` of a 416; nil for any other value.
     static func total(_ fields: HTTPFields) -> Int64? {
         guard let (range, total) = parts(fields), range.hasSameBytes(as: "*") else { return nil }
         return total

@@ -1,26 +1,26 @@
-// The sentence in a problem document (RFC 9457), for people.
+// Extracts the readable sentence from a problem document (RFC 9457).
 //
-// Only the strings of the outermost object are looked at. The invariant: no bytes of a server can trap, and what is
-// shown has no control characters.
+// Only the strings of the outermost object are read. The invariant: no input from a server causes a trap, and the
+// result has no control characters.
 
 import HTTPTypes
 import SpoolgateTextFormats
 import SpoolgateUploadProtocol
 
-/// What a problem document says.
+/// Reads problem documents.
 enum ProblemDocument {
-    /// Its detail, else its title; nil where there is none.
+    /// Returns the `detail`, or else the `title`; nil if it has neither.
     static func sentence(_ fields: HTTPFields, _ content: [UInt8]) -> String? {
         guard let members = members(fields, content) else { return nil }
         return members["detail"] ?? members["title"]
     }
 
-    /// Its `code`, by which programs tell a gateway's refusals; nil where there is none.
+    /// Returns the `code`, by which programs distinguish a gateway's refusals; nil if it has none.
     static func code(_ fields: HTTPFields, _ content: [UInt8]) -> String? {
         members(fields, content)?["code"]
     }
 
-    /// The members of a problem document that are strings; nil where there is no such document.
+    /// Returns the string members of a problem document; nil if the content is not one.
     private static func members(_ fields: HTTPFields, _ content: [UInt8]) -> [String: String]? {
         guard let type = fields.value(of: .contentType),
             MediaType.of(type, is: "application/problem+json")
@@ -28,7 +28,7 @@ enum ProblemDocument {
         return strings(content)
     }
 
-    /// The members of the outermost object that are strings.
+    /// Returns the string members of the outermost object.
     private static func strings(_ content: [UInt8]) -> [String: String] {
         var members: [String: String] = [:]
         var rest = content[...]
@@ -51,7 +51,7 @@ enum ProblemDocument {
         return members
     }
 
-    /// The string that begins behind its quotation mark; nil where it does not end.
+    /// Reads a string after its opening quotation mark; nil if it does not end.
     private static func string(_ rest: inout ArraySlice<UInt8>) -> String? {
         var bytes: [UInt8] = []
         while let byte = rest.popFirst() {
@@ -79,6 +79,6 @@ enum ProblemDocument {
 }
 
 extension Transfer.Answer {
-    /// Whether the server says that it speaks tus (tus 1.0, Tus-Resumable and Tus-Version).
+    /// Whether the response names the protocol tus (tus 1.0, `Tus-Resumable` and `Tus-Version`).
     package var namesTus: Bool { fields.contains(.tusResumable) || fields.contains(.tusVersion) }
 }

@@ -1,35 +1,35 @@
-// What a representation is recognised by, so that parts of two are never put together (RFC 9110 §8.8, §13.1.5, §15.3.7.3).
+// Identifies a representation, so that parts of different ones are never combined (RFC 9110 §8.8, §13.1.5, §15.3.7.3).
 //
-// Values only. The invariant: what `validator` gives is strong.
+// Values only. The invariant: `validator` is always strong.
 
 import HTTPTypes
 import SpoolgatePosix
 import SpoolgateTextFormats
 import SpoolgateUploadProtocol
 
-/// What a response says of the representation that its content is of.
+/// The fields of a response that identify its representation.
 struct Representation {
-    /// Its entity tag as it came, weak or strong.
+    /// The entity tag as received, weak or strong.
     private(set) var tag: String?
-    /// Its `Last-Modified` as it came.
+    /// The `Last-Modified` as received.
     private(set) var modified: String?
-    /// The `Date` of the response that said so.
+    /// The `Date` of the same response.
     private(set) var date: String?
-    /// Bytes of the whole; nil: not known.
+    /// The number of bytes of the whole; nil if unknown.
     private(set) var total: Int64?
-    /// Its digest; nil: none that is known here.
+    /// The digest; nil if the response has no supported one.
     private(set) var digest: DownloadDigest?
 
-    /// By how many seconds `Date` has to be later than `Last-Modified`.
+    /// The number of seconds by which `Date` must be later than `Last-Modified`.
     ///
-    /// RFC 9110 §8.8.2.2 wants one second and clocks that are the same, or a difference that makes it unlikely that they
-    /// are not; RFC 7232 §2.2.2 had a minute for that.
+    /// RFC 9110 §8.8.2.2 requires one second if both dates are from the same clock, or a difference that makes
+    /// different clocks unlikely to matter. RFC 7232 §2.2.2 had a minute for that.
     static let distance: Int64 = 60
-    /// Why a representation without a validator is not resumed, as a part of a sentence.
+    /// The reason why a representation without a validator is not resumed, as a part of a sentence.
     static let absence =
         "the server sends no strong validator (an ETag, or a Last-Modified a minute before Date)"
 
-    /// Reads a response's fields; `total` is what its framing or its range says.
+    /// Reads the fields of a response; `total` is the length by its framing or its range.
     init(_ fields: HTTPFields, total: Int64?) {
         tag = fields.value(of: .eTag)
         modified = fields.value(of: .lastModified)
@@ -38,7 +38,7 @@ struct Representation {
         digest = DownloadDigest(fields)
     }
 
-    /// What a token says.
+    /// Reads the values of a token.
     init(_ token: Download.Token) {
         let isTag = Self.isStrong(token.validator) || Self.isWeak(token.validator)
         tag = isTag ? token.validator : nil
@@ -48,7 +48,8 @@ struct Representation {
         digest = token.digest.flatMap { DownloadDigest(value: $0) }
     }
 
-    /// What `If-Range` may have: a strong entity tag or, if there is no weak one, a date that is strong; nil: nothing.
+    /// The validator for `If-Range`: a strong entity tag, or a strong date if there is no weak tag; nil if it has
+    /// neither.
     var validator: String? {
         if let tag, Self.isStrong(tag) { return tag }
         if let tag, Self.isWeak(tag) { return nil }
@@ -59,16 +60,17 @@ struct Representation {
         return modified
     }
 
-    /// Whether it has anything to recognise it by, weak or strong.
+    /// Whether it has an entity tag or a date, weak or strong.
     var isNamed: Bool { tag != nil || modified != nil }
 
-    /// Learns what a part of it says and the beginning did not.
+    /// Adds the values that a part has and the beginning did not.
     mutating func learn(from part: Representation) {
         total = total ?? part.total
         digest = digest ?? part.digest
     }
 
-    /// Why `part` is not of this representation: the end of a sentence; nil: nothing tells that.
+    /// The reason why `part` belongs to another representation, as the end of a sentence; nil if no difference is
+    /// found.
     func difference(from part: Representation) -> String? {
         if let other = part.tag, isOther(other) {
             return "the part has the ETag \(other), but the beginning had \(tag ?? "none")"
@@ -85,7 +87,7 @@ struct Representation {
         return nil
     }
 
-    /// Whether a part with this tag is of another representation; some proxies mark each tag as weak on its way.
+    /// Reports whether the tag is of another representation; some proxies turn strong tags into weak ones.
     private func isOther(_ other: String) -> Bool {
         guard let tag else { return !Self.isWeak(other) }
         return !other.hasSameBytes(as: tag) && !other.hasSameBytes(as: "W/" + tag)
@@ -97,7 +99,7 @@ struct Representation {
         return seconds != nil && seconds == HTTPDate.seconds(other, now: WallTime.now.seconds)
     }
 
-    /// One tag in quotes, with no quote or control character inside.
+    /// One tag in quotes, without a quote or control character inside.
     private static func isStrong(_ tag: String) -> Bool {
         let bytes = tag.utf8
         return bytes.count >= 2 && bytes.first == UInt8(ascii: "\"")

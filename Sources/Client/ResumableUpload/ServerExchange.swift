@@ -1,7 +1,7 @@
-// Requests of one transfer to its server, over a connection of its session if one is idle.
+// Sends the requests of one transfer to its server, over an idle connection of its session if there is one.
 //
-// What an answer means is said elsewhere. The invariant: credentials and the client's own fields go to the origins
-// that the transfer allows, and to no other.
+// Other files interpret the responses. The invariant: credentials and the client's own fields are sent only to the
+// origins that the transfer allows.
 
 import HTTPTypes
 import SpoolgateCurl
@@ -9,24 +9,24 @@ import SpoolgatePosix
 import SpoolgateTextFormats
 import SpoolgateUploadProtocol
 
-/// One request and what became of it.
+/// The result of one request.
 struct ExchangeResult {
-    /// The final response's head; nil: there is none.
+    /// The head of the final response; nil if none has arrived.
     var head: ResponseHead?
-    /// Why there is no whole answer.
+    /// The reason if the response is missing or incomplete.
     var fault: ClientFault?
-    /// For how long the answer asked to wait; nil: not at all.
+    /// The pause that the response requests; nil if it requests none.
     var retryAfter: Duration?
-    /// The answer's content, as far as it is kept.
+    /// The content of the response, up to the limit.
     var content: [UInt8]
-    /// Whether there was more.
+    /// Whether the content of the response was longer, or did not arrive completely.
     var isCut: Bool
-    /// Whether any of the request may have left.
+    /// Whether a part of the request may have been sent.
     var wasBegun: Bool
-    /// Bytes of content that left this process.
+    /// The number of content bytes sent.
     var uploaded: Int64
 
-    /// The answer and what it says of an upload, where there is one.
+    /// The final response and its upload fields; nil if none has arrived.
     var answered: (answer: Transfer.Answer, read: UploadAnswer)? {
         head.map { head in
             (
@@ -43,12 +43,12 @@ struct ExchangeResult {
 }
 
 extension Transfer.Answer {
-    /// What its `Location` leads to from `url`, which was asked; nil: it has none that is a URL.
+    /// Resolves `Location` against the URL of the request; nil if it is missing or not a URL.
     func location(from url: URLText) -> URLText? {
         fields.value(of: .location).flatMap { url.resolved($0) }
     }
 
-    /// Where a redirect of `url` leads, and what to do: the end of a sentence.
+    /// Describes the target of a redirect and the remedy, as the end of a sentence.
     func redirection(from url: URLText) -> String {
         guard let place = location(from: url) else {
             return "without a target: it has no Location that is a URL; check the server"
@@ -58,17 +58,17 @@ extension Transfer.Answer {
     }
 }
 
-/// The requests of one transfer.
+/// Sends the requests of one transfer.
 ///
-/// Used by the transfer's thread.
+/// Used by the thread of the transfer.
 final class ServerExchange {
-    /// Most bytes kept of an answer's content.
+    /// The maximum number of bytes kept of a response's content.
     private let answerLimit: Int
     private let options: Transfer.Connection
     private let control: TransferControl
-    /// Where connections come from and are given back to.
+    /// The source of connections, to which they are returned.
     private let connections: ConnectionPool
-    /// What is under way, for what libcurl calls.
+    /// The content of the current response, which callbacks of libcurl append to.
     private var kept: [UInt8] = []
     private var isCut = false
 
@@ -88,12 +88,12 @@ final class ServerExchange {
     ///
     /// - Parameters:
     ///   - method: the method.
-    ///   - url: where to.
-    ///   - fields: its fields; credentials are added.
-    ///   - content: its content; nil: none.
-    ///   - heard: told of each interim response.
-    ///   - sink: takes the content of a response; nil: it is kept.
-    /// - Returns: what became of it.
+    ///   - url: the URL.
+    ///   - fields: the fields; credentials are added.
+    ///   - content: the content; nil for none.
+    ///   - heard: called for each interim response.
+    ///   - sink: receives the content of a response; if nil, the content is kept in the result.
+    /// - Returns: the result of the request.
     func send(
         _ method: HTTPRequest.Method,
         _ url: URLText,
@@ -123,7 +123,7 @@ final class ServerExchange {
         let used = connections.take()
         let transfer = ClientTransfer(request, over: used) { [control] in control.isStopped }
         transfer.run()
-        // A handle whose transfer failed keeps state that breaks the next one.
+        // After a failed transfer, the handle has state that makes its next transfer fail.
         if let used, transfer.fault == nil { connections.giveBack(used) }
         return ExchangeResult(
             head: transfer.head,
@@ -156,7 +156,7 @@ final class ServerExchange {
 }
 
 extension HTTPFields {
-    /// Those that go with every request of an upload: not those of its content, its representation, its conditions.
+    /// The fields for every request of an upload: all except those about content, representation and conditions.
     var withoutRepresentation: HTTPFields {
         filter { field in
             let name = field.name.canonicalName

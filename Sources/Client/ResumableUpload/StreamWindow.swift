@@ -1,60 +1,60 @@
 // The bytes of a stream that the server has not acknowledged, in memory of a fixed size.
 //
-// A producer adds to its end and waits while it is full; the upload reads from it at any offset that it holds,
-// and lets go of what was acknowledged. The invariant: it holds the bytes from `start` to `end` of the stream,
-// `capacity` at most.
+// A producer adds bytes to the end, and waits while the window is full. The upload reads at any offset in the window,
+// and releases acknowledged bytes. The invariant: the window has the bytes from `start` up to `end` of the stream, at
+// most `capacity`.
 
 import Glibc
 import SpoolgatePosix
 
-/// A ring of bytes between a producer and one upload.
+/// A ring buffer between a producer and one upload.
 ///
-/// Bytes are copied without the lock: the producer alone writes, behind the end, and the upload alone reads and lets
-/// go.
+/// Bytes are copied outside the lock: only the producer writes, after the end, and only the upload reads and releases
+/// bytes.
 final class StreamWindow: Sendable {
     private struct State {
-        /// Offsets in the stream.
+        /// The first offset in the window; `end` is the one after the last.
         var start: Int64 = 0
         var end: Int64 = 0
-        /// Bytes before this are dropped as they come.
+        /// Bytes before this offset are dropped on arrival.
         var wanted: Int64 = 0
-        /// Where the end has to be for the upload to be woken.
+        /// The upload is woken when the end reaches this offset.
         var awaited: Int64 = 0
         var isEnded = false
         var isClosed = false
         var failure: String?
-        /// A producer that waits for room.
+        /// A producer that waits for space.
         var waiting: CheckedContinuation<Void, Never>?
     }
 
-    /// What there is to send.
+    /// The bytes that can be sent now.
     struct Ready {
-        /// Where the bytes that are there end.
+        /// The offset after the last byte in the window.
         var end: Int64
         /// Whether the stream ends there.
         var isEnded: Bool
-        /// Whether there is no room for more.
+        /// Whether the window is full.
         var isFull: Bool
-        /// Why the stream broke; it has ended then.
+        /// The error of a failed stream, which has ended.
         var failure: String?
     }
 
     private nonisolated(unsafe) let memory: UnsafeMutableRawBufferPointer
     private let state = Monitor(State())
 
-    /// Holds at most `capacity` bytes, at least 64 KiB.
+    /// Creates a window of `capacity` bytes, at least 64 KiB.
     init(capacity: Int) {
         memory = .allocate(byteCount: max(capacity, 1 << 16), alignment: 4096)
     }
 
     deinit { memory.deallocate() }
 
-    /// Most bytes that it holds.
+    /// The maximum number of bytes in the window.
     var capacity: Int64 { Int64(memory.count) }
 
     // MARK: The producer's side
 
-    /// Adds bytes, and waits while there is no room; false: nobody wants more.
+    /// Adds bytes, and waits while the window is full; returns false if the window is closed.
     func add(_ bytes: [UInt8]) async -> Bool {
         var added = 0
         while !isClosed {
@@ -83,14 +83,14 @@ final class StreamWindow: Sendable {
         }
     }
 
-    /// Waits for room; false where there is none at `deadline`, or nobody wants more.
+    /// Waits for space; returns false if the window is still full at `deadline`, or closed.
     func waitForRoom(until deadline: Deadline) -> Bool {
         state.wait(until: deadline, isQuiet: true) {
             $0.isClosed ? false : room($0) > 0 ? true : nil
         } ?? false
     }
 
-    /// Adds what `fill` writes into the free memory it is given; the bytes' number, 0 where there is no room.
+    /// Lets `fill` write into free memory, and returns the number of bytes added; 0 if the window is full.
     func put(_ fill: (UnsafeMutableRawBufferPointer) -> Int) -> Int {
         let (end, most) = state.updateQuietly { ($0.end, room($0)) }
         let place = Int(end % capacity)
@@ -99,7 +99,7 @@ final class StreamWindow: Sendable {
         guard count > 0 else { return 0 }
         let isAwaited = state.updateQuietly { state in
             state.end += Int64(count)
-            // What the server had before this process began.
+            // Drop bytes that the server received from an earlier process.
             state.start = max(state.start, min(state.wanted, state.end))
             return state.end >= state.awaited
         }
@@ -107,7 +107,7 @@ final class StreamWindow: Sendable {
         return count
     }
 
-    /// Says that the stream has ended, or broke.
+    /// Marks the end of the stream, or its failure.
     func end(_ failure: String? = nil) {
         state.update {
             $0.isEnded = true
@@ -115,19 +115,21 @@ final class StreamWindow: Sendable {
         }
     }
 
-    /// Whether nobody wants more.
+    /// Whether the upload needs no more bytes.
     var isClosed: Bool { state.updateQuietly(\.isClosed) }
 
     private func room(_ state: State) -> Int { memory.count - Int(state.end - state.start) }
 
     // MARK: The upload's side
 
-    /// Whether it can give bytes from `offset` on, now or later.
+    /// Reports whether the bytes from `offset` on are in the window or can still arrive.
     func canGive(from offset: Int64) -> Bool {
         state.updateQuietly { offset >= max($0.start, $0.wanted) }
     }
 
-    /// Waits for `count` bytes behind `offset`, the end or a full window; at `deadline` gives what there is.
+    /// Waits for `count` bytes from `offset` on, the end of the stream or a full window.
+    ///
+    /// - Returns: the state at that time, or at `deadline`.
     func ready(from offset: Int64, count: Int64, until deadline: Deadline) -> Ready {
         let look: (State) -> Ready = { [self] state in
             Ready(
@@ -145,7 +147,7 @@ final class StreamWindow: Sendable {
         return whole ?? state.updateQuietly { look($0) }
     }
 
-    /// Copies bytes that it holds from `offset` on; false where it does not hold them all.
+    /// Copies bytes from `offset` on; returns false if not all of them are in the window.
     func read(into buffer: UnsafeMutableRawBufferPointer, at offset: Int64) -> Bool {
         let (start, end) = state.updateQuietly { ($0.start, $0.end) }
         guard offset >= start, offset + Int64(buffer.count) <= end else { return false }
@@ -157,7 +159,7 @@ final class StreamWindow: Sendable {
         return true
     }
 
-    /// Lets go of the bytes before `offset`; those that have not come yet are dropped when they do.
+    /// Releases the bytes before `offset`; those that arrive later are dropped.
     func release(upTo offset: Int64) {
         wake { state in
             state.wanted = max(state.wanted, offset)
@@ -165,7 +167,7 @@ final class StreamWindow: Sendable {
         }
     }
 
-    /// Wants no more; whoever adds is told.
+    /// Closes the window; a producer that waits receives false.
     func close() { wake { $0.isClosed = true } }
 
     private func wake(_ change: (inout State) -> Void) {
@@ -178,7 +180,7 @@ final class StreamWindow: Sendable {
     }
 }
 
-/// A stream as a body.
+/// A stream as the body of an upload.
 final class StreamContent: UploadContent {
     private let window: StreamWindow
     private let feed: StreamFeed
@@ -206,7 +208,7 @@ final class StreamContent: UploadContent {
         isStopped: () -> Bool
     ) throws(ContentFault) -> Portion? {
         try begin()
-        // Half of it is sent while the other half fills.
+        // Half of the window is sent while the other half fills.
         let most = min(limit ?? .max, window.capacity / 2, told.map { max(0, $0 - offset) } ?? .max)
         var due: Deadline?
         while !isStopped() {
@@ -222,14 +224,14 @@ final class StreamContent: UploadContent {
         return nil
     }
 
-    /// The most bytes that are kept.
+    /// The maximum number of bytes kept.
     var capacity: Int64 { window.capacity }
 
     /// Waits for `count` bytes from `offset` on, at most half the window.
     ///
-    /// - Returns: whether they are there and the stream goes on; not if its end is known, or if `isStopped` said so
-    ///   first.
-    /// - Throws: `ContentFault` if the stream broke, or has another length than was told.
+    /// - Returns: whether the bytes have arrived and the end of the stream is still unknown; false if `isStopped` ended
+    ///   the wait.
+    /// - Throws: `ContentFault` if the stream failed, or if its length differs from the declared one.
     func goesOn(
         from offset: Int64,
         by count: Int64,
@@ -245,24 +247,24 @@ final class StreamContent: UploadContent {
         return false
     }
 
-    /// What `take` gave.
+    /// The result of `take`.
     struct Taken {
-        /// Bytes.
+        /// The number of bytes.
         var count: Int
-        /// Whether the stream ends behind them.
+        /// Whether the stream ends after them.
         var isEnded: Bool
-        /// Whether the window is full, so that no more comes before bytes are released.
+        /// Whether the window is full, so that no more bytes arrive before some are released.
         var isFull: Bool
     }
 
-    /// Takes the bytes that are there from `offset` on, and waits a moment for the first one if more can come.
+    /// Copies the available bytes from `offset` on, and waits briefly for the first one if more can arrive.
     ///
     /// - Parameters:
-    ///   - buffer: where they go.
-    ///   - offset: where they stand in the stream.
-    ///   - limit: how long to wait.
-    /// - Returns: what there was.
-    /// - Throws: `ContentFault` if the stream broke, or has another length than was told.
+    ///   - buffer: the memory to copy them to.
+    ///   - offset: their offset in the stream.
+    ///   - limit: the longest wait.
+    /// - Returns: the bytes copied, and the state of the stream.
+    /// - Throws: `ContentFault` if the stream failed, or if its length differs from the declared one.
     func take(
         into buffer: UnsafeMutableRawBufferPointer,
         at offset: Int64,
@@ -298,9 +300,9 @@ final class StreamContent: UploadContent {
         task?.cancel()
     }
 
-    /// How long it waits before it looks whether it was stopped.
+    /// The interval between checks for a stop.
     private static let look = Duration.milliseconds(200)
-    /// How long bytes wait for others before they are sent.
+    /// The time that bytes wait for more before they are sent.
     private static let patience = Duration.seconds(1)
 
     private func check(_ ready: StreamWindow.Ready, _ offset: Int64) throws(ContentFault) {
@@ -354,7 +356,7 @@ final class StreamContent: UploadContent {
         while !window.isClosed {
             guard window.waitForRoom(until: .after(look)) else { continue }
             var entry = pollfd(fd: number, events: Int16(POLLIN), revents: 0)
-            // So that a closed window is seen while nothing comes.
+            // The timeout lets the loop detect a closed window while the descriptor has no data.
             guard poll(&entry, 1, 200) != 0 else { continue }
             var (count, error): (Int, Int32) = (0, 0)
             _ = window.put { room in
@@ -371,6 +373,6 @@ final class StreamContent: UploadContent {
         }
     }
 
-    /// Most bytes read at once.
+    /// The maximum number of bytes of one read.
     private static let most = 1 << 20
 }

@@ -1,8 +1,8 @@
-// The text of tokens, which other processes read.
+// Writes and reads the text of tokens, which other processes read.
 
 import SpoolgateTextFormats
 
-/// The text of tokens: `v1 KIND name=value name=value`, values percent-encoded.
+/// The text of tokens: `v1 KIND name=value name=value`, with percent-encoded values.
 enum TokenText {
     static func write(_ kind: String, _ parts: [(name: String, value: String?)]) -> String {
         let words = parts.compactMap { part in
@@ -11,7 +11,7 @@ enum TokenText {
         return (["v1", kind] + words).joined(separator: " ")
     }
 
-    /// The parts; those of a newer writer are among them.
+    /// Returns the parts, including unknown ones of a newer version; nil if the text is invalid.
     static func read(_ kind: String, _ text: String) -> [String: String]? {
         let words = text.split { $0.isWhitespace }
         guard words.count > 2, words[0] == "v1", words[1] == kind else { return nil }
@@ -27,7 +27,7 @@ enum TokenText {
         return parts
     }
 
-    /// An optional number: nil inside is absent, nil outside is no number.
+    /// Reads an optional number: the inner nil means absent, the outer nil invalid.
     static func number(_ text: String?) -> Int64?? {
         guard let text else { return .some(nil) }
         guard let number = Int64(digits: text) else { return nil }

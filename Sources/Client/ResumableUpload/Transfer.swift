@@ -1,37 +1,39 @@
-// What uploads and downloads have in common: what happens meanwhile, how far they are, and the final response.
+// The types that uploads and downloads share: events, progress and the final response.
 //
 // Values only.
 
 public import HTTPTypes
 
-/// What uploads and downloads have in common.
+/// The types that uploads and downloads share.
 public enum Transfer {
-    /// What happens during a transfer.
+    /// An event of a transfer.
     @nonexhaustive
     public enum Event<Token: Sendable & Equatable>: Sendable, Equatable {
-        /// The transfer can be resumed with this token; a later one replaces it.
+        /// The transfer can be resumed with this token, which replaces earlier ones.
         ///
-        /// That of an upload comes again before the last byte leaves, with `mayBeComplete` set.
+        /// The token of an upload is sent again before the last byte, with `mayBeComplete` set.
         case resumable(Token)
-        /// How far it is.
+        /// The transfer has progressed.
         case progress(Progress)
-        /// It waits before it tries again: for how long, and why.
+        /// The transfer waits before the next attempt, for this time and this reason.
         case waiting(Duration, reason: String)
-        /// Everything is sent, or comes, again: the upload resource is gone or could not be had, or what is there is
-        /// another representation.
+        /// The transfer starts again from the first byte.
+        ///
+        /// The upload resource is gone or could not be created, or the server has another representation of the
+        /// download.
         case begunAnew(reason: String)
     }
 
-    /// How far a transfer is; bytes.
+    /// The progress of a transfer, in bytes.
     public struct Progress: Sendable, Equatable {
-        /// What the other side has for sure: acknowledged by the server, or written here.
+        /// The number of bytes acknowledged by the server, or of a download written here.
         public var received: Int64
-        /// What was sent, acknowledged or not; of a download: what has come.
+        /// The number of bytes sent, acknowledged or not; of a download, the number received.
         public var sent: Int64
-        /// The whole; nil: not known.
+        /// The number of bytes in all; nil if unknown.
         public var total: Int64?
 
-        /// Makes progress of its parts.
+        /// Creates progress from its parts.
         public init(received: Int64, sent: Int64, total: Int64?) {
             self.received = received
             self.sent = sent
@@ -41,20 +43,21 @@ public enum Transfer {
 
     /// The final response.
     public struct Answer: Sendable, Equatable {
-        /// Its status.
+        /// The status.
         public var status: HTTPResponse.Status
-        /// Its fields.
+        /// The fields.
         public var fields: HTTPFields
-        /// Its content, as far as `Upload.Options.answerLimit` goes.
+        /// The content, at most `Upload.Options.answerLimit` bytes.
         public var content: [UInt8]
-        /// Whether its content was longer.
+        /// Whether `content` is incomplete.
         public var isCut: Bool
-        /// Whether the server took the upload and has its answer no more; the status is that of an offset retrieval.
+        /// Whether the server accepted the upload but no longer has its response; the status is then not the
+        /// application's.
         public var isLost: Bool
-        /// The place that a final response of 302 or 303 names, as an absolute URL; nil for any other response.
+        /// The target of a final response of 302 or 303, as an absolute URL; nil for any other response.
         public var place: String?
 
-        /// Makes an answer of its parts.
+        /// Creates a response from its parts.
         public init(
             status: HTTPResponse.Status,
             fields: HTTPFields = [:],

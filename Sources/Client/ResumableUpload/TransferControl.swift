@@ -1,12 +1,12 @@
-// What the owner of a transfer wants of it while it runs, and the one run of it.
+// Controls the one run of a transfer: its owner can pause or cancel it from any thread.
 //
-// The invariants: at most one thread runs the transfer at a time, and a wish is for the run under way alone.
+// The invariants: at most one thread runs the transfer at a time, and a `Wish` applies only to the current run.
 
 import SpoolgatePosix
 
-/// The wishes of a transfer's owner, shared with its thread.
+/// The state that the owner of a transfer shares with its thread.
 final class TransferControl: Sendable {
-    /// What the owner wants.
+    /// The owner's instruction to a run.
     enum Wish: Sendable {
         case run, pause, cancel
     }
@@ -15,18 +15,18 @@ final class TransferControl: Sendable {
         var wish = Wish.run
         var isRunning = false
         var awaiting: [CheckedContinuation<Void, Never>] = []
-        /// Run once when there is a wish.
+        /// Called once when the owner asks for an end.
         var whenAsked: (@Sendable () -> Void)?
     }
 
     private let state = Monitor(State())
 
-    /// What the owner wants now.
+    /// The present instruction.
     var wish: Wish { state.updateQuietly(\.wish) }
-    /// Whether the transfer is to end.
+    /// Whether the run should end.
     var isStopped: Bool { wish != .run }
 
-    /// Asks the run under way for an end; the first wish counts, and without a run none does.
+    /// Asks the current run to end; only the first call counts, and a call without a run has no effect.
     func ask(_ wish: Wish) {
         let action = state.update { state -> (@Sendable () -> Void)? in
             guard state.isRunning, state.wish == .run else { return nil }
@@ -37,7 +37,7 @@ final class TransferControl: Sendable {
         action?()
     }
 
-    /// Has `action` run once there is a wish: at once if there is one already.
+    /// Calls `action` once the owner asks for an end, immediately if that has already happened.
     func whenAsked(_ action: @escaping @Sendable () -> Void) {
         let isAsked = state.updateQuietly { state in
             if state.wish == .run { state.whenAsked = action }
@@ -46,12 +46,12 @@ final class TransferControl: Sendable {
         if isAsked { action() }
     }
 
-    /// Waits, but not after a wish.
+    /// Waits for `duration`, or until the owner asks for an end.
     func wait(_ duration: Duration) {
         _ = state.wait(until: .after(duration), isQuiet: true) { $0.wish == .run ? nil : true }
     }
 
-    /// Begins a run, which `end` ends; false while there is one.
+    /// Begins a run, to be ended by `end`; returns false if there already is one.
     func begin() -> Bool {
         state.updateQuietly { state in
             defer { state.isRunning = true }
@@ -59,7 +59,7 @@ final class TransferControl: Sendable {
         }
     }
 
-    /// Ends the run and forgets what was asked of it.
+    /// Ends the run and discards its instruction.
     func end() {
         let awaiting = state.update { state in
             let awaiting = state.awaiting
@@ -69,7 +69,7 @@ final class TransferControl: Sendable {
         for continuation in awaiting { continuation.resume() }
     }
 
-    /// Waits for the end of a run; returns at once if there is none.
+    /// Waits for the end of the run; returns immediately if there is none.
     func ended() async {
         await withCheckedContinuation { continuation in
             let isOver = state.update { state in
@@ -81,7 +81,7 @@ final class TransferControl: Sendable {
     }
 }
 
-/// When a transfer is tried again, and until when.
+/// The pauses between attempts and the end of all attempts.
 struct RetryBackoff {
     private let options: Transfer.Connection
     private var pause: Duration
@@ -93,15 +93,15 @@ struct RetryBackoff {
         end = .after(options.retryFor)
     }
 
-    /// Begins anew after progress.
+    /// Starts again after progress.
     mutating func progressed() { self = RetryBackoff(options) }
 
-    /// The next pause; nil where it would last beyond the end.
+    /// Returns the next pause; nil if it would last beyond the end of all attempts.
     ///
-    /// - Parameter told: what the server asked for.
-    /// - Returns: how long to wait.
+    /// - Parameter told: the pause that the server requests.
+    /// - Returns: the time to wait.
     mutating func next(_ told: Duration?) -> Duration? {
-        // Clients that were cut together do not come back together.
+        // The random factor keeps clients that were disconnected together from reconnecting together.
         let next = told ?? pause * Double.random(in: 0.75...1.25)
         pause = min(pause * 2, .seconds(60))
         return next < end.remaining ? next : nil

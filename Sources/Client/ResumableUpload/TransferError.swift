@@ -1,57 +1,57 @@
-// Why a transfer did not come to its end.
+// The error of a transfer.
 //
-// Values only. The invariant: an error says what was attempted on what, why it failed and what to do.
+// Values only. The invariant: an error says which step failed, on which resource, why, and how to fix it.
 
-/// Why a transfer did not come to its end.
+/// The reason why a transfer did not complete.
 public struct TransferError: Error, Sendable, Equatable, CustomStringConvertible {
-    /// What kind of end it is, and so what can be done.
+    /// The kind of an error, which determines the reaction.
     @nonexhaustive
     public enum Kind: Sendable, Equatable {
-        /// The URL or an option cannot be used; nothing was sent.
+        /// The URL or an option cannot be used; no request was sent.
         case invalid
-        /// The body could not be read, or what came could not be written.
+        /// The body could not be read, or received content could not be written.
         case unreadable
-        /// The body is another one than the token's, or changed while it was sent; of a download: what is there is
-        /// another representation, and what came before was handed over already.
+        /// The body differs from the token's, or changed while it was sent.
+        ///
+        /// For a download: the server has another representation, and earlier content was already passed on.
         case changed
-        /// What came is not what the server's digest says; of a file nothing was kept.
+        /// The received content does not match the server's digest; no part of a file was kept.
         case corrupt
-        /// TLS was not agreed on, or the certificate is not trusted.
+        /// TLS could not be negotiated, or the certificate is not trusted.
         case untrusted
-        /// The server refused for good; `answer` has its words.
+        /// The server refused permanently; `answer` has its response.
         case refused
-        /// The server, or a proxy, names another place; redirects are not followed, and nothing shows that the upload
-        /// was taken.
+        /// The server or a proxy redirects to another URL, which is not followed; the upload is not known to be
+        /// accepted.
         case redirected
-        /// The server keeps the upload at another origin, which `Upload.Options.allowsOtherOrigin` does not allow.
+        /// The upload resource has another origin, which `Upload.Options.allowsOtherOrigin` does not allow.
         case otherOrigin
-        /// The server took the request and does no resumable uploads.
+        /// The server accepted the request but does not support resumable uploads.
         case unsupported
         /// The upload resource is gone, and the body cannot be read again from its beginning.
         case gone
-        /// Everything was sent, and whether the server took it cannot be known; sending it again could have it
-        /// taken twice.
+        /// All content was sent, and it is unknown whether the server accepted it; sending it again may duplicate it.
         case unknownOutcome
-        /// It did not succeed for `retryFor`; resume it with `token`, or begin again.
+        /// The transfer made no progress for `retryFor`; resume it with `token`, or start again.
         case later
-        /// `pause` was called; resume it with the token.
+        /// `pause` was called; resume the transfer with the token.
         case paused
         /// `cancel` was called.
         case cancelled
-        /// What is written has no upload to go to: its run has ended, and says why.
+        /// The run of the upload has ended, so it accepts no more written bytes; the error of the run has the reason.
         case closed
     }
 
-    /// What kind of end it is.
+    /// The kind of the error.
     public var kind: Kind
-    /// What was attempted on what, why it failed, and what to do: one sentence.
+    /// One sentence with the step that failed, the resource, the reason and the remedy.
     public var reason: String
-    /// What the server said; nil: nothing that counts.
+    /// The response of the server; nil if there is none or it is not relevant.
     public var answer: Transfer.Answer?
-    /// What to resume with; nil: the server has nothing.
+    /// The token to resume the upload with; nil if the server has no content.
     public var token: Upload.Token?
 
-    /// Makes an error of its parts.
+    /// Creates an error from its parts.
     public init(
         _ kind: Kind,
         _ reason: String,
@@ -67,6 +67,6 @@ public struct TransferError: Error, Sendable, Equatable, CustomStringConvertible
     /// The reason.
     public var description: String { reason }
 
-    /// Whether the same can succeed later, with nothing changed.
+    /// Whether the same transfer can succeed later without changes.
     public var mayWorkLater: Bool { kind == .later || kind == .paused }
 }
