@@ -1,28 +1,27 @@
-// What uploads and downloads are to a program alike: one run at a time, a token, events.
+// The part of uploads and downloads that is the same for both: runs, the token and events.
 //
-// The work is a blocking run on one thread; `async` is only the surface. The invariants: one run at a time, what `token`
-// says is enough to go on, and each stream of events ends with a run.
+// A run blocks one thread; the `async` functions wait for that thread. The invariants: there is one run at a time,
+// `token` is enough to resume, and each stream of events ends with a run.
 
 import SpoolgateCurl
 import SpoolgatePosix
 
-/// The part of an `Upload` and a `Download` that is the same for both.
+/// The common implementation of `Upload` and `Download`.
 final class TransferHandle<Token: Sendable & Equatable>: Sendable {
     typealias Event = Transfer.Event<Token>
 
     private struct State {
         var token: Token?
         var readers: [AsyncStream<Event>.Continuation] = []
-        /// Whether the last run ended for good.
+        /// Whether the last run succeeded or failed permanently.
         var isOver = false
     }
 
     let control = TransferControl()
-    /// The idle connections that it takes and gives back.
     let connections: ConnectionPool
-    /// The most content of one request that proxies take.
+    /// The content limit of proxies, shared by the session.
     let appendLimit: AppendLimit
-    /// What the transfer is called in a sentence: `the upload to URL`.
+    /// The name of the transfer in a sentence: `the upload to URL`.
     let name: String
 
     private let slots: TransferSlots?
@@ -30,14 +29,14 @@ final class TransferHandle<Token: Sendable & Equatable>: Sendable {
     private let onEvent: (@Sendable (Event) -> Void)?
     private let body: @Sendable (TransferHandle) throws(TransferError) -> Transfer.Answer
 
-    /// Makes a transfer.
+    /// Creates a transfer.
     ///
     /// - Parameters:
-    ///   - name: what it is called in a sentence.
-    ///   - token: what it begins with.
-    ///   - session: whose connections and places it takes; nil: it has its own.
-    ///   - onEvent: told of what happens, on the transfer's thread.
-    ///   - body: one run of it.
+    ///   - name: its name in a sentence.
+    ///   - token: the token to resume from; nil for a new transfer.
+    ///   - session: the session that provides connections and slots; nil for connections of its own.
+    ///   - onEvent: called for each event, on the transfer's thread.
+    ///   - body: performs one run.
     init(
         _ name: String,
         _ token: Token?,
@@ -54,14 +53,15 @@ final class TransferHandle<Token: Sendable & Equatable>: Sendable {
         state = Monitor(State(token: token))
     }
 
-    /// What it can be resumed with now; nil: nothing.
+    /// The token to resume with; nil if there is none.
     var token: Token? { state.updateQuietly(\.token) }
 
-    /// Takes another token, or none.
+    /// Replaces the token.
     func set(_ token: Token?) { state.updateQuietly { $0.token = token } }
 
-    /// A stream of what happens from now on, which ends with the run under way, or with the next one; at once if the last
-    /// run ended for good.
+    /// A stream of the events from now on.
+    ///
+    /// It ends with the current run or the next one; if the last run succeeded or failed permanently, it ends at once.
     var events: AsyncStream<Event> {
         let (stream, reader) = AsyncStream<Event>.makeStream(bufferingPolicy: .bufferingNewest(256))
         let isOver = state.updateQuietly { state in
@@ -72,7 +72,7 @@ final class TransferHandle<Token: Sendable & Equatable>: Sendable {
         return stream
     }
 
-    /// Tells what happened.
+    /// Reports an event to `onEvent` and to all streams.
     func tell(_ event: Event) {
         let readers = state.updateQuietly { state in
             switch event {
@@ -86,7 +86,7 @@ final class TransferHandle<Token: Sendable & Equatable>: Sendable {
         for reader in readers { reader.yield(event) }
     }
 
-    /// Runs on a thread of its own; cancelling the task is as a pause.
+    /// Runs on a thread of its own; cancelling the task pauses the run.
     ///
     /// - Throws: `TransferError`; `CancellationError` if the task was cancelled before the end.
     func run() async throws -> Transfer.Answer {
@@ -111,11 +111,11 @@ final class TransferHandle<Token: Sendable & Equatable>: Sendable {
         return try result.get()
     }
 
-    /// Runs on the calling thread, which it blocks.
+    /// Runs on the calling thread, and blocks it.
     ///
-    /// - Parameter isStopped: asked once when the run has begun, after which a wish counts: true ends it as a pause.
+    /// - Parameter isStopped: called once after the run has begun; true pauses the run.
     /// - Returns: the final response.
-    /// - Throws: why there is none.
+    /// - Throws: the reason if there is no final response.
     func perform(unless isStopped: () -> Bool = { false }) throws(TransferError) -> Transfer.Answer
     {
         guard control.begin() else { throw alreadyRunning }
@@ -128,14 +128,14 @@ final class TransferHandle<Token: Sendable & Equatable>: Sendable {
         return try result.get()
     }
 
-    /// Ends the run as soon as it can; the token.
+    /// Ends the run as soon as possible, and returns the token.
     func pause() async -> Token? {
         control.ask(.pause)
         await control.ended()
         return token
     }
 
-    /// Waits for a place in the session.
+    /// Waits for a slot of the session.
     private func enter(_ told: @escaping @Sendable (_ hasPlace: Bool) -> Void) {
         guard let slots else { return told(true) }
         let ticket = slots.enter(told)
@@ -147,7 +147,7 @@ final class TransferHandle<Token: Sendable & Equatable>: Sendable {
         end(result)
     }
 
-    /// The end of a run that waited for a place.
+    /// Ends a run that was still waiting for a slot.
     private func paused() -> Result<Transfer.Answer, TransferError> {
         let token = token as? Upload.Token
         let error =
@@ -177,7 +177,7 @@ final class TransferHandle<Token: Sendable & Equatable>: Sendable {
         let result = Result { () throws(TransferError) in try body(self) }
         switch result {
         case .success: set(nil)
-        // Of what was not right nothing is left to go on with.
+        // No corrupt content is kept, so there is none to resume.
         case .failure(let error): if error.kind == .corrupt { set(nil) }
         }
         return result

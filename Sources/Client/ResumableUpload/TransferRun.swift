@@ -1,6 +1,6 @@
-// What every run does between two requests: heed its owner, tell a fault that passes from one that stays, wait.
+// The steps of a run between two requests: obey the owner, distinguish temporary from permanent faults, and wait.
 //
-// The invariant: what cannot get better by waiting ends the run at once.
+// The invariant: a permanent fault ends the run at once.
 
 import SpoolgateCurl
 import SpoolgatePosix
@@ -8,20 +8,20 @@ import SpoolgateTextFormats
 
 /// A run of an upload, a download or a cancellation.
 protocol TransferRun: AnyObject {
-    /// What is run, in a sentence: `the upload to URL`.
+    /// The name of the run in a sentence: `the upload to URL`.
     var name: String { get }
     var control: TransferControl { get }
     var connection: Transfer.Connection { get }
     var patience: RetryBackoff { get set }
 
-    /// What an upload can be resumed with after an error; nil: nothing.
+    /// The token to resume an upload with after an error; nil if there is none.
     var tokenLeft: Upload.Token? { get }
-    /// Tells that it waits, and why.
+    /// Reports a pause and its reason.
     func tellWaiting(_ pause: Duration, reason: String)
 }
 
 extension TransferRun {
-    /// An error of this run, with what to resume with.
+    /// Creates an error of this run, with the token.
     func error(
         _ kind: TransferError.Kind,
         _ reason: String,
@@ -30,12 +30,12 @@ extension TransferRun {
         TransferError(kind, reason, answer: answer, token: tokenLeft)
     }
 
-    /// The error of content that could not be read or written, with what was attempted.
+    /// Creates the error for content that could not be read or written.
     func error(_ fault: ContentFault, in purpose: String) -> TransferError {
         error(fault.kind, "\(purpose): \(fault.reason)")
     }
 
-    /// Throws where the owner wants an end.
+    /// Throws if the owner has asked for a pause or a cancellation.
     func checkWish() throws(TransferError) {
         switch control.wish {
         case .run: return
@@ -44,7 +44,7 @@ extension TransferRun {
         }
     }
 
-    /// Waits after a request that was not answered; throws where another try cannot do better.
+    /// Waits after a request without a response; throws if another attempt cannot succeed.
     func wait(after fault: ClientFault?, _ purpose: String) throws(TransferError) {
         try checkWish()
         let fault = fault ?? ClientFault(.noAnswer, "no response")
@@ -60,19 +60,19 @@ extension TransferRun {
         }
     }
 
-    /// A duration in whole seconds, if it has one.
+    /// The duration in whole seconds, or exactly if it is shorter than one.
     private func text(_ duration: Duration) -> String {
         let seconds = duration.components.seconds
         return DurationText.text(seconds > 0 ? .seconds(seconds) : duration)
     }
 
-    /// Waits before another try.
+    /// Waits before another attempt.
     ///
     /// - Parameters:
-    ///   - reason: why: the beginning of a sentence.
-    ///   - answer: what the server said.
-    ///   - told: for how long it asked.
-    /// - Throws: where the time for that is over, or the owner wants an end.
+    ///   - reason: the reason, as the beginning of a sentence.
+    ///   - answer: the response of the server.
+    ///   - told: the pause that the server requests.
+    /// - Throws: an error if the time for attempts is over, or if the owner asks for an end.
     func wait(_ reason: String, _ answer: Transfer.Answer?, _ told: Duration?) throws(TransferError)
     {
         guard let pause = patience.next(told) else {

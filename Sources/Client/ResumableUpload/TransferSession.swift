@@ -1,13 +1,13 @@
-// What uploads and downloads of one program share: connections, how many run at a time, what they are asked by default.
+// The connections, limits and default options that many transfers share.
 //
-// The invariant: a session begins nothing; a transfer of it that is not run costs no connection and no place.
+// The invariant: a session starts no transfer; one that does not run uses no connection and no slot.
 
 import SpoolgateCurl
 
-/// Connections, limits and defaults of many transfers.
+/// The connections, limits and default options that many transfers share.
 ///
-/// Connections that a transfer leaves open are reused by the next one to the same server, for a minute; the transfers
-/// beyond `maximumTransfers` wait for their turn, without a thread while they wait in `run`.
+/// A connection that a transfer leaves open is reused for the same server within a minute. Transfers beyond
+/// `maximumTransfers` wait for their turn; while they wait in `run` they use no thread.
 ///
 /// ```swift
 /// let session = TransferSession(maximumTransfers: 4)
@@ -18,24 +18,24 @@ import SpoolgateCurl
 /// }
 /// ```
 public final class TransferSession: Sendable {
-    /// What an upload is asked that is given no options.
+    /// The options of uploads that are created without options.
     public let uploadOptions: Upload.Options
-    /// What a download is asked that is given no options.
+    /// The options of downloads that are created without options.
     public let downloadOptions: Download.Options
-    /// Most transfers that run at a time; at least 1.
+    /// The maximum number of concurrent transfers; at least 1.
     public let maximumTransfers: Int
 
     let connections = ConnectionPool()
     let appendLimit = AppendLimit()
     let slots: TransferSlots
 
-    /// Makes a session; nothing is connected yet.
+    /// Creates a session, without opening a connection.
     ///
     /// - Parameters:
-    ///   - maximumTransfers: most transfers that run at a time, each on a thread and over a connection of its own; below 1
-    ///     counts as 1.
-    ///   - uploadOptions: for uploads that are given none.
-    ///   - downloadOptions: for downloads that are given none.
+    ///   - maximumTransfers: the maximum number of concurrent transfers, each on its own thread and connection; values
+    ///     below 1 mean 1.
+    ///   - uploadOptions: the default options of uploads.
+    ///   - downloadOptions: the default options of downloads.
     public init(
         maximumTransfers: Int = 8,
         uploadOptions: Upload.Options = Upload.Options(),
@@ -47,14 +47,14 @@ public final class TransferSession: Sendable {
         slots = TransferSlots(maximumTransfers)
     }
 
-    /// Makes an upload, as `Upload.init` does, that takes its connections and its turn here.
+    /// Creates an upload like `Upload.init` that runs in this session.
     ///
     /// - Parameters:
-    ///   - body: what is sent.
-    ///   - url: where to; absolute, without user and password.
-    ///   - options: how; nil: as `uploadOptions` says.
-    ///   - onEvent: told of what happens, on the upload's thread, which waits for it meanwhile.
-    /// - Returns: the upload; nothing is sent before it runs.
+    ///   - body: the content to send.
+    ///   - url: the target URL; absolute, without user and password.
+    ///   - options: the options; nil for `uploadOptions`.
+    ///   - onEvent: called for each event on the upload's thread, which waits until it returns.
+    /// - Returns: the upload; no request is sent before it runs.
     public func upload(
         _ body: Upload.Body,
         to url: String,
@@ -64,14 +64,14 @@ public final class TransferSession: Sendable {
         Upload(body, url, nil, options ?? uploadOptions, in: self, onEvent)
     }
 
-    /// The upload that a token belongs to, as `Upload.resume`.
+    /// Creates the upload that a token belongs to, like `Upload.resume`.
     ///
     /// - Parameters:
-    ///   - token: from an event, an error or `pause`, of this process or another one.
+    ///   - token: a token from an event, an error or `pause`, of this or another process.
     ///   - body: the same body; a stream from its beginning.
-    ///   - options: as for the first time; nil: as `uploadOptions` says.
-    ///   - onEvent: as for the first time.
-    /// - Returns: an upload that goes on when it runs.
+    ///   - options: the same options; nil for `uploadOptions`.
+    ///   - onEvent: called for each event, as in `upload`.
+    /// - Returns: the upload; it continues when it runs.
     public func resumeUpload(
         from token: Upload.Token,
         body: Upload.Body,
@@ -81,14 +81,14 @@ public final class TransferSession: Sendable {
         Upload(body, token.target, token, options ?? uploadOptions, in: self, onEvent)
     }
 
-    /// Makes a download, as `Download.init` does, that takes its connections and its turn here.
+    /// Creates a download like `Download.init` that runs in this session.
     ///
     /// - Parameters:
-    ///   - url: what; absolute, without user and password.
-    ///   - destination: where to.
-    ///   - options: how; nil: as `downloadOptions` says.
-    ///   - onEvent: told of what happens, on the download's thread, which waits for it meanwhile.
-    /// - Returns: the download; nothing is sent before it runs.
+    ///   - url: the URL to download; absolute, without user and password.
+    ///   - destination: the place for the content.
+    ///   - options: the options; nil for `downloadOptions`.
+    ///   - onEvent: called for each event on the download's thread, which waits until it returns.
+    /// - Returns: the download; no request is sent before it runs.
     public func download(
         _ url: String,
         to destination: Download.Destination = .body,
@@ -98,14 +98,14 @@ public final class TransferSession: Sendable {
         Download(url, destination, nil, options ?? downloadOptions, in: self, onEvent)
     }
 
-    /// The download that a token belongs to, as `Download.resume`.
+    /// Creates the download that a token belongs to, like `Download.resume`.
     ///
     /// - Parameters:
-    ///   - token: from an event, of this process or another one.
-    ///   - destination: where to, as for the first time.
-    ///   - options: as for the first time; nil: as `downloadOptions` says.
-    ///   - onEvent: as for the first time.
-    /// - Returns: a download that goes on when it runs.
+    ///   - token: a token from an event, of this or another process.
+    ///   - destination: the same destination.
+    ///   - options: the same options; nil for `downloadOptions`.
+    ///   - onEvent: called for each event, as in `download`.
+    /// - Returns: the download; it continues when it runs.
     public func resumeDownload(
         from token: Download.Token,
         to destination: Download.Destination = .body,

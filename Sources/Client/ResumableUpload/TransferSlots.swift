@@ -1,12 +1,13 @@
-// How many transfers of one session run at a time, in the order in which they asked.
+// Limits the concurrent transfers of a session, and starts waiting ones in their order.
 //
-// The invariant: whoever entered leaves once, and whoever asked is told once.
+// The invariant: each transfer that gets a slot leaves it once, and each request for a slot is granted or withdrawn
+// once.
 
 import SpoolgatePosix
 
-/// The places of a session.
+/// The slots of a session.
 final class TransferSlots: Sendable {
-    /// What one that asks waits by; it can be withdrawn.
+    /// Identifies a request for a slot, to withdraw it.
     struct Ticket: Sendable {
         fileprivate let number: UInt64
     }
@@ -24,14 +25,14 @@ final class TransferSlots: Sendable {
 
     private let state: Monitor<State>
 
-    /// Has so many places, at least one.
+    /// Creates `count` slots, at least one.
     init(_ count: Int) { state = Monitor(State(free: max(1, count))) }
 
-    /// Asks for a place.
+    /// Requests a slot.
     ///
-    /// - Parameter told: told once, on this thread or on that of another transfer: true: it has a place, which `leave`
-    ///   gives back; false: it was withdrawn.
-    /// - Returns: what it can be withdrawn by.
+    /// - Parameter told: called once, on this thread or another transfer's, with true if it has a slot, to be returned
+    ///   by `leave`, or with false if the request was withdrawn.
+    /// - Returns: the ticket to withdraw the request with.
     func enter(_ told: @escaping @Sendable (_ entered: Bool) -> Void) -> Ticket {
         let (ticket, isFree) = state.updateQuietly { state in
             let number = state.next
@@ -48,7 +49,7 @@ final class TransferSlots: Sendable {
         return ticket
     }
 
-    /// Has one that waits told false; nothing for one that has its place.
+    /// Withdraws a request that still waits; has no effect on one that was granted.
     func withdraw(_ ticket: Ticket) {
         let waiting = state.updateQuietly { state -> Waiting? in
             guard let index = state.waiting.firstIndex(where: { $0.number == ticket.number })
@@ -58,7 +59,7 @@ final class TransferSlots: Sendable {
         waiting?.told(false)
     }
 
-    /// Gives a place back: to the one that has waited longest.
+    /// Returns a slot, and grants it to the request that has waited longest.
     func leave() {
         let next = state.updateQuietly { state -> Waiting? in
             guard !state.waiting.isEmpty else {

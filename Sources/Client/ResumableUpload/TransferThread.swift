@@ -1,15 +1,15 @@
-// Blocking work of a transfer, on a thread of its own.
+// Runs the blocking work of a transfer on a thread of its own.
 
 import SpoolgatePosix
 
-/// Threads of transfers.
+/// The threads of transfers.
 enum TransferThread {
     /// Runs blocking work on a thread of its own.
     ///
     /// - Parameters:
-    ///   - name: what the thread is called.
+    ///   - name: the name of the thread.
     ///   - body: the work.
-    ///   - end: told what came of it, on that thread; on this one if there is no thread to be had.
+    ///   - end: called with the result on that thread, or on this one if no thread can be created.
     static func start<R: Sendable>(
         _ name: String,
         _ body: @escaping @Sendable () -> Result<R, TransferError>,

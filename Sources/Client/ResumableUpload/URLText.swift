@@ -1,21 +1,22 @@
-// URLs as texts: which origin one has, and what a `Location` means beside another (RFC 3986, §5.2; RFC 6454).
+// URLs as text: their origin, and the resolution of `Location` (RFC 3986, §5.2; RFC 6454).
 //
-// Pure. The invariant: a URL here is absolute, of HTTP, and has no user, no fragment and no control characters.
+// Pure. The invariant: a URL is absolute, its scheme is http or https, and it has no user, fragment or control
+// character.
 
 import SpoolgateTextFormats
 
-/// An absolute URL of HTTP.
+/// An absolute URL with the scheme http or https.
 struct URLText: Equatable {
-    /// As it is sent.
+    /// The URL without its fragment, as it is sent.
     let text: String
-    /// `https://host:port`, in small letters and without the scheme's own port.
+    /// The origin as `https://host:port`, in lower case and without the default port.
     let origin: String
     private let authorityEnd: String.Index
 
-    /// Whether TLS is spoken.
+    /// Whether the scheme is https.
     var isSecure: Bool { origin.hasPrefix("https:") }
 
-    /// Reads an absolute URL; nil for anything else.
+    /// Reads an absolute URL; nil for any other text.
     init?(_ text: String) {
         guard text.utf8.allSatisfy({ $0 > 0x20 && $0 != 0x7f }),
             let separator = text.firstRange(of: "://")
@@ -23,7 +24,7 @@ struct URLText: Equatable {
         let scheme = Self.lowered(text[..<separator.lowerBound])
         guard scheme == "http" || scheme == "https" else { return nil }
         let rest = text[separator.upperBound...]
-        // Bytes, not characters: a combining mark would hide the slash.
+        // A combining mark after the slash would hide it from a search by characters.
         let end = rest.utf8.firstIndex { "/?#".utf8.contains($0) } ?? rest.endIndex
         var authority = Self.lowered(rest[..<end])
         guard !authority.isEmpty, !authority.utf8.contains(UInt8(ascii: "@")) else { return nil }
@@ -37,7 +38,7 @@ struct URLText: Equatable {
         self.text = whole
     }
 
-    /// The text with ASCII's letters alone in small: the Kelvin sign is no k.
+    /// Lower-cases ASCII letters only: the Kelvin sign must not become a k.
     private static func lowered(_ text: Substring) -> String {
         String(
             decoding: text.utf8.map { (0x41...0x5a).contains($0) ? $0 | 0x20 : $0 },
@@ -45,15 +46,15 @@ struct URLText: Equatable {
         )
     }
 
-    /// Whether they are the same byte for byte.
+    /// Compares byte for byte.
     static func == (one: URLText, other: URLText) -> Bool {
         one.text.hasSameBytes(as: other.text)
     }
 
-    /// Whether both have one origin.
+    /// Reports whether both have the same origin.
     func hasOrigin(of other: URLText) -> Bool { origin.hasSameBytes(as: other.origin) }
 
-    /// What a `Location` of a response from this URL leads to; nil for what is none.
+    /// Resolves a `Location` in a response from this URL; nil if it is invalid.
     func resolved(_ reference: String) -> URLText? {
         if reference.contains("://") { return URLText(reference) }
         guard !reference.isEmpty else { return nil }

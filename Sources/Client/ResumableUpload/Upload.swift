@@ -1,10 +1,10 @@
-// An upload, as a program sees it.
+// The public interface of an upload.
 //
-// What it shares with a download is a `Transfer`; what one run does stands in UploadRun.swift.
+// `TransferHandle` has the part that uploads share with downloads; UploadRun.swift has the work of one run.
 
 import SpoolgateCurl
 
-/// An upload that survives cuts.
+/// An upload that resumes after an interruption.
 ///
 /// ```swift
 /// var options = Upload.Options()
@@ -13,25 +13,26 @@ import SpoolgateCurl
 /// let answer = try await upload.run()
 /// ```
 public final class Upload: Sendable {
-    /// What happens during an upload.
+    /// An event of an upload.
     public typealias Event = Transfer.Event<Token>
 
     private let options: Upload.Options
     private let transfer: TransferHandle<Upload.Token>
 
-    /// A stream of what happens from now on; the newest 256 events are kept for its reader.
+    /// A stream of the events from now on; the newest 256 are buffered.
     ///
-    /// It ends with the run under way or, if there is none, with the next one; at once if the last run ended for good.
+    /// It ends with the current run or, if there is none, with the next one. If the last run succeeded or failed
+    /// permanently, it ends at once.
     public var events: AsyncStream<Upload.Event> { transfer.events }
 
-    /// Makes an upload; nothing is sent before it runs.
+    /// Creates an upload; no request is sent before it runs.
     ///
     /// - Parameters:
-    ///   - body: what is sent.
-    ///   - url: where to; absolute, without user and password.
-    ///   - options: how.
-    ///   - onEvent: told of what happens, on the upload's thread, which waits for it meanwhile: a token that it
-    ///     wrote to a disk is there before the upload goes on.
+    ///   - body: the content to send.
+    ///   - url: the target URL; absolute, without user and password.
+    ///   - options: the options.
+    ///   - onEvent: called for each event on the upload's thread, which waits until it returns: a token that it writes
+    ///     to disk is there before the upload continues.
     public convenience init(
         _ body: Upload.Body,
         to url: String,
@@ -56,14 +57,14 @@ public final class Upload: Sendable {
         }
     }
 
-    /// The upload that a token belongs to; where the upload resource is gone it begins anew.
+    /// Creates the upload that a token belongs to; if its upload resource is gone, it starts again.
     ///
     /// - Parameters:
-    ///   - token: from an event, an error or `pause`, of this process or another one.
+    ///   - token: a token from an event, an error or `pause`, of this or another process.
     ///   - body: the same body; a stream from its beginning.
-    ///   - options: as for the first time.
-    ///   - onEvent: as for the first time.
-    /// - Returns: an upload that goes on when it runs.
+    ///   - options: the same options.
+    ///   - onEvent: called for each event, as in `init`.
+    /// - Returns: the upload; it continues when it runs.
     public static func resume(
         from token: Upload.Token,
         body: Upload.Body,
@@ -73,48 +74,48 @@ public final class Upload: Sendable {
         Upload(body, token.target, token, options, in: nil, onEvent)
     }
 
-    /// What the upload can be resumed with now; nil: the server has nothing, or all.
+    /// The token to resume the upload with; nil if the server has no content or has accepted the upload.
     public var token: Upload.Token? { transfer.token }
 
     /// Sends the body and waits for the final response.
     ///
-    /// Cancelling the task ends the run as `pause` does; `token` says where to go on.
+    /// Cancelling the task ends the run like `pause`; `token` resumes it.
     ///
-    /// - Returns: the final response, its status below 400.
-    /// - Throws: `TransferError`, why there is none, with the token to go on with; `CancellationError` if the task was
-    ///   cancelled.
+    /// - Returns: the final response, with a status below 400.
+    /// - Throws: `TransferError` if the upload was not accepted, with the token to resume it; `CancellationError` if
+    ///   the task was cancelled.
     public func run() async throws -> Transfer.Answer { try await transfer.run() }
 
-    /// As `run`, on the calling thread, which it blocks.
+    /// Sends the body like `run`, but blocks the calling thread.
     ///
-    /// Not from a task: those have few threads, and a stream's pieces may need the one that is blocked.
+    /// Do not call it from a task: tasks share few threads, and a stream may need the blocked one for its next piece.
     ///
-    /// - Returns: the final response, its status below 400.
-    /// - Throws: why there is none; its token says where to go on.
+    /// - Returns: the final response, with a status below 400.
+    /// - Throws: the reason if the upload was not accepted, with the token to resume it.
     public func perform() throws(TransferError) -> Transfer.Answer { try transfer.perform() }
 
-    /// As `perform`, for an owner that hears of its own end on another thread.
+    /// Uploads like `perform`, for an owner that may be told to stop on another thread.
     ///
-    /// - Parameter isStopped: asked once when the run has begun: from then on `requestPause` counts.
-    /// - Returns: the final response, its status below 400.
-    /// - Throws: why there is none; its token says where to go on.
+    /// - Parameter isStopped: called once after the run has begun; from then on `requestPause` takes effect.
+    /// - Returns: the final response, with a status below 400.
+    /// - Throws: the reason if the upload was not accepted, with the token to resume it.
     package func perform(unless isStopped: () -> Bool) throws(TransferError) -> Transfer.Answer {
         try transfer.perform(unless: isStopped)
     }
 
-    /// Ends the run under way as soon as it can, and gives what to resume with; `run` throws `paused`.
+    /// Ends the current run as soon as possible, and returns the token to resume with; `run` throws `.paused`.
     ///
-    /// Without a run it only gives the token.
+    /// If the upload is not running, it only returns the token.
     ///
-    /// - Returns: the token; nil where the server has nothing.
+    /// - Returns: the token; nil if the server has no content.
     public func pause() async -> Upload.Token? { await transfer.pause() }
 
-    /// As `pause`, without waiting.
+    /// Requests a pause like `pause`, but does not wait for it.
     public func requestPause() { transfer.control.ask(.pause) }
 
-    /// Ends the run and cancels the upload on the server; `run` throws `cancelled`.
+    /// Ends the run and cancels the upload on the server; `run` throws `.cancelled`.
     ///
-    /// - Throws: where the server could not be told.
+    /// - Throws: an error if the server did not confirm the cancellation.
     public func cancel() async throws(TransferError) {
         transfer.control.ask(.cancel)
         await transfer.control.ended()
@@ -129,11 +130,11 @@ public final class Upload: Sendable {
         transfer.set(nil)
     }
 
-    /// Cancels an upload on its server, on the calling thread, which it blocks.
+    /// Cancels an upload on its server, and blocks the calling thread.
     ///
-    /// An upload that is gone already is fine.
+    /// It succeeds if the upload is already gone.
     ///
-    /// - Throws: where the server refuses, or could not be reached for `retryFor`.
+    /// - Throws: an error if the server refuses, or cannot be reached for `retryFor`.
     public static func remove(
         _ token: Upload.Token,
         options: Upload.Options = Upload.Options()
@@ -141,11 +142,11 @@ public final class Upload: Sendable {
         try Cancellation(token, options, over: ConnectionPool()).run()
     }
 
-    /// Whether the server says that it has not got the whole body, so that it cannot have used it.
+    /// Reports whether the server lacks a part of the body, so that it cannot have accepted the upload.
     ///
-    /// On the calling thread, which it blocks.
+    /// Blocks the calling thread.
     ///
-    /// - Throws: where the server could not be reached for `retryFor`.
+    /// - Throws: an error if the server cannot be reached for `retryFor`.
     package static func isPartial(
         _ token: Upload.Token,
         options: Upload.Options

@@ -1,9 +1,9 @@
-// What an upload sends.
+// The sources of an upload's content.
 //
-// Nothing is read here. The invariant: a body says how long it is, or that nobody knows.
+// No content is read here. The invariant: a body states its length, or that it is unknown.
 
 extension Upload {
-    /// What an upload sends.
+    /// The content of an upload.
     ///
     /// ```swift
     /// Body.file("/var/backups/today.tar")
@@ -23,27 +23,26 @@ extension Upload {
 
         /// A file, by its path.
         ///
-        /// A file that changes while it is sent, or before it is resumed, is refused. What is no regular file is read
-        /// as a stream.
+        /// A file that changes while it is sent, or before it is resumed, is refused. A file that is not regular is
+        /// read as a stream.
         public static func file(_ path: String) -> Body { Body(source: .file(Array(path.utf8))) }
 
-        /// As `file`, by a path that need not be UTF-8: bytes without a zero.
+        /// A file whose path need not be UTF-8: bytes without a zero.
         package static func file(bytes: [UInt8]) -> Body { Body(source: .file(bytes)) }
 
-        /// Bytes in memory, of any collection: an array, a slice, `Data`, the view of a buffer.
+        /// Bytes in memory, from any collection: an array, a slice, `Data`, the view of a buffer.
         public static func bytes(_ bytes: some Collection<UInt8>) -> Body {
             Body(source: .bytes(Array(bytes)))
         }
 
-        /// Bytes that come by and by, in pieces of any size.
+        /// A sequence of byte collections of any size.
         ///
-        /// The next piece is asked for when there is room in `Upload.Options.window`. When the upload is resumed in
-        /// another process the stream must give the same bytes again from its beginning; what the server has is
-        /// skipped.
+        /// The next piece is requested once there is space in `Upload.Options.window`. To resume in another process,
+        /// the stream must yield the same bytes again from its beginning; bytes that the server has are skipped.
         ///
         /// - Parameters:
-        ///   - pieces: the bytes, in collections of any kind; an error that it throws ends the upload.
-        ///   - length: bytes in all; nil: not known.
+        ///   - pieces: the collections; an error that the sequence throws ends the upload.
+        ///   - length: the number of bytes in all; nil if unknown.
         /// - Returns: the body.
         public static func stream<Pieces: AsyncSequence & Sendable>(
             _ pieces: Pieces,
@@ -51,42 +50,42 @@ extension Upload {
         ) -> Body where Pieces.Element: Collection<UInt8> {
             let feed = StreamFeed.asynchronous { add throws in
                 for try await piece in pieces {
-                    // Of an array this is the array itself.
+                    // An array is not copied here.
                     guard await add(Array(piece)) else { return }
                 }
             }
             return Body(source: .stream(feed, length: length))
         }
 
-        /// A body that a program writes while it is sent, and the end that it writes to.
+        /// A body that a program writes while it is sent, and its writer.
         ///
-        /// It is good for one run: what the server has not got when that ends is not kept.
+        /// It is valid for one run: bytes that the server has not received at the end of the run are discarded.
         ///
-        /// - Parameter length: bytes in all; nil: not known.
+        /// - Parameter length: the number of bytes in all; nil if unknown.
         /// - Returns: the body of one upload, and its writer.
         public static func makeStream(length: Int64? = nil) -> (body: Body, writer: Writer) {
             let channel = PieceChannel()
             return (Body(source: .written(channel, length: length)), Writer(channel))
         }
 
-        /// What can be read from an open descriptor until its end, as `stream`.
+        /// A stream read from an open descriptor until its end.
         ///
-        /// The descriptor stays open, and nobody else may read from it until the upload is over.
+        /// The descriptor stays open; no other code may read from it until the upload has ended.
         public static func descriptor(_ number: Int32, length: Int64? = nil) -> Body {
             Body(source: .stream(.descriptor(number, isOwned: false), length: length))
         }
 
-        /// Says that its run is over.
+        /// Ends the writing, after the run of the upload.
         func end() {
             if case .written(let channel, _) = source { channel.close() }
         }
     }
 }
 
-/// Where a stream's bytes come from.
+/// The source of a stream's bytes.
 enum StreamFeed: Sendable {
-    /// Hands over each piece, and ends where that says false.
+    /// Passes on each piece until `add` returns false.
     case asynchronous(@Sendable (_ add: @Sendable ([UInt8]) async -> Bool) async throws -> Void)
-    /// Read until the end, and then closed where it is owned.
+    /// Reads until the end, and then closes the descriptor if it is owned.
     case descriptor(Int32, isOwned: Bool)
 }

@@ -1,59 +1,58 @@
-// The body of one upload as its engine reads it: by offset, and portion by portion.
+// The body of one upload as its run reads it: by offset, portion by portion.
 //
-// Files and bytes are there whole, and read at any offset; a stream's come from its window (StreamWindow.swift).
-// The invariant: bytes at an offset are the same each time, or an error says that they are not.
+// Files and bytes in memory can be read at any offset, streams within their window (StreamWindow.swift). The invariant:
+// the bytes at an offset are the same each time, or an error is thrown.
 
 import Glibc
 import SpoolgatePosix
 
-/// Why a body cannot be read on.
+/// The error of a body that cannot be read, or of a destination that cannot be written.
 struct ContentFault: Error {
     var kind: TransferError.Kind
-    /// Why, as a part of a sentence.
+    /// The reason, as a part of a sentence.
     var reason: String
 }
 
-/// What one request sends.
+/// The content of one request.
 struct Portion: Equatable {
-    /// Bytes.
     var count: Int64
     /// Whether the body ends with it.
     var isLast: Bool
 }
 
-/// A body.
+/// The body of an upload.
 ///
 /// Used by the thread of its upload.
 protocol UploadContent: AnyObject {
-    /// Bytes in all; nil while nobody knows.
+    /// The number of bytes in all; nil while unknown.
     var length: Int64? { get }
-    /// What it is recognised by; nil where nothing tells.
+    /// Identifies the body in a token; nil if it cannot be identified.
     var fingerprint: String? { get }
-    /// Whether it can be read from its beginning, or from `offset`.
+    /// Reports whether the body can be read from `offset` on.
     func canBeRead(from offset: Int64) -> Bool
-    /// Says that bytes before `offset` are not read again.
+    /// Releases the bytes before `offset`, which are not read again.
     func release(upTo offset: Int64)
-    /// The next portion from `offset` on, at most `limit` bytes; waits for a stream.
+    /// Returns the next portion from `offset` on, at most `limit` bytes; waits for the bytes of a stream.
     ///
-    /// - Returns: nil where `isStopped` said so first.
+    /// - Returns: the portion; nil if `isStopped` ended the wait.
     func portion(
         from offset: Int64,
         limit: Int64?,
         isStopped: () -> Bool
     ) throws(ContentFault) -> Portion?
-    /// Fills `buffer` from `offset` on, as far as the portion goes.
+    /// Fills `buffer` with bytes of a portion from `offset` on.
     func read(
         into buffer: UnsafeMutableRawBufferPointer,
         at offset: Int64
     ) throws(ContentFault)
-    /// Throws where it is another body than at the beginning.
+    /// Throws if the body has changed.
     func check() throws(ContentFault)
-    /// Ends whoever gives its bytes.
+    /// Stops the source of the bytes.
     func close()
 }
 
 extension Upload.Body {
-    /// Opens it.
+    /// Opens the body.
     func opened(window: Int) throws(ContentFault) -> any UploadContent {
         switch source {
         case .bytes(let bytes): return MemoryContent(bytes)
@@ -83,10 +82,10 @@ extension Upload.Body {
 }
 
 extension Upload {
-    /// What a file is recognised by now, as in a token.
+    /// Identifies the present state of a file, as in a token.
     ///
     /// - Parameter path: bytes without a zero.
-    /// - Returns: its size, time of change and number; nil: it cannot be looked at.
+    /// - Returns: its size, modification time and inode number; nil if they cannot be read.
     package static func fingerprint(ofFile path: [UInt8]) -> String? {
         var status = stat()
         return path.withPath { stat($0, &status) } == 0 ? FileState(status).text : nil
@@ -94,7 +93,7 @@ extension Upload {
 }
 
 extension [UInt8] {
-    /// Calls `body` with the bytes as C wants a path; -1 if it cannot be made one.
+    /// Calls `body` with the bytes as a C string; returns -1 if that is not possible.
     fileprivate func withPath(_ body: (UnsafePointer<CChar>) -> Int32) -> Int32 {
         (map { CChar(bitPattern: $0) } + [0]).withUnsafeBufferPointer {
             $0.baseAddress.map(body) ?? -1
@@ -102,7 +101,7 @@ extension [UInt8] {
     }
 }
 
-/// What a file is recognised by.
+/// The values that identify a file's content.
 private struct FileState: Equatable {
     let size: Int64
     private let seconds: Int
@@ -118,7 +117,6 @@ private struct FileState: Equatable {
     var text: String { "\(size)-\(seconds).\(nanoseconds)-\(node)" }
 }
 
-/// An open file.
 private final class FileContent: UploadContent {
     let length: Int64?
     let fingerprint: String?
@@ -160,7 +158,7 @@ private final class FileContent: UploadContent {
             throw ContentFault(kind: .unreadable, reason: "\(error); check the file's disk")
         }
         guard count == buffer.count else { throw changed }
-        // Before the last byte leaves: after it the server may use what it has.
+        // The server may use the content once the last byte is sent, so check the file before that.
         if offset + Int64(count) == size { try check() }
     }
 
@@ -181,7 +179,6 @@ private final class FileContent: UploadContent {
     }
 }
 
-/// Bytes in memory.
 private final class MemoryContent: UploadContent {
     var length: Int64? { Int64(bytes.count) }
     let fingerprint: String? = nil

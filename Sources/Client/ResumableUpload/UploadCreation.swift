@@ -1,7 +1,6 @@
-// How an upload begins: by one ordinary request, by an empty creation, or by one with content.
+// Begins an upload: by one ordinary request, by an empty creation, or by a creation with content.
 //
-// The invariant: a request that may have been taken whole, and that nobody answered, is not sent again unless
-// repeating is safe.
+// The invariant: a complete request without a response is sent again only if repeating it is safe.
 
 import HTTPTypes
 import SpoolgateCurl
@@ -11,7 +10,7 @@ import SpoolgateUploadProtocol
 extension UploadRun {
     func begin() throws(TransferError) -> Transfer.Answer? {
         if options.creation == .plain { return try sendPlain(try portion(from: 0, limit: nil)) }
-        // An empty creation only has to know whether the body is small.
+        // An empty creation only needs to know whether the body is small.
         let isEmpty = options.creation == .careful
         let most = isEmpty ? max(1, options.plainBelow) : .max
         let portion = try portion(from: 0, atMost: most)
@@ -59,7 +58,7 @@ extension UploadRun {
         return nil
     }
 
-    /// Goes on with the version that servers with few versions have; throws where it was that one.
+    /// Continues with the version that most servers with few versions support; throws if it was already in use.
     private func takeCommonVersion(_ answer: Transfer.Answer, _ purpose: String)
         throws(TransferError)
     {
@@ -76,7 +75,7 @@ extension UploadRun {
         fields.askForIncrementalForwarding()
         let result = send(portion, from: 0, by: options.method, to: target, fields)
         if resource == nil { try checkRepeatable(result, portion, purpose) }
-        // Cut, it could never go on there.
+        // If this upload was interrupted, it could never continue at the other origin.
         if resource == nil, result.head == nil, let foreign { throw isForeign(foreign) }
         guard let (answer, read) = try answered(result, purpose) else { return nil }
         limit(by: read)
@@ -86,7 +85,7 @@ extension UploadRun {
             by: options.method,
             repeating: isRepeatable ? .safe : .unsafe
         )
-        // An upload resource was made, so whoever made it says more than that.
+        // The server of the upload resource would have sent upload fields.
         if resource != nil, (200..<300).contains(read.status), !read.knowsUploads {
             unconfirmed = (answer, 0, portion.count)
             return nil
@@ -109,7 +108,7 @@ extension UploadRun {
             acknowledge(told, upTo: portion.count, from: 0)
         case .tooLarge: maxAppend = smaller(than: portion.count)
         case .unknownVersion:
-            // Whoever made an upload resource knew the version.
+            // The server that created the upload resource supports the version.
             guard resource == nil else { return answer }
             try takeCommonVersion(answer, purpose)
         case .later: try wait(purpose, answer, read)
@@ -149,11 +148,11 @@ extension UploadRun {
         }
     }
 
-    /// What is known of sending an ordinary request again.
+    /// Determines whether an ordinary request can be sent again.
     ///
-    /// `Retry-After` alone is no proof that a `POST` was not passed on: proxies send it as well. A problem document with
-    /// a `code` is the gateway's own (spoolgate(8)), which asks for another try only if it has kept and passed on
-    /// nothing.
+    /// `Retry-After` alone does not prove that a `POST` was not passed on: proxies send it as well. A problem document
+    /// with a `code` is from the gateway (spoolgate(8)), which requests another attempt only if it has kept nothing and
+    /// passed nothing on.
     private func repeating(after answer: Transfer.Answer, _ read: UploadAnswer) -> Repeating {
         let isOwn = ProblemDocument.code(answer.fields, answer.content) != nil
         guard read.retryAfter != nil, isRepeatable || isOwn else {
@@ -162,7 +161,7 @@ extension UploadRun {
         return .asked
     }
 
-    /// Throws where everything may have arrived, nobody answered, and sending it again is not safe.
+    /// Throws if all content may have arrived without a response, and repeating it is not safe.
     private func checkRepeatable(
         _ result: ExchangeResult,
         _ portion: Portion,
@@ -183,7 +182,7 @@ extension UploadRun {
         options.method.isIdempotent || options.fields.contains(.idempotencyKey)
     }
 
-    /// Takes the upload resource's URL.
+    /// Sets the URL of the upload resource.
     private func take(location: String?) throws(TransferError) {
         guard let location, let url = target.resolved(location) else {
             throw error(
@@ -229,7 +228,7 @@ extension UploadRun {
         if let token { tell(.resumable(token)) }
     }
 
-    /// Hears an interim response of a request that sends from `offset` on.
+    /// Handles an interim response to a request that sends content.
     func hear(_ head: ResponseHead, from base: URLText, creates: Bool) {
         guard version.isOwn(head) else { return }
         let read = UploadAnswer(head)
@@ -245,6 +244,6 @@ extension UploadRun {
         if let least = answer.minAppend { minAppend = least }
     }
 
-    /// The limit that the server told, where it is one.
+    /// The server's limit if it has one, otherwise half of `count`.
     func smaller(than count: Int64) -> Int64 { min(maxAppend ?? count, max(1, count / 2)) }
 }

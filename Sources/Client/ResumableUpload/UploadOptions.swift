@@ -1,59 +1,62 @@
-// What is asked of an upload besides its body and its URL.
+// The options of an upload.
 //
-// Values only. The invariant: the defaults are right for a large file over a bad network.
+// Values only. The invariant: the defaults suit a large file over an unreliable network.
 
 public import HTTPTypes
 import SpoolgateUploadProtocol
 
 extension Upload {
-    /// What is asked of an upload besides its body and its URL.
+    /// The options of an upload.
     public struct Options: Sendable {
-        /// How an upload begins.
+        /// The way in which an upload begins.
         @nonexhaustive
         public enum Creation: Sendable {
-            /// An empty request makes the upload resource, then the body is sent to it. Works through any proxy.
+            /// An empty request creates the upload resource, then the content is sent there. This works through any
+            /// proxy.
             case careful
-            /// The body is sent at once, and the server names the upload resource in a 104 response meanwhile. One
-            /// round trip less; without the 104 a cut means beginning again.
+            /// The content is sent at once, and the server names the upload resource in a 104.
+            ///
+            /// This saves a round trip, but if the 104 is missing, an interrupted upload starts again.
             case optimistic
-            /// One ordinary request. For servers that know nothing of resumable uploads.
+            /// One ordinary request, for servers without resumable uploads.
             case plain
         }
 
         /// The method of the request that creates the upload.
         public var method = HTTPRequest.Method.post
-        /// Its fields; those about content and representation are sent with it alone, the others with each request.
+        /// The fields of the creation; all except those about content and representation are sent with each request.
         public var fields = HTTPFields()
-        /// How the upload begins.
+        /// The way in which the upload begins.
         public var creation = Creation.careful
-        /// The interop versions of the draft that are spoken.
+        /// The supported interop versions of the draft.
         public static let interopVersions = Dialect.versions
 
-        /// The interop version that is named, one of `interopVersions`; nil: none, as the RFC will have it, and no 104 is
-        /// sent.
+        /// The interop version to name, one of `interopVersions`; nil to name none, as in the future RFC.
+        ///
+        /// If no version is named, servers send no 104.
         public var interopVersion: Int? = interopVersions.upperBound
-        /// A body known to be smaller is sent by one ordinary request; bytes.
+        /// The size in bytes below which a body is sent by one ordinary request, if its length is known.
         ///
-        /// 0: none is, also no empty one.
+        /// 0 disables this, for an empty body as well.
         public var plainBelow: Int64 = 1 << 20
-        /// Most bytes of content in one request, at least 64 KiB; nil: as many as the server takes.
+        /// The maximum content of one request in bytes, at least 64 KiB; nil for the server's limit.
         ///
-        /// For proxies that limit the content of a request. A larger body begins as `creation` says, and `plain` knows no
-        /// such limit. Without it half as many are sent once a 413 came that says nothing of an upload.
+        /// It is for proxies that limit the content of a request. A larger body begins as `creation` says; `plain`
+        /// ignores the limit. If it is nil, a 413 without upload fields halves the content of the next requests.
         public var maximumAppend: Int64?
-        /// Most bytes of a stream in memory: those that the server has not acknowledged; at least 64 KiB.
+        /// The maximum number of unacknowledged bytes of a stream in memory; at least 64 KiB.
         ///
-        /// A server that reports what it has received releases them while more is sent. Otherwise an append has half of
-        /// them, and waits for its answer.
+        /// A server that reports received content releases bytes while more are sent. Otherwise an append has half the
+        /// window, and waits for its response.
         public var window = 32 << 20
-        /// Most bytes kept of the answer's content.
+        /// The maximum number of bytes kept of a response's content.
         public var answerLimit = 64 << 10
-        /// Whether the upload resource may be of another origin, which then sees fields and credentials.
+        /// Whether the upload resource may have another origin, which then receives fields and credentials.
         public var allowsOtherOrigin = false
-        /// How the server is reached.
+        /// The connection to the server.
         public var connection = Transfer.Connection()
 
-        /// The defaults.
+        /// Creates the default options.
         public init() {}
     }
 }

@@ -1,9 +1,8 @@
 // One run of an upload, from its creation or its token to the final response.
 //
-// One thread, and one request at a time: create the upload resource, or ask it for its offset, then append from
-// there, until a response is final. What a response means stands in Verdict.swift. The invariants: content is only
-// sent at an offset that the server told; and what the server may have taken whole is never begun anew, unless
-// repeating is safe.
+// A single thread sends one request at a time: it creates the upload resource or retrieves its offset, then appends
+// until a response is final. Verdict.swift interprets the responses. The invariants: content is sent only at an offset
+// that the server has reported, and content that the server may have accepted is sent again only if that is safe.
 
 import HTTPTypes
 import SpoolgateCurl
@@ -20,7 +19,6 @@ final class UploadRun: TransferRun {
     let control: TransferControl
     let exchange: ServerExchange
     private let onEvent: (Upload.Event) -> Void
-    /// The event that was told last.
     private(set) var lastEvent: Upload.Event?
 
     var name: String { "the upload to \(target.text)" }
@@ -28,27 +26,28 @@ final class UploadRun: TransferRun {
     var tokenLeft: Upload.Token? { token }
 
     var version: WireVersion
-    /// The upload resource; nil: there is none.
+    /// The token of the upload resource; nil if there is none.
     var token: Upload.Token?
     var resource: URLText?
-    /// What the server has; nil: it has to be asked.
+    /// The offset to append at; nil if it must be retrieved.
     var offset: Int64?
-    /// What the server has for sure.
+    /// The highest acknowledged offset.
     var received: Int64 = 0
     var maxAppend: Int64?
-    /// What proxies on the way have taught uploads of the same session.
+    /// The content limit of proxies, shared by the session.
     let appendLimit: AppendLimit
     var minAppend: Int64 = 0
-    /// How streams are appended.
+    /// The state of open appends, for streams.
     var openAppends = OpenAppends.unheard
-    /// Whether the server said that the upload is complete.
+    /// Whether the server has reported the upload as complete.
     var isFinished = false
     var beginnings = 0
     var patience: RetryBackoff
     var nextProgress = Deadline.after(.zero)
     var contentFault: ContentFault?
-    /// A success that said nothing of the upload, to an append of the bytes from `start` up to `end`; it is believed once
-    /// the upload resource confirms it.
+    /// A success without upload fields, to an append of the bytes from `start` up to `end`.
+    ///
+    /// It counts once the upload resource confirms it.
     var unconfirmed: (answer: Transfer.Answer, start: Int64, end: Int64)?
     /// An upload resource of another origin that an interim response named.
     var foreign: URLText?
@@ -99,14 +98,14 @@ final class UploadRun: TransferRun {
         return try append(to: resource, at: offset)
     }
 
-    /// A final response of 400 or above is a refusal.
+    /// Returns a final response, or throws if its status is 400 or above.
     private func judged(_ answer: Transfer.Answer) throws(TransferError) -> Transfer.Answer {
         guard answer.status.code >= 400 else {
             var answer = answer
             if (300..<400).contains(answer.status.code) {
                 answer.place = answer.location(from: target)?.text
             }
-            // A bar that is drawn from events is full at the end.
+            // A progress bar that shows these events must be full at the end.
             if let length = content.length ?? token?.length { tellWhole(length) }
             return answer
         }
@@ -126,7 +125,7 @@ final class UploadRun: TransferRun {
         }
     }
 
-    // MARK: Going on
+    // MARK: Resuming
 
     private func retrieve(_ resource: URLText) throws(TransferError) -> Transfer.Answer? {
         let purpose = "the offset retrieval by HEAD \(resource.text)"
@@ -149,10 +148,10 @@ final class UploadRun: TransferRun {
             guard let pending else { return nil }
             let isTaken = read.isComplete ?? (offset == pending.end)
             if isTaken, isWhole(pending.end) { return pending.answer }
-            // Whoever answered has given nothing on.
+            // The sender of the success has passed no content on.
             if offset ?? 0 <= pending.start { try wait(purpose, answer, read) }
         case .gone:
-            // Servers may forget an upload with their final response.
+            // A server may forget an upload once it has sent the final response.
             if let pending, isWhole(pending.end) { return pending.answer }
             return try goneAnew(answer, read, purpose)
         case .unconfirmed:
@@ -196,7 +195,7 @@ final class UploadRun: TransferRun {
         }
     }
 
-    /// Whether a body with that many bytes sent was sent whole.
+    /// Reports whether `end` is the length of the whole body.
     private func isWhole(_ end: Int64) -> Bool {
         (content.length ?? token?.length).map { $0 == end } ?? (token?.mayBeComplete ?? false)
     }
@@ -232,9 +231,9 @@ final class UploadRun: TransferRun {
         return nil
     }
 
-    // MARK: Ends
+    // MARK: Results
 
-    /// The answer and what it says; nil: it is asked again.
+    /// Returns the response and its upload fields; waits and returns nil if the request must be repeated.
     func answered(
         _ result: ExchangeResult,
         _ purpose: String
@@ -249,7 +248,7 @@ final class UploadRun: TransferRun {
         return nil
     }
 
-    /// Waits before it is tried again what was answered with `answer`.
+    /// Waits before the request for `answer` is repeated.
     func wait(_ purpose: String, _ answer: Transfer.Answer, _ read: UploadAnswer)
         throws(TransferError)
     {
@@ -263,7 +262,7 @@ final class UploadRun: TransferRun {
 
     func tellWaiting(_ pause: Duration, reason: String) { tell(.waiting(pause, reason: reason)) }
 
-    /// The error for a response that names another place than `url`, which was asked.
+    /// The error for a response that redirects a request for `url`.
     func redirected(_ answer: Transfer.Answer, from url: URLText, _ purpose: String)
         -> TransferError
     {

@@ -1,6 +1,6 @@
-// How an upload's content is sent, portion by portion, and what is told of it.
+// Sends the content of an upload, portion by portion, and reports progress.
 //
-// The invariant: before the last byte leaves, whoever keeps the token knows that the server may have all of it.
+// The invariant: before the last byte is sent, the token says that the server may have accepted the upload.
 
 import HTTPTypes
 import SpoolgateCurl
@@ -22,10 +22,10 @@ extension UploadRun {
         return try conclude(portion, from: offset, answer, read, verdict, purpose)
     }
 
-    /// Acts on the answer to an append of a portion from `offset` on.
+    /// Handles the response to an append of a portion at `offset`.
     ///
-    /// - Returns: the final response, if it is that.
-    /// - Throws: what ends the upload.
+    /// - Returns: the final response, if it is one.
+    /// - Throws: an error that ends the upload.
     func conclude(
         _ portion: Portion,
         from offset: Int64,
@@ -36,7 +36,7 @@ extension UploadRun {
     ) throws(TransferError) -> Transfer.Answer? {
         let end = offset + portion.count
         switch verdict {
-        // The former has not got all of what it takes for success.
+        // A success at an offset before `end` is not final: content is missing.
         case .final
         where read.isComplete == nil && answer.status.code < 300 && read.offset ?? end < end,
             .later:
@@ -47,7 +47,7 @@ extension UploadRun {
             unconfirmed = (answer, offset, end)
             self.offset = nil
         case .redirected:
-            // The target has it, and this is its last word: there is nothing to go on with.
+            // The application has accepted the upload; there is no more to resume.
             if read.isComplete == true { token = nil }
             throw redirected(answer, from: resource ?? target, purpose)
         case .unsupported:
@@ -60,20 +60,21 @@ extension UploadRun {
         case .acknowledged(let told):
             acknowledge(told, upTo: end, from: offset)
         case .conflict(let told) where !isFinished:
-            // The same offset again, or none: it has to be asked, and not at once.
+            // With the same offset or none, retrieve the offset, but not at once.
             self.offset = nil
             if told == nil || told == offset { try wait(purpose, answer, read) }
         case .gone where !isFinished:
             return try goneAnew(answer, read, purpose)
         case .tooLarge where read.maxAppend == nil:
-            // A proxy, which does not say how much it takes.
+            // A proxy that does not name its limit.
             guard portion.count > AppendLimit.least else { throw refusal(answer, purpose) }
             self.offset = nil
             maxAppend = appendLimit.lower(below: portion.count)
         case .tooLarge where portion.count > 1:
             maxAppend = smaller(than: portion.count)
         default:
-            // The server said that it has everything, and gives its answer no more. One that wants a login may have it.
+            // The server had reported the upload as complete, and no longer has its response. One that requires
+            // credentials may still have it.
             guard isFinished, portion.count == 0, ![401, 403, 407].contains(read.status)
             else { throw refusal(answer, purpose) }
             return Transfer.Answer(status: .noContent, isLost: true)
@@ -81,7 +82,7 @@ extension UploadRun {
         return nil
     }
 
-    /// The next portion to append, as large as the server wants it where the body has more.
+    /// Returns the next portion to append, with the server's minimum size if the body is long enough.
     private func appendable(from offset: Int64) throws(TransferError) -> Portion {
         while true {
             let portion = try portion(from: offset)
@@ -103,8 +104,7 @@ extension UploadRun {
         return fields
     }
 
-    /// Sends a portion, and hears what is told of the upload meanwhile; without an upload resource the request makes
-    /// one.
+    /// Sends a portion, and handles interim responses; if there is no upload resource, the request creates one.
     func send(
         _ portion: Portion,
         from offset: Int64,
@@ -128,7 +128,7 @@ extension UploadRun {
         if let offset { progressed(to: offset) }
     }
 
-    /// The next portion of the body from `offset` on, of at most `most` bytes and what one append may have.
+    /// Returns the next portion from `offset` on, at most `most` bytes and within the limit of an append.
     func portion(
         from offset: Int64,
         atMost most: Int64 = .max
@@ -136,7 +136,7 @@ extension UploadRun {
         try portion(from: offset, limit: min(maxAppend ?? .max, most))
     }
 
-    /// The next portion of the body from `offset` on, of at most `limit` bytes; nil: any number.
+    /// Returns the next portion from `offset` on, at most `limit` bytes; nil for no limit.
     func portion(from offset: Int64, limit: Int64?) throws(TransferError) -> Portion {
         do throws(ContentFault) {
             content.release(upTo: offset)
@@ -151,7 +151,7 @@ extension UploadRun {
         throw error(.paused, "\(name) was stopped")
     }
 
-    /// Content for one request; nil: none.
+    /// The content of a request; nil if the portion is empty.
     func give(_ portion: Portion, from offset: Int64) -> ClientContent? {
         guard portion.count > 0 else {
             if portion.isLast { lastByteLeaves() }
@@ -164,7 +164,7 @@ extension UploadRun {
             guard count > 0 else { return .bytes(0) }
             if portion.isLast, given + Int64(count) == portion.count {
                 lastByteLeaves()
-                // Whoever could not keep the token has asked for the end.
+                // The owner asks for an end if it could not store the token.
                 if control.isStopped { return .reset }
             }
             do throws(ContentFault) {
@@ -179,7 +179,7 @@ extension UploadRun {
         }
     }
 
-    /// From here on the server may have the upload whole: whoever keeps the token has to know.
+    /// Marks the token before the last byte: from then on the server may have accepted the upload.
     private func lastByteLeaves() {
         guard var token, !token.mayBeComplete else { return }
         token.mayBeComplete = true
@@ -195,13 +195,14 @@ extension UploadRun {
         tellProgress(sent: offset)
     }
 
-    /// Tells now and then that the bytes before `offset` were sent.
+    /// Reports at intervals that the bytes before `offset` were sent.
     func tellSent(_ offset: Int64) {
         if nextProgress.hasPassed { tellProgress(sent: offset) }
     }
 
-    /// Tells that the server has all `length` bytes, as the last event: the end of a stream may be known, and a token
-    /// told, only after its last byte was acknowledged.
+    /// Reports as the last event that the server has all `length` bytes.
+    ///
+    /// After the last byte of a stream is acknowledged, its length may become known and a token may be reported.
     func tellWhole(_ length: Int64) {
         progressed(to: length)
         let whole = Transfer.Progress(received: length, sent: length, total: length)

@@ -1,34 +1,34 @@
-// What is needed to go on with an upload, in this process or in another one.
+// The token that resumes an upload, in this process or in another one.
 //
-// Values only. The invariant: a token holds no credentials, and its text can be read back.
+// Values only. The invariant: a token has no credentials, and its text can be read back.
 
 import SpoolgateTextFormats
 
 extension Upload {
-    /// What is needed to go on with an upload later.
+    /// The data that a later run needs to resume an upload.
     ///
-    /// It holds no credentials: `Upload.Options` has them, each time. Who has the token can still find the upload
-    /// where the server asks for none, so keep it like a secret.
+    /// It has no credentials, which are always in `Upload.Options`. If the server requires none, anyone with the token
+    /// can access the upload, so keep it secret.
     ///
     /// ```swift
     /// let text = token.text
     /// let again = Upload.Token(text)
     /// ```
     public struct Token: Codable, Sendable, Equatable {
-        /// The upload resource, an absolute URL.
+        /// The absolute URL of the upload resource.
         public var url: String
-        /// Where the upload was created, an absolute URL.
+        /// The absolute URL to which the upload was sent.
         public var target: String
-        /// Bytes of the whole body; nil: not known yet.
+        /// The number of bytes of the body; nil while unknown.
         public var length: Int64?
-        /// The interop version that the server took; nil: none is named.
+        /// The interop version that the server accepted; nil if none is named.
         public var interopVersion: Int?
-        /// What the body is recognised by: size, time of change and number of a file; nil: a stream.
+        /// Identifies a file by size, modification time and inode number; nil for any other body.
         public var fingerprint: String?
-        /// Whether the last byte may have been sent, after which the server may have used the upload.
+        /// Whether the last byte may have been sent, so that the server may have accepted the upload.
         public var mayBeComplete: Bool
 
-        /// Makes a token of its parts.
+        /// Creates a token from its parts.
         public init(
             url: String,
             target: String,
@@ -45,7 +45,7 @@ extension Upload {
             self.mayBeComplete = mayBeComplete
         }
 
-        /// The token as one line of ASCII without a line end.
+        /// The token as one line of ASCII, without a line end.
         public var text: String {
             TokenText.write(
                 "upload",
@@ -57,7 +57,7 @@ extension Upload {
             )
         }
 
-        /// Reads a text that `text` gave; nil for anything else.
+        /// Reads the `text` of a token; nil for any other text.
         public init?(_ text: String) {
             guard let parts = TokenText.read("upload", text), let url = parts["url"],
                 let target = parts["target"], URLText(url) != nil, URLText(target) != nil,

@@ -1,12 +1,12 @@
 // A body that a program writes, piece by piece, while it is sent.
 //
-// Two ends of one channel with some memory of its own, so that small writes cost no change of threads each. The
-// invariant: whoever writes or reads is woken once, also if the other end goes away.
+// The channel between writer and upload has a buffer, so that a small write needs no change of threads. The invariant:
+// each waiting writer or reader is woken once, even if the other end disappears.
 
 import SpoolgatePosix
 
 extension Upload {
-    /// Where a program writes the body of an upload, by and by.
+    /// Writes the body of an upload.
     ///
     /// ```swift
     /// let (body, writer) = Upload.Body.makeStream()
@@ -16,8 +16,8 @@ extension Upload {
     /// print(try await answer.status)
     /// ```
     ///
-    /// Any number of tasks may write; the pieces of each are sent in its order. A writer that is let go without `finish`
-    /// ends the upload with an error, so that half of a body is never taken for a whole one.
+    /// Any number of tasks may write; the pieces of each task are sent in order. If a writer is released without
+    /// `finish`, the upload ends with an error, so that an incomplete body is never accepted as a whole one.
     public final class Writer: Sendable {
         private let channel: PieceChannel
 
@@ -25,25 +25,25 @@ extension Upload {
 
         deinit { channel.fail("its writer was released without finish()") }
 
-        /// Writes bytes, and waits while 64 KiB of earlier ones have found no room in the upload's window.
+        /// Writes bytes, and waits while 64 KiB of earlier bytes have no space in the upload's window.
         ///
-        /// - Parameter bytes: any number.
-        /// - Throws: `CancellationError` if the task was cancelled, and then none of the bytes were written; `TransferError`
-        ///   of kind `closed` if the run of the upload has ended or the body was finished.
+        /// - Parameter bytes: any number of bytes.
+        /// - Throws: `CancellationError` if the task was cancelled, and none of the bytes are written; `TransferError`
+        ///   of kind `.closed` if the run of the upload has ended or the body was finished.
         public func write(_ bytes: some Collection<UInt8>) async throws {
             guard !bytes.isEmpty else { return }
             try await channel.write(Array(bytes))
         }
 
-        /// Says that the body is whole.
+        /// Marks the body as complete.
         public func finish() { channel.finish() }
 
-        /// Says that the body will not be whole: the upload ends with an error of kind `unreadable` that names `error`.
+        /// Ends the upload with an error of kind `.unreadable` that names `error`.
         public func fail(_ error: any Error) { channel.fail("\(error)") }
     }
 }
 
-/// Bytes of a body between those who write them and the one upload that takes them.
+/// The bytes of a body between its writers and the one upload that sends them.
 final class PieceChannel: Sendable {
     private enum Outcome {
         case taken, cancelled, closed
@@ -57,11 +57,11 @@ final class PieceChannel: Sendable {
 
     private struct State {
         var next: UInt64 = 0
-        /// What was written and not taken.
+        /// Written bytes that the upload has not read.
         var buffer: [UInt8] = []
-        /// Writes that wait until the buffer has room.
+        /// Writes that wait for space in the buffer.
         var pending: [Pending] = []
-        /// Writes that were cancelled before they waited.
+        /// Writes that were cancelled before they began to wait.
         var cancelled: Set<UInt64> = []
         var reader: CheckedContinuation<Void, Never>?
         var isFinished = false
@@ -72,19 +72,19 @@ final class PieceChannel: Sendable {
         var takesNothing: Bool { isClosed || isFinished || failure != nil }
     }
 
-    /// What a piece cannot be had for.
+    /// The error of a body that is incomplete.
     struct Broken: Error, CustomStringConvertible {
         var description: String
     }
 
-    /// A buffer of so many bytes makes the next write wait.
+    /// The buffer size in bytes at which the next write waits.
     private static let limit = 1 << 16
 
     private let state = Monitor(State())
 
     // MARK: The writers' side
 
-    /// Adds a piece to the buffer; waits while that is full.
+    /// Adds a piece to the buffer; waits while the buffer is full.
     func write(_ piece: [UInt8]) async throws {
         let (outcome, number, reader) = state.updateQuietly { state in
             defer { state.next += 1 }
@@ -93,7 +93,7 @@ final class PieceChannel: Sendable {
         reader?.resume()
         if let outcome { return try Self.check(outcome) }
         let late = await waitForRoom(piece, number)
-        // A cancellation that came too late has left it.
+        // A late cancellation leaves its number behind.
         state.updateQuietly { _ = $0.cancelled.remove(number) }
         try Self.check(late)
     }
@@ -110,7 +110,7 @@ final class PieceChannel: Sendable {
         }
     }
 
-    /// Takes a piece where there is room and nobody waits for it; nil: it has to wait.
+    /// Adds a piece if there is space and no other write waits; nil if it must wait.
     private static func admit(_ piece: [UInt8], to state: inout State) -> Outcome? {
         if state.takesNothing { return .closed }
         guard state.buffer.count < limit, state.pending.isEmpty else { return nil }
@@ -118,7 +118,7 @@ final class PieceChannel: Sendable {
         return .taken
     }
 
-    /// A reader that waits, if there is something for it.
+    /// Removes the waiting reader if there are bytes or an end for it.
     private static func reader(of state: inout State) -> CheckedContinuation<Void, Never>? {
         guard !state.buffer.isEmpty || state.takesNothing else { return nil }
         defer { state.reader = nil }
@@ -155,10 +155,10 @@ final class PieceChannel: Sendable {
         writer?.resume(returning: .cancelled)
     }
 
-    /// Says that nothing follows what was written.
+    /// Marks the end of the bytes.
     func finish() { end { $0.isFinished = true } }
 
-    /// Says that what was written is not all; nothing after `finish`.
+    /// Marks the body as incomplete; has no effect after `finish`.
     func fail(_ reason: String) {
         end { if !$0.isFinished, $0.failure == nil { $0.failure = reason } }
     }
@@ -173,7 +173,7 @@ final class PieceChannel: Sendable {
 
     // MARK: The upload's side
 
-    /// Gives what is written to `add`, until that wants no more.
+    /// Passes written bytes to `add` until it returns false.
     func feed(_ add: @Sendable ([UInt8]) async -> Bool) async throws {
         let isFirst = state.updateQuietly { state in
             defer { state.isOpened = true }
@@ -189,7 +189,7 @@ final class PieceChannel: Sendable {
         }
     }
 
-    /// What was written and not taken, which it waits for; nil at the end.
+    /// Waits for written bytes and returns them; nil at the end.
     private func next() async throws -> [UInt8]? {
         await withCheckedContinuation { reader in
             let isThere = state.updateQuietly { state in
@@ -215,7 +215,7 @@ final class PieceChannel: Sendable {
         return bytes.isEmpty ? nil : bytes
     }
 
-    /// Says that nobody takes pieces any more.
+    /// Ends the reading; later writes throw.
     func close() {
         let (reader, writers) = state.updateQuietly { state in
             state.isClosed = true

@@ -1,27 +1,27 @@
-// What a response means for an upload: the one table.
+// The table that interprets each response to an upload's requests.
 //
-// Pure. A response that says "complete" is the target's own and final (draft-12 §4.1.2). The invariants: each response
-// has one row, and only rows named `later` are tried again unchanged; `final` with a status below 400 answers a request
-// that ended the body.
+// Pure. A response with `Upload-Complete: ?1` is from the application and final (draft-12 §4.1.2). The invariants: each
+// response has one row, and a request is repeated unchanged only after `later`; `final` with a status below 400 is the
+// response to a request that ended the body.
 
 import HTTPTypes
 
-/// What was asked.
+/// The kind of a request.
 enum Step: Equatable {
     /// An ordinary request with the whole body.
     case plain
     /// An empty creation.
     case carefulCreation
-    /// A creation with content, that completes the upload or not.
+    /// A creation with content, which may complete the upload.
     case optimisticCreation(isComplete: Bool)
-    /// An append, that completes the upload or not.
+    /// An append, which may complete the upload.
     case append(isComplete: Bool)
     /// An offset retrieval.
     case retrieval
     /// A cancellation.
     case cancellation
 
-    /// Whether the body ends with it.
+    /// Whether the body ends with the request.
     var endsBody: Bool {
         switch self {
         case .plain: true
@@ -31,48 +31,48 @@ enum Step: Equatable {
     }
 }
 
-/// What is known of sending everything once more after a response.
+/// Whether a request with the whole body can be sent again.
 enum Repeating {
-    /// The server may take it twice.
+    /// The server may accept it twice.
     case unsafe
-    /// The method, or an `Idempotency-Key`, makes it safe.
+    /// The method or an `Idempotency-Key` makes it safe.
     case safe
-    /// It is safe, or the server says that it took nothing, and the server asks for it.
+    /// The server requests it, and it is safe or the server states that it has kept nothing.
     case asked
 }
 
-/// What a response means.
+/// The meaning of a response.
 enum Verdict: Equatable {
-    /// It is the final response, whatever its status.
+    /// The final response, with any status.
     case final
-    /// The server has the bytes up to its offset; nil: all that were sent.
+    /// The server has the bytes up to this offset; nil for all bytes sent.
     case acknowledged(Int64?)
-    /// The server has another offset; nil: it has to be asked.
+    /// The server has another offset; nil if it must be retrieved.
     case conflict(Int64?)
-    /// The upload resource is there no more.
+    /// The upload resource no longer exists.
     case gone
-    /// So much content in one request is too much.
+    /// The request has too much content.
     case tooLarge
     /// Try again later.
     case later
-    /// The version may not be known there.
+    /// The server may not support the version.
     case unknownVersion
-    /// It took the request and knows no resumable uploads, or says that it has a body that is not all sent.
+    /// The server does not support resumable uploads, or reports an incomplete body as complete.
     case unsupported
-    /// A success that says nothing of an upload: the upload resource has to be asked.
+    /// A success without upload fields, which the upload resource must confirm.
     case unconfirmed
-    /// It names another place, and nothing shows that the upload was taken here.
+    /// A redirect; the upload is not known to be accepted.
     case redirected
-    /// No, for good.
+    /// A permanent refusal.
     case refused
 
-    /// The row of `answer` to `step` of an upload by `method`.
+    /// Finds the row for `answer` to `step` of an upload by `method`.
     ///
     /// - Parameters:
     ///   - answer: the response.
     ///   - step: the request.
     ///   - method: the method of the upload.
-    ///   - repeating: what is known of sending everything once more; only for a request with the whole body.
+    ///   - repeating: whether a request with the whole body can be sent again.
     init(
         of answer: UploadAnswer,
         to step: Step,
@@ -83,7 +83,7 @@ enum Verdict: Equatable {
             self = Self.redirection(answer, step, method)
             return
         }
-        // What is not all sent cannot be taken.
+        // An upload cannot be complete before all of its content is sent.
         if answer.isComplete == true, answer.status < 400, !step.endsBody, step != .retrieval,
             step != .cancellation
         {
@@ -103,11 +103,11 @@ enum Verdict: Equatable {
             }
     }
 
-    /// The row of a redirect.
+    /// Finds the row of a redirect.
     ///
-    /// 302 and 303 to a POST are how applications answer a form (RFC 9110 §15.4.3, §15.4.4). 303 to another method says
-    /// that the request was carried out, but a web server's `return 303` looks the same: only the final response of an
-    /// upload that is complete is believed. The others ask for the same request at another place.
+    /// 302 and 303 to a POST are common responses of applications to a form (RFC 9110 §15.4.3, §15.4.4). 303 to another
+    /// method means that the request was carried out, but a web server's `return 303` looks the same, so it counts only
+    /// as the final response of a complete upload. The other redirects ask for the same request at another URL.
     private static func redirection(
         _ answer: UploadAnswer,
         _ step: Step,
@@ -117,7 +117,7 @@ enum Verdict: Equatable {
             return .redirected
         }
         let isTarget = answer.isComplete == true
-        // The protocol's own requests are not the target's.
+        // Requests of the protocol itself have no response of the application.
         if case .append = step, !isTarget { return .redirected }
         switch answer.status {
         case 303 where method == .post || isTarget: return .final
@@ -128,14 +128,14 @@ enum Verdict: Equatable {
 
     private static func plain(_ answer: UploadAnswer, _ repeating: Repeating) -> Verdict {
         switch answer.status {
-        // These say that nothing was done (RFC 6585 §4, RFC 9110 §15.6.4).
+        // The server has done nothing (RFC 6585 §4, RFC 9110 §15.6.4).
         case 429, 503: .later
-        // 4xx: nothing was done either (RFC 9110 §15.5.9, RFC 8470 §5.2, RFC 4918 §11.3).
+        // As 4xx, these mean that nothing was done either (RFC 9110 §15.5.9, RFC 8470 §5.2, RFC 4918 §11.3).
         case 408, 423, 425: .later
-        // The server of an ordinary request that asks for a later one has kept nothing of it.
+        // A retry that the server requests is safe.
         case let status where isPassing(status) && repeating == .asked: .later
         case 502, 504: repeating == .unsafe ? .final : .later
-        // Whatever else is the target's word.
+        // Any other response is from the application.
         default: .final
         }
     }
@@ -160,19 +160,19 @@ enum Verdict: Equatable {
         if answer.isComplete == true { return .final }
         switch answer.status {
         case 200..<300:
-            // A login page of the network, or a proxy, may have answered.
+            // A login page of the network or a proxy may have responded.
             if hasResource, !answer.knowsUploads { return .unconfirmed }
             guard isComplete else { return .acknowledged(answer.offset) }
-            // Some servers do not say whose answer it is; a "no" means that the upload is not over.
+            // Some servers omit `Upload-Complete`; `?0` means that the upload is not complete.
             return answer.isComplete == nil ? .final : .later
         case 404 where hasResource, 410 where hasResource: return .gone
         case 409 where hasResource: return .conflict(answer.offset)
         case 400, 412:
-            // A server that knows the version says how far the upload is.
+            // A server that supports the version sends upload fields.
             if !hasResource, !answer.knowsUploads { return .unknownVersion }
             return hasResource || answer.isComplete != nil ? .refused : .final
         case 413 where answer.maxAppend != nil: return .tooLarge
-        // A proxy's: a server of uploads says something of the upload.
+        // It is from a proxy: an upload server sends upload fields.
         case 413 where hasResource && !answer.knowsUploads: return .tooLarge
         case 429, 503: return .later
         case 502 where repeating != .unsafe, 504 where repeating != .unsafe: return .later
@@ -201,7 +201,7 @@ enum Verdict: Equatable {
         }
     }
 
-    /// Statuses of what passes: a lock, a limit of the rate, trouble of the server (draft-12 §4.7).
+    /// Reports whether a status is temporary: a lock, a rate limit or a server error (draft-12 §4.7).
     private static func isPassing(_ status: Int) -> Bool {
         switch status {
         case 408, 423, 425, 429: true

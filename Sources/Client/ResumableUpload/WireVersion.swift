@@ -1,38 +1,38 @@
-// What the interop versions make a client say, and how it reads what a server says.
+// The fields of each interop version: how a client writes and reads them.
 //
-// Values only. The invariant: a client that names no version speaks the newest one.
+// Values only. The invariant: a client that names no version uses the newest one.
 
 import HTTPTypes
 import SpoolgateTextFormats
 import SpoolgateUploadProtocol
 
-/// The words of one interop version, from the client's side.
+/// One interop version, as a client uses it.
 struct WireVersion: Equatable {
-    /// As it is named; nil: not at all.
+    /// The version to name; nil for none.
     let named: Int?
     private var dialect: Dialect { named.flatMap { Dialect.known(Int64($0)) } ?? .newest }
 
-    /// Nil for a version that is not spoken.
+    /// Nil if the version is not supported.
     init?(_ named: Int?) {
         if let named, !Dialect.versions.contains(named) { return nil }
         self.named = named
     }
 
-    /// The version that servers with a few versions have in common, tried where another one is refused.
+    /// The version that servers with few versions have in common, tried if another one is refused.
     static let common = 6
 
-    /// Adds the version's name.
+    /// Adds the name of the version.
     func name(in fields: inout HTTPFields) {
         if let named { fields[.uploadDraftInteropVersion] = String(named) }
     }
 
-    /// Adds whether the body ends with this request.
+    /// Adds the field that says whether the body ends with this request.
     func mark(_ isComplete: Bool, in fields: inout HTTPFields) {
         let field = dialect.completenessField
         fields[field] = isComplete == (field == .uploadComplete) ? "?1" : "?0"
     }
 
-    /// Makes the fields those of an append; before draft-04 it had no media type of its own.
+    /// Adds the fields of an append, which has a media type of its own since draft-04.
     func markAppend(at offset: Int64, in fields: inout HTTPFields) {
         fields[.uploadOffset] = String(offset)
         if dialect.requiresPartialMediaType {
@@ -40,7 +40,7 @@ struct WireVersion: Equatable {
         }
     }
 
-    /// Whether a 104 is one of this exchange: only with the version that was named (draft-12 Appendix B).
+    /// Reports whether an interim response is a 104 with the named version (draft-12 Appendix B).
     func isOwn(_ interim: ResponseHead) -> Bool {
         guard interim.status.code == 104 else { return false }
         let echoed = StructuredField.integer(.uploadDraftInteropVersion, in: interim.fields)
@@ -49,29 +49,28 @@ struct WireVersion: Equatable {
 }
 
 extension HTTPFields {
-    /// Asks whoever forwards the request to do so as it comes (RFC 10036): what is told by 104 meanwhile is waited for.
+    /// Asks proxies to forward the content as it arrives (RFC 10036), because the client waits for a 104 meanwhile.
     mutating func askForIncrementalForwarding() { self[.incremental] = "?1" }
 }
 
-/// What the fields of one response say of an upload.
+/// The upload fields of one response.
 struct UploadAnswer {
-    /// The status.
     let status: Int
-    /// The offset; nil: none that is valid.
+    /// The offset; nil if it is missing or invalid.
     let offset: Int64?
-    /// The whole length; nil: not told.
+    /// The length of the whole upload; nil if not stated.
     let length: Int64?
-    /// Whether the response is the target's own, or what came is complete; nil: not said.
+    /// Whether the upload is complete or the response is the application's own; nil if not stated.
     let isComplete: Bool?
-    /// Where the upload resource is, as it stands there.
+    /// The unresolved URL of the upload resource.
     let location: String?
-    /// Most bytes of one append; nil: not told.
+    /// The maximum content of an append in bytes; nil if not stated.
     let maxAppend: Int64?
-    /// Least bytes of one append that does not complete the upload; nil: not told.
+    /// The minimum content of an append that does not complete the upload, in bytes; nil if not stated.
     let minAppend: Int64?
-    /// Most bytes of the body; nil: not told.
+    /// The maximum length of an upload in bytes; nil if not stated.
     let maxSize: Int64?
-    /// How long to wait before trying again; nil: not told.
+    /// The pause before another attempt; nil if not stated.
     let retryAfter: Duration?
 
     init(_ head: ResponseHead, retryAfter: Duration? = nil) {
@@ -80,7 +79,7 @@ struct UploadAnswer {
         status = head.status.code
         offset = StructuredField.integer(.uploadOffset, in: fields).flatMap { $0 < 0 ? nil : $0 }
         length = StructuredField.integer(.uploadLength, in: fields).flatMap { $0 < 0 ? nil : $0 }
-        // Both are read, whatever was named: a library of servers swaps them.
+        // Both fields are read for every version: one server library swaps them.
         isComplete =
             fields.value(of: .uploadComplete).flatMap(StructuredField.boolean(_:))
             ?? fields.value(of: .uploadIncomplete).flatMap(StructuredField.boolean(_:)).map { !$0 }
@@ -91,6 +90,6 @@ struct UploadAnswer {
         maxSize = limits["max-size"]
     }
 
-    /// Whether it is about an upload resource at all.
+    /// Whether the response has any upload field.
     var knowsUploads: Bool { offset != nil || isComplete != nil || maxSize != nil }
 }
