@@ -1,4 +1,4 @@
-// Cancels an upload on its server, for a client that has the upload's token.
+// Cancels an upload on its server, by its token.
 
 import HTTPTypes
 import SpoolgateCurl
@@ -44,7 +44,7 @@ final class Cancellation: TransferRun {
         patience = RetryBackoff(options.connection)
     }
 
-    /// Cancels the upload, and blocks until the server confirms it.
+    /// Cancels the upload; blocks until the server confirms it.
     func run() throws(TransferError) {
         while true {
             let (answer, read) = try ask(.delete)
@@ -73,7 +73,7 @@ final class Cancellation: TransferRun {
         }
     }
 
-    /// Reports whether the server is missing a part of the body; blocks until the server responds.
+    /// Blocks until the server reports whether it lacks a part of the body.
     func isPartial() throws(TransferError) -> Bool {
         while true {
             let (answer, read) = try ask(.head)
@@ -90,7 +90,7 @@ final class Cancellation: TransferRun {
         }
     }
 
-    /// Reports whether the upload resource no longer exists.
+    /// Reports whether the upload resource is gone.
     private func isGone() throws(TransferError) -> Bool {
         while true {
             let (answer, read) = try ask(.head)
@@ -102,7 +102,7 @@ final class Cancellation: TransferRun {
         }
     }
 
-    /// Sends a request about the upload resource, and repeats it until a response arrives.
+    /// Repeats a request until a response arrives.
     private func ask(
         _ method: HTTPRequest.Method
     ) throws(TransferError) -> (Transfer.Answer, UploadAnswer) {
@@ -113,6 +113,6 @@ final class Cancellation: TransferRun {
         }
     }
 
-    /// Does nothing: a cancellation has no events.
+    /// A cancellation has no events.
     func tellWaiting(_ pause: Duration, reason: String) {}
 }

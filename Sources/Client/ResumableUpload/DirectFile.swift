@@ -1,7 +1,6 @@
-// A destination that is not a regular file, such as a device or a FIFO. It is written to in order, like standard
-// output.
+// A destination that is not a regular file, such as a device or a FIFO.
 //
-// The invariant: written bytes cannot be taken back. The destination has no `.part` file and is not renamed.
+// The invariant: bytes are written in order and cannot be taken back; there is no `.part` file.
 
 import Glibc
 import SpoolgatePosix
@@ -18,8 +17,7 @@ final class DirectFile {
     /// The interval between checks for a stop and for a reader.
     private static let look = Duration.milliseconds(100)
 
-    /// Reports whether a download to `path` writes to it directly: it is not a regular file, or names an open
-    /// descriptor.
+    /// Reports whether `path` is written to directly: it is not a regular file, or names an open descriptor.
     static func isOne(_ path: String) -> Bool {
         descriptor(path) != nil || [.pipe, .other].contains(FileKind(of: path))
     }
@@ -47,7 +45,7 @@ final class DirectFile {
         }
     }
 
-    /// The number of the open descriptor that `path` names; the open file may be a regular one.
+    /// The open descriptor that `path` names; its file may be a regular one.
     private static func descriptor(_ path: String) -> Int32? {
         if path == "/dev/stdout" { return STDOUT_FILENO }
         if path == "/dev/stderr" { return STDERR_FILENO }
@@ -57,7 +55,7 @@ final class DirectFile {
         return nil
     }
 
-    /// Writes all of `bytes`, and waits if the reader is slow.
+    /// Writes all of `bytes`, and waits for a slow reader.
     func write(_ bytes: UnsafeRawBufferPointer) throws(ContentFault) {
         var rest = bytes
         while !rest.isEmpty {
@@ -85,9 +83,9 @@ final class DirectFile {
         }
     }
 
-    /// Makes the written bytes durable if the destination can store them.
+    /// Makes the written bytes durable if the destination has storage.
     func finish() throws(ContentFault) {
-        // EINVAL: the device has no storage to synchronize.
+        // EINVAL: a device without storage.
         guard fsync(file.number) == 0 || errno == EINVAL || errno == ENOTSUP else {
             throw .of("fsync", path)
         }
@@ -117,6 +115,6 @@ final class DirectFile {
 extension Download {
     /// Reports whether `Destination.file(path)` is written to directly, without `PATH.part`.
     ///
-    /// True if it is not a regular file, or if it names an open descriptor, such as `/dev/stdout`.
+    /// True for a file that is not regular, and for a name of an open descriptor, such as `/dev/stdout`.
     package static func writesDirectly(to path: String) -> Bool { DirectFile.isOne(path) }
 }

@@ -1,6 +1,4 @@
-// The public interface of a download.
-//
-// `TransferHandle` has the part that downloads share with uploads; DownloadRun.swift has the work of one run.
+// The public interface of a download; DownloadRun.swift has the work of one run.
 
 /// A download that resumes after an interruption if the server supports ranges (RFC 9110 §14).
 ///
@@ -14,13 +12,12 @@ public final class Download: Sendable {
 
     private let transfer: TransferHandle<Download.Token>
     private let isBody: Bool
-    /// The bytes that the reader of the body has not received yet.
+    /// The unread bytes of the body.
     let channel: DownloadChannel
 
     /// A stream of the events from now on; the newest 256 are buffered.
     ///
-    /// It ends with the current run or, if there is none, with the next one. If the last run succeeded or failed
-    /// permanently, it ends at once.
+    /// It ends with the current run or the next one; if the last run succeeded or failed permanently, it ends at once.
     public var events: AsyncStream<Download.Event> { transfer.events }
 
     /// Creates a download; no request is sent before it runs.
@@ -28,8 +25,8 @@ public final class Download: Sendable {
     /// - Parameters:
     ///   - url: the URL to download; absolute, without user and password.
     ///   - destination: the place for the content.
-    ///   - options: the options of the download.
-    ///   - onEvent: called for each event on the download's thread, which waits until it returns.
+    ///   - options: the options.
+    ///   - onEvent: called for each event on the download's thread, which waits for it.
     public convenience init(
         _ url: String,
         to destination: Download.Destination = .body,
@@ -70,7 +67,7 @@ public final class Download: Sendable {
                     tell: transfer.tell
                 ).run()
             } catch {
-                // Resuming with the same token would fail in the same way.
+                // The token would lead to the same error again.
                 if error.kind == .changed { transfer.set(nil) }
                 throw error
             }
@@ -90,7 +87,7 @@ public final class Download: Sendable {
         Download(token.url, destination, token, options, in: nil, onEvent)
     }
 
-    /// The token to resume the download with; nil if no content has arrived or the server sends no strong validator.
+    /// The token to resume with; nil if no content has arrived or the server sends no strong validator.
     ///
     /// The token of a body continues after the last bytes that its reader received.
     public var token: Download.Token? {
@@ -110,14 +107,14 @@ public final class Download: Sendable {
     /// The status and fields of the response that carries the body; nil before its first bytes, and for other
     /// destinations.
     ///
-    /// After an interruption they are those of the response with the remaining content.
+    /// After an interruption they are from the response with the remaining content.
     public var answer: Transfer.Answer? { channel.answer }
 
     /// Downloads all content.
     ///
     /// Cancelling the task ends the run like `pause`; `token` resumes it.
     ///
-    /// - Returns: the last response's status and fields, without its content, which went to the destination.
+    /// - Returns: the status and fields of the last response.
     /// - Throws: `TransferError` if the download did not complete, of kind `.invalid` if the destination is `.body`;
     ///   `CancellationError` if the task was cancelled.
     public func run() async throws -> Transfer.Answer {
@@ -125,9 +122,9 @@ public final class Download: Sendable {
         return try await transfer.run()
     }
 
-    /// Downloads all content like `run`, but blocks the calling thread.
+    /// Downloads like `run`, but blocks the calling thread.
     ///
-    /// - Returns: the last response's status and fields, without its content, which went to the destination.
+    /// - Returns: the status and fields of the last response.
     /// - Throws: the reason if the download did not complete; `token` resumes it.
     public func perform() throws(TransferError) -> Transfer.Answer {
         try perform(unless: { false })
@@ -136,28 +133,25 @@ public final class Download: Sendable {
     /// Downloads like `perform`, for an owner that may be told to stop on another thread.
     ///
     /// - Parameter isStopped: called once after the run has begun; from then on `requestPause` takes effect.
-    /// - Returns: the last response's status and fields, without its content, which went to the destination.
+    /// - Returns: the status and fields of the last response.
     /// - Throws: the reason if the download did not complete; `token` resumes it.
     package func perform(unless isStopped: () -> Bool) throws(TransferError) -> Transfer.Answer {
         if isBody { throw noRun }
         return try transfer.perform(unless: isStopped)
     }
 
-    /// Ends the current run as soon as possible, and returns the token to resume with; `run` throws `.paused`.
-    ///
-    /// If the download is not running, it only returns the token.
+    /// Ends the current run, if there is one, and returns the token to resume with; `run` throws `.paused`.
     public func pause() async -> Download.Token? {
         _ = await transfer.pause()
         return token
     }
 
-    /// Requests a pause like `pause`, but does not wait for it.
+    /// Pauses like `pause`, without waiting.
     public func requestPause() { transfer.control.ask(.pause) }
 
     // MARK: The body
 
-    /// Begins the run that fills the body; returns nil if the download has no body, or if the body is already being
-    /// read.
+    /// Begins the run that fills the body; returns nil if there is no body, or if it already has a reader.
     func beginBody() -> Task<Void, Never>? {
         guard isBody, channel.take() else { return nil }
         return Task { [self] in
@@ -170,7 +164,7 @@ public final class Download: Sendable {
         }
     }
 
-    /// The reason why `beginBody` returned nil.
+    /// The reason for nil from `beginBody`.
     var bodyRefusal: TransferError {
         TransferError(
             .invalid,

@@ -7,9 +7,8 @@ import SpoolgatePosix
 extension Download {
     /// The content of a download in order, each byte once, as fast as it is read.
     ///
-    /// It can be read once. The first `next()` begins the download on a thread of its own, which waits while about 1
-    /// MiB is unread. Interruptions are resumed without a gap. If the download cannot be resumed, the sequence throws
-    /// the `TransferError`.
+    /// It can be read once. The first `next()` begins the download on its own thread, which waits while about 1 MiB is
+    /// unread. Interruptions are resumed without a gap; if that is not possible, the sequence throws a `TransferError`.
     public struct Body: AsyncSequence, Sendable {
         /// A piece of the content; never empty.
         public typealias Element = [UInt8]
@@ -48,7 +47,6 @@ final class DownloadReading: Sendable {
 
     deinit { end() }
 
-    /// Does the work of `Iterator.next`.
     func next() async throws -> [UInt8]? {
         try Task.checkCancellation()
         let isMine = state.updateQuietly { state in

@@ -1,17 +1,16 @@
-// The buffer between the thread of a download and the task that reads its body.
+// The buffer between the thread of a download and the reader of its body.
 //
-// The invariant: bytes are passed on once and in order; at most one reader waits; and the buffer has at most `capacity`
+// The invariant: bytes are passed on once and in order; at most one reader waits; the buffer has at most `capacity`
 // bytes and one piece.
 
 import SpoolgatePosix
 
-/// The bytes of a download that have not been read yet.
+/// The unread bytes of a download.
 final class DownloadChannel: Sendable {
     private struct State {
         var pieces: [[UInt8]] = []
         /// The index of the first unread piece.
         var first = 0
-        /// The number of unread bytes.
         var waiting = 0
         /// The offset of the reader's next byte.
         var given: Int64 = 0
@@ -21,7 +20,7 @@ final class DownloadChannel: Sendable {
         var reader: CheckedContinuation<[UInt8]?, any Error>?
         var answer: Transfer.Answer?
 
-        /// Removes the next piece, or returns the end; nil if neither is there yet.
+        /// Removes the next piece, or returns the end; nil if there is neither.
         mutating func next() -> Result<[UInt8]?, any Error>? {
             if first < pieces.count {
                 let piece = pieces[first]
@@ -60,7 +59,7 @@ final class DownloadChannel: Sendable {
     /// Sets the response that carries the following bytes.
     func note(_ answer: Transfer.Answer) { state.updateQuietly { $0.answer = answer } }
 
-    /// Adds bytes, and waits while the buffer is full; returns false if the reader has stopped reading.
+    /// Adds bytes, and waits while the buffer is full; returns false if the reader has ended the reading.
     func add(_ bytes: [UInt8], isStopped: () -> Bool) -> Bool {
         while true {
             let isClosed = state.wait(until: .after(Self.look), isQuiet: true) { state in
@@ -87,12 +86,12 @@ final class DownloadChannel: Sendable {
         return !isClosed
     }
 
-    /// Marks the end of the download, with its result.
+    /// Sets the result of the download.
     func end(_ result: Result<Void, any Error>) {
         let reader = state.update { state in
             defer { state.reader = nil }
             state.end = result
-            // A waiting reader has received all pieces, so it receives the result at once.
+            // A waiting reader has received all pieces, and now receives the result.
             if state.reader != nil { state.end = .success(()) }
             return state.reader
         }
@@ -112,7 +111,7 @@ final class DownloadChannel: Sendable {
     /// Waits for the next bytes and returns them; nil at the end.
     ///
     /// - Throws: the download's error, after its last bytes; `CancellationError` if `close` was called, or if another
-    ///   task is already waiting.
+    ///   task waits.
     func next() async throws -> [UInt8]? {
         try await withCheckedThrowingContinuation { continuation in
             let result = state.update { state -> Result<[UInt8]?, any Error>? in
@@ -125,7 +124,7 @@ final class DownloadChannel: Sendable {
         }
     }
 
-    /// Ends the reading; a waiting reader receives a `CancellationError`.
+    /// Ends the reading; a waiting reader receives `CancellationError`.
     func close() {
         let reader = state.update { state in
             defer { state.reader = nil }

@@ -11,11 +11,10 @@ extension Download {
 
         let kind: Kind
 
-        /// A file, written next to its final name as `PATH.part`, made durable and then renamed.
+        /// A file, written as `PATH.part`, made durable and then renamed.
         ///
-        /// If two downloads write to one file at the same time, the second one ends with an error of kind `.later`,
-        /// even in another process. A device, a FIFO or another file that is not regular is written to directly and in
-        /// order.
+        /// If two downloads write to one file at a time, in any process, the second one ends with an error of kind
+        /// `.later`. A device, a FIFO or another file that is not regular is written to directly and in order.
         public static func file(_ path: String) -> Destination {
             Destination(kind: .file(path))
         }

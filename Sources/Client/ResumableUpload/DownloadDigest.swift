@@ -1,6 +1,6 @@
-// Compares the digest that a server sends with the digest of the received content (RFC 9530).
+// Compares a download with the digest from the server (RFC 9530).
 //
-// The invariant: the computed digest covers all received bytes, from the first one.
+// The invariant: the computed digest covers all received bytes.
 
 import HTTPTypes
 import SpoolgateCrypto
@@ -25,7 +25,6 @@ struct DownloadDigest: Equatable {
         self.values = values
     }
 
-    /// Reads the value of the field.
     init?(value: String) { self.init([.reprDigest: value]) }
 
     /// The value of the field.

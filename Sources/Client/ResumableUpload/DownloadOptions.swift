@@ -1,6 +1,4 @@
-// The options of a download.
-//
-// Values only.
+// The options of a download. Values only.
 
 public import HTTPTypes
 
@@ -12,8 +10,7 @@ extension Download {
         /// Whether the content must match the server's `Repr-Digest` (RFC 9530; sha-256, sha-512).
         ///
         /// If the server sends no such digest, the download is refused. A file that does not match is downloaded once
-        /// more; if it still does not match, the download fails and the file never gets its name. Pieces have been
-        /// passed on by then.
+        /// more before the download fails, and never gets its name; pieces have been passed on by then.
         public var verifiesDigest = false
         /// The connection to the server.
         public var connection = Transfer.Connection()

@@ -1,4 +1,4 @@
-// Writes the content of a download to its destination in order, and determines the offset to resume at.
+// The destination of a download: writes content in order, and determines the offset to resume at.
 //
 // The invariant: a file gets its name only when it is complete and durable.
 
@@ -21,14 +21,14 @@ final class DownloadPlace {
     private(set) var offset: Int64
     /// The reason why the destination lacks bytes that the token counts; nil if it has them.
     let loss: String?
-    /// The digests of a destination that cannot be read back; nil if they are not wanted.
+    /// The digests of bytes that cannot be read back; nil if they are not wanted.
     private var running: RunningDigests?
 
     /// Opens the destination, to continue at the token's offset if possible.
     ///
     /// - Parameters:
     ///   - destination: the place for the content.
-    ///   - channel: the channel of the download, used for a body.
+    ///   - channel: the channel of a body.
     ///   - token: the token of an earlier run; nil for a new download.
     ///   - isStopped: returns whether the download should end.
     /// - Throws: a fault if the destination cannot be written to; of kind `.later` if another download writes to the
@@ -81,7 +81,7 @@ final class DownloadPlace {
         return "the content of \(path).part is not the content received"
     }
 
-    /// Whether received bytes are passed on and cannot be read back or replaced.
+    /// Whether received bytes are passed on and cannot be read back.
     var isHandedOver: Bool { if case .file = kind { false } else { true } }
 
     /// The offset to resume at: bytes of a body count only once they are read.
@@ -95,7 +95,7 @@ final class DownloadPlace {
         return try part.tail(before: offset)
     }
 
-    /// Discards the received bytes; returns false if they were already passed on.
+    /// Discards the received bytes; returns false if they were passed on.
     func restart() -> Bool {
         if isHandedOver, offset > 0 { return false }
         offset = 0
@@ -128,13 +128,12 @@ final class DownloadPlace {
         offset += Int64(bytes.count)
     }
 
-    /// Starts the digests, before the first byte, of a destination that cannot be read back.
+    /// Starts the digests of bytes that cannot be read back, before the first byte.
     func willCompare(with digest: DownloadDigest) {
         if isHandedOver, offset == 0 { running = digest.running() }
     }
 
-    /// Reports whether all received bytes match the digest; nil if the download was stopped before the result was
-    /// known.
+    /// Reports whether all received bytes match the digest; nil if the download was stopped first.
     func isRight(_ digest: DownloadDigest) throws(ContentFault) -> Bool? {
         guard case .file(let part) = kind else {
             return running.map { digest.isRight($0) } ?? false

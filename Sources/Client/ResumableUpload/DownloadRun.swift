@@ -2,7 +2,7 @@
 //
 // After an interruption the run requests the rest by `Range`, with `If-Range` and the strong validator of the
 // beginning, and compares each part with the beginning. It never combines two representations (RFC 9110 §13.1.5, §14).
-// The invariant: each byte is written to the destination once, at its offset.
+// The invariant: each byte is written once, at its offset.
 
 import Glibc
 import HTTPTypes
@@ -25,7 +25,7 @@ final class DownloadRun: TransferRun {
 
     /// The representation of the received bytes; nil if there are none, or if they will be downloaded again.
     private var begun: Representation?
-    /// Whether the earlier content had an entity tag or a date; if so, a response without both is not trusted.
+    /// Whether earlier content had an entity tag or a date; a response without both is then not trusted.
     private var wasNamed: Bool
     /// Whether a complete download has already failed the comparison of digests.
     private var wasCorrupt = false
@@ -33,11 +33,11 @@ final class DownloadRun: TransferRun {
     private var mismatches = 0
     /// The highest offset reached so far.
     private var furthest: Int64 = 0
-    /// Whether the current response carries content to write; nil before its header section was examined.
+    /// Whether the content of the current response is written; nil before its header section was examined.
     private var isTaken: Bool?
-    /// The range of the current part; nil if the response carries the whole representation.
+    /// The range of the current part; nil for the whole.
     private var part: PartRange?
-    /// The reason why the current part does not match the earlier content.
+    /// The reason why the current part does not match.
     private var mismatch: String?
     private var kept: [UInt8] = []
     private var fault: ContentFault?
@@ -45,7 +45,7 @@ final class DownloadRun: TransferRun {
     private var nextSync = Deadline.after(.seconds(1))
 
     private static let answerLimit = 64 << 10
-    /// The number of mismatching parts after which the next one ends the download.
+    /// The number of mismatching parts after which another one ends the download.
     private static let mismatchLimit = 2
     var name: String { "the download of \(source.text)" }
     var connection: Transfer.Connection { options.connection }
@@ -126,7 +126,7 @@ final class DownloadRun: TransferRun {
         )
         do throws(ContentFault) {
             if let fault { throw fault }
-            // A response without content has not been examined yet.
+            // A response without content.
             if let head = result.head, isTaken == nil { try begin(head) }
             if mismatch == nil { try checkpoint() }
         } catch {
@@ -254,7 +254,7 @@ final class DownloadRun: TransferRun {
         return true
     }
 
-    /// Counts received bytes as progress; bytes that are downloaded again count only beyond the highest earlier offset.
+    /// Counts progress; bytes that are downloaded again count only beyond the highest earlier offset.
     private func noteProgress() {
         guard begun?.validator != nil || place.offset > furthest else { return }
         furthest = max(furthest, place.offset)
@@ -277,7 +277,7 @@ final class DownloadRun: TransferRun {
     private func beginWhole(_ head: ResponseHead) throws(ContentFault) {
         let total = head.fields.value(of: .contentLength).flatMap { Int64(digits: $0) }
         let whole = Representation(head.fields, total: total)
-        // A server that sent a validator for the beginning has one for the present representation as well.
+        // A server that sent a validator for the beginning also sends one for the present representation.
         if wasNamed, !whole.isNamed {
             throw ContentFault(
                 kind: .refused,
@@ -337,7 +337,7 @@ final class DownloadRun: TransferRun {
         return begun.difference(from: Representation(fields, total: range.total))
     }
 
-    /// Prepares the comparison of digests; throws if the server sent no digest.
+    /// Prepares the comparison of digests; throws if the server sent none.
     private func learnDigest() throws(ContentFault) {
         guard options.verifiesDigest else { return }
         guard let digest = begun?.digest else {

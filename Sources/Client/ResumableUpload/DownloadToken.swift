@@ -1,4 +1,4 @@
-// The token that resumes a download, in this process or in another one.
+// The token that resumes a download, in any process.
 //
 // Values only. The invariant: a token has no credentials, and its text can be read back.
 
@@ -16,11 +16,11 @@ extension Download {
         /// A date counts only with a `date` at least 60 seconds later; otherwise two representations may have the same
         /// one.
         public var validator: String
-        /// The representation's `Last-Modified` if it has an entity tag as well; nil if unknown.
+        /// The representation's `Last-Modified` next to an entity tag; nil if unknown.
         public var lastModified: String?
         /// The `Date` of the response with the validator; nil if unknown.
         public var date: String?
-        /// The number of bytes of the whole representation; nil if unknown.
+        /// The length of the whole representation; nil if unknown.
         public var total: Int64?
         /// The value of the representation's `Repr-Digest`; nil if unknown.
         public var digest: String?

@@ -1,18 +1,18 @@
 // Appends of unknown length, which send streams: one request stays open while the server reports received content (104
-// with `Upload-Offset`, draft-12 §4.1.1). Each report frees memory for more of the stream.
+// with `Upload-Offset`, draft-12 §4.1.1). Each report frees memory.
 //
-// The invariant: an open append never completes an upload, so after any end of it another append sends the rest.
+// The invariant: an open append never completes an upload, so another append can always send the rest.
 
 import HTTPTypes
 import SpoolgateCurl
 import SpoolgatePosix
 import SpoolgateUploadProtocol
 
-/// A run's knowledge about open appends to its server.
+/// The state of open appends to a server.
 enum OpenAppends {
     /// No report has arrived yet.
     case unheard
-    /// No report has arrived, and an append failed before the server acknowledged any of its content.
+    /// No report has arrived, and an append failed before the server acknowledged any content.
     case doubted
     /// The server reports received content.
     case reported
@@ -28,7 +28,7 @@ private final class OpenAppend {
     private static let streamPatience = Duration.seconds(1)
     /// The time with a full window and no report after which the append ends.
     private static let reportPatience = Duration.seconds(3)
-    /// The time without any report after which the append ends: a proxy may buffer the request until then.
+    /// The time without a report after which the append ends: a proxy may buffer the request until then.
     private static let silence = Duration.seconds(10)
     /// The longest wait of one call for the stream's next bytes.
     private static let look = Duration.milliseconds(20)
@@ -51,7 +51,7 @@ private final class OpenAppend {
     /// Provides the next bytes.
     ///
     /// - Parameters:
-    ///   - buffer: the memory to write them to.
+    ///   - buffer: the memory for them.
     ///   - isReported: whether the server reports received content.
     /// - Returns: the next step of the request.
     /// - Throws: the errors of `StreamContent.take`.
@@ -84,8 +84,8 @@ private final class OpenAppend {
 extension UploadRun {
     /// Appends a stream from `offset` on by one request of unknown length.
     ///
-    /// - Returns: whether the append was attempted, and the final response if it has arrived. An open append is not
-    ///   attempted if the end of the stream is known, or if the server requires the length of each append.
+    /// - Returns: whether the append was attempted, and the final response if it has arrived. No attempt is made if the
+    ///   end of the stream is known, or if the server requires the length of each append.
     func appendOpenly(
         to resource: URLText,
         at offset: Int64
@@ -136,8 +136,7 @@ extension UploadRun {
         return (true, try conclude(sent, from: offset, answer, read, verdict, purpose))
     }
 
-    /// Starts an open append at `offset` once the stream has bytes for it; returns nil if an open append is not
-    /// possible.
+    /// Starts an open append at `offset` once the stream has bytes for it; nil if none is possible.
     private func beginOpenly(at offset: Int64) throws(TransferError) -> OpenAppend? {
         guard let stream = content as? StreamContent, openAppends != .unusable else { return nil }
         let half = stream.capacity / 2
@@ -154,7 +153,7 @@ extension UploadRun {
         }
     }
 
-    /// Reports whether the server or a proxy refuses this form of append, and selects another form for the next one.
+    /// Reports whether this form of append was refused; if so, selects another form for the next one.
     private func isRefusedOpenly(
         _ sent: Portion,
         from start: Int64,

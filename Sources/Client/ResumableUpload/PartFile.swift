@@ -1,4 +1,4 @@
-// The file that a download writes before it gets its final name, and its lock.
+// The locked file that a download writes before it gets its final name.
 //
 // The invariant: while an instance exists, no other download in any process writes to the file, by whatever path.
 
@@ -17,7 +17,6 @@ final class PartFile {
     private let file: Descriptor
     private var number: Int32 { file.number }
 
-    /// The maximum number of bytes that `tail` digests.
     private static let tailLength: Int64 = 64 << 10
 
     /// Opens the file, creates it if it is missing, and locks it.
@@ -70,7 +69,7 @@ final class PartFile {
 
     /// Writes all of `bytes` at `offset`; a write at offset 0 truncates the file first.
     func write(_ bytes: UnsafeRawBufferPointer, at offset: Int64) throws(ContentFault) {
-        // The content of another download must not be mistaken for content of this one.
+        // The content may be from another download.
         if offset == 0, ftruncate(number, 0) != 0 { throw .of("ftruncate", part) }
         var rest = bytes
         while !rest.isEmpty {
@@ -103,7 +102,7 @@ final class PartFile {
         return true
     }
 
-    /// Returns a digest of the last bytes before `offset`, all of which must exist.
+    /// Returns a digest of the last bytes before `offset`, which must exist.
     func tail(before offset: Int64) throws(ContentFault) -> String {
         let digest = RunningDigest(.sha256)
         _ = try read(from: max(0, offset - Self.tailLength), to: offset) { bytes in
@@ -130,9 +129,9 @@ final class PartFile {
 }
 
 extension Download {
-    /// Removes `PATH.part`, which an incomplete download has left.
+    /// Removes `PATH.part` of an incomplete download.
     ///
-    /// - Throws: `TransferError` of kind `.later` if a download writes to the file.
+    /// - Throws: `TransferError` of kind `.later` if a download writes to it.
     package static func discardPart(of path: String) throws(TransferError) {
         guard FileIdentity(of: path + ".part", followingLinks: false) != nil else { return }
         do throws(ContentFault) { try PartFile(of: path).discard() } catch {
@@ -142,7 +141,7 @@ extension Download {
 }
 
 extension ContentFault {
-    /// The fault of a call on a destination that has just failed, from `errno`; call it before any other function.
+    /// The fault of a call on a destination that has just failed, from `errno`.
     static func of(_ call: String, _ subject: @autoclosure () -> String) -> ContentFault {
         of(SystemError(call, on: subject()))
     }

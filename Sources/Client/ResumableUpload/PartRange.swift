@@ -12,10 +12,9 @@ struct PartRange: Equatable {
     let start: Int64
     /// The offset after the last byte; greater than `start`.
     let end: Int64
-    /// The number of bytes of the whole; nil if unknown.
+    /// The length of the whole; nil if unknown.
     let total: Int64?
 
-    /// The number of bytes of the part.
     var count: Int64 { end - start }
 
     /// Reads `bytes 5-9/10` or `bytes 5-9/*`; nil for any other value, and for a range beyond the whole.
@@ -29,7 +28,7 @@ struct PartRange: Equatable {
         (self.start, end, self.total) = (start, last + 1, total)
     }
 
-    /// Reads the length from `bytes */10` of a 416; nil for any other value.
+    /// Reads the length from the `bytes */10` of a 416; nil for any other value.
     static func total(_ fields: HTTPFields) -> Int64? {
         guard let (range, total) = parts(fields), range.hasSameBytes(as: "*") else { return nil }
         return total

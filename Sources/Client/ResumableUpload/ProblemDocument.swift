@@ -1,7 +1,7 @@
-// Extracts the readable sentence from a problem document (RFC 9457).
+// The readable sentence of a problem document (RFC 9457).
 //
-// Only the strings of the outermost object are read. The invariant: no input from a server causes a trap, and the
-// result has no control characters.
+// Only the strings of the outermost object are read. The invariant: no input causes a trap, and the result has no
+// control characters.
 
 import HTTPTypes
 import SpoolgateTextFormats

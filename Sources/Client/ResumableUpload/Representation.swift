@@ -15,7 +15,7 @@ struct Representation {
     private(set) var modified: String?
     /// The `Date` of the same response.
     private(set) var date: String?
-    /// The number of bytes of the whole; nil if unknown.
+    /// The length of the whole; nil if unknown.
     private(set) var total: Int64?
     /// The digest; nil if the response has no supported one.
     private(set) var digest: DownloadDigest?
@@ -23,7 +23,7 @@ struct Representation {
     /// The number of seconds by which `Date` must be later than `Last-Modified`.
     ///
     /// RFC 9110 §8.8.2.2 requires one second if both dates are from the same clock, or a difference that makes
-    /// different clocks unlikely to matter. RFC 7232 §2.2.2 had a minute for that.
+    /// different clocks unlikely to matter. RFC 7232 §2.2.2 had a minute.
     static let distance: Int64 = 60
     /// The reason why a representation without a validator is not resumed, as a part of a sentence.
     static let absence =

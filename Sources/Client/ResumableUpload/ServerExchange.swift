@@ -1,7 +1,6 @@
-// Sends the requests of one transfer to its server, over an idle connection of its session if there is one.
+// The requests of one transfer to its server, over an idle connection of its session if possible.
 //
-// Other files interpret the responses. The invariant: credentials and the client's own fields are sent only to the
-// origins that the transfer allows.
+// The invariant: credentials and the client's own fields are sent only to the origins that the transfer allows.
 
 import HTTPTypes
 import SpoolgateCurl
@@ -11,15 +10,15 @@ import SpoolgateUploadProtocol
 
 /// The result of one request.
 struct ExchangeResult {
-    /// The head of the final response; nil if none has arrived.
+    /// The final response's head; nil if none has arrived.
     var head: ResponseHead?
     /// The reason if the response is missing or incomplete.
     var fault: ClientFault?
     /// The pause that the response requests; nil if it requests none.
     var retryAfter: Duration?
-    /// The content of the response, up to the limit.
+    /// The response's content, up to the limit.
     var content: [UInt8]
-    /// Whether the content of the response was longer, or did not arrive completely.
+    /// Whether `content` is incomplete.
     var isCut: Bool
     /// Whether a part of the request may have been sent.
     var wasBegun: Bool
@@ -43,7 +42,7 @@ struct ExchangeResult {
 }
 
 extension Transfer.Answer {
-    /// Resolves `Location` against the URL of the request; nil if it is missing or not a URL.
+    /// Resolves `Location` against the request's URL; nil if it is missing or invalid.
     func location(from url: URLText) -> URLText? {
         fields.value(of: .location).flatMap { url.resolved($0) }
     }
@@ -58,17 +57,14 @@ extension Transfer.Answer {
     }
 }
 
-/// Sends the requests of one transfer.
-///
-/// Used by the thread of the transfer.
+/// Sends the requests of one transfer, on its thread.
 final class ServerExchange {
     /// The maximum number of bytes kept of a response's content.
     private let answerLimit: Int
     private let options: Transfer.Connection
     private let control: TransferControl
-    /// The source of connections, to which they are returned.
     private let connections: ConnectionPool
-    /// The content of the current response, which callbacks of libcurl append to.
+    /// The content of the current response.
     private var kept: [UInt8] = []
     private var isCut = false
 
@@ -92,7 +88,7 @@ final class ServerExchange {
     ///   - fields: the fields; credentials are added.
     ///   - content: the content; nil for none.
     ///   - heard: called for each interim response.
-    ///   - sink: receives the content of a response; if nil, the content is kept in the result.
+    ///   - sink: receives the content of a response; nil to keep it in the result.
     /// - Returns: the result of the request.
     func send(
         _ method: HTTPRequest.Method,
@@ -123,7 +119,7 @@ final class ServerExchange {
         let used = connections.take()
         let transfer = ClientTransfer(request, over: used) { [control] in control.isStopped }
         transfer.run()
-        // After a failed transfer, the handle has state that makes its next transfer fail.
+        // A failed transfer leaves state in the handle that makes the next one fail.
         if let used, transfer.fault == nil { connections.giveBack(used) }
         return ExchangeResult(
             head: transfer.head,

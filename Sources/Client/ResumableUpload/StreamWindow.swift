@@ -1,19 +1,17 @@
-// The bytes of a stream that the server has not acknowledged, in memory of a fixed size.
+// The unacknowledged bytes of a stream, in memory of a fixed size.
 //
 // A producer adds bytes to the end, and waits while the window is full. The upload reads at any offset in the window,
-// and releases acknowledged bytes. The invariant: the window has the bytes from `start` up to `end` of the stream, at
-// most `capacity`.
+// and releases acknowledged bytes. The invariant: the window has the bytes from `start` up to `end`, at most
+// `capacity`.
 
 import Glibc
 import SpoolgatePosix
 
 /// A ring buffer between a producer and one upload.
 ///
-/// Bytes are copied outside the lock: only the producer writes, after the end, and only the upload reads and releases
-/// bytes.
+/// Bytes are copied outside the lock: only the producer writes, after the end, and only the upload reads and releases.
 final class StreamWindow: Sendable {
     private struct State {
-        /// The first offset in the window; `end` is the one after the last.
         var start: Int64 = 0
         var end: Int64 = 0
         /// Bytes before this offset are dropped on arrival.
@@ -23,19 +21,17 @@ final class StreamWindow: Sendable {
         var isEnded = false
         var isClosed = false
         var failure: String?
-        /// A producer that waits for space.
         var waiting: CheckedContinuation<Void, Never>?
     }
 
     /// The bytes that can be sent now.
     struct Ready {
-        /// The offset after the last byte in the window.
+        /// The end of the available bytes.
         var end: Int64
         /// Whether the stream ends there.
         var isEnded: Bool
-        /// Whether the window is full.
         var isFull: Bool
-        /// The error of a failed stream, which has ended.
+        /// The error of a failed stream.
         var failure: String?
     }
 
@@ -49,12 +45,11 @@ final class StreamWindow: Sendable {
 
     deinit { memory.deallocate() }
 
-    /// The maximum number of bytes in the window.
     var capacity: Int64 { Int64(memory.count) }
 
     // MARK: The producer's side
 
-    /// Adds bytes, and waits while the window is full; returns false if the window is closed.
+    /// Adds bytes, and waits while the window is full; returns false if it is closed.
     func add(_ bytes: [UInt8]) async -> Bool {
         var added = 0
         while !isClosed {
@@ -83,14 +78,14 @@ final class StreamWindow: Sendable {
         }
     }
 
-    /// Waits for space; returns false if the window is still full at `deadline`, or closed.
+    /// Waits for space; returns false at `deadline`, or if the window is closed.
     func waitForRoom(until deadline: Deadline) -> Bool {
         state.wait(until: deadline, isQuiet: true) {
             $0.isClosed ? false : room($0) > 0 ? true : nil
         } ?? false
     }
 
-    /// Lets `fill` write into free memory, and returns the number of bytes added; 0 if the window is full.
+    /// Lets `fill` write into free memory; returns the number of bytes added, 0 if the window is full.
     func put(_ fill: (UnsafeMutableRawBufferPointer) -> Int) -> Int {
         let (end, most) = state.updateQuietly { ($0.end, room($0)) }
         let place = Int(end % capacity)
@@ -99,7 +94,7 @@ final class StreamWindow: Sendable {
         guard count > 0 else { return 0 }
         let isAwaited = state.updateQuietly { state in
             state.end += Int64(count)
-            // Drop bytes that the server received from an earlier process.
+            // An earlier process has sent these bytes.
             state.start = max(state.start, min(state.wanted, state.end))
             return state.end >= state.awaited
         }
@@ -115,21 +110,18 @@ final class StreamWindow: Sendable {
         }
     }
 
-    /// Whether the upload needs no more bytes.
     var isClosed: Bool { state.updateQuietly(\.isClosed) }
 
     private func room(_ state: State) -> Int { memory.count - Int(state.end - state.start) }
 
     // MARK: The upload's side
 
-    /// Reports whether the bytes from `offset` on are in the window or can still arrive.
+    /// Reports whether the bytes from `offset` on are available or can still arrive.
     func canGive(from offset: Int64) -> Bool {
         state.updateQuietly { offset >= max($0.start, $0.wanted) }
     }
 
-    /// Waits for `count` bytes from `offset` on, the end of the stream or a full window.
-    ///
-    /// - Returns: the state at that time, or at `deadline`.
+    /// Waits for `count` bytes from `offset` on, the end or a full window; at `deadline`, returns the present state.
     func ready(from offset: Int64, count: Int64, until deadline: Deadline) -> Ready {
         let look: (State) -> Ready = { [self] state in
             Ready(
@@ -147,7 +139,7 @@ final class StreamWindow: Sendable {
         return whole ?? state.updateQuietly { look($0) }
     }
 
-    /// Copies bytes from `offset` on; returns false if not all of them are in the window.
+    /// Copies bytes from `offset` on; returns false if some are not in the window.
     func read(into buffer: UnsafeMutableRawBufferPointer, at offset: Int64) -> Bool {
         let (start, end) = state.updateQuietly { ($0.start, $0.end) }
         guard offset >= start, offset + Int64(buffer.count) <= end else { return false }
@@ -159,7 +151,7 @@ final class StreamWindow: Sendable {
         return true
     }
 
-    /// Releases the bytes before `offset`; those that arrive later are dropped.
+    /// Releases the bytes before `offset`, including those that have not arrived yet.
     func release(upTo offset: Int64) {
         wake { state in
             state.wanted = max(state.wanted, offset)
@@ -167,7 +159,7 @@ final class StreamWindow: Sendable {
         }
     }
 
-    /// Closes the window; a producer that waits receives false.
+    /// Closes the window; a waiting producer receives false.
     func close() { wake { $0.isClosed = true } }
 
     private func wake(_ change: (inout State) -> Void) {
@@ -224,13 +216,12 @@ final class StreamContent: UploadContent {
         return nil
     }
 
-    /// The maximum number of bytes kept.
     var capacity: Int64 { window.capacity }
 
     /// Waits for `count` bytes from `offset` on, at most half the window.
     ///
-    /// - Returns: whether the bytes have arrived and the end of the stream is still unknown; false if `isStopped` ended
-    ///   the wait.
+    /// - Returns: whether the bytes have arrived and the end of the stream is still unknown; false if `isStopped`
+    ///   returned true.
     /// - Throws: `ContentFault` if the stream failed, or if its length differs from the declared one.
     func goesOn(
         from offset: Int64,
@@ -249,21 +240,20 @@ final class StreamContent: UploadContent {
 
     /// The result of `take`.
     struct Taken {
-        /// The number of bytes.
         var count: Int
         /// Whether the stream ends after them.
         var isEnded: Bool
-        /// Whether the window is full, so that no more bytes arrive before some are released.
+        /// Whether the window is full, so that more bytes need a release.
         var isFull: Bool
     }
 
     /// Copies the available bytes from `offset` on, and waits briefly for the first one if more can arrive.
     ///
     /// - Parameters:
-    ///   - buffer: the memory to copy them to.
+    ///   - buffer: the memory for the bytes.
     ///   - offset: their offset in the stream.
     ///   - limit: the longest wait.
-    /// - Returns: the bytes copied, and the state of the stream.
+    /// - Returns: the number of bytes, and the state of the stream.
     /// - Throws: `ContentFault` if the stream failed, or if its length differs from the declared one.
     func take(
         into buffer: UnsafeMutableRawBufferPointer,
@@ -356,7 +346,7 @@ final class StreamContent: UploadContent {
         while !window.isClosed {
             guard window.waitForRoom(until: .after(look)) else { continue }
             var entry = pollfd(fd: number, events: Int16(POLLIN), revents: 0)
-            // The timeout lets the loop detect a closed window while the descriptor has no data.
+            // The timeout lets the loop detect a closed window.
             guard poll(&entry, 1, 200) != 0 else { continue }
             var (count, error): (Int, Int32) = (0, 0)
             _ = window.put { room in
@@ -373,6 +363,6 @@ final class StreamContent: UploadContent {
         }
     }
 
-    /// The maximum number of bytes of one read.
+    /// The maximum size of one read.
     private static let most = 1 << 20
 }

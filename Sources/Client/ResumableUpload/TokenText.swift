@@ -1,4 +1,4 @@
-// Writes and reads the text of tokens, which other processes read.
+// The text of tokens, which other processes read.
 
 import SpoolgateTextFormats
 
@@ -11,7 +11,7 @@ enum TokenText {
         return (["v1", kind] + words).joined(separator: " ")
     }
 
-    /// Returns the parts, including unknown ones of a newer version; nil if the text is invalid.
+    /// Returns the parts, including those of a newer version; nil if the text is invalid.
     static func read(_ kind: String, _ text: String) -> [String: String]? {
         let words = text.split { $0.isWhitespace }
         guard words.count > 2, words[0] == "v1", words[1] == kind else { return nil }

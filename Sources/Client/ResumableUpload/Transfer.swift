@@ -1,6 +1,4 @@
-// The types that uploads and downloads share: events, progress and the final response.
-//
-// Values only.
+// The types that uploads and downloads share. Values only.
 
 public import HTTPTypes
 
@@ -30,7 +28,7 @@ public enum Transfer {
         public var received: Int64
         /// The number of bytes sent, acknowledged or not; of a download, the number received.
         public var sent: Int64
-        /// The number of bytes in all; nil if unknown.
+        /// The length of the whole; nil if unknown.
         public var total: Int64?
 
         /// Creates progress from its parts.

@@ -1,9 +1,9 @@
-// The connection to a server and the identity of the client.
+// The connection to a server and the credentials of the client.
 //
 // Values only. The invariant: the defaults suit a large file over an unreliable network.
 
 extension Transfer {
-    /// The settings of the connection: HTTP version, trust, time limits, rate and credentials.
+    /// The settings of the connection to a server.
     public struct Connection: Sendable {
         /// A version of HTTP.
         @nonexhaustive
@@ -20,15 +20,15 @@ extension Transfer {
         /// 100 ms, nginx's default of 64 KiB allows 0.65 MB/s and the 1 MiB of spoolgate's location 9 MB/s, while
         /// HTTP/1.1 reaches 124 MB/s.
         public var version = Version.http1
-        /// The longest time to connect, including TLS; after that, the longest time without a byte in either direction.
+        /// The longest time to connect, including TLS; then the longest time without a byte in either direction.
         public var stall = Duration.seconds(30)
-        /// The longest time to wait for a response after the request was sent.
+        /// The longest wait for a response after the request was sent.
         public var answerTimeout = Duration.seconds(300)
-        /// The time without progress after which attempts end; zero for a single attempt.
+        /// The time without progress after which retries end; zero disables retries.
         public var retryFor = Duration.seconds(3600)
-        /// The first pause between attempts; pauses double up to a minute, and start again after progress.
+        /// The first pause before a retry; it doubles up to a minute, and is reset by progress.
         public var firstPause = Duration.seconds(1)
-        /// The maximum rate in bytes per second, on average and with bursts of some MiB; 0 for no limit.
+        /// The maximum average rate in bytes per second, with bursts of some MiB; 0 for no limit.
         public var rateLimit: Int64 = 0
         /// The PEM file of the trusted certificate authorities; nil for the system's.
         public var certificateAuthority: String?
@@ -40,7 +40,7 @@ extension Transfer {
         public var credentials = Credentials.none
         /// Whether proxies from the environment are used (`https_proxy`, `no_proxy`).
         public var usesProxies = true
-        /// The path of a unix socket to connect to instead of the URL's host.
+        /// A unix socket to connect to instead of the URL's host.
         public var socket: String?
 
         /// Creates the default settings.

@@ -1,4 +1,4 @@
-// Controls the one run of a transfer: its owner can pause or cancel it from any thread.
+// Lets the owner of a transfer pause or cancel its run.
 //
 // The invariants: at most one thread runs the transfer at a time, and a `Wish` applies only to the current run.
 
@@ -15,18 +15,16 @@ final class TransferControl: Sendable {
         var wish = Wish.run
         var isRunning = false
         var awaiting: [CheckedContinuation<Void, Never>] = []
-        /// Called once when the owner asks for an end.
         var whenAsked: (@Sendable () -> Void)?
     }
 
     private let state = Monitor(State())
 
-    /// The present instruction.
     var wish: Wish { state.updateQuietly(\.wish) }
     /// Whether the run should end.
     var isStopped: Bool { wish != .run }
 
-    /// Asks the current run to end; only the first call counts, and a call without a run has no effect.
+    /// Asks the current run to end; the first call counts, and a call without a run has no effect.
     func ask(_ wish: Wish) {
         let action = state.update { state -> (@Sendable () -> Void)? in
             guard state.isRunning, state.wish == .run else { return nil }
@@ -37,7 +35,7 @@ final class TransferControl: Sendable {
         action?()
     }
 
-    /// Calls `action` once the owner asks for an end, immediately if that has already happened.
+    /// Calls `action` once the owner asks for an end, or now if that has happened.
     func whenAsked(_ action: @escaping @Sendable () -> Void) {
         let isAsked = state.updateQuietly { state in
             if state.wish == .run { state.whenAsked = action }
@@ -51,7 +49,7 @@ final class TransferControl: Sendable {
         _ = state.wait(until: .after(duration), isQuiet: true) { $0.wish == .run ? nil : true }
     }
 
-    /// Begins a run, to be ended by `end`; returns false if there already is one.
+    /// Begins a run; returns false if there already is one.
     func begin() -> Bool {
         state.updateQuietly { state in
             defer { state.isRunning = true }
@@ -69,7 +67,7 @@ final class TransferControl: Sendable {
         for continuation in awaiting { continuation.resume() }
     }
 
-    /// Waits for the end of the run; returns immediately if there is none.
+    /// Waits for the end of the run, if there is one.
     func ended() async {
         await withCheckedContinuation { continuation in
             let isOver = state.update { state in
@@ -81,7 +79,7 @@ final class TransferControl: Sendable {
     }
 }
 
-/// The pauses between attempts and the end of all attempts.
+/// The pauses between attempts, and their end.
 struct RetryBackoff {
     private let options: Transfer.Connection
     private var pause: Duration
@@ -96,12 +94,12 @@ struct RetryBackoff {
     /// Starts again after progress.
     mutating func progressed() { self = RetryBackoff(options) }
 
-    /// Returns the next pause; nil if it would last beyond the end of all attempts.
+    /// Returns the next pause; nil if it would last beyond the end.
     ///
     /// - Parameter told: the pause that the server requests.
     /// - Returns: the time to wait.
     mutating func next(_ told: Duration?) -> Duration? {
-        // The random factor keeps clients that were disconnected together from reconnecting together.
+        // Clients that were disconnected together should not reconnect together.
         let next = told ?? pause * Double.random(in: 0.75...1.25)
         pause = min(pause * 2, .seconds(60))
         return next < end.remaining ? next : nil

@@ -1,6 +1,6 @@
 // The error of a transfer.
 //
-// Values only. The invariant: an error says which step failed, on which resource, why, and how to fix it.
+// Values only. The invariant: an error names the failed step, the resource, the reason and the remedy.
 
 /// The reason why a transfer did not complete.
 public struct TransferError: Error, Sendable, Equatable, CustomStringConvertible {
@@ -30,7 +30,7 @@ public struct TransferError: Error, Sendable, Equatable, CustomStringConvertible
         case unsupported
         /// The upload resource is gone, and the body cannot be read again from its beginning.
         case gone
-        /// All content was sent, and it is unknown whether the server accepted it; sending it again may duplicate it.
+        /// All content was sent, but it is unknown whether the server accepted it; sending it again may duplicate it.
         case unknownOutcome
         /// The transfer made no progress for `retryFor`; resume it with `token`, or start again.
         case later
@@ -38,15 +38,15 @@ public struct TransferError: Error, Sendable, Equatable, CustomStringConvertible
         case paused
         /// `cancel` was called.
         case cancelled
-        /// The run of the upload has ended, so it accepts no more written bytes; the error of the run has the reason.
+        /// The run of the upload has ended, with its own error, so no more bytes can be written.
         case closed
     }
 
     /// The kind of the error.
     public var kind: Kind
-    /// One sentence with the step that failed, the resource, the reason and the remedy.
+    /// One sentence with the failed step, the resource, the reason and the remedy.
     public var reason: String
-    /// The response of the server; nil if there is none or it is not relevant.
+    /// The response of the server; nil if none is relevant.
     public var answer: Transfer.Answer?
     /// The token to resume the upload with; nil if the server has no content.
     public var token: Upload.Token?
@@ -64,9 +64,8 @@ public struct TransferError: Error, Sendable, Equatable, CustomStringConvertible
         self.token = token
     }
 
-    /// The reason.
     public var description: String { reason }
 
-    /// Whether the same transfer can succeed later without changes.
+    /// Whether the same transfer can succeed later.
     public var mayWorkLater: Bool { kind == .later || kind == .paused }
 }

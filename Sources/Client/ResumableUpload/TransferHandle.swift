@@ -1,4 +1,4 @@
-// The part of uploads and downloads that is the same for both: runs, the token and events.
+// The common part of uploads and downloads: runs, the token and events.
 //
 // A run blocks one thread; the `async` functions wait for that thread. The invariants: there is one run at a time,
 // `token` is enough to resume, and each stream of events ends with a run.
@@ -34,7 +34,7 @@ final class TransferHandle<Token: Sendable & Equatable>: Sendable {
     /// - Parameters:
     ///   - name: its name in a sentence.
     ///   - token: the token to resume from; nil for a new transfer.
-    ///   - session: the session that provides connections and slots; nil for connections of its own.
+    ///   - session: provides connections and slots; nil for none.
     ///   - onEvent: called for each event, on the transfer's thread.
     ///   - body: performs one run.
     init(
@@ -56,7 +56,6 @@ final class TransferHandle<Token: Sendable & Equatable>: Sendable {
     /// The token to resume with; nil if there is none.
     var token: Token? { state.updateQuietly(\.token) }
 
-    /// Replaces the token.
     func set(_ token: Token?) { state.updateQuietly { $0.token = token } }
 
     /// A stream of the events from now on.
@@ -147,7 +146,7 @@ final class TransferHandle<Token: Sendable & Equatable>: Sendable {
         end(result)
     }
 
-    /// Ends a run that was still waiting for a slot.
+    /// Ends a run that waited for a slot.
     private func paused() -> Result<Transfer.Answer, TransferError> {
         let token = token as? Upload.Token
         let error =

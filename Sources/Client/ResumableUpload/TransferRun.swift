@@ -1,4 +1,4 @@
-// The steps of a run between two requests: obey the owner, distinguish temporary from permanent faults, and wait.
+// The steps of a run between two requests.
 //
 // The invariant: a permanent fault ends the run at once.
 
@@ -8,7 +8,7 @@ import SpoolgateTextFormats
 
 /// A run of an upload, a download or a cancellation.
 protocol TransferRun: AnyObject {
-    /// The name of the run in a sentence: `the upload to URL`.
+    /// The name in a sentence: `the upload to URL`.
     var name: String { get }
     var control: TransferControl { get }
     var connection: Transfer.Connection { get }
@@ -21,7 +21,6 @@ protocol TransferRun: AnyObject {
 }
 
 extension TransferRun {
-    /// Creates an error of this run, with the token.
     func error(
         _ kind: TransferError.Kind,
         _ reason: String,
@@ -30,7 +29,6 @@ extension TransferRun {
         TransferError(kind, reason, answer: answer, token: tokenLeft)
     }
 
-    /// Creates the error for content that could not be read or written.
     func error(_ fault: ContentFault, in purpose: String) -> TransferError {
         error(fault.kind, "\(purpose): \(fault.reason)")
     }
@@ -60,7 +58,7 @@ extension TransferRun {
         }
     }
 
-    /// The duration in whole seconds, or exactly if it is shorter than one.
+    /// The duration in whole seconds, unless it is shorter than one.
     private func text(_ duration: Duration) -> String {
         let seconds = duration.components.seconds
         return DurationText.text(seconds > 0 ? .seconds(seconds) : duration)
@@ -70,7 +68,7 @@ extension TransferRun {
     ///
     /// - Parameters:
     ///   - reason: the reason, as the beginning of a sentence.
-    ///   - answer: the response of the server.
+    ///   - answer: the server's response.
     ///   - told: the pause that the server requests.
     /// - Throws: an error if the time for attempts is over, or if the owner asks for an end.
     func wait(_ reason: String, _ answer: Transfer.Answer?, _ told: Duration?) throws(TransferError)

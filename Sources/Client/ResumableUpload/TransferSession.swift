@@ -1,4 +1,4 @@
-// The connections, limits and default options that many transfers share.
+// Many transfers that share connections, limits and default options.
 //
 // The invariant: a session starts no transfer; one that does not run uses no connection and no slot.
 
@@ -18,9 +18,9 @@ import SpoolgateCurl
 /// }
 /// ```
 public final class TransferSession: Sendable {
-    /// The options of uploads that are created without options.
+    /// The default options of uploads.
     public let uploadOptions: Upload.Options
-    /// The options of downloads that are created without options.
+    /// The default options of downloads.
     public let downloadOptions: Download.Options
     /// The maximum number of concurrent transfers; at least 1.
     public let maximumTransfers: Int
@@ -29,7 +29,7 @@ public final class TransferSession: Sendable {
     let appendLimit = AppendLimit()
     let slots: TransferSlots
 
-    /// Creates a session, without opening a connection.
+    /// Creates a session; no connection is opened.
     ///
     /// - Parameters:
     ///   - maximumTransfers: the maximum number of concurrent transfers, each on its own thread and connection; values
@@ -47,13 +47,13 @@ public final class TransferSession: Sendable {
         slots = TransferSlots(maximumTransfers)
     }
 
-    /// Creates an upload like `Upload.init` that runs in this session.
+    /// Creates an upload like `Upload.init`, in this session.
     ///
     /// - Parameters:
     ///   - body: the content to send.
     ///   - url: the target URL; absolute, without user and password.
     ///   - options: the options; nil for `uploadOptions`.
-    ///   - onEvent: called for each event on the upload's thread, which waits until it returns.
+    ///   - onEvent: called for each event on the upload's thread, which waits for it.
     /// - Returns: the upload; no request is sent before it runs.
     public func upload(
         _ body: Upload.Body,
@@ -67,7 +67,7 @@ public final class TransferSession: Sendable {
     /// Creates the upload that a token belongs to, like `Upload.resume`.
     ///
     /// - Parameters:
-    ///   - token: a token from an event, an error or `pause`, of this or another process.
+    ///   - token: a token from an event, an error or `pause`, in any process.
     ///   - body: the same body; a stream from its beginning.
     ///   - options: the same options; nil for `uploadOptions`.
     ///   - onEvent: called for each event, as in `upload`.
@@ -81,13 +81,13 @@ public final class TransferSession: Sendable {
         Upload(body, token.target, token, options ?? uploadOptions, in: self, onEvent)
     }
 
-    /// Creates a download like `Download.init` that runs in this session.
+    /// Creates a download like `Download.init`, in this session.
     ///
     /// - Parameters:
     ///   - url: the URL to download; absolute, without user and password.
     ///   - destination: the place for the content.
     ///   - options: the options; nil for `downloadOptions`.
-    ///   - onEvent: called for each event on the download's thread, which waits until it returns.
+    ///   - onEvent: called for each event on the download's thread, which waits for it.
     /// - Returns: the download; no request is sent before it runs.
     public func download(
         _ url: String,
@@ -101,7 +101,7 @@ public final class TransferSession: Sendable {
     /// Creates the download that a token belongs to, like `Download.resume`.
     ///
     /// - Parameters:
-    ///   - token: a token from an event, of this or another process.
+    ///   - token: a token from an event, in any process.
     ///   - destination: the same destination.
     ///   - options: the same options; nil for `downloadOptions`.
     ///   - onEvent: called for each event, as in `download`.

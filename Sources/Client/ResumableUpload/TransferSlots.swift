@@ -1,7 +1,6 @@
-// Limits the concurrent transfers of a session, and starts waiting ones in their order.
+// Limits the concurrent transfers of a session, in the order of their requests.
 //
-// The invariant: each transfer that gets a slot leaves it once, and each request for a slot is granted or withdrawn
-// once.
+// The invariant: each slot is left once, and each request for a slot is granted or withdrawn once.
 
 import SpoolgatePosix
 
@@ -30,8 +29,8 @@ final class TransferSlots: Sendable {
 
     /// Requests a slot.
     ///
-    /// - Parameter told: called once, on this thread or another transfer's, with true if it has a slot, to be returned
-    ///   by `leave`, or with false if the request was withdrawn.
+    /// - Parameter told: called once, on this thread or another transfer's: true grants a slot, which `leave` returns;
+    ///   false means that the request was withdrawn.
     /// - Returns: the ticket to withdraw the request with.
     func enter(_ told: @escaping @Sendable (_ entered: Bool) -> Void) -> Ticket {
         let (ticket, isFree) = state.updateQuietly { state in
@@ -49,7 +48,7 @@ final class TransferSlots: Sendable {
         return ticket
     }
 
-    /// Withdraws a request that still waits; has no effect on one that was granted.
+    /// Withdraws a request that still waits.
     func withdraw(_ ticket: Ticket) {
         let waiting = state.updateQuietly { state -> Waiting? in
             guard let index = state.waiting.firstIndex(where: { $0.number == ticket.number })
@@ -59,7 +58,7 @@ final class TransferSlots: Sendable {
         waiting?.told(false)
     }
 
-    /// Returns a slot, and grants it to the request that has waited longest.
+    /// Returns a slot, which goes to the request that has waited longest.
     func leave() {
         let next = state.updateQuietly { state -> Waiting? in
             guard !state.waiting.isEmpty else {

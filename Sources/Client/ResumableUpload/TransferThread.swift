@@ -1,4 +1,4 @@
-// Runs the blocking work of a transfer on a thread of its own.
+// The threads of transfers, for blocking work.
 
 import SpoolgatePosix
 
@@ -9,7 +9,7 @@ enum TransferThread {
     /// - Parameters:
     ///   - name: the name of the thread.
     ///   - body: the work.
-    ///   - end: called with the result on that thread, or on this one if no thread can be created.
+    ///   - end: called with the result on that thread, or on this one if no thread is available.
     static func start<R: Sendable>(
         _ name: String,
         _ body: @escaping @Sendable () -> Result<R, TransferError>,

@@ -24,7 +24,7 @@ struct URLText: Equatable {
         let scheme = Self.lowered(text[..<separator.lowerBound])
         guard scheme == "http" || scheme == "https" else { return nil }
         let rest = text[separator.upperBound...]
-        // A combining mark after the slash would hide it from a search by characters.
+        // Bytes, because a combining mark would hide the slash.
         let end = rest.utf8.firstIndex { "/?#".utf8.contains($0) } ?? rest.endIndex
         var authority = Self.lowered(rest[..<end])
         guard !authority.isEmpty, !authority.utf8.contains(UInt8(ascii: "@")) else { return nil }
@@ -51,7 +51,6 @@ struct URLText: Equatable {
         one.text.hasSameBytes(as: other.text)
     }
 
-    /// Reports whether both have the same origin.
     func hasOrigin(of other: URLText) -> Bool { origin.hasSameBytes(as: other.origin) }
 
     /// Resolves a `Location` in a response from this URL; nil if it is invalid.

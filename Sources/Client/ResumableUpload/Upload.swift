@@ -1,6 +1,4 @@
-// The public interface of an upload.
-//
-// `TransferHandle` has the part that uploads share with downloads; UploadRun.swift has the work of one run.
+// The public interface of an upload; UploadRun.swift has the work of one run.
 
 import SpoolgateCurl
 
@@ -21,8 +19,7 @@ public final class Upload: Sendable {
 
     /// A stream of the events from now on; the newest 256 are buffered.
     ///
-    /// It ends with the current run or, if there is none, with the next one. If the last run succeeded or failed
-    /// permanently, it ends at once.
+    /// It ends with the current run or the next one; if the last run succeeded or failed permanently, it ends at once.
     public var events: AsyncStream<Upload.Event> { transfer.events }
 
     /// Creates an upload; no request is sent before it runs.
@@ -31,8 +28,8 @@ public final class Upload: Sendable {
     ///   - body: the content to send.
     ///   - url: the target URL; absolute, without user and password.
     ///   - options: the options.
-    ///   - onEvent: called for each event on the upload's thread, which waits until it returns: a token that it writes
-    ///     to disk is there before the upload continues.
+    ///   - onEvent: called for each event on the upload's thread, which waits for it: a token that it writes to disk is
+    ///     there before the upload continues.
     public convenience init(
         _ body: Upload.Body,
         to url: String,
@@ -60,7 +57,7 @@ public final class Upload: Sendable {
     /// Creates the upload that a token belongs to; if its upload resource is gone, it starts again.
     ///
     /// - Parameters:
-    ///   - token: a token from an event, an error or `pause`, of this or another process.
+    ///   - token: a token from an event, an error or `pause`, in any process.
     ///   - body: the same body; a stream from its beginning.
     ///   - options: the same options.
     ///   - onEvent: called for each event, as in `init`.
@@ -74,7 +71,7 @@ public final class Upload: Sendable {
         Upload(body, token.target, token, options, in: nil, onEvent)
     }
 
-    /// The token to resume the upload with; nil if the server has no content or has accepted the upload.
+    /// The token to resume with; nil if the server has no content or has accepted the upload.
     public var token: Upload.Token? { transfer.token }
 
     /// Sends the body and waits for the final response.
@@ -82,35 +79,32 @@ public final class Upload: Sendable {
     /// Cancelling the task ends the run like `pause`; `token` resumes it.
     ///
     /// - Returns: the final response, with a status below 400.
-    /// - Throws: `TransferError` if the upload was not accepted, with the token to resume it; `CancellationError` if
-    ///   the task was cancelled.
+    /// - Throws: `TransferError` if the upload was not accepted; `CancellationError` if the task was cancelled.
     public func run() async throws -> Transfer.Answer { try await transfer.run() }
 
     /// Sends the body like `run`, but blocks the calling thread.
     ///
-    /// Do not call it from a task: tasks share few threads, and a stream may need the blocked one for its next piece.
+    /// Do not call it from a task: tasks share few threads, and a stream may need the blocked one.
     ///
     /// - Returns: the final response, with a status below 400.
-    /// - Throws: the reason if the upload was not accepted, with the token to resume it.
+    /// - Throws: the reason if the upload was not accepted, with the token.
     public func perform() throws(TransferError) -> Transfer.Answer { try transfer.perform() }
 
     /// Uploads like `perform`, for an owner that may be told to stop on another thread.
     ///
     /// - Parameter isStopped: called once after the run has begun; from then on `requestPause` takes effect.
     /// - Returns: the final response, with a status below 400.
-    /// - Throws: the reason if the upload was not accepted, with the token to resume it.
+    /// - Throws: the reason if the upload was not accepted, with the token.
     package func perform(unless isStopped: () -> Bool) throws(TransferError) -> Transfer.Answer {
         try transfer.perform(unless: isStopped)
     }
 
-    /// Ends the current run as soon as possible, and returns the token to resume with; `run` throws `.paused`.
-    ///
-    /// If the upload is not running, it only returns the token.
+    /// Ends the current run, if there is one, and returns the token to resume with; `run` throws `.paused`.
     ///
     /// - Returns: the token; nil if the server has no content.
     public func pause() async -> Upload.Token? { await transfer.pause() }
 
-    /// Requests a pause like `pause`, but does not wait for it.
+    /// Pauses like `pause`, without waiting.
     public func requestPause() { transfer.control.ask(.pause) }
 
     /// Ends the run and cancels the upload on the server; `run` throws `.cancelled`.
@@ -130,9 +124,7 @@ public final class Upload: Sendable {
         transfer.set(nil)
     }
 
-    /// Cancels an upload on its server, and blocks the calling thread.
-    ///
-    /// It succeeds if the upload is already gone.
+    /// Cancels an upload on its server, and blocks the calling thread; succeeds if the upload is already gone.
     ///
     /// - Throws: an error if the server refuses, or cannot be reached for `retryFor`.
     public static func remove(
@@ -142,7 +134,7 @@ public final class Upload: Sendable {
         try Cancellation(token, options, over: ConnectionPool()).run()
     }
 
-    /// Reports whether the server lacks a part of the body, so that it cannot have accepted the upload.
+    /// Reports whether the server lacks a part of the body, and so cannot have accepted the upload.
     ///
     /// Blocks the calling thread.
     ///

@@ -1,6 +1,6 @@
-// The sources of an upload's content.
+// The content of an upload.
 //
-// No content is read here. The invariant: a body states its length, or that it is unknown.
+// It is not read here. The invariant: a body states its length, or that it is unknown.
 
 extension Upload {
     /// The content of an upload.
@@ -75,7 +75,7 @@ extension Upload {
             Body(source: .stream(.descriptor(number, isOwned: false), length: length))
         }
 
-        /// Ends the writing, after the run of the upload.
+        /// Ends the writing, after the run.
         func end() {
             if case .written(let channel, _) = source { channel.close() }
         }
@@ -86,6 +86,6 @@ extension Upload {
 enum StreamFeed: Sendable {
     /// Passes on each piece until `add` returns false.
     case asynchronous(@Sendable (_ add: @Sendable ([UInt8]) async -> Bool) async throws -> Void)
-    /// Reads until the end, and then closes the descriptor if it is owned.
+    /// Reads until the end, then closes the descriptor if it is owned.
     case descriptor(Int32, isOwned: Bool)
 }

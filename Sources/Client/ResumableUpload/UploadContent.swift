@@ -1,12 +1,12 @@
 // The body of one upload as its run reads it: by offset, portion by portion.
 //
-// Files and bytes in memory can be read at any offset, streams within their window (StreamWindow.swift). The invariant:
-// the bytes at an offset are the same each time, or an error is thrown.
+// Files and memory can be read at any offset, streams within their window. The invariant: the bytes at an offset are
+// the same each time, or an error is thrown.
 
 import Glibc
 import SpoolgatePosix
 
-/// The error of a body that cannot be read, or of a destination that cannot be written.
+/// The error of a body that cannot be read, or a destination that cannot be written.
 struct ContentFault: Error {
     var kind: TransferError.Kind
     /// The reason, as a part of a sentence.
@@ -24,7 +24,7 @@ struct Portion: Equatable {
 ///
 /// Used by the thread of its upload.
 protocol UploadContent: AnyObject {
-    /// The number of bytes in all; nil while unknown.
+    /// The length; nil while unknown.
     var length: Int64? { get }
     /// Identifies the body in a token; nil if it cannot be identified.
     var fingerprint: String? { get }
@@ -32,9 +32,9 @@ protocol UploadContent: AnyObject {
     func canBeRead(from offset: Int64) -> Bool
     /// Releases the bytes before `offset`, which are not read again.
     func release(upTo offset: Int64)
-    /// Returns the next portion from `offset` on, at most `limit` bytes; waits for the bytes of a stream.
+    /// Returns the next portion from `offset` on, at most `limit` bytes; waits for a stream.
     ///
-    /// - Returns: the portion; nil if `isStopped` ended the wait.
+    /// - Returns: the portion; nil if `isStopped` returned true.
     func portion(
         from offset: Int64,
         limit: Int64?,
@@ -52,7 +52,6 @@ protocol UploadContent: AnyObject {
 }
 
 extension Upload.Body {
-    /// Opens the body.
     func opened(window: Int) throws(ContentFault) -> any UploadContent {
         switch source {
         case .bytes(let bytes): return MemoryContent(bytes)
@@ -101,7 +100,6 @@ extension [UInt8] {
     }
 }
 
-/// The values that identify a file's content.
 private struct FileState: Equatable {
     let size: Int64
     private let seconds: Int
@@ -158,7 +156,7 @@ private final class FileContent: UploadContent {
             throw ContentFault(kind: .unreadable, reason: "\(error); check the file's disk")
         }
         guard count == buffer.count else { throw changed }
-        // The server may use the content once the last byte is sent, so check the file before that.
+        // After the last byte, the server may use the content.
         if offset + Int64(count) == size { try check() }
     }
 

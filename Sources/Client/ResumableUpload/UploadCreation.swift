@@ -75,7 +75,7 @@ extension UploadRun {
         fields.askForIncrementalForwarding()
         let result = send(portion, from: 0, by: options.method, to: target, fields)
         if resource == nil { try checkRepeatable(result, portion, purpose) }
-        // If this upload was interrupted, it could never continue at the other origin.
+        // An interrupted upload cannot continue at an origin that is not allowed.
         if resource == nil, result.head == nil, let foreign { throw isForeign(foreign) }
         guard let (answer, read) = try answered(result, purpose) else { return nil }
         limit(by: read)
@@ -151,8 +151,8 @@ extension UploadRun {
     /// Determines whether an ordinary request can be sent again.
     ///
     /// `Retry-After` alone does not prove that a `POST` was not passed on: proxies send it as well. A problem document
-    /// with a `code` is from the gateway (spoolgate(8)), which requests another attempt only if it has kept nothing and
-    /// passed nothing on.
+    /// with a `code` is from the gateway (spoolgate(8)), which requests another attempt only if it has kept and passed
+    /// on nothing.
     private func repeating(after answer: Transfer.Answer, _ read: UploadAnswer) -> Repeating {
         let isOwn = ProblemDocument.code(answer.fields, answer.content) != nil
         guard read.retryAfter != nil, isRepeatable || isOwn else {
@@ -182,7 +182,6 @@ extension UploadRun {
         options.method.isIdempotent || options.fields.contains(.idempotencyKey)
     }
 
-    /// Sets the URL of the upload resource.
     private func take(location: String?) throws(TransferError) {
         guard let location, let url = target.resolved(location) else {
             throw error(

@@ -8,7 +8,7 @@ import SpoolgateUploadProtocol
 extension Upload {
     /// The options of an upload.
     public struct Options: Sendable {
-        /// The way in which an upload begins.
+        /// The beginning of an upload.
         @nonexhaustive
         public enum Creation: Sendable {
             /// An empty request creates the upload resource, then the content is sent there. This works through any
@@ -26,7 +26,7 @@ extension Upload {
         public var method = HTTPRequest.Method.post
         /// The fields of the creation; all except those about content and representation are sent with each request.
         public var fields = HTTPFields()
-        /// The way in which the upload begins.
+        /// The beginning of the upload.
         public var creation = Creation.careful
         /// The supported interop versions of the draft.
         public static let interopVersions = Dialect.versions
@@ -35,14 +35,14 @@ extension Upload {
         ///
         /// If no version is named, servers send no 104.
         public var interopVersion: Int? = interopVersions.upperBound
-        /// The size in bytes below which a body is sent by one ordinary request, if its length is known.
+        /// A body known to be smaller, in bytes, is sent by one ordinary request.
         ///
-        /// 0 disables this, for an empty body as well.
+        /// If it is 0, only an empty body is.
         public var plainBelow: Int64 = 1 << 20
         /// The maximum content of one request in bytes, at least 64 KiB; nil for the server's limit.
         ///
-        /// It is for proxies that limit the content of a request. A larger body begins as `creation` says; `plain`
-        /// ignores the limit. If it is nil, a 413 without upload fields halves the content of the next requests.
+        /// It is for proxies with such a limit. A larger body begins as `creation` says; `plain` ignores the limit. If
+        /// it is nil, a 413 without upload fields halves the content of later requests.
         public var maximumAppend: Int64?
         /// The maximum number of unacknowledged bytes of a stream in memory; at least 64 KiB.
         ///

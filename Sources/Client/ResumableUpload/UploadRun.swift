@@ -1,8 +1,8 @@
 // One run of an upload, from its creation or its token to the final response.
 //
-// A single thread sends one request at a time: it creates the upload resource or retrieves its offset, then appends
-// until a response is final. Verdict.swift interprets the responses. The invariants: content is sent only at an offset
-// that the server has reported, and content that the server may have accepted is sent again only if that is safe.
+// A thread sends one request at a time: it creates the upload resource or retrieves its offset, then appends until a
+// response is final. Verdict.swift interprets the responses. The invariants: content is sent only at an offset that the
+// server has reported, and content that the server may have accepted is sent again only if that is safe.
 
 import HTTPTypes
 import SpoolgateCurl
@@ -37,7 +37,6 @@ final class UploadRun: TransferRun {
     /// The content limit of proxies, shared by the session.
     let appendLimit: AppendLimit
     var minAppend: Int64 = 0
-    /// The state of open appends, for streams.
     var openAppends = OpenAppends.unheard
     /// Whether the server has reported the upload as complete.
     var isFinished = false
@@ -105,7 +104,7 @@ final class UploadRun: TransferRun {
             if (300..<400).contains(answer.status.code) {
                 answer.place = answer.location(from: target)?.text
             }
-            // A progress bar that shows these events must be full at the end.
+            // A progress bar must be full at the end.
             if let length = content.length ?? token?.length { tellWhole(length) }
             return answer
         }
@@ -148,10 +147,10 @@ final class UploadRun: TransferRun {
             guard let pending else { return nil }
             let isTaken = read.isComplete ?? (offset == pending.end)
             if isTaken, isWhole(pending.end) { return pending.answer }
-            // The sender of the success has passed no content on.
+            // The success was not from the server of the upload.
             if offset ?? 0 <= pending.start { try wait(purpose, answer, read) }
         case .gone:
-            // A server may forget an upload once it has sent the final response.
+            // A server may forget an upload with its final response.
             if let pending, isWhole(pending.end) { return pending.answer }
             return try goneAnew(answer, read, purpose)
         case .unconfirmed:
@@ -233,7 +232,7 @@ final class UploadRun: TransferRun {
 
     // MARK: Results
 
-    /// Returns the response and its upload fields; waits and returns nil if the request must be repeated.
+    /// Returns the response and its upload fields; if there is none, waits and returns nil.
     func answered(
         _ result: ExchangeResult,
         _ purpose: String
@@ -248,7 +247,7 @@ final class UploadRun: TransferRun {
         return nil
     }
 
-    /// Waits before the request for `answer` is repeated.
+    /// Waits before the request is repeated.
     func wait(_ purpose: String, _ answer: Transfer.Answer, _ read: UploadAnswer)
         throws(TransferError)
     {

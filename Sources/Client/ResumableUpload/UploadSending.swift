@@ -92,7 +92,6 @@ extension UploadRun {
         }
     }
 
-    /// The fields of an append of a portion at `offset`.
     func appendFields(_ portion: Portion, at offset: Int64) -> HTTPFields {
         var fields = options.fields.withoutRepresentation
         version.name(in: &fields)
@@ -202,7 +201,7 @@ extension UploadRun {
 
     /// Reports as the last event that the server has all `length` bytes.
     ///
-    /// After the last byte of a stream is acknowledged, its length may become known and a token may be reported.
+    /// The length of a stream may become known, and a token be reported, only after the last byte is acknowledged.
     func tellWhole(_ length: Int64) {
         progressed(to: length)
         let whole = Transfer.Progress(received: length, sent: length, total: length)

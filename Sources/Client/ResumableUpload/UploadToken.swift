@@ -1,4 +1,4 @@
-// The token that resumes an upload, in this process or in another one.
+// The token that resumes an upload, in any process.
 //
 // Values only. The invariant: a token has no credentials, and its text can be read back.
 
@@ -7,8 +7,8 @@ import SpoolgateTextFormats
 extension Upload {
     /// The data that a later run needs to resume an upload.
     ///
-    /// It has no credentials, which are always in `Upload.Options`. If the server requires none, anyone with the token
-    /// can access the upload, so keep it secret.
+    /// It has no credentials. If the server requires none, anyone with the token can access the upload, so keep it
+    /// secret.
     ///
     /// ```swift
     /// let text = token.text

@@ -1,7 +1,7 @@
 // A body that a program writes, piece by piece, while it is sent.
 //
-// The channel between writer and upload has a buffer, so that a small write needs no change of threads. The invariant:
-// each waiting writer or reader is woken once, even if the other end disappears.
+// A buffer between writer and upload saves small writes a change of threads. The invariant: each waiting writer or
+// reader is woken once, even if the other end disappears.
 
 import SpoolgatePosix
 
@@ -118,7 +118,7 @@ final class PieceChannel: Sendable {
         return .taken
     }
 
-    /// Removes the waiting reader if there are bytes or an end for it.
+    /// Takes the waiting reader, to wake it, if there are bytes or an end for it.
     private static func reader(of state: inout State) -> CheckedContinuation<Void, Never>? {
         guard !state.buffer.isEmpty || state.takesNothing else { return nil }
         defer { state.reader = nil }

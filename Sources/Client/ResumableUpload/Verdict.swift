@@ -105,9 +105,9 @@ enum Verdict: Equatable {
 
     /// Finds the row of a redirect.
     ///
-    /// 302 and 303 to a POST are common responses of applications to a form (RFC 9110 §15.4.3, §15.4.4). 303 to another
-    /// method means that the request was carried out, but a web server's `return 303` looks the same, so it counts only
-    /// as the final response of a complete upload. The other redirects ask for the same request at another URL.
+    /// Applications respond to a form with 302 or 303 (RFC 9110 §15.4.3, §15.4.4). 303 to another method than POST
+    /// means that the request was carried out, but a web server's `return 303` looks the same, so it counts only as the
+    /// final response of a complete upload. The other redirects ask for the same request at another URL.
     private static func redirection(
         _ answer: UploadAnswer,
         _ step: Step,
@@ -117,7 +117,7 @@ enum Verdict: Equatable {
             return .redirected
         }
         let isTarget = answer.isComplete == true
-        // Requests of the protocol itself have no response of the application.
+        // Without `Upload-Complete: ?1`, a redirect of an append is not from the application.
         if case .append = step, !isTarget { return .redirected }
         switch answer.status {
         case 303 where method == .post || isTarget: return .final
@@ -130,9 +130,9 @@ enum Verdict: Equatable {
         switch answer.status {
         // The server has done nothing (RFC 6585 §4, RFC 9110 §15.6.4).
         case 429, 503: .later
-        // As 4xx, these mean that nothing was done either (RFC 9110 §15.5.9, RFC 8470 §5.2, RFC 4918 §11.3).
+        // As 4xx, these mean the same (RFC 9110 §15.5.9, RFC 8470 §5.2, RFC 4918 §11.3).
         case 408, 423, 425: .later
-        // A retry that the server requests is safe.
+        // In this case a retry is safe.
         case let status where isPassing(status) && repeating == .asked: .later
         case 502, 504: repeating == .unsafe ? .final : .later
         // Any other response is from the application.

@@ -26,7 +26,7 @@ struct WireVersion: Equatable {
         if let named { fields[.uploadDraftInteropVersion] = String(named) }
     }
 
-    /// Adds the field that says whether the body ends with this request.
+    /// Adds the field for whether the body ends with this request.
     func mark(_ isComplete: Bool, in fields: inout HTTPFields) {
         let field = dialect.completenessField
         fields[field] = isComplete == (field == .uploadComplete) ? "?1" : "?0"
@@ -49,7 +49,7 @@ struct WireVersion: Equatable {
 }
 
 extension HTTPFields {
-    /// Asks proxies to forward the content as it arrives (RFC 10036), because the client waits for a 104 meanwhile.
+    /// Asks proxies to forward content as it arrives (RFC 10036), because the client waits for a 104 meanwhile.
     mutating func askForIncrementalForwarding() { self[.incremental] = "?1" }
 }
 
