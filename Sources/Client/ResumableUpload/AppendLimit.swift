@@ -19,7 +19,7 @@ final class AppendLimit: Sendable {
         known.updateQuietly { $0 = min($0 ?? .max, max(bytes, Self.least)) }
     }
 
-    /// Lowers the limit to half of `bytes`, which were refused, if the known limit is not lower.
+    /// Lowers the limit to half of `bytes`, which were refused, or leaves it if it is lower.
     func lower(below bytes: Int64) -> Int64 {
         known.updateQuietly { known in
             let limit = min(known ?? .max, max(bytes / 2, Self.least))

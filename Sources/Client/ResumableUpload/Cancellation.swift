@@ -4,8 +4,6 @@ import HTTPTypes
 import SpoolgateCurl
 import SpoolgateUploadProtocol
 
-/// The cancellation of one upload.
-///
 /// Used by one thread, once.
 final class Cancellation: TransferRun {
     private let token: Upload.Token

@@ -6,25 +6,22 @@ import Glibc
 import SpoolgatePosix
 import SpoolgateTextFormats
 
-/// A destination that is written to directly.
-///
 /// Used by one thread.
 final class DirectFile {
     private let path: String
     private let file: Descriptor
     private let isStopped: () -> Bool
 
-    /// The interval between checks for a stop and for a reader.
+    /// The interval between checks for a stop or a reader.
     private static let look = Duration.milliseconds(100)
 
-    /// Reports whether `path` is written to directly: it is not a regular file, or names an open descriptor.
     static func isOne(_ path: String) -> Bool {
         descriptor(path) != nil || [.pipe, .other].contains(FileKind(of: path))
     }
 
     /// Opens the destination; waits until a FIFO has a reader.
     ///
-    /// - Throws: a fault of kind `.paused` if the download is stopped during the wait.
+    /// - Throws: a fault of kind `.paused` if the download is stopped meanwhile.
     init(_ path: String, isStopped: @escaping () -> Bool) throws(ContentFault) {
         (self.path, self.isStopped) = (path, isStopped)
         while true {

@@ -76,7 +76,7 @@ public final class Download: Sendable {
 
     /// Creates the download that a token belongs to.
     ///
-    /// If the server has another representation by now, a file starts again, and any other destination ends with
+    /// If the server has another representation, a file starts again, and any other destination ends with
     /// `.changed`.
     public static func resume(
         from token: Download.Token,
@@ -164,7 +164,6 @@ public final class Download: Sendable {
         }
     }
 
-    /// The reason for nil from `beginBody`.
     var bodyRefusal: TransferError {
         TransferError(
             .invalid,

@@ -33,7 +33,6 @@ extension Download {
     }
 }
 
-/// One reading of a body.
 final class DownloadReading: Sendable {
     private enum State {
         case notBegun, refused

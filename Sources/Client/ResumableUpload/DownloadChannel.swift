@@ -5,14 +5,12 @@
 
 import SpoolgatePosix
 
-/// The unread bytes of a download.
 final class DownloadChannel: Sendable {
     private struct State {
         var pieces: [[UInt8]] = []
-        /// The index of the first unread piece.
+        /// The first unread piece.
         var first = 0
         var waiting = 0
-        /// The offset of the reader's next byte.
         var given: Int64 = 0
         var isTaken = false
         var isClosed = false
@@ -40,7 +38,6 @@ final class DownloadChannel: Sendable {
 
     /// The number of unread bytes at which the download waits.
     static let capacity = 1 << 20
-    /// The interval at which a waiting download checks for a stop.
     private static let look = Duration.milliseconds(200)
 
     private let state = Monitor(State())
@@ -59,7 +56,7 @@ final class DownloadChannel: Sendable {
     /// Sets the response that carries the following bytes.
     func note(_ answer: Transfer.Answer) { state.updateQuietly { $0.answer = answer } }
 
-    /// Adds bytes, and waits while the buffer is full; returns false if the reader has ended the reading.
+    /// Adds bytes, and waits while the buffer is full; returns false if `close` was called.
     func add(_ bytes: [UInt8], isStopped: () -> Bool) -> Bool {
         while true {
             let isClosed = state.wait(until: .after(Self.look), isQuiet: true) { state in
@@ -86,12 +83,11 @@ final class DownloadChannel: Sendable {
         return !isClosed
     }
 
-    /// Sets the result of the download.
     func end(_ result: Result<Void, any Error>) {
         let reader = state.update { state in
             defer { state.reader = nil }
             state.end = result
-            // A waiting reader has received all pieces, and now receives the result.
+            // A waiting reader has received all pieces, and now the result.
             if state.reader != nil { state.end = .success(()) }
             return state.reader
         }

@@ -10,7 +10,7 @@ import SpoolgateUploadProtocol
 struct DownloadDigest: Equatable {
     private let values: DigestValues
 
-    /// The value of `Want-Repr-Digest` in a request.
+    /// The value of `Want-Repr-Digest`.
     static let wanted = "sha-256=10, sha-512=9"
     /// The reason for a missing digest, as a part of a sentence.
     static let absence =
@@ -27,7 +27,6 @@ struct DownloadDigest: Equatable {
 
     init?(value: String) { self.init([.reprDigest: value]) }
 
-    /// The value of the field.
     var value: String { values.fieldValue }
 
     /// Reports whether both can belong to the same bytes.
@@ -40,16 +39,13 @@ struct DownloadDigest: Equatable {
         }
     }
 
-    /// Starts the computation that `isRight` compares with.
     func running() -> RunningDigests { RunningDigests(values.algorithms) }
 
     /// Reports whether the computed digests match the server's.
     func isRight(_ computed: RunningDigests) -> Bool { values.agrees(with: computed.finish()) }
 }
 
-/// The digests of bytes that arrive piece by piece.
-///
-/// Used by one thread.
+/// The digests of bytes that arrive piece by piece, on one thread.
 final class RunningDigests {
     private let running: [(algorithm: DigestAlgorithm, digest: RunningDigest)]
 
@@ -57,7 +53,6 @@ final class RunningDigests {
         running = algorithms.map { ($0, RunningDigest($0 == .sha512 ? .sha512 : .sha256)) }
     }
 
-    /// Adds the next bytes.
     func update(_ bytes: UnsafeRawBufferPointer) {
         for (_, digest) in running { digest.update(bytes) }
     }

@@ -4,8 +4,6 @@
 
 import SpoolgatePosix
 
-/// The destination of one run.
-///
 /// Used by the thread of its download.
 final class DownloadPlace {
     private enum Kind {
@@ -102,12 +100,10 @@ final class DownloadPlace {
         return true
     }
 
-    /// Sets the response that carries the following content.
     func note(_ answer: Transfer.Answer) {
         if case .body(let channel) = kind { channel.note(answer) }
     }
 
-    /// Writes the next bytes.
     func take(_ bytes: UnsafeRawBufferPointer) throws(ContentFault) {
         switch kind {
         case .pieces(let take):
@@ -146,10 +142,8 @@ final class DownloadPlace {
         return isWhole ? digest.isRight(computed) : nil
     }
 
-    /// Removes the `.part` file.
     func discard() { if case .file(let part) = kind { part.discard() } }
 
-    /// Makes the written bytes durable.
     func sync() throws(ContentFault) { if case .file(let part) = kind { try part.sync() } }
 
     /// Gives a complete file its name.

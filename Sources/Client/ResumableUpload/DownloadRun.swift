@@ -11,8 +11,6 @@ import SpoolgatePosix
 import SpoolgateTextFormats
 import SpoolgateUploadProtocol
 
-/// One run of a download.
-///
 /// Used by one thread, once.
 final class DownloadRun: TransferRun {
     private let source: URLText
@@ -29,15 +27,13 @@ final class DownloadRun: TransferRun {
     private var wasNamed: Bool
     /// Whether a complete download has already failed the comparison of digests.
     private var wasCorrupt = false
-    /// The number of parts that did not match the beginning.
     private var mismatches = 0
     /// The highest offset reached so far.
     private var furthest: Int64 = 0
-    /// Whether the content of the current response is written; nil before its header section was examined.
+    /// Whether the current response's content is written; nil before its header section was examined.
     private var isTaken: Bool?
     /// The range of the current part; nil for the whole.
     private var part: PartRange?
-    /// The reason why the current part does not match.
     private var mismatch: String?
     private var kept: [UInt8] = []
     private var fault: ContentFault?
@@ -49,7 +45,7 @@ final class DownloadRun: TransferRun {
     private static let mismatchLimit = 2
     var name: String { "the download of \(source.text)" }
     var connection: Transfer.Connection { options.connection }
-    /// Always nil: an event reports the token of a download.
+    /// An event reports the token of a download.
     var tokenLeft: Upload.Token? { nil }
 
     init(
@@ -126,7 +122,7 @@ final class DownloadRun: TransferRun {
         )
         do throws(ContentFault) {
             if let fault { throw fault }
-            // A response without content.
+            // Without content, the response has not been examined yet.
             if let head = result.head, isTaken == nil { try begin(head) }
             if mismatch == nil { try checkpoint() }
         } catch {
@@ -208,7 +204,6 @@ final class DownloadRun: TransferRun {
         return Transfer.Answer(status: head.status, fields: head.fields)
     }
 
-    /// Reports whether the received content matches the server's digest.
     private func verified() throws(ContentFault) -> Bool {
         guard let digest = begun?.digest else {
             throw ContentFault(kind: .refused, reason: DownloadDigest.absence)
@@ -261,7 +256,7 @@ final class DownloadRun: TransferRun {
         patience.progressed()
     }
 
-    /// Examines the header section of a response before its content.
+    /// Examines a response's header section before its content.
     private func begin(_ head: ResponseHead) throws(ContentFault) {
         isTaken = false
         switch head.status.code {

@@ -20,20 +20,17 @@ enum OpenAppends {
     case unusable
 }
 
-/// The content of one append of unknown length.
-///
-/// Used by the thread of its upload.
+/// The content of one append, on the thread of its upload.
 private final class OpenAppend {
-    /// The time without new bytes of the stream after which the append ends.
+    /// The wait for new bytes after which the append ends.
     private static let streamPatience = Duration.seconds(1)
-    /// The time with a full window and no report after which the append ends.
+    /// The wait for a report, with a full window, after which the append ends.
     private static let reportPatience = Duration.seconds(3)
     /// The time without a report after which the append ends: a proxy may buffer the request until then.
     private static let silence = Duration.seconds(10)
-    /// The longest wait of one call for the stream's next bytes.
+    /// The longest wait of one call.
     private static let look = Duration.milliseconds(20)
 
-    /// The number of bytes sent.
     private(set) var count: Int64 = 0
     /// Whether the append ended because the window stayed full without a report.
     private(set) var hasStalled = false
@@ -43,7 +40,6 @@ private final class OpenAppend {
     private let end = Deadline.after(silence)
     private var patience: Deadline?
 
-    /// Sends at most `most` bytes of `stream`, from `start` on.
     init(of stream: StreamContent, from start: Int64, atMost most: Int64) {
         (self.stream, self.start, self.most) = (stream, start, most)
     }
@@ -153,7 +149,7 @@ extension UploadRun {
         }
     }
 
-    /// Reports whether this form of append was refused; if so, selects another form for the next one.
+    /// Reports whether this form of append was refused; if so, selects another form.
     private func isRefusedOpenly(
         _ sent: Portion,
         from start: Int64,

@@ -7,8 +7,6 @@ import SpoolgateCrypto
 import SpoolgatePosix
 import SpoolgateTextFormats
 
-/// The file `PATH.part`, open and locked.
-///
 /// Used by one thread.
 final class PartFile {
     /// The final path.
@@ -60,7 +58,6 @@ final class PartFile {
         }
     }
 
-    /// Returns the size of the file in bytes.
     func size() throws(ContentFault) -> Int64 {
         do throws(SystemError) { return try file.status(subject: part).size } catch {
             throw .of(error)
@@ -112,7 +109,6 @@ final class PartFile {
         return Hexadecimal.text(Array(digest.finish().prefix(8)))
     }
 
-    /// Makes the content durable.
     func sync() throws(ContentFault) {
         guard fdatasync(number) == 0 else { throw .of("fdatasync", part) }
     }
@@ -124,7 +120,6 @@ final class PartFile {
         guard rename(part, path) == 0 else { throw .of("rename", part) }
     }
 
-    /// Removes the file.
     func discard() { _ = unlink(part) }
 }
 

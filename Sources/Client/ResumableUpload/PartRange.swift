@@ -6,11 +6,10 @@ import HTTPTypes
 import SpoolgateTextFormats
 import SpoolgateUploadProtocol
 
-/// The byte range of a part.
 struct PartRange: Equatable {
     /// The offset of the first byte.
     let start: Int64
-    /// The offset after the last byte; greater than `start`.
+    /// The offset after the last byte.
     let end: Int64
     /// The length of the whole; nil if unknown.
     let total: Int64?

@@ -7,7 +7,6 @@ import HTTPTypes
 import SpoolgateTextFormats
 import SpoolgateUploadProtocol
 
-/// Reads problem documents.
 enum ProblemDocument {
     /// Returns the `detail`, or else the `title`; nil if it has neither.
     static func sentence(_ fields: HTTPFields, _ content: [UInt8]) -> String? {
@@ -28,7 +27,6 @@ enum ProblemDocument {
         return strings(content)
     }
 
-    /// Returns the string members of the outermost object.
     private static func strings(_ content: [UInt8]) -> [String: String] {
         var members: [String: String] = [:]
         var rest = content[...]

@@ -7,7 +7,6 @@ import SpoolgatePosix
 import SpoolgateTextFormats
 import SpoolgateUploadProtocol
 
-/// The fields of a response that identify its representation.
 struct Representation {
     /// The entity tag as received, weak or strong.
     private(set) var tag: String?
@@ -38,7 +37,6 @@ struct Representation {
         digest = DownloadDigest(fields)
     }
 
-    /// Reads the values of a token.
     init(_ token: Download.Token) {
         let isTag = Self.isStrong(token.validator) || Self.isWeak(token.validator)
         tag = isTag ? token.validator : nil

@@ -8,7 +8,6 @@ import SpoolgatePosix
 import SpoolgateTextFormats
 import SpoolgateUploadProtocol
 
-/// The result of one request.
 struct ExchangeResult {
     /// The final response's head; nil if none has arrived.
     var head: ResponseHead?
@@ -59,12 +58,11 @@ extension Transfer.Answer {
 
 /// Sends the requests of one transfer, on its thread.
 final class ServerExchange {
-    /// The maximum number of bytes kept of a response's content.
+    /// The limit for a response's kept content.
     private let answerLimit: Int
     private let options: Transfer.Connection
     private let control: TransferControl
     private let connections: ConnectionPool
-    /// The content of the current response.
     private var kept: [UInt8] = []
     private var isCut = false
 

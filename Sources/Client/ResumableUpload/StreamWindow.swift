@@ -1,8 +1,7 @@
 // The unacknowledged bytes of a stream, in memory of a fixed size.
 //
 // A producer adds bytes to the end, and waits while the window is full. The upload reads at any offset in the window,
-// and releases acknowledged bytes. The invariant: the window has the bytes from `start` up to `end`, at most
-// `capacity`.
+// and releases acknowledged bytes. The invariant: the window has the bytes from `start` up to `end`.
 
 import Glibc
 import SpoolgatePosix
@@ -24,7 +23,6 @@ final class StreamWindow: Sendable {
         var waiting: CheckedContinuation<Void, Never>?
     }
 
-    /// The bytes that can be sent now.
     struct Ready {
         /// The end of the available bytes.
         var end: Int64
@@ -102,7 +100,6 @@ final class StreamWindow: Sendable {
         return count
     }
 
-    /// Marks the end of the stream, or its failure.
     func end(_ failure: String? = nil) {
         state.update {
             $0.isEnded = true
@@ -151,7 +148,7 @@ final class StreamWindow: Sendable {
         return true
     }
 
-    /// Releases the bytes before `offset`, including those that have not arrived yet.
+    /// Releases the bytes before `offset`; those that arrive later are dropped.
     func release(upTo offset: Int64) {
         wake { state in
             state.wanted = max(state.wanted, offset)
@@ -172,7 +169,6 @@ final class StreamWindow: Sendable {
     }
 }
 
-/// A stream as the body of an upload.
 final class StreamContent: UploadContent {
     private let window: StreamWindow
     private let feed: StreamFeed
@@ -238,10 +234,9 @@ final class StreamContent: UploadContent {
         return false
     }
 
-    /// The result of `take`.
     struct Taken {
         var count: Int
-        /// Whether the stream ends after them.
+        /// Whether the stream ends after these bytes.
         var isEnded: Bool
         /// Whether the window is full, so that more bytes need a release.
         var isFull: Bool
@@ -290,7 +285,6 @@ final class StreamContent: UploadContent {
         task?.cancel()
     }
 
-    /// The interval between checks for a stop.
     private static let look = Duration.milliseconds(200)
     /// The time that bytes wait for more before they are sent.
     private static let patience = Duration.seconds(1)
@@ -363,6 +357,5 @@ final class StreamContent: UploadContent {
         }
     }
 
-    /// The maximum size of one read.
     private static let most = 1 << 20
 }

@@ -9,7 +9,7 @@ public enum Transfer {
     public enum Event<Token: Sendable & Equatable>: Sendable, Equatable {
         /// The transfer can be resumed with this token, which replaces earlier ones.
         ///
-        /// The token of an upload is sent again before the last byte, with `mayBeComplete` set.
+        /// The token of an upload is reported again before the last byte is sent, with `mayBeComplete` set.
         case resumable(Token)
         /// The transfer has progressed.
         case progress(Progress)

@@ -4,7 +4,6 @@
 
 import SpoolgatePosix
 
-/// The state that the owner of a transfer shares with its thread.
 final class TransferControl: Sendable {
     /// The owner's instruction to a run.
     enum Wish: Sendable {

@@ -1,4 +1,4 @@
-// The error of a transfer.
+// Errors of transfers.
 //
 // Values only. The invariant: an error names the failed step, the resource, the reason and the remedy.
 
@@ -38,7 +38,7 @@ public struct TransferError: Error, Sendable, Equatable, CustomStringConvertible
         case paused
         /// `cancel` was called.
         case cancelled
-        /// The run of the upload has ended, with its own error, so no more bytes can be written.
+        /// The body was finished, or the run of its upload has ended with its own error.
         case closed
     }
 

@@ -6,7 +6,6 @@
 import SpoolgateCurl
 import SpoolgatePosix
 
-/// The common implementation of `Upload` and `Download`.
 final class TransferHandle<Token: Sendable & Equatable>: Sendable {
     typealias Event = Transfer.Event<Token>
 
@@ -19,7 +18,6 @@ final class TransferHandle<Token: Sendable & Equatable>: Sendable {
 
     let control = TransferControl()
     let connections: ConnectionPool
-    /// The content limit of proxies, shared by the session.
     let appendLimit: AppendLimit
     /// The name of the transfer in a sentence: `the upload to URL`.
     let name: String
@@ -114,7 +112,7 @@ final class TransferHandle<Token: Sendable & Equatable>: Sendable {
     ///
     /// - Parameter isStopped: called once after the run has begun; true pauses the run.
     /// - Returns: the final response.
-    /// - Throws: the reason if there is no final response.
+    /// - Throws: the reason if there is none.
     func perform(unless isStopped: () -> Bool = { false }) throws(TransferError) -> Transfer.Answer
     {
         guard control.begin() else { throw alreadyRunning }

@@ -1,6 +1,6 @@
-// Many transfers that share connections, limits and default options.
+// The session of many transfers.
 //
-// The invariant: a session starts no transfer; one that does not run uses no connection and no slot.
+// The invariant: a session starts no transfer, and a transfer that does not run uses no connection and no slot.
 
 import SpoolgateCurl
 

@@ -4,9 +4,8 @@
 
 import SpoolgatePosix
 
-/// The slots of a session.
 final class TransferSlots: Sendable {
-    /// Identifies a request for a slot, to withdraw it.
+    /// Identifies a request for a slot.
     struct Ticket: Sendable {
         fileprivate let number: UInt64
     }

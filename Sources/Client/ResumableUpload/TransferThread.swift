@@ -2,7 +2,6 @@
 
 import SpoolgatePosix
 
-/// The threads of transfers.
 enum TransferThread {
     /// Runs blocking work on a thread of its own.
     ///

@@ -5,7 +5,6 @@
 
 import SpoolgateTextFormats
 
-/// An absolute URL with the scheme http or https.
 struct URLText: Equatable {
     /// The URL without its fragment, as it is sent.
     let text: String
@@ -13,7 +12,6 @@ struct URLText: Equatable {
     let origin: String
     private let authorityEnd: String.Index
 
-    /// Whether the scheme is https.
     var isSecure: Bool { origin.hasPrefix("https:") }
 
     /// Reads an absolute URL; nil for any other text.

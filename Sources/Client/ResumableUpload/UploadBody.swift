@@ -75,7 +75,6 @@ extension Upload {
             Body(source: .stream(.descriptor(number, isOwned: false), length: length))
         }
 
-        /// Ends the writing, after the run.
         func end() {
             if case .written(let channel, _) = source { channel.close() }
         }

@@ -1,4 +1,4 @@
-// The body of one upload as its run reads it: by offset, portion by portion.
+// The body of an upload as its run reads it: by offset, portion by portion.
 //
 // Files and memory can be read at any offset, streams within their window. The invariant: the bytes at an offset are
 // the same each time, or an error is thrown.
@@ -20,8 +20,6 @@ struct Portion: Equatable {
     var isLast: Bool
 }
 
-/// The body of an upload.
-///
 /// Used by the thread of its upload.
 protocol UploadContent: AnyObject {
     /// The length; nil while unknown.

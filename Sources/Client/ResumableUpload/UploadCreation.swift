@@ -58,7 +58,7 @@ extension UploadRun {
         return nil
     }
 
-    /// Continues with the version that most servers with few versions support; throws if it was already in use.
+    /// Continues with the version that servers with few versions support; throws if it was already in use.
     private func takeCommonVersion(_ answer: Transfer.Answer, _ purpose: String)
         throws(TransferError)
     {

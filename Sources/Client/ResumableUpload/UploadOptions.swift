@@ -8,7 +8,7 @@ import SpoolgateUploadProtocol
 extension Upload {
     /// The options of an upload.
     public struct Options: Sendable {
-        /// The beginning of an upload.
+        /// How an upload begins.
         @nonexhaustive
         public enum Creation: Sendable {
             /// An empty request creates the upload resource, then the content is sent there. This works through any
@@ -26,7 +26,7 @@ extension Upload {
         public var method = HTTPRequest.Method.post
         /// The fields of the creation; all except those about content and representation are sent with each request.
         public var fields = HTTPFields()
-        /// The beginning of the upload.
+        /// How the upload begins.
         public var creation = Creation.careful
         /// The supported interop versions of the draft.
         public static let interopVersions = Dialect.versions

@@ -9,8 +9,6 @@ import SpoolgateCurl
 import SpoolgatePosix
 import SpoolgateUploadProtocol
 
-/// One run of an upload.
-///
 /// Used by one thread, once.
 final class UploadRun: TransferRun {
     let content: any UploadContent
@@ -34,7 +32,6 @@ final class UploadRun: TransferRun {
     /// The highest acknowledged offset.
     var received: Int64 = 0
     var maxAppend: Int64?
-    /// The content limit of proxies, shared by the session.
     let appendLimit: AppendLimit
     var minAppend: Int64 = 0
     var openAppends = OpenAppends.unheard
@@ -82,7 +79,6 @@ final class UploadRun: TransferRun {
         patience = RetryBackoff(options.connection)
     }
 
-    /// Runs until the final response.
     func run() throws(TransferError) -> Transfer.Answer {
         try checkToken()
         while true {

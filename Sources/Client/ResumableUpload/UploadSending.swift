@@ -22,7 +22,7 @@ extension UploadRun {
         return try conclude(portion, from: offset, answer, read, verdict, purpose)
     }
 
-    /// Handles the response to an append of a portion at `offset`.
+    /// Handles the response to an append.
     ///
     /// - Returns: the final response, if it is one.
     /// - Throws: an error that ends the upload.

@@ -77,7 +77,7 @@ final class PieceChannel: Sendable {
         var description: String
     }
 
-    /// The buffer size in bytes at which the next write waits.
+    /// The size at which the next write waits.
     private static let limit = 1 << 16
 
     private let state = Monitor(State())

@@ -10,18 +10,14 @@ import HTTPTypes
 enum Step: Equatable {
     /// An ordinary request with the whole body.
     case plain
-    /// An empty creation.
     case carefulCreation
     /// A creation with content, which may complete the upload.
     case optimisticCreation(isComplete: Bool)
     /// An append, which may complete the upload.
     case append(isComplete: Bool)
-    /// An offset retrieval.
     case retrieval
-    /// A cancellation.
     case cancellation
 
-    /// Whether the body ends with the request.
     var endsBody: Bool {
         switch self {
         case .plain: true
@@ -41,7 +37,6 @@ enum Repeating {
     case asked
 }
 
-/// The meaning of a response.
 enum Verdict: Equatable {
     /// The final response, with any status.
     case final

@@ -6,7 +6,6 @@ import HTTPTypes
 import SpoolgateTextFormats
 import SpoolgateUploadProtocol
 
-/// One interop version, as a client uses it.
 struct WireVersion: Equatable {
     /// The version to name; nil for none.
     let named: Int?
@@ -21,7 +20,6 @@ struct WireVersion: Equatable {
     /// The version that servers with few versions have in common, tried if another one is refused.
     static let common = 6
 
-    /// Adds the name of the version.
     func name(in fields: inout HTTPFields) {
         if let named { fields[.uploadDraftInteropVersion] = String(named) }
     }
@@ -53,24 +51,23 @@ extension HTTPFields {
     mutating func askForIncrementalForwarding() { self[.incremental] = "?1" }
 }
 
-/// The upload fields of one response.
+/// The upload fields of one response; nil if they are missing or invalid.
 struct UploadAnswer {
     let status: Int
-    /// The offset; nil if it is missing or invalid.
     let offset: Int64?
-    /// The length of the whole upload; nil if not stated.
+    /// The length of the whole upload.
     let length: Int64?
-    /// Whether the upload is complete or the response is the application's own; nil if not stated.
+    /// Whether the upload is complete or the response is the application's own.
     let isComplete: Bool?
     /// The unresolved URL of the upload resource.
     let location: String?
-    /// The maximum content of an append in bytes; nil if not stated.
+    /// The maximum content of an append in bytes.
     let maxAppend: Int64?
-    /// The minimum content of an append that does not complete the upload, in bytes; nil if not stated.
+    /// The minimum content of an append that does not complete the upload, in bytes.
     let minAppend: Int64?
-    /// The maximum length of an upload in bytes; nil if not stated.
+    /// The maximum length of an upload in bytes.
     let maxSize: Int64?
-    /// The pause before another attempt; nil if not stated.
+    /// The pause before another attempt.
     let retryAfter: Duration?
 
     init(_ head: ResponseHead, retryAfter: Duration? = nil) {
