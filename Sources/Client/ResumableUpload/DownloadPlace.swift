@@ -15,7 +15,7 @@ final class DownloadPlace {
 
     private let kind: Kind
     private let isStopped: () -> Bool
-    /// The number of bytes at the destination.
+    /// The number of bytes present.
     private(set) var offset: Int64
     /// The reason why the destination lacks bytes that the token counts; nil if it has them.
     let loss: String?

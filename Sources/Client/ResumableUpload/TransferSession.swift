@@ -29,7 +29,7 @@ public final class TransferSession: Sendable {
     let appendLimit = AppendLimit()
     let slots: TransferSlots
 
-    /// Creates a session; no connection is opened.
+    /// Creates a session without connections.
     ///
     /// - Parameters:
     ///   - maximumTransfers: the maximum number of concurrent transfers, each on its own thread and connection; values

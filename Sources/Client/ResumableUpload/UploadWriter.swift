@@ -43,7 +43,7 @@ extension Upload {
     }
 }
 
-/// The bytes of a body between its writers and the one upload that sends them.
+/// The bytes between the writers of a body and the upload that sends them.
 final class PieceChannel: Sendable {
     private enum Outcome {
         case taken, cancelled, closed
