@@ -5,34 +5,34 @@
 
 import Foundation
 
-/// Why a case failed.
+/// The reason why a case failed.
 struct Failure: Error {
     let reason: String
 
     init(_ reason: String) { self.reason = reason }
 }
 
-/// Why a case could not be tried.
+/// The reason why a case could not be tried.
 struct NotTried: Error {
     let reason: String
 
     init(_ reason: String) { self.reason = reason }
 }
 
-/// Prints a line at once, also into a pipe.
+/// Prints a line immediately, even into a pipe.
 func say(_ line: String) { FileHandle.standardOutput.write(Data((line + "\n").utf8)) }
 
 /// The command line.
 struct Options {
-    /// Where uploads go, with a slash at the end.
+    /// The URL of uploads, with a slash at the end.
     let target: URL
-    /// Where the server serves delivered uploads, with a slash at the end.
+    /// The URL of delivered uploads, with a slash at the end.
     var delivered: URL
-    /// The bytes of a large upload.
+    /// The number of bytes of a large upload.
     var length: Int64 = 256 << 20
-    /// How long a case waits for one event, in seconds.
+    /// The time that a case waits for one event, in seconds.
     var patience = 120.0
-    /// A shell command that breaks the server's connections.
+    /// A shell command that closes the server's connections.
     var cut: String?
     /// Fields of every request, such as a login.
     var fields: [String: String] = [:]
@@ -80,20 +80,21 @@ struct Options {
     }
 }
 
-/// The content of an upload as a stream, once or from an offset on: a thread writes a file into a bound stream pair.
+/// The content of an upload as a stream, from the beginning or an offset: a thread writes a file into a bound stream
+/// pair.
 final class Feeder: @unchecked Sendable {
     private let file: URL
     private let condition = NSCondition()
-    /// The thread writes no further than this.
+    /// The offset at which the thread waits.
     private var limit: Int64
 
-    /// A feeder that stops at `limit` until `release()`.
+    /// Creates a feeder that stops at `limit` until `release()`.
     init(_ file: URL, limit: Int64 = .max) {
         self.file = file
         self.limit = limit
     }
 
-    /// Lets the thread write all that is left.
+    /// Lets the thread write the rest.
     func release() {
         condition.lock()
         limit = .max
@@ -101,7 +102,7 @@ final class Feeder: @unchecked Sendable {
         condition.unlock()
     }
 
-    /// A new stream; it begins with the byte at `offset`.
+    /// Returns a new stream that begins with the byte at `offset`.
     func stream(from offset: Int64) -> InputStream? {
         var input: InputStream?
         var output: OutputStream?
@@ -125,7 +126,7 @@ final class Feeder: @unchecked Sendable {
         return input
     }
 
-    /// Writes all of `part`; false if nothing reads it.
+    /// Writes all of `part`; returns false if the stream is closed.
     private static func write(_ part: Data, to output: OutputStream) -> Bool {
         part.withUnsafeBytes { (bytes: UnsafeRawBufferPointer) in
             var rest = bytes.bindMemory(to: UInt8.self)[...]
@@ -140,21 +141,21 @@ final class Feeder: @unchecked Sendable {
     }
 }
 
-/// One task, and what its delegate was told.
+/// One task and the calls of its delegate.
 @available(macOS 14.0, *)
 final class Course: NSObject, URLSessionDataDelegate, URLSessionDownloadDelegate,
     @unchecked Sendable
 {
-    /// What is known of the task now.
+    /// The present state of the task.
     struct State {
         var informational: [HTTPURLResponse] = []
-        /// Bytes of content that this task sent.
+        /// The number of content bytes that this task sent.
         var sent: Int64 = 0
-        /// Bytes of the file that is downloaded, those before a pause included.
+        /// The number of bytes of the downloaded file, including those before a pause.
         var received: Int64 = 0
-        /// Where a download went on.
+        /// The offset at which a download resumed.
         var resumedAt: Int64?
-        /// Where a stream that was asked for begins.
+        /// The offset of each stream that URLSession requested.
         var streams: [Int64] = []
         var response: HTTPURLResponse?
         var content = Data()
@@ -162,9 +163,9 @@ final class Course: NSObject, URLSessionDataDelegate, URLSessionDownloadDelegate
         var file: URL?
         var error: (any Error)?
         var isOver = false
-        /// What a cancellation produced, once it has.
+        /// The result of a cancellation, once it has one.
         var resumeData: Data??
-        /// The requests that the task made, with the statuses of their responses.
+        /// The requests of the task, with the statuses of their responses.
         var requests: [String] = []
 
         /// The upload resource that the server named first.
@@ -185,7 +186,7 @@ final class Course: NSObject, URLSessionDataDelegate, URLSessionDownloadDelegate
         self.feeder = feeder
     }
 
-    /// A session whose delegate this is; a session is made for each task.
+    /// A session with this delegate, for one task.
     func session(_ configuration: URLSessionConfiguration = .ephemeral) -> URLSession {
         configuration.timeoutIntervalForRequest = options.patience
         return URLSession(configuration: configuration, delegate: self, delegateQueue: nil)
@@ -198,7 +199,7 @@ final class Course: NSObject, URLSessionDataDelegate, URLSessionDownloadDelegate
         condition.unlock()
     }
 
-    /// Waits until a condition holds; a failure after the patience of the command line.
+    /// Waits until a condition holds; fails after the patience of the command line.
     @discardableResult
     func wait(for what: String, until holds: (State) -> Bool) throws -> State {
         let deadline = Date(timeIntervalSinceNow: options.patience)
@@ -215,23 +216,23 @@ final class Course: NSObject, URLSessionDataDelegate, URLSessionDownloadDelegate
         return state
     }
 
-    /// What is known now.
+    /// The present state.
     var now: State {
         condition.lock()
         defer { condition.unlock() }
         return state
     }
 
-    /// Waits for the task's end.
+    /// Waits for the end of the task.
     func end() throws -> State { try wait(for: "end of the task") { $0.isOver } }
 
-    /// Cancels an upload, for later.
+    /// Cancels an upload, to resume it later.
     func pause(_ task: URLSessionUploadTask) throws -> Data {
         task.cancel(byProducingResumeData: { data in self.note { $0.resumeData = .some(data) } })
         return try resumeData()
     }
 
-    /// Cancels a download, for later.
+    /// Cancels a download, to resume it later.
     func pause(_ task: URLSessionDownloadTask) throws -> Data {
         task.cancel(byProducingResumeData: { data in self.note { $0.resumeData = .some(data) } })
         return try resumeData()
@@ -360,27 +361,27 @@ final class Course: NSObject, URLSessionDataDelegate, URLSessionDownloadDelegate
     }
 }
 
-/// The answer to an upload of a gateway with the upstream `directory:`, as `make run` has it.
+/// The response of a gateway with the upstream `directory:` to an upload, as started by `make run`.
 struct Answer: Decodable {
     let id: String
     let name: String
     let length: Int64
 }
 
-/// Where an upload's content comes from.
+/// The source of an upload's content.
 enum Body: String {
     case file
     case stream
 }
 
-/// The cases, and what they share.
+/// The cases and their shared state.
 @available(macOS 14.0, *)
 final class Proof {
     private let options: Options
     private let folder: URL
     /// The content of every large upload.
     private let large: URL
-    /// Where the first large upload was delivered.
+    /// The URL of the first delivered large upload.
     private var source: URL?
 
     init(_ options: Options) throws {
@@ -394,7 +395,7 @@ final class Proof {
 
     deinit { try? FileManager.default.removeItem(at: folder) }
 
-    /// Makes a file with random content.
+    /// Creates a file with random content.
     private static func fill(_ file: URL, length: Int64) throws {
         let random = try FileHandle(forReadingFrom: URL(fileURLWithPath: "/dev/urandom"))
         try Data().write(to: file)
@@ -426,14 +427,14 @@ final class Proof {
         }
     }
 
-    /// Checks the response to an upload, and what was delivered.
+    /// Checks the response to an upload, and the delivered content.
     ///
     /// - Parameters:
-    ///   - state: the end of the task.
+    ///   - state: the state at the end of the task.
     ///   - content: the file that was sent.
     ///   - resource: the upload resource that the first 104 named; nil if none is expected.
-    /// - Returns: what was found, for the report.
-    /// - Throws: `Failure` with what is wrong; `NotTried` if the upstream does not name the upload.
+    /// - Returns: the findings, for the report.
+    /// - Throws: `Failure` with the reason; `NotTried` if the upstream does not name the upload.
     @discardableResult
     private func check(_ state: Course.State, content: URL, resource: URL?) throws -> String {
         if let error = state.error { throw Failure("the task failed: \(error)") }
@@ -452,7 +453,7 @@ final class Proof {
         }
         var found: [String] = []
         if let resource {
-            // It went on where it was: a new upload would have another identity.
+            // A new upload, instead of a resumed one, would have another identifier.
             guard resource.lastPathComponent == answer.id else {
                 throw Failure("\(resource) is not the upload that was delivered, \(answer.id)")
             }
@@ -481,7 +482,7 @@ final class Proof {
         return found.joined(separator: ", ")
     }
 
-    /// Fetches what was delivered; nil if the server does not serve it.
+    /// Downloads a delivered upload; nil if the server does not serve it.
     private func download(_ place: URL) throws -> URL? {
         let course = Course(options)
         course.session().downloadTask(with: place).resume()
@@ -494,7 +495,7 @@ final class Proof {
         return state.file
     }
 
-    /// An upload below the size from which the gateway makes an upload resource.
+    /// An upload below the size from which the gateway creates an upload resource.
     func small() throws -> String {
         let content = folder.appendingPathComponent("small")
         try Self.fill(content, length: 64 << 10)
@@ -508,7 +509,7 @@ final class Proof {
         return "no 104, " + found
     }
 
-    /// An upload without a break.
+    /// An upload without an interruption.
     func whole(_ body: Body) throws -> String {
         let course = Course(options, feeder: Feeder(large))
         task(body, "whole-\(body).bin", in: course.session()).resume()
@@ -521,7 +522,7 @@ final class Proof {
         return try check(state, content: large, resource: state.resource)
     }
 
-    /// A data task with `httpBodyStream`: no upload task, so URLSession need not make it resumable.
+    /// A data task with `httpBodyStream`: it is not an upload task, so URLSession need not make it resumable.
     func bodyStream() throws -> String {
         let feeder = Feeder(large)
         let course = Course(options, feeder: feeder)
@@ -532,7 +533,7 @@ final class Proof {
         return try check(state, content: large, resource: state.resource)
     }
 
-    /// Begins an upload, and waits until a part of it is sent and the upload resource is known.
+    /// Begins an upload, and waits until a part is sent and the upload resource is known.
     private func begin(_ body: Body, _ name: String) throws -> (
         Course, Feeder, URLSessionUploadTask, URL
     ) {
@@ -550,7 +551,7 @@ final class Proof {
         return (course, feeder, task, resource)
     }
 
-    /// Goes on with an upload by its resume data, in another session.
+    /// Resumes an upload from its resume data, in another session.
     private func goOn(_ data: Data, feeder: Feeder, resource: URL) throws -> String {
         feeder.release()
         let course = Course(options, feeder: feeder)
@@ -568,7 +569,7 @@ final class Proof {
         return try goOn(course.pause(task), feeder: feeder, resource: resource)
     }
 
-    /// An upload whose connection breaks: URLSession resumes by itself, or leaves resume data in the error.
+    /// An upload whose connection closes: URLSession resumes it, or leaves resume data in the error.
     func cut(_ body: Body) throws -> String {
         guard let command = options.cut else {
             throw NotTried("--cut names a command that breaks the server's connections")
@@ -639,14 +640,14 @@ final class Proof {
             session.invalidateAndCancel()
             throw NotTried("\(failure.reason); the system may want an app with a bundle identifier")
         }
-        // NSURLErrorBackgroundSession...: the system refuses the session, whatever the server does.
+        // NSURLErrorBackgroundSession...: the system refuses the session, independently of the server.
         if let error = state.error as? URLError, [-995, -996, -997].contains(error.code.rawValue) {
             throw NotTried("the system refuses a background session of this program: \(error)")
         }
         return try check(state, content: large, resource: state.resource)
     }
 
-    /// Runs every case; the number of those that failed.
+    /// Runs every case, and returns the number of failures.
     func run() -> Int {
         let cases: [(String, () throws -> String)] = [
             ("small file", small),

@@ -1,6 +1,6 @@
 // swift-tools-version: 6.2
-// A package that knows nothing of this repository but a tag: Tests/client-package.sh says where that is. It uses the library
-// beside two packages that many programs have, and so shows that no two targets have one name.
+// A package that uses a tag of this repository, which Tests/client-package.sh provides. It uses the library with two
+// packages that many programs use, and so shows that no two targets have the same name.
 
 import PackageDescription
 
@@ -19,7 +19,7 @@ let package = Package(
                 .product(name: "AsyncHTTPClient", package: "async-http-client"),
             ]
         ),
-        // Loaded with the others, and not built: that takes minutes.
+        // Resolved with the others, but not built, which would take minutes.
         .executableTarget(
             name: "digest-once",
             dependencies: [

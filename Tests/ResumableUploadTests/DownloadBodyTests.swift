@@ -1,4 +1,4 @@
-// The body of a download as a sequence: order, back pressure, cuts, and every way to end it.
+// Tests the body of a download: order, back pressure, interruptions and every way to end it.
 
 import Foundation
 import HTTPTypes
@@ -12,7 +12,7 @@ import Testing
 struct DownloadBodyTests {
     private static let names = [#"ETag: "v1""#, "Content-Type: text/csv"]
 
-    /// A server that cuts the first response.
+    /// A server that interrupts its first response.
     private func origin(_ bytes: [UInt8], cut: Int? = nil) throws -> DownloadOrigin {
         try DownloadOrigin { asked in
             asked.range == nil
@@ -69,7 +69,7 @@ struct DownloadBodyTests {
 
     @Test("unread content is not fetched")
     func backPressure() async throws {
-        // Far more than the buffers of both sockets have room for.
+        // Much more than the buffers of both sockets.
         let bytes = [UInt8](repeating: 5, count: 64 << 20)
         let origin = try origin(bytes)
         let iterator = download(origin.url).body.makeAsyncIterator()
@@ -80,7 +80,7 @@ struct DownloadBodyTests {
         #expect(count == bytes.count)
     }
 
-    /// Waits until a number that grew has been the same for a second.
+    /// Waits until a growing number has not changed for a second.
     private func stands(_ number: () -> Int) async throws {
         let before = Monitor((number: -1, since: Deadline.after(.seconds(1))))
         try await comesTrue("it stands") {
@@ -139,7 +139,7 @@ struct DownloadBodyTests {
         #expect(came == Array(bytes.prefix(500_000)))
         var token = try #require(first.token.flatMap { Download.Token($0.text) })
         #expect(token.offset == 500_000)
-        // Any smaller offset will do as well.
+        // Any smaller offset works as well.
         token.offset = 400_000
         let other = try self.origin(bytes)
         token.url = other.url
@@ -199,7 +199,7 @@ struct DownloadBodyTests {
         try await comesTrue("no thread stays") { Self.threads("transfer") == 0 }
     }
 
-    /// The threads of this process with a name.
+    /// The threads of this process with the given name.
     private static func threads(_ name: String) -> Int {
         let folder = "/proc/self/task"
         let ids = (try? FileManager.default.contentsOfDirectory(atPath: folder)) ?? []

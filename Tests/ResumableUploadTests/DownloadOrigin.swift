@@ -1,4 +1,4 @@
-// A server of downloads that answers each request as a test says: right, wrong, or not to its end.
+// A download server that sends each response as the test orders: correct, wrong or interrupted.
 
 import Foundation
 import HTTPTypes
@@ -9,24 +9,23 @@ import SpoolgateTestSupport
 
 /// A server with one resource.
 final class DownloadOrigin: Sendable {
-    /// One response.
     struct Reply: Sendable {
         var status = "200 OK"
         var fields: [String] = []
         var content: [UInt8]
-        /// Bytes after which it breaks; nil: it does not.
+        /// The number of content bytes after which the connection closes; nil to send everything.
         var cut: Int?
-        /// Whether it stands still there until the client is gone.
+        /// Whether it then waits until the client closes the connection.
         var stalls = false
-        /// Whether its length is told; if not, it is chunked.
+        /// Whether it sends `Content-Length`; otherwise the content is chunked.
         var hasLength = true
 
-        /// The whole of a representation.
+        /// A complete representation.
         static func whole(_ content: [UInt8], _ fields: [String], cut: Int? = nil) -> Reply {
             Reply(fields: fields, content: content, cut: cut)
         }
 
-        /// A part of a representation from `start` on, as it ought to be.
+        /// A correct part of a representation, from `start` on.
         static func part(_ content: [UInt8], from start: Int, _ fields: [String]) -> Reply {
             let range = "Content-Range: bytes \(start)-\(content.count - 1)/\(content.count)"
             return Reply(
@@ -36,7 +35,7 @@ final class DownloadOrigin: Sendable {
             )
         }
 
-        /// The same with another `Content-Range`; nil: with none.
+        /// The same response with another `Content-Range`; nil removes it.
         func ranging(_ value: String?) -> Reply {
             var other = self
             other.fields.removeAll { $0.hasPrefix("Content-Range: ") }
@@ -45,25 +44,22 @@ final class DownloadOrigin: Sendable {
         }
     }
 
-    /// One request.
     struct Asked: Sendable {
         var number: Int
         var range: String?
         var condition: String?
-        /// Where the range begins; 0 without one.
+        /// The first offset of the range; 0 without a range.
         var start: Int { range.flatMap { Int($0.dropFirst(6).dropLast()) } ?? 0 }
     }
 
     let origin: LoopbackOrigin
-    /// Bytes of content that connections took.
+    /// The number of content bytes sent.
     let sent: Monitor<Int>
     private let asked: Monitor<[Asked]>
 
-    /// The URL of the resource.
     var url: String { origin.base + "/f" }
     /// The requests so far.
     var requests: [Asked] { asked.update { $0 } }
-    /// Their ranges.
     var ranges: [String?] { requests.map(\.range) }
 
     init(_ answer: @escaping @Sendable (Asked) -> Reply) throws {
@@ -103,7 +99,7 @@ final class DownloadOrigin: Sendable {
         }
     }
 
-    /// Options that try again at once.
+    /// Options with immediate retries.
     static var options: Download.Options {
         var options = Download.Options()
         options.connection.firstPause = .milliseconds(5)
@@ -113,19 +109,19 @@ final class DownloadOrigin: Sendable {
     }
 }
 
-/// What one download came to.
+/// The outcome of one download.
 struct DownloadOutcome {
     var result: Result<Transfer.Answer, TransferError>
     var download: Download
     var events: [Download.Event]
 
     var error: TransferError? { result.error }
-    /// Why it begun anew, each time.
+    /// The reason for each new start.
     var anew: [String] {
         events.compactMap { if case .begunAnew(let reason) = $0 { reason } else { nil } }
     }
 
-    /// Downloads.
+    /// Runs a download.
     init(
         _ url: String,
         to destination: Download.Destination,
@@ -145,7 +141,7 @@ struct DownloadOutcome {
 }
 
 extension ScratchDirectory {
-    /// The content of a file in it; nil if it is not there.
+    /// The content of a file in the directory; nil if the file is missing.
     func content(_ name: String) -> [UInt8]? {
         FileManager.default.contents(atPath: file(name)).map { Array($0) }
     }

@@ -1,4 +1,4 @@
-// Parts that must not be put together: representations without a strong validator, and parts that do not match.
+// Tests that parts are never combined wrongly: without a strong validator, or if they do not match.
 
 import Foundation
 import HTTPTypes
@@ -17,7 +17,7 @@ struct DownloadPartTests {
     private static let old = pattern(300_000)
     private static let new = Array(pattern(300_000).reversed())
 
-    /// A server whose representation is another one after the first response, and that gives a part of it to whoever asks.
+    /// A server that has another representation after its first response, and sends parts of it.
     private func changingOrigin(_ fields: [String], cut: Int = 50_000) throws -> DownloadOrigin {
         try DownloadOrigin { asked in
             if asked.number == 0 { return .whole(Self.old, fields, cut: cut) }
@@ -139,7 +139,7 @@ struct DownloadPartTests {
     private static let zeros = "AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA="
     private static let ones = "AQEBAQEBAQEBAQEBAQEBAQEBAQEBAQEBAQEBAQEBAQE="
 
-    /// A part that is not of what came before.
+    /// A part that does not match the beginning.
     struct Wrong: Sendable, CustomTestStringConvertible {
         var testDescription: String
         fileprivate var reply: @Sendable (_ start: Int) -> DownloadOrigin.Reply
@@ -156,7 +156,7 @@ struct DownloadPartTests {
             }
         }
 
-        /// With another field in the place of the one of that name.
+        /// Replaces one field.
         fileprivate init(_ what: String, _ field: String) {
             let name = field.prefix { $0 != ":" } + ":"
             self.init(what) { reply, _ in
@@ -242,7 +242,7 @@ struct DownloadPartTests {
         #expect(outcome.error?.kind == .changed)
         #expect(origin.requests.count == 2)
         #expect(outcome.download.token == nil)
-        // Chunked content shows only at its end that it is too much.
+        // Excess chunked content is detected only at its end.
         #expect(taken.update { $0 } == 50_000 || wrong.testDescription.contains("chunked"))
     }
 

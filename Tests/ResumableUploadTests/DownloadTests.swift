@@ -1,4 +1,4 @@
-// Downloads from a server that gives parts, cuts, and changes what it has.
+// Tests downloads from a server that sends parts, interrupts responses and changes its representation.
 
 import Foundation
 import HTTPTypes
@@ -13,10 +13,10 @@ private final class Shelf: Sendable {
     struct State {
         var bytes: [UInt8]
         var validator: String
-        /// Bytes of content after which each response breaks; empty: no more cuts.
+        /// The number of content bytes after which each response is interrupted; empty for no more interruptions.
         var cuts: [Int]
         var ranges: [String?] = []
-        /// The value of `Repr-Digest` with 200, and with 206; nil: none.
+        /// The value of `Repr-Digest` with 200, and with 206; nil for none.
         var digest: String?
         var partDigest: String?
     }
@@ -47,7 +47,7 @@ private final class Shelf: Sendable {
                 }
                 let content = isPart ? Array(now.bytes[start...]) : now.bytes
                 let name = now.validator.hasPrefix("\"") ? "ETag" : "Last-Modified"
-                // A date is strong beside one that is a minute later.
+                // This date makes a `Last-Modified` strong: it is at least a minute later.
                 var head =
                     "HTTP/1.1 \(isPart ? "206 Part" : "200 OK")\r\n\(name): \(now.validator)\r\n"
                     + "Date: Sun, 22 Nov 2026 17:00:00 GMT\r\n"
@@ -138,7 +138,7 @@ struct DownloadTests {
 
     @Test("paused, and resumed from the token's text in another run")
     func resumed() async throws {
-        // More than what a limit of the rate lets through at once.
+        // More than the burst that a rate limit allows.
         let random = try FileHandle(forReadingFrom: URL(filePath: "/dev/urandom"))
         let bytes = [UInt8](try random.read(upToCount: 24_000_000) ?? Data())
         let shelf = try Shelf(bytes, "\"v1\"")
@@ -161,7 +161,7 @@ struct DownloadTests {
 
     // MARK: Digests
 
-    /// `sha-256` of the bytes, by another program.
+    /// The digest of the bytes, computed by openssl.
     private static func digest(_ bytes: [UInt8], of function: String = "sha256") throws -> String {
         let process = Process()
         process.executableURL = URL(filePath: "/usr/bin/openssl")

@@ -1,5 +1,4 @@
-// A server that is in trouble when a transfer begins, or gets into it in the middle: the library goes on once it is
-// well.
+// Tests transfers to a server that fails at their start or in the middle: they continue once it works again.
 
 import Foundation
 import HTTPTypes
@@ -11,19 +10,20 @@ import Testing
 
 @Suite("A failing server")
 struct NeighbourTests {
-    /// Not the one that begins to answer 201: that is an answer.
+    /// All failures except the one that starts a 201, because that is a response.
     private static let troubles = BadNeighbour.Trouble.failures.filter { $0 != .closesInAnswer }
 
     private var options: Upload.Options {
         var options = quickOptions()
         options.connection.stall = .seconds(1)
         options.connection.answerTimeout = .seconds(1)
-        // On a busy machine each trouble may cost several tries, whose pauses double: only the test's own deadlines end it.
+        // On a busy machine each failure may cost several attempts with doubling pauses; only the test's deadlines
+        // apply.
         options.connection.retryFor = .seconds(3600)
         return options
     }
 
-    /// An upload that counts how often it waits.
+    /// An upload that counts its waits.
     private func upload(
         _ bytes: [UInt8],
         to neighbour: BadNeighbour,
@@ -51,7 +51,7 @@ struct NeighbourTests {
         let waits = Monitor(0)
         let upload = upload(bytes, to: neighbour, counting: waits)
         async let answer = upload.run()
-        // Once over a connection that had failed before.
+        // At least one attempt used a new connection after a failure.
         try await comesTrue("it has waited twice") { waits.update { $0 >= 2 } }
         try neighbour.become(nil)
         #expect(try await answer.status.code == 201)
@@ -83,7 +83,7 @@ struct NeighbourTests {
         let held = Monitor(0)
         let gate = Gate()
         let server = try UploadOrigin(react: { request in
-            // Each request that brings content is answered too late, twice.
+            // The first two requests with content get their response too late.
             guard ["POST", "PATCH"].contains(request.method), held.update({ $0 < 2 }) else {
                 return .serve
             }

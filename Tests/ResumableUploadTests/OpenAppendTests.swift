@@ -1,4 +1,4 @@
-// Streams that go by one append of unknown length, as long as the server reports what it has received.
+// Tests streams that are sent by one append of unknown length while the server reports received content.
 
 import Foundation
 import HTTPTypes
@@ -10,7 +10,7 @@ import Testing
 
 @Suite("Open appends")
 struct OpenAppendTests {
-    /// A stream in pieces of 8 KiB that goes on after its first `head` bytes once a gate is open.
+    /// A stream in pieces of 8 KiB that waits after its first `head` bytes until the gate opens.
     private func stream(_ bytes: [UInt8], stopsAfter head: Int, _ gate: Gate) -> Upload.Body {
         let given = Monitor(0)
         return .stream(
@@ -228,7 +228,7 @@ struct OpenAppendTests {
             request.values("Transfer-Encoding") == ["chunked"] ? .cut(after: 0) : .serve
         }
         let bytes = pattern(300_000)
-        // What breaks it keeps nothing.
+        // The server discards the content of the interrupted requests.
         let body = Upload.Body.stream(pieces(bytes, of: 9_999))
         let (result, _) = await upload(body, to: origin.base + "/f", quickOptions())
         #expect(try result.get().status == .created)

@@ -1,5 +1,5 @@
-// Answers that are no success and must not be taken for one: redirects, and successes of somebody else than the upload's
-// server.
+// Tests responses that must not be mistaken for a success: redirects, and successes from another server than the
+// upload's.
 
 import Foundation
 import HTTPTypes
@@ -17,7 +17,7 @@ struct RedirectTests {
 
     private static func codes() -> [Int] { Array(300...308) + [399] }
 
-    /// Whether a response with that status is the target's answer to a whole body.
+    /// Whether a response with this status to a whole body is the application's.
     private func isAnswer(_ status: Int, _ method: HTTPRequest.Method, isTarget: Bool) -> Bool {
         switch status {
         case 302: method == .post
@@ -266,20 +266,20 @@ struct RedirectTests {
             content: "<html>log in</html>"
         )
         let bytes = pattern(300_000)
-        // Once: the network is open by the time the offset is asked for.
+        // Once: the network is open before the client retrieves the offset.
         let once = try UploadOrigin { $0.number == 1 ? page : .serve }
         let (result, _) = await upload(.bytes(bytes), to: once.base + "/f", quickOptions())
         #expect(try result.get().content == Array("taken".utf8))
         #expect(once.taken == [bytes])
         #expect(once.asked == ["POST /f", "PATCH /u/1", "HEAD /u/1", "PATCH /u/1"])
-        // Each time: it is said, and the upload can be resumed.
+        // Always: the run ends with an error, and the upload can be resumed.
         let always = try UploadOrigin { $0.number > 0 ? page : .serve }
         let error = await upload(.bytes(bytes), to: always.base + "/f", quickOptions()).result.error
         #expect(error?.kind == .unsupported)
         #expect(error?.reason.contains("without an Upload-Offset") == true)
         #expect(error?.token != nil)
         #expect(always.taken.isEmpty)
-        // In the middle of a stream too, of which nothing is let go of.
+        // In the middle of a stream, which must release no bytes.
         let middle = try UploadOrigin { $0.number == 2 ? page : .serve }
         let stream = await upload(
             .stream(pieces(bytes, of: 7_000)),

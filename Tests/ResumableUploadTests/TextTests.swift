@@ -1,4 +1,4 @@
-// Tokens as text, URLs and their references, and what a response means.
+// Tests the text of tokens, URLs and their references, and the table of responses.
 
 import Foundation
 import HTTPTypes
@@ -61,7 +61,7 @@ struct TextTests {
         #expect(origin("https://host:443") == origin("https://HOST/"))
         #expect(origin("https://host:80") != origin("http://host:80"))
         #expect(origin("http://host:8080") != origin("http://host"))
-        // The Kelvin sign, and a small letter that Swift makes of it.
+        // The Kelvin sign, which Swift lower-cases to a k.
         let kelvin = try #require(URLText("http://\u{212A}"))
         for other in ["http://k", "http://K"] {
             #expect(try !kelvin.hasOrigin(of: #require(URLText(other))))

@@ -1,4 +1,4 @@
-// What is the same for every transfer: its events, what ends it, and the session that it belongs to.
+// Tests the common part of all transfers: events, errors and sessions.
 
 import Foundation
 import HTTPTypes
@@ -10,7 +10,7 @@ import Testing
 
 @Suite("Transfers")
 struct TransferTests {
-    /// Options that give up at once.
+    /// Options without retries.
     private static var impatient: Upload.Options {
         var options = quickOptions()
         options.connection.retryFor = .zero
@@ -40,7 +40,7 @@ struct TransferTests {
         var again: [Upload.Event] = []
         for await event in third { again.append(event) }
         #expect(again == heard, "each reader hears everything")
-        // It is over: there is nothing to wait for.
+        // The upload has ended, so the stream ends at once.
         for await _ in upload.events {}
     }
 
@@ -157,7 +157,7 @@ struct TransferTests {
         var runs = [start(0)]
         try await comesTrue("the first is under way") { origin.origin.connectionCount == 1 }
         runs += (1..<40).map(start)
-        // One that waits for its turn ends at once. A wish counts from a run's begin on, so that it is said until then.
+        // A waiting upload ends at once. A pause has no effect before the run begins, so it is repeated until then.
         let pauses = Task {
             while !Task.isCancelled {
                 _ = await uploads[20].pause()
@@ -167,7 +167,7 @@ struct TransferTests {
         let error = await #expect(throws: TransferError.self) { try await runs[20].value }
         pauses.cancel()
         #expect(error?.kind == .paused)
-        // A wish that was said while it ended is for no run.
+        // A pause during the end of a run does not affect the next run.
         _ = await pauses.result
         runs[30].cancel()
         await #expect(throws: CancellationError.self) { try await runs[30].value }
@@ -178,7 +178,7 @@ struct TransferTests {
         let expected = (0..<40).filter { $0 != 20 && $0 != 30 }.map { [UInt8($0)] }
         #expect(Set(origin.taken) == Set(expected))
         #expect(origin.origin.connectionCount == 1)
-        // Those that were paused are sent later.
+        // Paused uploads can be run later.
         #expect(try await uploads[20].run().status == .created)
     }
 

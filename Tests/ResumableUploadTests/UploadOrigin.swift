@@ -1,25 +1,25 @@
-// A server of resumable uploads that does what a test orders: it knows the protocol as far as clients use it, and
-// shares no code with the library.
+// A server of resumable uploads that reacts as the test orders. It implements the protocol as far as clients use it,
+// and shares no code with the library.
 
 import Foundation
 import SpoolgatePosix
 import SpoolgateTestSupport
 
-/// The server; its uploads are in memory.
+/// A server with its uploads in memory.
 final class UploadOrigin: Sendable {
-    /// What becomes of one request.
+    /// The reaction to one request.
     enum Reaction: Sendable {
-        /// What the protocol says.
+        /// Follows the protocol.
         case serve
-        /// An answer, after the content.
+        /// Sends this response after the content.
         case answer(String, [String] = [], content: String = "")
-        /// So many bytes of content are kept, then the connection breaks.
+        /// Keeps this many bytes of content, then closes the connection.
         case cut(after: Int)
-        /// Served, and the connection breaks instead of the answer.
+        /// Processes the request, but closes the connection instead of responding.
         case loseAnswer
     }
 
-    /// One upload, or what an ordinary request brought.
+    /// One upload, or the content of an ordinary request.
     struct Stored: Sendable {
         var bytes: [UInt8] = []
         var isComplete = false
@@ -32,24 +32,23 @@ final class UploadOrigin: Sendable {
     }
 
     private let state: Monitor<State>
-    /// What it listens with.
     let origin: LoopbackOrigin
     var base: String { origin.base }
-    /// What was taken whole, in order.
+    /// The complete contents received, in order.
     var taken: [[UInt8]] { state.update { $0.taken } }
-    /// What it was asked, as `METHOD /target`, in order.
+    /// The requests as `METHOD /target`, in order.
     var asked: [String] { origin.requests.map { "\($0.method) \($0.target)" } }
-    /// The requests that came whole.
+    /// The requests that arrived completely.
     var requests: [LoopbackOrigin.Request] { origin.requests }
 
-    /// Listens.
+    /// Starts the server.
     ///
     /// - Parameters:
     ///   - interim: whether it sends 104.
-    ///   - reporting: below how many bytes of the upload it reports after each part of an append's content; 0: never.
+    ///   - reporting: the offset below which it reports after each part of an append's content; 0 for no reports.
     ///   - limit: a value of `Upload-Limit`.
-    ///   - react: what becomes of each request, by its number from 0 on and its head.
-    /// - Throws: `SystemError` when no port can be had.
+    ///   - react: returns the reaction to each request, by its number from 0 on and its head.
+    /// - Throws: `SystemError` if no port is available.
     init(
         interim: Bool = true,
         reporting: Int = 0,
@@ -65,7 +64,6 @@ final class UploadOrigin: Sendable {
         }
     }
 
-    /// Forgets every upload.
     func forgetAll() { state.update { $0.uploads = [:] } }
 
     private static func serve(

@@ -1,4 +1,5 @@
-// Uploads to a server that does what it is told: cuts, lost answers, refusals, and what a client must not do.
+// Tests uploads to a server that reacts as ordered: interruptions, lost responses, refusals, and forbidden actions of a
+// client.
 
 import Foundation
 import HTTPTypes
@@ -8,12 +9,12 @@ import Testing
 
 @testable import ResumableUpload
 
-/// Bytes that tell where they stand.
+/// Bytes from which their offset can be recognized.
 func pattern(_ count: Int) -> [UInt8] {
     (0..<count).map { UInt8(truncatingIfNeeded: $0 ^ ($0 >> 8) ^ ($0 >> 15)) }
 }
 
-/// Options for a server on this machine that is asked again at once.
+/// Options for a local server, with immediate retries.
 func quickOptions(_ creation: Upload.Options.Creation = .careful) -> Upload.Options {
     var options = Upload.Options()
     options.creation = creation
@@ -25,7 +26,7 @@ func quickOptions(_ creation: Upload.Options.Creation = .careful) -> Upload.Opti
     return options
 }
 
-/// Uploads, and what happened on the way.
+/// Uploads, and returns the result and the events.
 func upload(
     _ body: Upload.Body,
     to url: String,
@@ -37,7 +38,7 @@ func upload(
     let upload =
         token.map { Upload.resume(from: $0, body: body, options: options, onEvent: take) }
         ?? Upload(body, to: url, options: options, onEvent: take)
-    // Not `perform`: a test has one of the few threads that tasks have.
+    // Not `perform`, because a test runs on one of the few threads that tasks share.
     do {
         let answer = try await upload.run()
         return (.success(answer), events.update { $0 })
@@ -48,11 +49,9 @@ func upload(
 }
 
 extension Result where Failure == TransferError {
-    /// What it failed with.
     var error: TransferError? { if case .failure(let error) = self { error } else { nil } }
 }
 
-/// The bytes in pieces.
 func pieces(_ bytes: [UInt8], of size: Int) -> AsyncStream<[UInt8]> {
     AsyncStream { continuation in
         var rest = bytes[...]
@@ -330,13 +329,13 @@ struct UploadTests {
         #expect(busy.asked.count == 1)
     }
 
-    /// How often one request with the whole body is sent whose first answer is this one.
+    /// The expected repetition of a request with the whole body after this first response.
     struct Repetition: Sendable, CustomTestStringConvertible {
         var status: Int
-        /// Whether the answer is the gateway's, whether it asks for another request.
+        /// Whether the response is the gateway's, and whether it requests another attempt.
         var isGateways = false
         var asks = false
-        /// Which of POST, POST with a key and PUT are sent again.
+        /// Whether POST, POST with a key and PUT are sent again.
         var isRepeated: [Bool]
 
         var testDescription: String {
@@ -457,7 +456,7 @@ struct UploadTests {
         #expect(error?.answer?.content == Array(problem.utf8))
         #expect(error?.reason.contains("422") == true)
         #expect(error?.reason.hasSuffix("The film is \"bad\"") == true)
-        // Another credential may do: the token stays.
+        // Other credentials may work, so the token is kept.
         let login = try UploadOrigin { $0.method == "PATCH" ? .answer("401 Who") : .serve }
         let other = await upload(.bytes(pattern(300_000)), to: login.base + "/f", quickOptions())
             .result

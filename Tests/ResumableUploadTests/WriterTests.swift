@@ -1,4 +1,4 @@
-// Bodies that a program writes, and bodies of any collection of bytes.
+// Tests bodies that a program writes, and bodies from any collection of bytes.
 
 import Foundation
 import HTTPTypes
@@ -62,7 +62,8 @@ struct WriterTests {
             }
             writer.finish()
         }
-        // The window has 128 KiB, thirteen pieces; the buffer before it seven, and so many wait to go from there to here.
+        // The window has space for thirteen pieces (128 KiB) and the buffer for seven; up to seven more are between the
+        // two.
         try await comesTrue("the window is full") { written.update { $0 } >= 20 }
         #expect(written.update { $0 } <= 27)
         gate.open()
@@ -112,7 +113,7 @@ struct WriterTests {
     func cancelled() async throws {
         let origin = try UploadOrigin()
         let (body, writer) = Upload.Body.makeStream()
-        // Nothing reads yet, and the buffer has 64 KiB.
+        // The buffer has 64 KiB, and is not read yet.
         let filling = [UInt8](repeating: 2, count: 1 << 16)
         try await writer.write(filling)
         let waiting = Task { try await writer.write([1]) }

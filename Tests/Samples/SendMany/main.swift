@@ -2,7 +2,7 @@ import Foundation
 import HTTPTypes
 import ResumableUpload
 
-// Arguments: a URL that ends in a slash, and files. Four are sent at a time, over connections that are reused.
+// Arguments: a URL that ends in a slash, and files. Four are sent at a time, over reused connections.
 let url = CommandLine.arguments[1]
 var options = Upload.Options()
 options.method = .put

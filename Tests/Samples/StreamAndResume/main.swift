@@ -2,7 +2,7 @@ import Foundation
 import HTTPTypes
 import ResumableUpload
 
-/// 64 MiB that can be made again: what a stream gave before a pause it gives once more, to be skipped.
+/// A stream of 64 MiB that yields the same bytes again after a pause; the library skips those that the server has.
 struct Pieces: AsyncSequence, AsyncIteratorProtocol, Sendable {
     var number = 0
     mutating func next() async -> [UInt8]? {
@@ -15,7 +15,7 @@ struct Pieces: AsyncSequence, AsyncIteratorProtocol, Sendable {
 
 let (url, file) = (CommandLine.arguments[1], CommandLine.arguments[2])
 let kept = (try? String(contentsOfFile: file, encoding: .utf8)).flatMap { Upload.Token($0) }
-// The upload waits for this function: what it wrote is there before the upload goes on.
+// The upload waits for this function, so the token is in the file before the upload continues.
 let keep: @Sendable (Upload.Event) -> Void = { event in
     guard case .resumable(let token) = event else { return }
     try? token.text.write(toFile: file, atomically: true, encoding: .utf8)
@@ -23,7 +23,7 @@ let keep: @Sendable (Upload.Event) -> Void = { event in
 let upload =
     kept.map { .resume(from: $0, body: .stream(Pieces()), onEvent: keep) }
     ?? Upload(.stream(Pieces()), to: url, onEvent: keep)
-// The first process pauses after a quarter, as a program does that is told to end.
+// The first process pauses after a quarter, like a program that is asked to stop.
 Task {
     for await case .progress(let progress) in upload.events where kept == nil {
         if progress.received >= 16 << 20 { upload.requestPause() }

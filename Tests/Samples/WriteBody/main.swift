@@ -4,7 +4,7 @@ import ResumableUpload
 let (body, writer) = Upload.Body.makeStream()
 async let answer = Upload(body, to: CommandLine.arguments[1]).run()
 for number in 1...100_000 {
-    // Waits while the upload has no room: a slow network holds up the writer, and nothing piles up.
+    // Waits while the upload has no space: on a slow network the writer waits, and memory stays bounded.
     try await writer.write("\(number),\(number * number)\n".utf8)
 }
 writer.finish()

@@ -1,7 +1,7 @@
 import AsyncHTTPClient
 import ResumableUpload
 
-// Arguments: where a file is, and where it goes.
+// Arguments: the URL of a file, and the URL to upload it to.
 let request = HTTPClientRequest(url: CommandLine.arguments[1])
 let response = try await HTTPClient.shared.execute(request, timeout: .seconds(60))
 let length = response.headers.first(name: "Content-Length").flatMap { Int64($0) }
