@@ -1,5 +1,5 @@
 // Runs on a Mac only (macOS 14 or later), and no test of this repository runs it: Linux has no such URLSession.
-// What it needs, and what its report means: README.md in this folder.
+// README.md in this folder has its requirements, and explains its report.
 //
 //     swift Tests/Apple/URLSessionProof.swift http://localhost:8080/files/
 
@@ -22,7 +22,6 @@ struct NotTried: Error {
 /// Prints a line immediately, even into a pipe.
 func say(_ line: String) { FileHandle.standardOutput.write(Data((line + "\n").utf8)) }
 
-/// The command line.
 struct Options {
     /// The URL of uploads, with a slash at the end.
     let target: URL
@@ -34,9 +33,7 @@ struct Options {
     var patience = 120.0
     /// A shell command that closes the server's connections.
     var cut: String?
-    /// Fields of every request, such as a login.
     var fields: [String: String] = [:]
-    /// Whether any certificate of the server is accepted.
     var acceptsAnyCertificate = false
 
     static let usage = """
@@ -146,7 +143,6 @@ final class Feeder: @unchecked Sendable {
 final class Course: NSObject, URLSessionDataDelegate, URLSessionDownloadDelegate,
     @unchecked Sendable
 {
-    /// The present state of the task.
     struct State {
         var informational: [HTTPURLResponse] = []
         /// The number of content bytes that this task sent.
@@ -159,7 +155,6 @@ final class Course: NSObject, URLSessionDataDelegate, URLSessionDownloadDelegate
         var streams: [Int64] = []
         var response: HTTPURLResponse?
         var content = Data()
-        /// The downloaded file.
         var file: URL?
         var error: (any Error)?
         var isOver = false
@@ -216,23 +211,19 @@ final class Course: NSObject, URLSessionDataDelegate, URLSessionDownloadDelegate
         return state
     }
 
-    /// The present state.
     var now: State {
         condition.lock()
         defer { condition.unlock() }
         return state
     }
 
-    /// Waits for the end of the task.
     func end() throws -> State { try wait(for: "end of the task") { $0.isOver } }
 
-    /// Cancels an upload, to resume it later.
     func pause(_ task: URLSessionUploadTask) throws -> Data {
         task.cancel(byProducingResumeData: { data in self.note { $0.resumeData = .some(data) } })
         return try resumeData()
     }
 
-    /// Cancels a download, to resume it later.
     func pause(_ task: URLSessionDownloadTask) throws -> Data {
         task.cancel(byProducingResumeData: { data in self.note { $0.resumeData = .some(data) } })
         return try resumeData()
@@ -395,7 +386,6 @@ final class Proof {
 
     deinit { try? FileManager.default.removeItem(at: folder) }
 
-    /// Creates a file with random content.
     private static func fill(_ file: URL, length: Int64) throws {
         let random = try FileHandle(forReadingFrom: URL(fileURLWithPath: "/dev/urandom"))
         try Data().write(to: file)
@@ -495,7 +485,7 @@ final class Proof {
         return state.file
     }
 
-    /// An upload below the size from which the gateway creates an upload resource.
+    /// An upload so small that the gateway creates no upload resource.
     func small() throws -> String {
         let content = folder.appendingPathComponent("small")
         try Self.fill(content, length: 64 << 10)
@@ -509,7 +499,6 @@ final class Proof {
         return "no 104, " + found
     }
 
-    /// An upload without an interruption.
     func whole(_ body: Body) throws -> String {
         let course = Course(options, feeder: Feeder(large))
         task(body, "whole-\(body).bin", in: course.session()).resume()
@@ -563,7 +552,6 @@ final class Proof {
             + "\(state.requests.joined(separator: ", ")), " + found
     }
 
-    /// An upload that the app pauses.
     func paused(_ body: Body) throws -> String {
         let (course, feeder, task, resource) = try begin(body, "paused-\(body).bin")
         return try goOn(course.pause(task), feeder: feeder, resource: resource)
@@ -599,7 +587,6 @@ final class Proof {
             + (try goOn(data, feeder: feeder, resource: resource))
     }
 
-    /// A download that the app pauses.
     func pausedDownload() throws -> String {
         guard let source else { throw NotTried("nothing to download: see the cases before") }
         let first = Course(options)

@@ -20,7 +20,6 @@ final class DownloadOrigin: Sendable {
         /// Whether it sends `Content-Length`; otherwise the content is chunked.
         var hasLength = true
 
-        /// A complete representation.
         static func whole(_ content: [UInt8], _ fields: [String], cut: Int? = nil) -> Reply {
             Reply(fields: fields, content: content, cut: cut)
         }
@@ -53,12 +52,10 @@ final class DownloadOrigin: Sendable {
     }
 
     let origin: LoopbackOrigin
-    /// The number of content bytes sent.
     let sent: Monitor<Int>
     private let asked: Monitor<[Asked]>
 
     var url: String { origin.base + "/f" }
-    /// The requests so far.
     var requests: [Asked] { asked.update { $0 } }
     var ranges: [String?] { requests.map(\.range) }
 
@@ -109,7 +106,6 @@ final class DownloadOrigin: Sendable {
     }
 }
 
-/// The outcome of one download.
 struct DownloadOutcome {
     var result: Result<Transfer.Answer, TransferError>
     var download: Download
@@ -121,7 +117,6 @@ struct DownloadOutcome {
         events.compactMap { if case .begunAnew(let reason) = $0 { reason } else { nil } }
     }
 
-    /// Runs a download.
     init(
         _ url: String,
         to destination: Download.Destination,

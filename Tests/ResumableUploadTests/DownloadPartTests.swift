@@ -17,7 +17,7 @@ struct DownloadPartTests {
     private static let old = pattern(300_000)
     private static let new = Array(pattern(300_000).reversed())
 
-    /// A server that has another representation after its first response, and sends parts of it.
+    /// A server that has another representation after its first response.
     private func changingOrigin(_ fields: [String], cut: Int = 50_000) throws -> DownloadOrigin {
         try DownloadOrigin { asked in
             if asked.number == 0 { return .whole(Self.old, fields, cut: cut) }
@@ -156,7 +156,6 @@ struct DownloadPartTests {
             }
         }
 
-        /// Replaces one field.
         fileprivate init(_ what: String, _ field: String) {
             let name = field.prefix { $0 != ":" } + ":"
             self.init(what) { reply, _ in

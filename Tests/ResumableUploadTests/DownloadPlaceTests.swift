@@ -149,7 +149,7 @@ struct DownloadPlaceTests {
         #expect(directory.names == ["f.part"])
     }
 
-    // MARK: What is no regular file
+    // MARK: Devices and FIFOs
 
     @Test("a FIFO is waited for and written directly, across cuts, and keeps its name")
     func pipe() throws {

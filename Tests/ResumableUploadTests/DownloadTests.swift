@@ -8,7 +8,6 @@ import Testing
 
 @testable import ResumableUpload
 
-/// A server with one representation.
 private final class Shelf: Sendable {
     struct State {
         var bytes: [UInt8]

@@ -288,7 +288,7 @@ struct RedirectTests {
         )
         #expect(try stream.result.get().status == .created)
         #expect(middle.taken == [bytes])
-        // After a 104, by which an optimistic creation knows its resource.
+        // After a 104, which names the resource of an optimistic creation.
         let interim = try UploadOrigin { $0.number == 1 ? page : .serve }
         let optimistic = await upload(
             .bytes(bytes),

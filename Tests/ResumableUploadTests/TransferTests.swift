@@ -10,7 +10,6 @@ import Testing
 
 @Suite("Transfers")
 struct TransferTests {
-    /// Options without retries.
     private static var impatient: Upload.Options {
         var options = quickOptions()
         options.connection.retryFor = .zero

@@ -5,11 +5,9 @@ import Foundation
 import SpoolgatePosix
 import SpoolgateTestSupport
 
-/// A server with its uploads in memory.
 final class UploadOrigin: Sendable {
     /// The reaction to one request.
     enum Reaction: Sendable {
-        /// Follows the protocol.
         case serve
         /// Sends this response after the content.
         case answer(String, [String] = [], content: String = "")

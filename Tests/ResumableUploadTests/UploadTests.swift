@@ -9,7 +9,7 @@ import Testing
 
 @testable import ResumableUpload
 
-/// Bytes from which their offset can be recognized.
+/// Bytes that depend on their offset.
 func pattern(_ count: Int) -> [UInt8] {
     (0..<count).map { UInt8(truncatingIfNeeded: $0 ^ ($0 >> 8) ^ ($0 >> 15)) }
 }
@@ -26,7 +26,6 @@ func quickOptions(_ creation: Upload.Options.Creation = .careful) -> Upload.Opti
     return options
 }
 
-/// Uploads, and returns the result and the events.
 func upload(
     _ body: Upload.Body,
     to url: String,
