@@ -41,8 +41,8 @@ extension Upload {
         public var plainBelow: Int64 = 1 << 20
         /// The maximum content of one request in bytes, at least 64 KiB; nil for the server's limit.
         ///
-        /// It is for proxies with such a limit. A larger body begins as `creation` says; `plain` ignores the limit. A 413
-        /// without upload fields to an append halves it for later requests.
+        /// It is for proxies with such a limit. A larger body begins as `creation` says; `plain` ignores the limit.
+        /// A 413 without upload fields to an append halves it for later requests.
         public var maximumAppend: Int64?
         /// The maximum number of unacknowledged bytes of a stream in memory; at least 64 KiB.
         ///
