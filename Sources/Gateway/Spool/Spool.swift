@@ -1,59 +1,60 @@
-// The disk queue: opens the directory, creates and finds uploads.
+// The spool on disk: opens the directory, creates uploads and finds them.
 //
-// See spoolgate-spool(5) for the directories, the files and every state a crash can leave. Changing
-// an upload is in Upload, what comes after a death in Recovery, looking and purging in Listing. Invariant: an
-// upload's files are changed only under the lock on its record.
+// spoolgate-spool(5) describes the directories, the files and every state that a crash can leave. Upload changes an
+// upload, Recovery repairs uploads after a crash, Listing lists and purges them. Invariant: the files of an upload
+// change only under the lock on its record.
 
 package import SpoolgatePosix
 package import SpoolgateUploadProtocol
 
 /// A spool directory.
 ///
-/// Any thread; several processes may use one directory.
+/// Thread-safe; several processes may use the same directory.
 package final class Spool: Sendable {
-    /// The directory's path.
     package let directory: String
 
-    /// The node that this process is on, in a spool that several hosts share; nil: it is this host's alone.
+    /// The node of this process in a shared spool; nil if the spool belongs to one host.
     package let node: String?
 
     let layout: SpoolLayout
     let disk: Disk
     let room: SpoolRoom
-    /// What time it is here.
+    /// The clock by which uploads age.
     package let clock: SpoolClock
-    /// Who this process is in the states it writes.
+    /// The name of this process in the states that it writes.
     let writer: String
     let locks = UploadLocks()
     let daemons = Daemons()
     let fence = Fence()
     let creations = CreationCache()
     let syncedStates = SyncedStates()
-    /// Runs what makes content durable while more of it comes, soon and once, on another thread.
+    /// Runs a sync on another thread while more content arrives.
     let runBeside: HelperThreads.Run
-    /// The buffers in which content comes.
+    /// The buffers that receive content.
     package let buffers = BufferPool()
 
-    /// Threads that make content durable while more of it comes: no more than can wait for one disk to any use.
+    /// Starts threads that make content durable while more of it arrives.
+    ///
+    /// More than 64 threads would only wait for the same disk.
     package static func syncThreads() -> HelperThreads.Run {
         HelperThreads(name: "sync", maximum: 64).run
     }
 
-    /// Opens a spool, making its directories on first use.
+    /// Opens a spool and creates its directories on first use.
     ///
     /// - Parameters:
     ///   - directory: the path; its parent must exist.
-    ///   - reserve: bytes that must stay free on the file system; no content is taken below it.
-    ///   - quota: most bytes of content that the spool may hold; nil: no limit. With one, all files are
-    ///     looked at before this returns.
-    ///   - disk: the calls that change the disk; tests give one that fails.
-    ///   - clock: the machine's clocks; tests give some that jump.
-    ///   - node: the node that this process is on, where several hosts share the spool; nil: it is this host's.
-    ///   - writer: who this process is in the states it writes; nil: the running kernel, or this process of its
-    ///     node. Tests give another one after a power cut.
-    ///   - runBeside: runs what makes content durable while more of it comes; tests choose the moment.
-    /// - Throws: `.unusable` where the directory is no spool, of another format, or not ours to use; `.disk` where
-    ///   its file system is read-only; `.bootUnknown`.
+    ///   - reserve: the bytes that must stay free on the file system; content that would take them is refused.
+    ///   - quota: the maximum number of bytes in the spool; nil: no limit. If it is set, all files are counted before
+    ///     this returns.
+    ///   - disk: the calls that change the disk; tests pass one that fails.
+    ///   - clock: the machine's clocks; tests pass clocks that jump.
+    ///   - node: the node of this process, if several hosts share the spool; nil: the spool belongs to this host.
+    ///   - writer: the name of this process in the states that it writes; nil: the running kernel, or this process of
+    ///     its node. Tests pass another one to simulate a power failure.
+    ///   - runBeside: runs a sync while more content arrives; tests choose the moment.
+    /// - Throws: `.unusable` if the directory is not a spool, has another format, or is not trusted; `.disk` if its
+    ///   file system is read-only; `.bootUnknown`.
     package convenience init(
         directory: String,
         reserve: Int64,
@@ -83,17 +84,17 @@ package final class Spool: Sendable {
                 throw .unusable(directory: directory, reason: error.description)
             }
         }
-        // From the start on: what is not noted down is not known after a step of the clock.
+        // The clock file must exist from the start: a step of the clock before its first write would go undetected.
         if self.clock.isFirst { noteClock() }
     }
 
-    /// Opens a spool that exists, to look at it and change what is in it; makes nothing.
+    /// Opens an existing spool for listing and changing uploads; creates nothing.
     ///
     /// - Parameters:
     ///   - directory: the path.
-    ///   - node: the node that this process is on, where several hosts share the spool.
-    /// - Throws: `.unusable` where the directory is no spool, of another format, or not ours to use; `.disk` where
-    ///   its file system is read-only; `.bootUnknown`.
+    ///   - node: the node of this process, if several hosts share the spool.
+    /// - Throws: `.unusable` if the directory is not a spool, has another format, or is not trusted; `.disk` if its
+    ///   file system is read-only; `.bootUnknown`.
     package convenience init(
         existing directory: String,
         node: String? = nil
@@ -132,18 +133,18 @@ package final class Spool: Sendable {
 
     /// Creates an upload and locks it.
     ///
-    /// Survives the death of the process at once, a power cut after the first `sync()`: the instant
-    /// it exists is the one write of its record.
+    /// A single write of the record creates the upload. It survives a crash on return, and a power failure after the
+    /// first `sync()`.
     ///
     /// - Parameters:
-    ///   - creation: what is known of it, kept for its whole life.
+    ///   - creation: the properties of the upload, which never change.
     ///   - length: its length, if known.
-    ///   - expected: bytes of content that are to come, as far as known.
-    ///   - requestRelease: called from another thread, at most once, when a newer request wants the
-    ///     upload; must make the caller's next read end.
+    ///   - expected: the bytes of content expected, as far as known.
+    ///   - requestRelease: called from another thread, at most once, if a newer request needs the upload; must end the
+    ///     caller's next read.
     /// - Returns: the upload, empty and locked.
-    /// - Throws: `.full`, `.fewFiles` or `.overQuota` where there is no room for what is expected,
-    ///   `.tooMany` where there are as many uploads as may be; then nothing was made.
+    /// - Throws: `.full`, `.fewFiles` or `.overQuota` if there is no room for the expected content; `.tooMany` if a
+    ///   bound on the number of uploads is reached. Nothing was created then.
     package func create(
         _ creation: UploadCreation,
         length: Int64? = nil,
@@ -181,17 +182,17 @@ package final class Spool: Sendable {
 
     /// Finds an upload and locks it.
     ///
-    /// The release of one that is being received is requested (of several requests the newest wins);
-    /// one that is being delivered is waited for.
+    /// If a request is receiving the upload, its release is requested (the newest of several requests gets the lock).
+    /// If the upload is being delivered, this waits.
     ///
     /// - Parameters:
     ///   - id: the upload.
-    ///   - limit: when to give up waiting for another lock.
-    ///   - admits: whether the caller may use an upload with that creation; called before any
-    ///     release is requested, so that a stranger cannot disturb it. Quick and without effect.
+    ///   - limit: when to stop waiting for the lock.
+    ///   - admits: whether the caller may use an upload with that creation; called before any release is requested, so
+    ///     that a client cannot disturb the upload of another one. Must be quick and without side effects.
     ///   - requestRelease: as in `create`.
-    /// - Returns: nil if there is no such upload, or `admits` says no.
-    /// - Throws: `.busy` when `limit` comes first, or a newer request does.
+    /// - Returns: nil if the upload does not exist or `admits` returns false.
+    /// - Throws: `.busy` if `limit` passes, or a newer request waits for the upload.
     package func lock(
         _ id: UploadID,
         until limit: WaitLimit,
@@ -207,7 +208,7 @@ package final class Spool: Sendable {
         return try find(lock, until: limit, admits: admits)
     }
 
-    /// Finds an upload and locks it, as above, with a deadline that stands.
+    /// Finds an upload and locks it, as above, with a fixed deadline.
     package func lock(
         _ id: UploadID,
         until deadline: Deadline,
@@ -217,11 +218,11 @@ package final class Spool: Sendable {
         try lock(id, until: WaitLimit(deadline), admits: admits, requestRelease: requestRelease)
     }
 
-    /// Finds an upload and locks it, unless it is locked or awaited.
+    /// Finds an upload and locks it, unless it is locked or a request waits for it.
     ///
-    /// Requests that come while it is locked wait for the final response.
+    /// Later requests for the upload wait until it is unlocked.
     ///
-    /// - Returns: nil if there is no such upload, or it is in use.
+    /// - Returns: nil if the upload does not exist or is in use.
     package func tryLock(_ id: UploadID) throws(SpoolError) -> Upload? {
         guard let lock = locks.tryLock(id) else { return nil }
         do throws(SpoolError) { return try find(lock, until: nil) { _ in true } } catch {
@@ -232,21 +233,21 @@ package final class Spool: Sendable {
 
     // MARK: Making files
 
-    /// Makes a record, locks it and writes it, at which instant the upload exists.
+    /// Creates a record, locks it and writes it; from that write on, the upload exists.
     private func createRecord(_ bytes: [UInt8], _ name: FileName) throws(SystemError) -> OpenFile {
         let directory = layout.directory(of: name)
         while true {
             let made = try disk.create(name.record, in: directory)
             let record = OpenFile(made, name.record, in: directory)
-            // Between the two calls another process can take it for one that was never written; it
-            // then removes it and unlocks, and it is made again.
+            // Before it is locked, another process can take the record for one that was never written, and remove it.
+            // Then it is created again.
             try record.descriptor.lock(subject: record.subject)
             guard try record.status().names > 0 else { continue }
             do throws(SystemError) {
                 try disk.write(bytes, to: record, at: RecordSlots.early[0])
                 return record
             } catch {
-                // The first error tells; what stays behind was never written, and is removed later.
+                // The first error is reported. A record that was never written is removed later.
                 _ = try? disk.unlink(name.record, in: directory)
                 throw error
             }
@@ -255,8 +256,9 @@ package final class Spool: Sendable {
 
     // MARK: Finding files
 
-    /// Finds the upload of a lock, or unlocks it; `limit` nil: nobody is waited for, and no release is
-    /// requested.
+    /// Finds the upload of a lock, or unlocks it.
+    ///
+    /// Without a `limit`, this neither waits for another process nor requests a release.
     private func find(
         _ lock: UploadLock,
         until limit: WaitLimit?,
@@ -269,7 +271,7 @@ package final class Spool: Sendable {
         guard let record = opened,
             try waitForLock(on: record, lock, until: limit, admits: admits),
             case let status = try onDisk({ () throws(SystemError) in try record.status() }),
-            // Else it was removed while this request waited.
+            // Without a name, the record was removed while this request waited.
             status.names > 0
         else {
             try checkMembership()
@@ -277,7 +279,7 @@ package final class Spool: Sendable {
         }
         lock.setInUse()
         let files = UploadFiles(of: lock.id, name, in: self, record: record)
-        // Closed before another request in this process looks.
+        // The files are closed before another request of this process locks the upload.
         defer { if upload == nil { files.close() } }
         let read = try openSound(name) { () throws(SpoolError) in try files.read(status) }
         switch read {
@@ -299,7 +301,7 @@ package final class Spool: Sendable {
         }
     }
 
-    /// Opens and locks the record of an upload; nil if it is in use or no longer there.
+    /// Opens and locks the record of an upload; nil if it is in use or was removed.
     func openUnused(_ id: UploadID) throws(SystemError) -> UploadFiles? {
         let name = FileName(id)
         guard let record = try layout.openRecord(name), try record.tryLock(),
@@ -308,9 +310,9 @@ package final class Spool: Sendable {
         return UploadFiles(of: id, name, in: self, record: record)
     }
 
-    /// Opens files of an upload; sets it aside where one of them is something else than a file.
+    /// Opens files of an upload, and moves its record to `corrupt` if one of them is not a regular file.
     ///
-    /// - Throws: `.corrupt` then, if it has a record.
+    /// - Throws: `.corrupt` in that case, if the upload has a record.
     private func openSound<R, E: Error>(
         _ name: FileName,
         _ body: () throws(E) -> R
@@ -320,14 +322,13 @@ package final class Spool: Sendable {
             guard case .disk(let error)? = failure, error.isNotRegular,
                 let id = UploadID(name.record)
             else { throw failure ?? .unusable(directory: directory, reason: "\(error)") }
-            // A move touches the name alone, whatever it stands for. It has no lock that would mean
-            // anything, and nobody can use it.
+            // Renaming affects only the name, whatever type of file it has. No lock is needed: no process can use the
+            // upload.
             try setAside(name)
             throw .corrupt(id, reason: "\(error.subject) is not a regular file")
         }
     }
 
-    /// Moves a record to `corrupt`.
     func setAside(_ name: FileName) throws(SpoolError) {
         try onDisk { () throws(SystemError) in
             try disk.rename(
@@ -339,9 +340,9 @@ package final class Spool: Sendable {
         }
     }
 
-    /// Takes the kernel's lock, waiting for another process; false if the caller may not use the upload.
+    /// Takes the kernel's lock and waits for another process that holds it; false if the caller may not use the upload.
     ///
-    /// Where `limit` is nil, nobody is waited for, and no release is requested.
+    /// Without a `limit`, this neither waits nor requests a release.
     private func waitForLock(
         on file: OpenFile,
         _ lock: UploadLock,
@@ -354,9 +355,9 @@ package final class Spool: Sendable {
             try waitForLock(on: file, lock, until: limit)
             return true
         }
-        // A stranger must not request a release.
+        // Only a client that may use the upload may request its release.
         guard admits(creation) else { return false }
-        // Lets a newer request in this process judge that it may take this one's place.
+        // Lets a newer request of this process decide whether to replace this one.
         lock.setCreation(creation)
         try whileRequestingRelease(of: file) { () throws(SpoolError) in
             try waitForLock(on: file, lock, until: limit)
@@ -370,7 +371,7 @@ package final class Spool: Sendable {
         until limit: WaitLimit
     ) throws(SpoolError) {
         while try !onDisk({ () throws(SystemError) in try file.tryLock() }) {
-            // The kernel tells nobody when a lock comes free, so another process is asked again.
+            // The kernel does not report that a lock was released, so this polls.
             guard !limit.hasPassed, !lock.isReleaseRequested(until: .after(.milliseconds(20)))
             else {
                 throw .busy(lock.id)
@@ -378,7 +379,7 @@ package final class Spool: Sendable {
         }
     }
 
-    /// The creation of an upload that another process has locked; nil where it cannot be seen just now.
+    /// Returns the creation of an upload that another process has locked; nil if it cannot be read now.
     private func peek(_ id: UploadID) throws(SystemError) -> UploadCreation? {
         guard let file = try layout.openRecord(FileName(id), forWriting: false) else { return nil }
         return try? LoadedRecord.read(file, of: id, knowing: creations).get().creation
@@ -386,28 +387,28 @@ package final class Spool: Sendable {
 
     // MARK: Errors and room
 
-    /// Runs calls on the disk, their errors as the spool's.
+    /// Runs calls on the disk and converts their errors to the spool's.
     func onDisk<R>(_ body: () throws(SystemError) -> R) throws(SpoolError) -> R {
         do throws(SystemError) { return try body() } catch { throw failure(error) }
     }
 
-    /// What a failed call means here.
+    /// Converts the error of a failed call to the spool's.
     func failure(_ error: SystemError) -> SpoolError {
         if isShared, error.mayBeFenced || error.isDenial && isClosedToUs { fence.note(error) }
         if error.isExhausted { return .exhausted(error) }
         guard error.isFull else { return .disk(error) }
-        // Only for the message: if even this fails, nothing is known of the room.
+        // Used only for the message; nil if the free space cannot be read either.
         return .noSpace(error, directory: directory, free: try? layout.root.space())
     }
 
-    /// Refuses content of `count` bytes, or of an unknown number (0), for which there is no room now.
+    /// Refuses `count` bytes of content, or an unknown number (0), if there is no room for them now.
     ///
-    /// For content that is about to be read: bytes are taken only as they are written.
+    /// Called before content is read; room is only taken when it is written.
     package func checkRoom(for count: Int64) throws(SpoolError) { try room.check(for: count) }
 
-    /// Changes how many uploads there may be; those there are stay.
+    /// Changes the bounds on the number of uploads; existing uploads are kept.
     package func setBounds(_ bounds: UploadBounds) { room.setBounds(bounds) }
 
-    /// Changes how many bytes must stay free on the file system, for content that is taken from now on.
+    /// Changes the number of bytes that must stay free on the file system; applies to new content.
     package func setReserve(_ reserve: Int64) { room.setReserve(reserve) }
 }

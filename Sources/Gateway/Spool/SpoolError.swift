@@ -1,56 +1,54 @@
-// What can go wrong in the spool, with all that a sentence for its operator needs.
+// The errors of the spool, with the values that a message to the operator needs.
 
 package import SpoolgatePosix
 package import SpoolgateUploadProtocol
 
-/// What can go wrong in the spool.
+/// An error of the spool.
 package enum SpoolError: Error, Sendable, Equatable {
-    /// A call on the disk failed.
     case disk(SystemError)
-    /// Writing would leave less than the reserve free: the spool, bytes to be written (0: not known
-    /// beforehand), bytes free, bytes to keep free.
+    /// Writing would leave less than the reserve: the spool, the bytes to be written (0: unknown), the bytes free and
+    /// the bytes to keep free.
     case full(directory: String, needed: Int64, free: Int64, reserve: Int64)
-    /// Too few files can still be made: the spool, how many can, how many must be left to others.
+    /// The file system has room for too few new files: the spool, the number left, and the number to leave to others.
     case fewFiles(directory: String, free: Int64, reserve: Int64)
-    /// There are as many uploads as may be: the spool, which bound.
+    /// A bound on the number of uploads is reached: the spool and the bound.
     case tooMany(directory: String, UploadBound)
-    /// A call failed because the file system, or this user's share of it, is full: the call, the spool,
-    /// and what is free there; nil: not known.
+    /// A call failed because the file system, or this user's share of it, is full: the call, the spool, and the free
+    /// space; nil if unknown.
     case noSpace(SystemError, directory: String, free: FileSystemSpace?)
-    /// The upload is in use and was not unlocked in time, or the caller had unlocked it already.
+    /// The upload is in use and was not unlocked in time, or the caller had already unlocked it.
     case busy(UploadID)
-    /// Writing would go over the quota: the spool, bytes to be written (0: not known beforehand), bytes
-    /// of the data files, most bytes they may have.
+    /// Writing would exceed the quota: the spool, the bytes to be written (0: unknown), the bytes in use and their
+    /// limit.
     case overQuota(directory: String, needed: Int64, used: Int64, quota: Int64)
-    /// The process, or the system, has no descriptor or no memory left.
+    /// The process or the system has no more descriptors or memory.
     case exhausted(SystemError)
     /// The record of an upload cannot be read; it was moved to `corrupt/`.
     case corrupt(UploadID, reason: String)
-    /// A newer program wrote the record of an upload; it was left alone.
+    /// A newer program wrote the record of the upload, which was left unchanged.
     case newer(UploadID, reason: String)
-    /// A step that does not fit the upload's state, which no request should lead to; nothing was
-    /// changed.
+    /// The operation does not fit the upload's state, which no request should cause; nothing was changed.
     case contradiction(UploadID, reason: String)
-    /// The directory is no spool, or one of a format this version does not know.
+    /// The directory is not a spool, or its format is unknown to this version.
     case unusable(
         directory: String,
         reason: String,
         advice: String = "check --spool or spool.directory"
     )
-    /// The kernel's identity of this boot cannot be read, without which a power cut goes unseen.
+    /// The kernel's boot identity cannot be read; without it, a power failure would go undetected.
     case bootUnknown(SystemError)
 }
 
 /// A bound on the number of uploads.
 package enum UploadBound: Sendable, Equatable {
-    /// On all of them.
+    /// For all uploads.
     case total(Int)
-    /// On those of one client that are not delivered.
+    /// For the undelivered uploads of one client.
     case ofClient(Int)
 }
 
 extension SpoolError {
-    /// Whether the reserve or the quota leaves no room.
+    /// Whether there is no room because of the reserve or the quota.
     package var isNoRoom: Bool {
         switch self {
         case .full, .overQuota: true

@@ -1,21 +1,20 @@
-// Checksums in records: how a line or a part proves that it is whole, and of which upload; see
+// Checksums in records, which show that a line or part is complete and to which upload it belongs; see
 // spoolgate-spool(5), RECORDS.
 
 import SpoolgateTextFormats
 import SpoolgateUploadProtocol
 
-/// CRC32C (RFC 3720 §12.1) over an upload's identity and some bytes, in eight hexadecimal digits.
+/// CRC32C (RFC 3720 §12.1) of an upload's identity and some bytes, as eight hexadecimal digits.
 ///
-/// With the identity in it, a block of another record never matches.
+/// The identity is included so that a block of another record never matches.
 enum Checksum {
-    /// Digits of a checksum.
     static let digitCount = 8
-    /// What stands before the digits in a line that ends with them.
+    /// The text before the digits at the end of a slot's line.
     static let mark: StaticString = " sum="
-    /// Bytes of the mark and the digits.
+    /// The number of bytes of the mark and the digits.
     static let fieldSize = mark.utf8CodeUnitCount + digitCount
 
-    /// What each byte adds, for each of eight places.
+    /// The contribution of each byte, for each of eight places.
     private static let tables: [UInt32] = {
         var tables = [UInt32](repeating: 0, count: 8 * 256)
         for byte in 0..<256 {
@@ -30,7 +29,7 @@ enum Checksum {
         return tables
     }()
 
-    /// CRC32C of bytes that follow others; `before`: the sum of those.
+    /// Returns the CRC32C of bytes that follow others with the sum `before`.
     static func sum(_ bytes: UnsafeBufferPointer<UInt8>, after before: UInt32 = 0) -> UInt32 {
         tables.withUnsafeBufferPointer { tables in
             var sum = ~before
@@ -52,25 +51,25 @@ enum Checksum {
         }
     }
 
-    /// The sum for some bytes of the record of `id`.
+    /// Returns the sum of bytes in the record of `id`.
     static func sum(of bytes: UnsafeBufferPointer<UInt8>, for id: UploadID) -> UInt32 {
         var ofIdentity: UInt32 = 0
         id.withCharacters { ofIdentity = sum($0) }
         return sum(bytes, after: ofIdentity)
     }
 
-    /// Puts the digits of a sum.
+    /// Adds the digits of a sum.
     static func put(_ sum: UInt32, into text: inout ByteBuilder) {
         for place in 0..<digitCount { text.put(digit(place, of: sum)) }
     }
 
-    /// Whether these bytes are the digits of a sum.
+    /// Returns whether the bytes are the digits of a sum.
     static func areDigits(_ bytes: UnsafeBufferPointer<UInt8>, of sum: UInt32) -> Bool {
         bytes.count == digitCount
             && (0..<digitCount).allSatisfy { bytes[$0] == digit($0, of: sum) }
     }
 
-    /// Whether `digits` are those of the sum for some bytes of the record of `id`.
+    /// Returns whether `digits` are the digits of the sum of bytes in the record of `id`.
     static func isSum(
         _ digits: ArraySlice<UInt8>,
         of bytes: ArraySlice<UInt8>,
@@ -85,12 +84,12 @@ enum Checksum {
         return value < 10 ? UInt8(ascii: "0") + value : UInt8(ascii: "a") + value - 10
     }
 
-    /// The line in a slot without its checksum and padding; nil where they do not match.
+    /// Returns the line in a slot without its checksum and padding; nil if the checksum does not match.
     static func verified(_ slot: ArraySlice<UInt8>, for id: UploadID) -> ArraySlice<UInt8>? {
         let count = slot.withUnsafeBufferPointer { slot -> Int? in
             guard slot.last == UInt8(ascii: "\n") else { return nil }
             var end = slot.count - 1
-            // Most of a slot are spaces.
+            // A slot consists mostly of spaces.
             let raw = UnsafeRawBufferPointer(slot)
             while end >= 8,
                 raw.loadUnaligned(fromByteOffset: end - 8, as: UInt64.self) == 0x2020_2020_2020_2020

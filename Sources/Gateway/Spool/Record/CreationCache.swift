@@ -1,18 +1,17 @@
-// Creations that were read lately, so that a client that asks for its offset again and again does not
-// have its upload's whole record read and judged each time.
+// Recently read creations, so that repeated requests for an offset do not parse the whole record each time.
 //
-// A creation never changes, and no identity is used twice: what was once read right stays right.
-// Invariant: an entry is only used for a record whose bytes are the very same.
+// A creation never changes, and no identity is used twice, so an entry stays valid. Invariant: an entry is used only
+// for a record with exactly the same bytes.
 
 import Glibc
 import SpoolgatePosix
 import SpoolgateUploadProtocol
 
-/// A bounded memory of creations.
+/// A bounded cache of creations.
 ///
-/// Any thread.
+/// Thread-safe.
 final class CreationCache: Sendable {
-    /// A creation and the text it was read from.
+    /// A creation and its text.
     private final class Entry: Sendable {
         let text: [UInt8]
         let creation: UploadCreation
@@ -23,15 +22,14 @@ final class CreationCache: Sendable {
         }
     }
 
-    /// A record's head is a kilobyte or two; so this is about a megabyte.
+    /// The maximum number of entries; the creation in a record has one or two kilobytes, so this is about a megabyte.
     private static let limit = 512
-    /// Longer texts are not remembered: a client chooses how long they are, and 512 of the longest
-    /// would take tens of megabytes.
+    /// The maximum length of a text in bytes: clients choose it, and 512 of the longest would take tens of megabytes.
     static let longest = 4096
 
     private let entries = Monitor<[UploadID: Entry]>([:])
 
-    /// The creation of `id`, if `bytes` begin with the text it was read from; and that text's length.
+    /// Returns the creation of `id` and the length of its text, if `bytes` begin with that text.
     func creation(_ id: UploadID, in bytes: ArraySlice<UInt8>) -> (UploadCreation, Int)? {
         guard let entry = entries.update({ $0[id] }), bytes.count >= entry.text.count else {
             return nil
@@ -47,7 +45,7 @@ final class CreationCache: Sendable {
         return isSame ? (entry.creation, entry.text.count) : nil
     }
 
-    /// Remembers a creation that was read from `text`.
+    /// Adds a creation that was read from `text`.
     func remember(_ creation: UploadCreation, text: ArraySlice<UInt8>) {
         guard text.count <= Self.longest else { return }
         let entry = Entry(text: Array(text), creation: creation)
@@ -57,6 +55,6 @@ final class CreationCache: Sendable {
         }
     }
 
-    /// Forgets an upload that is gone.
+    /// Removes the entry of a removed upload.
     func forget(_ id: UploadID) { entries.update { $0[id] = nil } }
 }

@@ -1,32 +1,31 @@
 // A record as read from its file.
 //
-// It reads and judges the text; what an unreadable record means for its upload is its caller's decision.
+// This file parses the text; the caller decides what to do with an upload whose record is unreadable.
 
 import HTTPTypes
 import SpoolgatePosix
 import SpoolgateUploadProtocol
 
-/// What a record file holds.
+/// The content of a record file.
 ///
-/// Held by reference: it has more words than a copy is worth.
+/// A class, because a copy would be larger than it is worth.
 final class LoadedRecord: Sendable {
-    /// What the upload was created with.
     let creation: UploadCreation
-    /// The newest state.
     let state: RecordState
-    /// Whether that state is in one of the slots that serve from the first promise on.
+    /// Whether that state is in a slot that is used once the upload has a durable offset.
     let isPromised: Bool
-    /// Whether a slot is damaged that may have been newer.
+    /// Whether a damaged slot may have held a newer state.
     let isSlotDamaged: Bool
-    /// Where the creation ends.
+    /// The position in the file after the creation.
     let creationEnd: Int64
 
-    /// Most bytes of a record up to the end of its creation; a front's limit on heads is far below.
+    /// The maximum number of bytes up to the end of the creation; the limit of web servers on header sections is far
+    /// lower.
     private static let limit = 1 << 20
-    /// Bytes read at first; nearly every record is smaller.
+    /// The number of bytes read at first; nearly all records are smaller.
     private static let firstRead = 16 << 10
 
-    /// What a new record holds from its first slot on: the state, an empty slot, the creation.
+    /// Returns the first bytes of a new record, from its first slot on: the state, an empty slot and the creation.
     static func bytes(state: RecordState, creation: UploadCreation) -> [UInt8] {
         var bytes: [UInt8] = []
         bytes.reserveCapacity(2048)
@@ -36,9 +35,9 @@ final class LoadedRecord: Sendable {
         return bytes
     }
 
-    /// Reads the record of `id`; fails with why its text is no such record.
+    /// Reads the record of `id`; the failure says why the text is not a valid record.
     ///
-    /// Without a `cache` nothing is remembered of it. `size`: the file's, where the caller has just seen it.
+    /// Without a `cache`, nothing is cached. `size` is the size of the file, if the caller has just read it.
     static func read(
         _ file: OpenFile,
         of id: UploadID,
@@ -56,7 +55,7 @@ final class LoadedRecord: Sendable {
         return .failure(UnreadableRecord(reason: "it is truncated"))
     }
 
-    /// The state that was written before the newest one and is there still; nil where none is.
+    /// Returns the state written before the newest one, if it is still in the file.
     static func state(
         before newest: RecordState,
         in file: OpenFile,
@@ -70,8 +69,7 @@ final class LoadedRecord: Sendable {
         return older
     }
 
-    /// Reads a record from the first bytes of its file, or all of them; nil if they end before its creation
-    /// does.
+    /// Parses the first bytes of a record, or all of them; nil if they end before the creation does.
     private init?(
         _ bytes: [UInt8],
         isAll: Bool,
@@ -87,8 +85,8 @@ final class LoadedRecord: Sendable {
         case .blank: throw unwritten
         case .newer(let word): throw .newer(word)
         case .damaged:
-            // A promise is a slot that was made durable, and that stays. Of an upload without one, a power
-            // cut may leave the zeros of sectors that were never written, which no text has.
+            // A slot that was made durable survives. In a record without one, a power failure may leave zeros in
+            // sectors that were never written; valid text contains no zeros.
             let isEarly = bytes.prefix(2 * Int(RecordSlots.block)).allSatisfy { $0 == 0 }
             if isEarly, bytes.dropFirst(2 * Int(RecordSlots.block)).contains(0) { throw unwritten }
             throw UnreadableRecord(reason: "none of its states has a matching checksum")
@@ -119,9 +117,9 @@ final class LoadedRecord: Sendable {
 }
 
 extension RecordState {
-    /// The status of the stored response, for those who only look; nil where there is none.
+    /// Reads the status of the stored response, for listings; nil if there is no response.
     ///
-    /// Its content is not read, and so no checksum compared.
+    /// Does not read its content or verify its checksum.
     func storedStatus(in file: OpenFile) throws(SystemError) -> Int? {
         if let status { return status }
         guard let extent = response else { return nil }
@@ -130,7 +128,6 @@ extension RecordState {
         )
     }
 
-    /// Reads the stored response of `id`.
     func storedResponse(
         of id: UploadID,
         in file: OpenFile
@@ -142,7 +139,7 @@ extension RecordState {
         guard let extent = response else {
             return .failure(UnreadableRecord(reason: "the stored response is missing"))
         }
-        // The size of the file bounds what a damaged extent can make us allocate.
+        // A damaged extent must not cause a larger allocation than the file.
         let size = try file.status().size
         guard extent.upperBound <= size else {
             return .failure(UnreadableRecord(reason: "the stored response is truncated"))

@@ -1,10 +1,10 @@
-// Identities for new uploads, from the random bits that make them unguessable.
+// Identities for new uploads, made of random bits so that they cannot be guessed.
 
 import SpoolgateCrypto
 package import SpoolgateUploadProtocol
 
 extension UploadID {
-    /// A new identity (draft-12 §4.2.2, §13).
+    /// Returns a new identity (draft-12 §4.2.2, §13).
     package static func random() -> UploadID {
         let bits = RandomBits.pair()
         return UploadID(high: bits.high, low: bits.low)

@@ -1,16 +1,16 @@
-// Lines of text, `name value`, written and read byte by byte.
+// Writes and reads lines of text, `name value`, byte by byte.
 //
-// It knows no line's meaning. Invariant: a line ends at the first LF, because no value has one.
+// This file does not interpret the lines. Invariant: a line ends at the first LF, because no value contains one.
 
 import HTTPTypes
 import SpoolgateTextFormats
 import SpoolgateUploadProtocol
 
-/// The numbers of records: sizes, offsets, counts and seconds.
+/// The numbers in records: sizes, offsets, counts and seconds.
 enum RecordNumber {
-    /// Reads a number; nil for what is none that a record can have.
+    /// Reads a number; nil if it is not valid in a record.
     ///
-    /// The largest is the protocol's: sums of a few such numbers are far from the end of their type.
+    /// The maximum is the protocol's, so sums of a few such numbers cannot overflow.
     static func read(_ digits: some Collection<UInt8>) -> Int64? {
         Int64(digits: digits).flatMap { $0 <= UploadLimits.mostSize ? $0 : nil }
     }
@@ -18,7 +18,7 @@ enum RecordNumber {
     /// Reads a number from text.
     static func read(_ text: String) -> Int64? { read(text.utf8) }
 
-    /// Reads seconds before or since 1970, of as many digits.
+    /// Reads seconds before or since 1970, within the same range.
     static func moment(_ text: String) -> Int64? {
         let isBefore = text.hasPrefix("-")
         return read(isBefore ? String(text.dropFirst()) : text).map { isBefore ? -$0 : $0 }
@@ -27,28 +27,28 @@ enum RecordNumber {
 
 /// Builds a block of lines.
 struct LineWriter: ~Copyable {
-    /// Bytes of the line that `addSum` writes.
+    /// The number of bytes of the line that `addSum` adds.
     static let sumSize = 5 + Checksum.digitCount
     private static let sumName: StaticString = "sum "
 
     private var builder = ByteBuilder(room: 1024)
 
-    /// What was written so far.
+    /// The bytes added so far.
     var bytes: [UInt8] { builder.array }
 
-    /// Adds a line as it is.
+    /// Adds a line without escaping.
     mutating func add(line: StaticString) {
         builder.put(line)
         builder.put(UInt8(ascii: "\n"))
     }
 
-    /// Adds a line whose value may hold any character; none for nil.
+    /// Adds a line and escapes its value; nothing if the value is nil.
     mutating func add(_ name: StaticString, escaping value: String?) {
         guard var value else { return }
         builder.put(name)
         builder.put(UInt8(ascii: " "))
         value.withUTF8 { bytes in
-            // Without a branch, so that many bytes are looked at at once: hardly any has one.
+            // Without a branch, so that the compiler can test many bytes at once: escapes are rare.
             let escaped = bytes.reduce(0 as UInt8) { found, byte in
                 found | (byte < 0x20 || byte == UInt8(ascii: "\\") ? 1 : 0)
             }
@@ -66,7 +66,7 @@ struct LineWriter: ~Copyable {
         builder.put(UInt8(ascii: "\n"))
     }
 
-    /// Adds a line whose value is a number; none for nil.
+    /// Adds a line with a number; nothing if it is nil.
     mutating func add(_ name: StaticString, _ number: Int64?) {
         guard let number else { return }
         builder.put(name)
@@ -75,7 +75,7 @@ struct LineWriter: ~Copyable {
         builder.put(UInt8(ascii: "\n"))
     }
 
-    /// What stands behind a backslash for a byte that a line cannot have; nil for all others.
+    /// Returns the letter that follows the backslash for a byte that must be escaped; nil for other bytes.
     private static func escape(for byte: UInt8) -> UInt8? {
         switch byte {
         case UInt8(ascii: "\\"): byte
@@ -86,7 +86,7 @@ struct LineWriter: ~Copyable {
         }
     }
 
-    /// Adds a line for each field, in order; names and values as they were received.
+    /// Adds a line for each field in order, with name and value as received.
     mutating func add(_ fields: HTTPFields) {
         for field in fields {
             builder.put("field ")
@@ -97,13 +97,13 @@ struct LineWriter: ~Copyable {
         }
     }
 
-    /// Adds bytes of any kind, and a line end.
+    /// Adds arbitrary bytes and an LF.
     mutating func add(content: [UInt8]) {
         content.withUnsafeBufferPointer { builder.put($0) }
         builder.put(UInt8(ascii: "\n"))
     }
 
-    /// Adds the checksum of everything before it, in the record of `id`.
+    /// Adds the checksum of all bytes before it, in the record of `id`.
     mutating func addSum(for id: UploadID) {
         let sum = builder.withBytes { Checksum.sum(of: $0, for: id) }
         builder.put(Self.sumName)
@@ -111,7 +111,7 @@ struct LineWriter: ~Copyable {
         builder.put(UInt8(ascii: "\n"))
     }
 
-    /// What stands before the last line of `bytes`, where that is its checksum; nil where it is not.
+    /// Returns the bytes before the last line if that is their checksum; nil if not.
     static func verified(_ bytes: [UInt8], for id: UploadID) -> ArraySlice<UInt8>? {
         let end = bytes.count - sumSize
         guard end > 0, bytes.last == UInt8(ascii: "\n") else { return nil }
@@ -127,32 +127,32 @@ struct LineWriter: ~Copyable {
     }
 }
 
-/// Takes lines off a block.
+/// Splits a block into lines.
 struct LineReader {
     private let bytes: ArraySlice<UInt8>
-    /// The index of the next line's first byte.
+    /// The index of the first byte of the next line.
     private(set) var position: Int
 
-    /// Reads from the start of `bytes`.
+    /// Starts at the first of `bytes`.
     init(_ bytes: ArraySlice<UInt8>) {
         self.bytes = bytes
         position = bytes.startIndex
     }
 
-    /// The next line without its end; nil if no whole line is left.
+    /// Returns the next line without its LF; nil if no complete line is left.
     mutating func line() -> ArraySlice<UInt8>? {
         guard let end = bytes[position...].firstIndex(of: UInt8(ascii: "\n")) else { return nil }
         defer { position = end + 1 }
         return bytes[position..<end]
     }
 
-    /// A line's name and value.
+    /// Splits a line into name and value.
     static func split(_ line: ArraySlice<UInt8>) -> (name: String, value: ArraySlice<UInt8>) {
         let end = line.firstIndex(of: UInt8(ascii: " ")) ?? line.endIndex
         return (String(decoding: line[..<end], as: UTF8.self), line[end...].dropFirst())
     }
 
-    /// The field in a `field` line's value.
+    /// Parses the value of a `field` line.
     static func field(_ value: ArraySlice<UInt8>) throws(UnreadableRecord) -> HTTPField {
         guard let colon = value.firstIndex(of: UInt8(ascii: ":")),
             let name = HTTPField.Name(String(decoding: value[..<colon], as: UTF8.self))
@@ -160,7 +160,7 @@ struct LineReader {
         return HTTPField(name: name, lenientValue: value[colon...].dropFirst(2))
     }
 
-    /// A value with its escapes resolved.
+    /// Returns a value with its escapes resolved.
     static func unescaped(_ value: ArraySlice<UInt8>) -> String {
         guard value.contains(UInt8(ascii: "\\")) else {
             return String(decoding: value, as: UTF8.self)

@@ -1,42 +1,41 @@
-// The four slots of a record, in one of which its state is one line of text (RecordWords); see
-// spoolgate-spool(5), RECORDS.
+// The four slots of a record. The state is one line of text in one of them (`RecordWords`); see spoolgate-spool(5),
+// RECORDS.
 //
-// Two slots lie in a block with the creation and serve until the first promise; the other two have a block
-// each, so that a write that a power cut tears leaves the other one. Invariant: a line that does not match
-// its checksum is never believed, and one that a newer program wrote is never overruled by an older one.
+// Two slots share a block with the creation and are used until an offset is durable. The other two have a block each,
+// so that a torn write destroys only one of them in a power failure. Invariant: a line is used only if its checksum
+// matches, and a line that a newer program wrote is never replaced by an older one.
 
 import SpoolgateUploadProtocol
 
-/// The slots of a record.
 enum RecordSlots {
-    /// Bytes of one slot.
+    /// The size of a slot in bytes.
     static let size = 512
-    /// Bytes that a disk may lose as a whole.
+    /// The number of bytes that a disk may lose as a unit.
     static let block: Int64 = 4096
-    /// Where the slots are that serve from the first promise on.
+    /// The positions of the slots that are used once the upload has a durable offset.
     static let promised: [Int64] = [0, block]
-    /// Where those are that serve before it.
+    /// The positions of the slots that are used before.
     static let early: [Int64] = [2 * block, 2 * block + Int64(size)]
-    /// Where the creation begins.
+    /// The position of the creation.
     static let end = 2 * block + 2 * Int64(size)
 
-    /// One that says nothing yet.
+    /// An empty slot.
     static let empty = [UInt8](repeating: UInt8(ascii: " "), count: size - 1) + [UInt8(ascii: "\n")]
 
-    /// What the slots say.
+    /// The result of reading the slots.
     enum Reading {
-        /// The newest state; whether it is in a slot that serves from the first promise on; and whether
-        /// another slot that might be newer is damaged.
+        /// The newest state; whether it is in a slot that is used once the upload has a durable offset; and whether a
+        /// damaged slot may have held a newer state.
         case state(RecordState, isPromised: Bool, isOtherDamaged: Bool)
-        /// A newer program's word is in one of them.
+        /// A slot contains an unknown word, written by a newer program.
         case newer(String)
-        /// Nothing was written.
+        /// All slots are empty.
         case blank
-        /// None of them can be believed.
+        /// No slot can be used.
         case damaged
     }
 
-    /// Reads the slots in the first bytes of the record of `id`.
+    /// Reads the slots from the first bytes of the record of `id`.
     static func read(_ bytes: [UInt8], of id: UploadID) -> Reading {
         let reading = read(promised, isPromised: true, in: bytes, of: id)
         guard case .blank = reading else { return reading }
@@ -51,7 +50,7 @@ enum RecordSlots {
     ) -> Reading {
         var one = RecordState()
         let first = read(places[0], parity: 0, in: bytes, of: id, into: &one)
-        // Both were most likely written by the same.
+        // The same process has usually written both slots.
         var other = RecordState(writer: one.writer)
         let second = read(places[1], parity: 1, in: bytes, of: id, into: &other)
         switch (first, second) {
@@ -83,7 +82,7 @@ enum RecordSlots {
         guard !isBlank(slot) else { return .blank }
         guard let line = Checksum.verified(slot, for: id) else { return .damaged }
         if let word = state.take(line) { return .newer(word) }
-        // One in the wrong place was never written there.
+        // A state was never written to the slot of the other parity.
         return state.sequence % 2 == parity ? .state : .damaged
     }
 

@@ -1,72 +1,73 @@
-// The changing part of a record: what it says; see spoolgate-spool(5), RECORDS.
+// The changing part of a record; see spoolgate-spool(5), RECORDS.
 //
-// It is values only; RecordWords writes them as text and reads them. Invariant: it is the whole truth of an
-// upload; where a file is says nothing.
+// Values only; `RecordWords` converts them to text and back. Invariant: the state alone determines what an upload is,
+// not the location of its files.
 
 import SpoolgatePosix
 import SpoolgateUploadProtocol
 
-/// What an upload in `hold` waits for a person for.
+/// The reason why an upload in `hold` waits for an operator.
 package enum HoldCause: String, Sendable, CaseIterable {
-    /// It was sent, no answer came, and repeating is not safe.
+    /// It was sent to the upstream, no response was received, and a retry is not safe.
     case indeterminate
-    /// It cannot be delivered: the upstream refused it for good, or its time in the queue is over.
+    /// It cannot be delivered: the upstream refused it permanently, or its time in the queue has expired.
     case failed
     /// An operator holds it.
     case held
 }
 
-/// What changes in an upload's record.
+/// The changing properties of an upload.
 ///
-/// A member that is not given is as in an upload that was just made.
+/// The defaults are those of a new upload.
 struct RecordState: Sendable, Equatable {
-    /// What becomes of an attempt that has no final response.
+    /// The state after an attempt without a final response.
     enum Fallback: String, Sendable {
-        /// It is repeated.
+        /// The attempt is retried.
         case deferred
-        /// It is held.
+        /// The upload is held.
         case hold
     }
 
-    /// Counts the states written; the higher one is newer, and its parity names its slot.
+    /// The sequence number; the highest is the newest state, and its parity selects the slot.
     var sequence: UInt64 = 0
-    /// What happens to it; never `corrupt`.
+    /// The state of the upload; never `corrupt`.
     var queue = Queue.incoming
-    /// Who wrote it: whose bytes may be trusted that are not durable.
+    /// The writer of this state; it may trust bytes that are not durable.
     var writer = ""
-    /// The offset that survives a power cut; nil: nothing was ever promised of this upload.
+    /// The offset that survives a power failure; nil if no offset was ever made durable.
     var durable: Int64?
-    /// The length, once known.
+    /// The length, if known.
     var length: Int64?
-    /// Delivery attempts begun.
+    /// The number of delivery attempts started.
     var attempts = 0
-    /// Why the last attempt did not deliver it.
+    /// Why the last attempt failed, or why the upload is held.
     var reason: String?
-    /// Where the stored response is in the record file.
+    /// The position of the stored response in the record file.
     var response: Range<Int64>?
-    /// The status of a final response that could not be stored; in `deferred` 401, if it waits for other credentials
-    /// of its client; else nil.
+    /// The status of a final response that could not be stored, or nil.
+    ///
+    /// In `deferred`, 401 if the upload waits for other credentials of its client.
     var status: Int?
-    /// Where the completing request's fields are in the record file; nil: none are kept.
+    /// The position of the completing request's fields in the record file; nil if none are stored.
     var completion: Range<Int64>?
-    /// When it was first found whole; nil before.
+    /// When the upload was completed, or last requeued; nil before.
     var whole: WallTime?
-    /// When the queue tries it next; nil: it waits for its client, or for nobody.
+    /// When the next attempt is due; nil if the upload waits for its client or is not queued.
     var next: WallTime?
-    /// Until when it waits for its client; nil where it does not.
+    /// When the wait for the client ends; nil if the upload does not wait for it.
     var until: WallTime?
-    /// What becomes of the attempt under way; nil where there is none.
+    /// The state after the current attempt if the process ends; nil without an attempt.
     var then: Fallback?
-    /// Why it is in `hold`; nil elsewhere.
+    /// Why the upload is in `hold`; nil in other states.
     var cause: HoldCause?
-    /// Where content begins that counts only once it was verified; nil: all of it counts.
+    /// The offset of content that counts only after verification; nil if all content counts.
     var verified: Int64?
-    /// The upload that takes this one as a part; it counts only while that one exists.
+    /// The upload that uses this one as a part; ignored if that upload does not exist.
     var final: UploadID?
 
-    /// The time of its name in `queue/`; nil where it needs none.
+    /// The time in its name in `queue/`; nil if it needs none.
     ///
-    /// An attempt keeps the name that it began with.
+    /// An attempt keeps the name with which it began.
     var queueTime: WallTime? {
         switch queue {
         case .deferred: next ?? until ?? QueueName.never
@@ -76,17 +77,17 @@ struct RecordState: Sendable, Equatable {
         }
     }
 
-    /// Bytes of content that count where there is no file of it.
+    /// The size of the content if there is no data file.
     var sizeWithoutFile: Int64 { queue == .delivered ? length ?? 0 : 0 }
 
-    /// Has it go to `queue`, and takes back what an earlier decision said.
+    /// Moves the upload to `queue` and clears what an earlier decision set.
     mutating func go(to queue: Queue, _ reason: String?) {
         self.queue = queue
         self.reason = reason
         (next, until, then, cause, response, status) = (nil, nil, nil, nil, nil, nil)
     }
 
-    /// Says that its content was cut back and is received again.
+    /// Marks the upload as incoming after its content was cut back.
     mutating func receiveAgain() {
         go(to: .incoming, "the content could not be made durable")
         whole = nil

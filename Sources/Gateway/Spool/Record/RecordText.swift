@@ -1,9 +1,10 @@
-// The format of a record: its lasting parts as lines of text, the creation and the stored response. The state before them
-// is one line in a slot (RecordSlot has the places, RecordWords the words); see spoolgate-spool(5), RECORDS.
+// The text format of the parts of a record: the creation, the completing request's fields and the stored response. The
+// state before them is a line in a slot (`RecordSlot` has the positions, `RecordWords` the words); see
+// spoolgate-spool(5), RECORDS.
 //
-// It makes bytes from values and values from bytes and touches no file. Values hold any byte a field
-// value can have; in the others backslash, CR, LF and NUL are escaped. Invariant: reading gives back
-// exactly what was written, or an error; nothing is guessed at.
+// This file converts values to bytes and back and accesses no file. Field values may contain any byte that HTTP allows;
+// in other values backslash, CR, LF and NUL are escaped. Invariant: reading returns exactly what was written, or an
+// error.
 
 import HTTPTypes
 import SpoolgatePosix
@@ -12,22 +13,22 @@ import SpoolgateUploadProtocol
 
 /// Why a record cannot be read.
 struct UnreadableRecord: Error, Equatable {
-    /// What is to be done with it.
+    /// The consequence for the record.
     enum Kind: Sendable {
-        /// It was written and is not what was written: it is set aside.
+        /// The record was damaged after it was written: it is moved to `corrupt`.
         case damaged
-        /// It was never written whole, and promises nothing: it is removed.
+        /// The record was never completely written, and no offset of it was acknowledged: it is removed.
         case unwritten
-        /// A newer program wrote it: it is left alone.
+        /// A newer program wrote the record: it is left unchanged.
         case newer
     }
 
-    /// For the operator: what is wrong with it.
+    /// The defect, for the operator.
     var reason: String
-    /// What is to be done with it.
+    /// The consequence for the record.
     var kind = Kind.damaged
 
-    /// What a newer program wrote, with the first word that is not known here.
+    /// Returns the error for a record of a newer program, with the first unknown word.
     static func newer(_ word: String) -> UnreadableRecord {
         UnreadableRecord(
             reason:
@@ -40,7 +41,7 @@ struct UnreadableRecord: Error, Equatable {
 extension UploadCreation {
     private static let firstLine: StaticString = "spoolgate-record 2"
 
-    /// The creation as text, with its checksum.
+    /// The creation as text with its checksum.
     var recordText: [UInt8] {
         var writer = LineWriter()
         writer.add(line: Self.firstLine)
@@ -65,7 +66,7 @@ extension UploadCreation {
 
     /// Reads the creation of `id` from the start of `bytes`.
     ///
-    /// - Returns: the creation and the bytes it takes; nil if `bytes` end before it does.
+    /// - Returns: the creation and its size in bytes; nil if `bytes` end before it does.
     static func read(
         recordText bytes: ArraySlice<UInt8>,
         of id: UploadID
@@ -148,20 +149,20 @@ extension UploadCreation {
 extension StoredResponse {
     private static let firstLine: StaticString = "spoolgate-response 2"
 
-    /// The response as text, its content, and the checksum of both.
+    /// Returns the response as text, its content, and the checksum of both.
     func recordText(of id: UploadID) -> [UInt8] {
         var writer = LineWriter()
         writer.add(line: Self.firstLine)
         writer.add("status", escaping: "\(head.status.code) \(head.status.reasonPhrase)")
         writer.add(head.fields)
-        // The last line of the head says how much content follows it, or that it is not kept.
+        // The last line before the content has the number of bytes, or "-" if the content is not kept.
         writer.add("content", escaping: content.map { String($0.count) } ?? "-")
         writer.add(content: content ?? [])
         writer.addSum(for: id)
         return writer.bytes
     }
 
-    /// Reads a response from exactly `bytes`.
+    /// Parses a response that consists of all `bytes`.
     init(recordText bytes: [UInt8], of id: UploadID) throws(UnreadableRecord) {
         guard let text = LineWriter.verified(bytes, for: id) else {
             throw UnreadableRecord(reason: "the stored response's checksum does not match")
@@ -181,7 +182,7 @@ extension StoredResponse {
             case "content":
                 let rest = text[reader.position...]
                 let count = Int(String(decoding: value, as: UTF8.self))
-                // The writer ends the content with a line end of its own.
+                // An LF follows the content.
                 guard let status, rest.count == (count ?? 0) + 1 else {
                     throw UnreadableRecord(reason: "the stored response is incomplete")
                 }
@@ -194,9 +195,9 @@ extension StoredResponse {
         throw UnreadableRecord(reason: "the stored response is incomplete")
     }
 
-    /// The status of a response whose text begins with `bytes`; nil where they end before it.
+    /// Returns the status of a response whose text begins with `bytes`; nil if they end before it.
     static func status(beginning bytes: [UInt8]) -> Int? {
-        // Cut anywhere behind the number, which is all that is asked for.
+        // The bytes may be cut off anywhere after the number.
         var reader = LineReader((bytes + [UInt8(ascii: "\n")])[...])
         guard reader.line()?.equals(firstLine) == true, let line = reader.line()
         else { return nil }
@@ -220,7 +221,7 @@ extension StoredResponse {
 extension HTTPFields {
     private static let firstLine: StaticString = "spoolgate-completion 2"
 
-    /// The fields of a completing request as text, with its checksum.
+    /// Returns the fields of a completing request as text with its checksum.
     func completionText(of id: UploadID) -> [UInt8] {
         var writer = LineWriter()
         writer.add(line: Self.firstLine)
@@ -229,7 +230,7 @@ extension HTTPFields {
         return writer.bytes
     }
 
-    /// Reads the fields from exactly `bytes`; nil where they do not match their checksum.
+    /// Parses fields that consist of all `bytes`; nil if the checksum does not match.
     init?(completionText bytes: [UInt8], of id: UploadID) {
         guard let text = LineWriter.verified(bytes, for: id) else { return nil }
         var reader = LineReader(text)

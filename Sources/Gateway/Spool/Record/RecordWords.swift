@@ -1,22 +1,21 @@
-// What a slot says: the words of a state on one line of text; see spoolgate-spool(5), RECORDS.
+// Converts a state to the words of a slot's line and back; see spoolgate-spool(5), RECORDS.
 //
-// It makes bytes from a state and a state from bytes. Invariant: a word that is not known here is never passed
-// over.
+// Invariant: a line with an unknown word is never used.
 
 import SpoolgatePosix
 import SpoolgateTextFormats
 import SpoolgateUploadProtocol
 
 extension RecordState {
-    /// Bytes of a reason that are kept.
+    /// The maximum size of a stored reason in bytes.
     static let reasonLimit = 200
 
-    /// Where this state's slot is in the record file.
+    /// Returns the position of this state's slot in the record file.
     func position(isPromised: Bool) -> Int64 {
         (isPromised ? RecordSlots.promised : RecordSlots.early)[Int(sequence % 2)]
     }
 
-    /// The state as the bytes of a slot of the record of `id`.
+    /// Returns the bytes of this state's slot in the record of `id`.
     func slot(for id: UploadID) -> [UInt8] {
         var line = ByteBuilder(room: RecordSlots.size)
         put(into: &line)
@@ -33,7 +32,7 @@ extension RecordState {
         return line.array
     }
 
-    /// Puts all words but the reason.
+    /// Adds all words except the reason.
     private func put(into line: inout ByteBuilder) {
         func put(_ word: Word) {
             if line.count > 0 { line.put(UInt8(ascii: " ")) }
@@ -73,18 +72,18 @@ extension RecordState {
         if let final { put(.final, text: final.description) }
     }
 
-    /// The names of words, in the order in which they are written.
+    /// The words, in the order in which they are written.
     ///
-    /// Every state has those up to `response`.
+    /// Every state has the words up to `response`.
     private enum Word: Int, CaseIterable {
         case sequence, state, writer, durable, length, attempts, response
         case completion, whole, next, until, then, cause, verified, final
 
         static let requiredCount = 7
-        /// What stands before the reason, which ends the line.
+        /// The text before the reason, which is the last word of the line.
         static let reason: StaticString = " reason="
 
-        /// What stands before its value.
+        /// The text before the value.
         var name: StaticString {
             switch self {
             case .sequence: "sequence="
@@ -105,7 +104,9 @@ extension RecordState {
             }
         }
 
-        /// The word that `bytes` begin with; looked for from `expected` on, where most are found at once.
+        /// Returns the word with which `bytes` begin.
+        ///
+        /// The search starts at `expected`, which usually matches.
         static func beginning(_ bytes: Bytes, expected: Int) -> Word? {
             var number = expected
             repeat {
@@ -118,7 +119,7 @@ extension RecordState {
 
     private typealias Bytes = UnsafeBufferPointer<UInt8>
 
-    /// Takes the words of a line; the first one that is not known here, or nil.
+    /// Reads the words of a line; returns the first unknown one, or nil.
     mutating func take(_ line: ArraySlice<UInt8>) -> String? {
         line.withUnsafeBufferPointer { take(words: $0) }
     }
@@ -146,7 +147,7 @@ extension RecordState {
         return nil
     }
 
-    /// Takes one word of a line; false for a value that is not known here.
+    /// Reads one word; false if its value is unknown.
     private mutating func take(_ word: Word, _ value: Bytes) -> Bool {
         var text: String { String(decoding: value, as: UTF8.self) }
         let isNone = value.count == 1 && value.first == UInt8(ascii: "-")
@@ -198,7 +199,7 @@ extension RecordState {
         return start..<start + count
     }
 
-    /// A reason on one line; where a slot has no room for all of it, cut at a character's boundary, with `...`.
+    /// Returns a reason as one line; if it is too long, it is cut between characters and ends in `...`.
     private static func stored(_ reason: String, in room: Int) -> [UInt8] {
         var bytes: [UInt8] = []
         var cut = 0

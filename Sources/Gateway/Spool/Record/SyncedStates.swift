@@ -1,26 +1,26 @@
-// Which states of uploads this process has made durable last.
+// The states of uploads that this process last made durable.
 //
-// A state that another process wrote may not be: it can have died before. Invariant: what is noted here is
-// durable; what is not may be, and a sync tells.
+// A state that another process wrote may not be durable, because that process may have crashed before its sync.
+// Invariant: every state in this table is durable; any other one may need a sync.
 
 import SpoolgatePosix
 import SpoolgateUploadProtocol
 
-/// A bounded memory of states that are durable.
+/// A bounded cache of durable states.
 ///
-/// Any thread.
+/// Thread-safe.
 final class SyncedStates: Sendable {
-    /// Some megabytes; the next use of what is forgotten is one sync more.
+    /// The maximum number of entries, a few megabytes; a dropped entry costs one additional sync.
     private static let limit = 1 << 16
 
     private let sequences = Monitor<[UploadID: UInt64]>([:])
 
-    /// Whether the state of `id` with that sequence is known to be durable.
+    /// Returns whether the state of `id` with that sequence number is known to be durable.
     func contains(_ id: UploadID, _ sequence: UInt64) -> Bool {
         sequences.update { $0[id] == sequence }
     }
 
-    /// Notes that a state is durable.
+    /// Adds a durable state.
     func note(_ id: UploadID, _ sequence: UInt64) {
         sequences.update { sequences in
             if sequences.count >= Self.limit, let some = sequences.keys.first {
@@ -30,6 +30,6 @@ final class SyncedStates: Sendable {
         }
     }
 
-    /// Forgets an upload that is gone.
+    /// Removes the entry of a removed upload.
     func forget(_ id: UploadID) { sequences.update { $0[id] = nil } }
 }

@@ -1,47 +1,47 @@
-// What the spool keeps of one upload beside its content.
+// The data that the spool keeps of an upload in addition to its content.
 
 package import SpoolgatePosix
 package import SpoolgateTextFormats
 package import SpoolgateUploadProtocol
 
-/// What is known of an upload when it is created; never changes.
+/// The properties of an upload that are fixed at its creation.
 package struct UploadCreation: Sendable, Equatable {
-    /// Its identity.
     package var id: UploadID
     /// The route that received it.
     package var route: String
-    /// Who created it, as the web server said; only the same, or the same nobody, gets at it again.
+    /// The owner as reported by the web server; nil: none.
+    ///
+    /// Only requests with the same owner, or without one, can use the upload.
     package let owner: ExactText?
-    /// Who created it, as the authorizer said where the web server did not; decides nothing.
+    /// The owner as reported by the authorizer, if the web server reported none; not used for access control.
     package var authorizedOwner: ExactText?
-    /// Most bytes it may have, as the authorizer said; nil: the route's limit.
+    /// The maximum size in bytes set by the authorizer; nil: the route's limit.
     package var maxSize: Int64?
-    /// The creation's method, target and fields: what the upstream will be sent.
+    /// The creation's method, target and fields, which are sent to the upstream.
     package var head: RequestHead
     /// The path of its upload resource.
     package var resourcePath: String
-    /// The client's address as the web server said, for forwarding fields.
+    /// The client's address as reported by the web server, for forwarding fields.
     package let remoteAddress: String?
-    /// The scheme the client used, as the web server said.
+    /// The scheme of the client's request as reported by the web server.
     package var scheme: String?
-    /// When it was created.
     package var created: WallTime
-    /// Whether a delivery may be repeated after an unknown outcome (RFC 9110 §9.2.2).
+    /// Whether a delivery may be retried if its outcome is unknown (RFC 9110 §9.2.2).
     package var isRepeatable: Bool
-    /// What its promises survive.
+    /// The route's setting `promise`: what an acknowledged offset survives.
     package var promise: UploadPromise
-    /// What its head makes it; read once, since every request on the upload asks.
+    /// The kind of upload according to `head`; computed once because every request needs it.
     package let kind: UploadKind
 
-    /// Who it belongs to, whoever said so: what events, lists and forms show.
+    /// The owner from either source, as shown in events, lists and forms.
     package var principal: ExactText? { owner ?? authorizedOwner }
 
-    /// The client whose bounds it counts against; made once, for what is asked at each step.
+    /// The client whose limits apply; computed once because every step needs it.
     package let client: ClientName
 }
 
 extension UploadCreation {
-    /// Makes a creation from its parts.
+    /// Creates the properties of an upload.
     package init(
         id: UploadID,
         route: String,
@@ -57,7 +57,7 @@ extension UploadCreation {
         promise: UploadPromise = .powerCut,
         client: ClientName? = nil
     ) {
-        // The compiler's initialiser: one by hand that sets member after member copies all of them at its end.
+        // The compiler's initialiser is faster: one that sets each member copies all of them at its end.
         self.init(
             id: id,
             route: route,
@@ -77,74 +77,72 @@ extension UploadCreation {
     }
 }
 
-/// What an offset that a client was told survives.
+/// What an acknowledged offset survives.
 package enum UploadPromise: String, Sendable, CaseIterable {
-    /// A power cut.
+    /// A power failure.
     case powerCut = "power-cut"
-    /// The death of the process: nothing is synced, and a power cut removes the upload.
+    /// A crash: nothing is synced, and a power failure removes the upload.
     case process
 }
 
-/// What happens to an upload (Postfix's words).
+/// The state of an upload (Postfix's words).
 package enum Queue: String, Sendable, CaseIterable {
-    /// Being received.
+    /// The content is being received.
     case incoming
-    /// Whole; a delivery attempt is under way.
+    /// Complete; a delivery attempt is in progress.
     case active
-    /// Whole; the upstream was not reached, a later attempt follows.
+    /// Complete; a later attempt follows.
     case deferred
-    /// Whole; waits for a person.
+    /// Complete; waits for an operator.
     case hold
     /// Delivered; only the record with the stored response is left.
     case delivered
-    /// Unreadable; never touched again.
+    /// Unreadable; left unchanged.
     case corrupt
 }
 
-/// One upload as `list` and `purge` see it.
+/// An upload as shown by `list` and `purge`.
 package struct UploadSummary: Sendable, Equatable {
-    /// Its identity.
     package var id: UploadID
-    /// What happens to it.
     package var queue: Queue
-    /// Its creation; nil where the record cannot be read.
+    /// Its creation; nil if the record cannot be read.
     package var creation: UploadCreation?
-    /// Counts the states written, of which this is one; 0 where none can be read.
+    /// The sequence number of its state; 0 if none can be read.
     package var sequence: UInt64
-    /// Bytes received.
+    /// The number of bytes received.
     package var offset: Int64
-    /// The length, once known.
+    /// The length, if known.
     package var length: Int64?
     /// When content or state last changed.
     package var lastActivity: WallTime
-    /// Bytes its files take on the disk.
+    /// The number of bytes that its files occupy on the disk.
     package var diskUsage: Int64
-    /// Delivery attempts made.
+    /// The number of delivery attempts started.
     package var attempts: Int
-    /// Why the last attempt did not deliver it; nil if none failed.
+    /// Why the last attempt failed, or why the upload is held; nil otherwise.
     package var reason: String?
-    /// When the queue tries it next, or tried it, where it does so now; nil: it is not the queue's.
+    /// When the next attempt is due, or was due if it is in progress; nil if the upload is not queued.
     package var nextAttempt: WallTime?
-    /// When it was found whole, or last queued again by an operator; nil before.
+    /// When it was completed, or last requeued by an operator; nil before.
     package var wholeSince: WallTime?
-    /// Why it is in `hold`; nil elsewhere.
+    /// Why it is in `hold`; nil in other states.
     package var holdCause: HoldCause?
-    /// The status of the final response that is kept; nil: there is none that can be read.
+    /// The status of the stored response; nil if there is none that can be read.
     package var status: Int?
-    /// Whether a process has locked it at this moment.
+    /// Whether a process has locked it.
     package var isInUse: Bool
-    /// The node of a shared spool that changed its state last; nil elsewhere.
+    /// The node that last changed its state in a shared spool; nil in other spools.
     package var node: String?
 }
 
-/// A final response kept for a client that lost it.
+/// A final response, stored for a client that did not receive it.
 package struct StoredResponse: Sendable, Equatable {
-    /// Status and fields, ready to be relayed.
+    /// The status and fields, ready to be sent.
     package var head: ResponseHead
-    /// The content, or nil where it was over the cap and is not kept.
+    /// The content; nil if it was too large to be stored.
     package var content: [UInt8]?
 
-    /// Makes a stored response from its parts.
+    /// Creates a stored response.
     package init(head: ResponseHead, content: [UInt8]?) {
         self.head = head
         self.content = content
