@@ -1,25 +1,26 @@
-// The buffers in which content comes, kept from one request to the next.
+// The buffers that receive content, reused by later requests.
 
 package import SpoolgatePosix
 
-/// Buffers that wait for the next request, so that their pages need not be mapped anew.
+/// A pool of unused buffers, so that their pages need not be mapped again.
 package final class BufferPool: Sendable {
-    /// Most content that is written at once; so much is there only if it comes fast.
+    /// The maximum number of bytes written at once; only fast clients fill it.
     private static let capacity = 1 << 20
     private static let most = 16
 
-    /// A buffer in the pool, which no thread uses: taking it out is the only way to it, and the
-    /// lender keeps no reference after putting it back.
+    /// A buffer in the pool.
     ///
-    /// That is what makes handing it between threads safe.
+    /// Safe to pass between threads: no thread can use it without taking it out, and the borrower keeps no reference
+    /// after returning it.
     private struct Parked: @unchecked Sendable {
         let buffer: ContentBuffer
     }
 
     private let parked = Monitor<[Parked]>([])
 
-    /// Lends a buffer for the time of `body`.
-    /// - Throws: what `body` throws; `.exhausted` when there is no memory for a buffer.
+    /// Lends a buffer to `body`.
+    ///
+    /// - Throws: what `body` throws; `.exhausted` if there is no memory for a buffer.
     package func withBuffer<R>(
         _ body: (ContentBuffer) throws(SpoolError) -> R
     ) throws(SpoolError) -> R {
@@ -28,8 +29,9 @@ package final class BufferPool: Sendable {
         return try body(buffer)
     }
 
-    /// Takes a buffer, empty, out of the pool, or a new one; `put` must follow.
-    /// - Throws: `.exhausted` when there is no memory for one.
+    /// Takes an empty buffer out of the pool, or creates one; `put` must follow.
+    ///
+    /// - Throws: `.exhausted` if there is no memory for a buffer.
     package func take() throws(SpoolError) -> ContentBuffer {
         if let parked = parked.update({ $0.popLast() }) { return parked.buffer }
         do throws(SystemError) { return try ContentBuffer(capacity: Self.capacity) } catch {
@@ -37,7 +39,7 @@ package final class BufferPool: Sendable {
         }
     }
 
-    /// Puts a buffer back that nobody uses any more.
+    /// Returns an unused buffer to the pool.
     package func put(_ buffer: ContentBuffer) {
         buffer.removeAll()
         let buffer = Parked(buffer: buffer)

@@ -1,32 +1,31 @@
-// Gives an upload a content file of its own if its file has another name outside the spool.
+// Gives an upload its own data file if the file has another name outside the spool.
 //
-// A file that was dropped into a directory, or handed over by its path, is a hard link to the content file. After a
-// power cut the upload may go on from an earlier offset, and its file is then cut and written to; the file that others
-// have must stay as it was. Invariant: until the new name survives a power cut, the new file has two names, so that
-// the next process that opens the upload does this again.
+// If a file was dropped into a directory or handed over by its path, it is a hard link to the data file. After a power
+// failure the upload may continue from an earlier offset. Its file is then truncated and written, but the other file
+// must not change. Invariant: until the new name is durable, the new file has a second name, so that the next process
+// that opens the upload copies it again.
 
 import SpoolgatePosix
 
-/// A copy of the first bytes of an upload's content, in the place of the content's file.
+/// A copy of the first bytes of an upload's content, which replaces the data file.
 struct ContentCopy {
-    /// The new file, locked; its content is durable.
     let file: OpenFile
 
-    /// What its second name begins with.
+    /// The prefix of its second name.
     static let mark = "content."
 
     private let spool: Spool
     private let directory: Directory
     private let secondName: String
 
-    /// Replaces the content's file.
+    /// Replaces the data file.
     ///
     /// - Parameters:
-    ///   - data: the content's file, of an upload whose record is locked.
-    ///   - name: the upload's.
-    ///   - count: bytes to keep.
-    ///   - spool: where the upload is.
-    /// - Throws: where it could not be replaced, and the old file is in its place still.
+    ///   - data: the data file of an upload whose record is locked.
+    ///   - name: the name of the upload's files.
+    ///   - count: the number of bytes to keep.
+    ///   - spool: the spool of the upload.
+    /// - Throws: if the file could not be replaced; the old one is still in place.
     init(
         of data: OpenFile,
         _ name: FileName,
@@ -60,9 +59,9 @@ struct ContentCopy {
         }
     }
 
-    /// Makes its name durable, and says so.
+    /// Makes its name durable and then removes the second name.
     ///
-    /// - Throws: where the name may not survive a power cut.
+    /// - Throws: if the name may not be durable.
     func settle() throws(SystemError) {
         try spool.disk.syncDirectory(directory)
         try spool.disk.unlink(secondName, in: spool.layout.temporary)

@@ -1,68 +1,69 @@
-// The content of one upload: in memory, in its file, or on its way there from somebody else.
+// The content of one upload: in memory, in its data file, or being written there by the web server.
 //
-// Invariant: `size` bytes of content are there, and nobody outside the spool sees any of them change.
+// Invariant: `size` bytes of content exist, and no process outside the spool can find that they change.
 
 package import SpoolgatePosix
 import SpoolgateUploadProtocol
 
 /// The content of one upload.
 ///
-/// Used by one thread; the kernel's lock goes with the last reference, or with `close()`.
+/// Used by one thread. The last reference, or `close()`, releases the kernel's lock.
 package final class ContentFile {
-    /// Bytes of content of one upload that may stay in memory.
+    /// The maximum number of bytes of one upload that stay in memory.
     private static let mostInMemory = 256 << 10
-    /// Bytes of content between two begins of writing it to the disk.
+    /// The number of bytes after which the kernel is asked to write content to the disk.
     private static let writeBackStep: Int64 = 2 << 20
 
-    /// Bytes of content, as far as they count; the length where none are left.
+    /// The number of bytes of content that count; for removed content, the length.
     var size: Int64 = 0
-    /// Whether it is on its way to the disk while it comes.
+    /// Whether the kernel starts to write content to the disk while more arrives.
     var writesBackEarly = false
-    /// The file; nil where there is none.
+    /// The data file; nil if there is none.
     var data: OpenFile?
-    /// Whether the file may have another name: one outside the spool, so that it must stay as it is, or
-    /// one that says that its own may not survive a power cut.
+    /// Whether the file may have another name.
+    ///
+    /// It is outside the spool, so that the file must not change, or shows that the file's own name may not be durable.
     private(set) var mayBeShared = false
-    /// Content that is in no file: nobody was told of it, and a request holds the upload.
+    /// Content that is in no file: its offset was not acknowledged, and a request holds the lock.
     private var memory: [UInt8] = []
-    /// The buffer that has received all content of an upload without a record; nil where that is in a file.
+    /// The buffer with all content of an upload without a record; nil if a file has the content.
     package private(set) var buffer: ContentBuffer?
-    /// Content that somebody else adds, while it does.
+    /// The current loan, while the web server writes content.
     var loan: Loan?
-    /// Up to where the kernel was asked to write content to the disk.
+    /// The offset up to which the kernel was asked to write content to the disk.
     private var writtenBack: Int64 = 0
     let spool: Spool
     let record: RecordFile
     let name: FileName
     var id: UploadID { record.id }
-    /// Whether its file has a name: without a record it has none.
+    /// Whether the data file has a name: only with a record.
     private var isNamed: Bool { record.isThere }
     var disk: Disk { spool.disk }
     var layout: SpoolLayout { spool.layout }
     var directory: Directory { layout.directory(of: name) }
 
-    /// Content that somebody else adds.
+    /// Content that the web server adds.
     struct Loan {
-        /// The size before.
+        /// The size before the loan.
         let start: Int64
-        /// Bytes that may be added, for which there is room.
+        /// The number of bytes that may be added, for which room was taken.
         var taken: Int64
     }
 
-    /// None yet, of an upload with this record.
+    /// Starts without content.
     init(of record: RecordFile, _ name: FileName, in spool: Spool) {
         self.record = record
         self.name = name
         self.spool = spool
     }
 
-    /// The path of the file.
+    /// The path of the data file.
     var path: String { directory.path(of: name.data) }
 
-    /// Closes all, and with that gives up the kernel's lock; content in memory is gone.
+    /// Drops content in memory, closes the file and releases the kernel's lock.
     func close() {
         dropMemory()
-        // Whoever has the file may write all of it yet.
+        // The web server may still write all of it.
         if let loan {
             spool.room.endLoan(of: left(of: loan), written: left(of: loan), isCertain: false)
         }
@@ -71,9 +72,9 @@ package final class ContentFile {
         data = nil
     }
 
-    /// Opens and locks the file; nil where there is none.
+    /// Opens and locks the data file; nil if it is missing.
     ///
-    /// - Throws: `.busy` where content may still come from somebody else.
+    /// - Throws: `.busy` if the web server may still write content.
     func open() throws(SpoolError) -> FileStatus? {
         guard try spool.onDisk({ () throws(SystemError) in try tryOpen() }) else {
             throw .busy(id)
@@ -82,7 +83,7 @@ package final class ContentFile {
         return try spool.onDisk { () throws(SystemError) in try data?.status() }
     }
 
-    /// Opens and locks the file, if there is one; false where somebody has it.
+    /// Opens and locks the data file, if there is one; false if another process has locked it.
     func tryOpen() throws(SystemError) -> Bool {
         let data = try layout.openData(name)
         if let data, try !data.tryLock() { return false }
@@ -90,7 +91,7 @@ package final class ContentFile {
         return true
     }
 
-    /// Takes what `open()` found for the content, as far as the record lets it count.
+    /// Takes over the status from `open()`, as far as the record allows.
     func believe(_ found: FileStatus?) {
         size = found?.size ?? record.state.sizeWithoutFile
         mayBeShared = found?.names ?? 0 > 1
@@ -98,24 +99,24 @@ package final class ContentFile {
         if let found { record.lastActivity = max(record.lastActivity, found.modified) }
     }
 
-    /// Has the content be gone that has no file, whatever was counted.
+    /// Corrects the size after the state was changed, if there is no data file.
     func forgetWithoutFile() { if data == nil { size = record.state.sizeWithoutFile } }
 
     // MARK: Receiving
 
     /// Appends content.
     ///
-    /// What nobody was told of stays in memory while there is little of it: most uploads are whole before
-    /// a file would be of use.
+    /// Content without an acknowledged offset stays in memory while it is small: most uploads are complete before they
+    /// need a file.
     ///
-    /// - Throws: where the disk does not take all of it; what it took counts in `size`.
+    /// - Throws: if the disk does not accept all of it; `size` includes the bytes written.
     func append(_ bytes: RawSpan) throws(SpoolError) {
         let count = Int64(bytes.byteCount)
         let isSmall =
             isNamed && data == nil && record.state.durable == nil
             && size + count <= Self.mostInMemory
         if isSmall, try spool.room.takeMemory(count) {
-            // A slow client's content takes the room it has; what comes at once is not moved again.
+            // Fast content is not copied again later. A slow client's content only takes the memory it needs.
             if memory.isEmpty, let length = record.state.length, length <= 2 * count {
                 memory.reserveCapacity(Int(length))
             }
@@ -139,7 +140,7 @@ package final class ContentFile {
 
     /// Appends all content of another upload.
     ///
-    /// - Throws: where the disk does not take all of it; what it took counts in `size`.
+    /// - Throws: if the disk does not accept all of it; `size` includes the bytes written.
     func append(contentOf part: ContentFile) throws(SpoolError) {
         guard part.size > 0 else { return }
         let source = try part.openedData()
@@ -155,8 +156,8 @@ package final class ContentFile {
         }
     }
 
-    /// Makes the content's file longer by `count` bytes, which `write` puts behind the `size` it has; where it
-    /// fails, by those that it moved `size` by.
+    /// Extends the data file by `count` bytes, which `write` writes at `size`; if it fails, by as many as it advanced
+    /// `size`.
     private func extend(
         _ data: OpenFile,
         by count: Int64,
@@ -171,15 +172,15 @@ package final class ContentFile {
             record.lastActivity = spool.clock.now
         }
         do throws(SystemError) { try write(&reached) } catch {
-            // In case the kernel left more than it said. If this fails too, the file has no bytes
-            // but those the client sent, and the next lock counts them.
+            // The kernel may have written more than it reported. If truncating fails too, the additional bytes are
+            // still the client's, and the next lock counts them.
             try? disk.truncate(data, to: reached)
             spool.room.giveBack(end - reached, isNamed: isNamed)
             throw spool.failure(error)
         }
     }
 
-    /// The content's file, made where there is none, with what was in memory.
+    /// Returns the data file with all content from memory; creates it if it is missing.
     @discardableResult
     func openedData() throws(SpoolError) -> OpenFile {
         if data == nil {
@@ -199,14 +200,14 @@ package final class ContentFile {
         return data
     }
 
-    /// The content's file, to be added to.
+    /// Returns the data file for appending.
     @discardableResult
     func writableData() throws(SpoolError) -> OpenFile {
         let data = try openedData()
         return mayBeShared ? try separate(data, keeping: size) : data
     }
 
-    /// Gives the upload a file of its own with the first `count` bytes, if `data` has a name elsewhere.
+    /// Gives the upload its own file with the first `count` bytes if `data` has another name.
     private func separate(
         _ data: OpenFile,
         keeping count: Int64
@@ -237,7 +238,7 @@ package final class ContentFile {
         size = Int64(buffer.count)
     }
 
-    /// Makes a nameless file, with what was in the buffer.
+    /// Creates a nameless file with the content of the buffer.
     private func openedNameless() throws(SpoolError) -> OpenFile {
         try spool.room.check(for: size, makesFile: true)
         let made = try spool.onDisk { () throws(SystemError) in
@@ -259,10 +260,9 @@ package final class ContentFile {
         return made
     }
 
-    /// Calls `body` with a path by which another process of this user can open a nameless file; good until `body`
-    /// returns.
+    /// Calls `body` with a path of the nameless file for other processes of this user, valid until `body` returns.
     ///
-    /// Where the file system cannot give the file a name, it leads over this process's descriptor.
+    /// If the file system cannot give the file a name, the path refers to this process's descriptor.
     func withNamelessPath<R>(
         _ body: (String) throws(SpoolError) -> R
     ) throws(SpoolError) -> R {
@@ -273,22 +273,22 @@ package final class ContentFile {
         } catch {
             return try body("/proc/\(Directory.process)/fd/\(file.descriptor.number)")
         }
-        // One that stays is removed with what is old there.
+        // A name that remains is removed with other old files.
         defer { _ = try? disk.unlink(name, in: layout.temporary) }
         return try body(layout.temporary.path(of: name))
     }
 
-    /// Gives back what an upload without a record has.
+    /// Releases the resources of an upload without a record.
     private func forget() {
         if data != nil { spool.room.giveBack(size, isNamed: false) }
         if let buffer { spool.buffers.put(buffer) }
         buffer = nil
     }
 
-    /// All of it, where it is in memory and in no file; stays what it is when it is stored.
+    /// All content if it is only in memory; storing it does not change the returned value.
     package var inMemory: [UInt8]? { memory.isEmpty ? nil : memory }
 
-    /// Reads content; the bytes read are less than asked only at its end.
+    /// Reads content; returns fewer bytes than requested only at its end.
     func read(
         into target: UnsafeMutableRawBufferPointer,
         at position: Int64
@@ -306,10 +306,10 @@ package final class ContentFile {
         }
     }
 
-    /// Cuts the content to its first `size` bytes.
+    /// Truncates the content to `size` bytes.
     func truncate(to size: Int64) throws(SpoolError) {
         if let data {
-            // A delivery of this process may have given it another name since it was opened.
+            // A delivery of this process may have given the file another name since it was opened.
             let own = try separate(data, keeping: size)
             try spool.onDisk { () throws(SystemError) in try disk.truncate(own, to: size) }
         }
@@ -330,7 +330,7 @@ package final class ContentFile {
         memory = []
     }
 
-    /// Removes the file, if there is any, and closes it; returns whether its name was there.
+    /// Removes and closes the data file, if there is one; returns whether its name existed.
     @discardableResult
     func remove() throws(SystemError) -> Bool {
         dropMemory()

@@ -1,25 +1,25 @@
-// Content that somebody else adds to an upload's file: the web server, on the lane.
+// Content that the web server appends to an upload's data file by the lane.
 //
-// Invariant: whoever dies, nobody else touches the file before the other has closed it.
+// Invariant: if a process ends, no other process uses the file before the remaining one has closed it.
 
 import SpoolgatePosix
 import SpoolgateUploadProtocol
 
 extension ContentFile {
-    /// Bytes that somebody else may add in all; nil: nobody has the file.
+    /// The number of bytes that the web server may add in total; nil if it does not have the file.
     package var lent: Int64? { loan?.taken }
 
-    /// Bytes of a loan that were not reported as added.
+    /// Returns the number of bytes of a loan that were not reported as written.
     func left(of loan: Loan) -> Int64 { loan.start + loan.taken - size }
 
-    /// Opens the content's file for somebody else who adds content to its end.
+    /// Opens the data file for the web server, which appends content.
     ///
-    /// The lock of that opening stands for the content from now on: whoever dies, nobody else touches it before
-    /// the other is done. Nothing may be appended here until `takeBack`.
+    /// From now on the lock of that file description protects the content: even if a process ends, no other one uses
+    /// the content until the web server has closed the file. Nothing may be appended here until `takeBack`.
     ///
-    /// - Parameter count: the most bytes that may be added; `lent` says how many, at least one.
+    /// - Parameter count: the maximum number of bytes that may be added, at least one; `lent` has the actual number.
     /// - Returns: the file.
-    /// - Throws: where there is no room at all; nothing is lent then.
+    /// - Throws: if there is no room at all; nothing is lent then.
     func lend(upTo count: Int64) throws(SpoolError) -> Descriptor {
         try writableData()
         let taken = try spool.room.lend(upTo: count)
@@ -38,7 +38,7 @@ extension ContentFile {
             if let lent = try directory.openForAppending(name.data),
                 let kept = try OpenFile.open(name.data, in: directory, forWriting: false)
             {
-                // The record's lock keeps others away between the two.
+                // The record's lock excludes other processes until the file is locked again.
                 data = kept
                 if try lent.tryLock(subject: kept.subject) { return lent }
             }
@@ -48,9 +48,9 @@ extension ContentFile {
         throw .contradiction(id, reason: "another process has locked its content")
     }
 
-    /// Lets up to `count` bytes more be added, at least one.
+    /// Allows up to `count` additional bytes, at least one.
     ///
-    /// - Throws: as `Upload.lend`; then the bound is what it was.
+    /// - Throws: as `Upload.lend`; the limit is unchanged then.
     package func lendMore(upTo count: Int64) throws(SpoolError) {
         guard loan != nil else {
             throw .contradiction(id, reason: "its content is not lent to nginx")
@@ -58,9 +58,9 @@ extension ContentFile {
         loan?.taken += try spool.room.lend(upTo: count)
     }
 
-    /// Notes that so many bytes were added in all, which survive the death of any process.
+    /// Records that `count` bytes were added in total, which survive a crash.
     ///
-    /// No more count than may be, and than there are.
+    /// Only counts bytes that were allowed and that are in the file.
     package func noteAdded(_ count: Int64) throws(SpoolError) {
         guard let loan, let data else { return }
         let found = try spool.onDisk { () throws(SystemError) in try data.status().size }
@@ -72,32 +72,32 @@ extension ContentFile {
         writeBack(data)
     }
 
-    /// Refuses content that somebody has shortened while it was lent: what a client was told of it is gone.
+    /// Throws if the file was truncated while it was lent: acknowledged content is lost.
     private func checkNotCut(_ found: Int64) throws(SpoolError) {
         guard found >= size else {
             throw .disk(SystemError(call: "fstat", subject: path, errno: SystemError.lost))
         }
     }
 
-    /// Whether bytes were added of which nothing was noted.
+    /// Whether bytes were added that were not recorded.
     package var hasGrown: Bool {
         guard loan != nil, let found = try? data?.status().size else { return false }
         return found > size
     }
 
-    /// Takes the content back once nobody else can add to it any more.
+    /// Takes the content back after the web server has closed the file.
     ///
     /// - Parameters:
-    ///   - count: bytes that were added in all; nil: as many as there are.
-    ///   - deadline: until when the other is waited for.
-    /// - Returns: false where it is not done by then.
-    /// - Throws: `.disk`.
+    ///   - count: the number of bytes added in total; nil: all bytes in the file count.
+    ///   - deadline: how long to wait for the web server.
+    /// - Returns: false if the web server still has the file.
+    /// - Throws: `.disk`; `.contradiction` if the file is missing.
     func takeBack(_ count: Int64?, until deadline: Deadline) throws(SpoolError) -> Bool {
         guard let loan else { return true }
         let data = try spool.onDisk { () throws(SystemError) in try layout.openData(name) }
         guard let data else { throw .contradiction(id, reason: "its data file is missing") }
         while try !spool.onDisk({ () throws(SystemError) in try data.tryLock() }) {
-            // The kernel tells nobody when a lock comes free.
+            // The kernel does not report that a lock was released.
             guard !deadline.hasPassed else { return false }
             Thread.pause(.milliseconds(2))
         }

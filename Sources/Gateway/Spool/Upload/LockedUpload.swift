@@ -1,35 +1,33 @@
 // Exclusive use of one upload, from lock to unlock.
 //
-// Every change of an upload goes through here, in the order that spoolgate-spool(5) proves safe.
-// Invariant: `state.offset` bytes of the content are there, in a file or in memory, and nothing is promised
-// before it is durable.
+// Every change of an upload is made here, in the order that spoolgate-spool(5) describes. Invariant: `state.offset`
+// bytes of content exist, in a file or in memory, and no offset is acknowledged before it is durable.
 
 package import SpoolgatePosix
 package import SpoolgateUploadProtocol
 
-/// One upload, locked.
+/// A locked upload.
 ///
-/// Used by one thread; unlocked by `unlock()` or at the latest by deinit.
+/// Used by one thread. `unlock()` or deinit unlocks it.
 package final class Upload {
-    /// What it was created with.
     package let creation: UploadCreation
 
     let spool: Spool
-    /// nil: it has no record, and nobody else can find it.
+    /// The lock; nil without a record, because no other request can find the upload.
     let lock: UploadLock?
     let files: UploadFiles
     let record: RecordFile
-    /// Its content, which somebody else may add to while it is lent.
+    /// Its content, to which the web server may append while it is lent.
     package let content: ContentFile
-    /// The stored final response, once it was written or read.
+    /// The stored final response, after it was written or read.
     var knownResponse: StoredResponse?
     var isUnlocked = false
-    /// Whether a sync of the content failed and what is not durable was not cut off.
+    /// Whether a sync of the content failed and the lost content was not cut off.
     private(set) var isContentInDoubt = false
-    /// The offset that is made durable while content comes; nil: none is.
+    /// The sync in progress while content arrives; nil: none.
     var offsetSync: OffsetSync?
 
-    /// Its state as the protocol sees it.
+    /// The state of the upload resource.
     package var state: UploadState {
         UploadState(
             offset: content.size,
@@ -38,17 +36,17 @@ package final class Upload {
             kind: creation.kind
         )
     }
-    /// Bytes of its content, as `state` says.
+    /// The number of bytes of content, as in `state`.
     package var offset: Int64 { content.size }
     /// When content or state last changed.
     package var lastActivity: WallTime { record.lastActivity }
 
-    /// Whether it has a record, so that a request or the queue can come back for it; else it is gone with its request.
+    /// Whether it has a record; without one, the upload ends with its request.
     package var isRecorded: Bool { record.isThere }
 
     var id: UploadID { creation.id }
     var queue: Queue { record.state.queue }
-    /// Whether a power cut must leave what was told of it.
+    /// Whether an offset of it was ever made durable.
     var isPromised: Bool { record.state.durable != nil }
 
     init(spool: Spool, lock: UploadLock?, creation: UploadCreation, files: UploadFiles) {
@@ -66,50 +64,51 @@ package final class Upload {
 
     /// Appends bytes at the offset.
     ///
-    /// What nobody was told of may be in memory alone until `sync()`, `unlock()` or the end of an attempt;
-    /// all else survives the death of the process on return.
+    /// Content without an acknowledged offset may be only in memory until `sync()`, `unlock()` or the end of an
+    /// attempt; other content survives a crash on return.
     ///
-    /// - Throws: `.full` below the reserve or when the disk is, `.overQuota`; `.busy` after
-    ///   `unlock()`. Whatever was written before the error stays and is counted in `state.offset`.
+    /// - Throws: `.full` below the reserve, `.noSpace` if the disk is full, `.overQuota`; `.busy` after `unlock()`.
+    ///   Bytes that were written before the error are kept and counted in `state.offset`.
     package func append(_ bytes: RawSpan) throws(SpoolError) {
         guard isReceiving else { return try require(queue == .incoming) }
         try content.append(bytes)
     }
 
-    /// Whether it takes content.
+    /// Whether it accepts content.
     ///
-    /// Content comes beside a sync; every other step waits for the end of one (`require`).
+    /// Content can be appended during a sync; every other operation waits until the sync ends (`require`).
     var isReceiving: Bool { !isUnlocked && queue == .incoming }
 
-    /// Whether somebody else may add content to its file: not in a shared spool, where others look at it too,
-    /// nor while content may have to be taken back.
+    /// Whether the web server may append content to its file.
+    ///
+    /// Not in a shared spool, where other hosts access the file too, nor while content may have to be discarded.
     package var canBeLent: Bool {
         queue == .incoming && !spool.isShared && record.state.verified == nil
     }
 
-    /// Opens its file for somebody else who adds content at the offset.
+    /// Opens its file for the web server, which writes content at the offset.
     ///
-    /// Until `takeBack` the offset is what `noteAdded` said, and nothing can be appended here. Whatever dies
-    /// meanwhile, nobody else gets the content before the other has closed the file.
+    /// Until `takeBack`, `noteAdded` sets the offset, and nothing can be appended here. Even if a process ends, no
+    /// other one can use the content until the web server has closed the file.
     ///
-    /// - Parameter count: the most bytes that may be added, > 0; `lent` says how many, fewer if there is little
-    ///   room, and at least one.
-    /// - Returns: the file, open for adding alone; the only copy of that opening.
+    /// - Parameter count: the maximum number of bytes that may be added, > 0; `lent` has the actual number, which is
+    ///   smaller if there is little room, and at least one.
+    /// - Returns: the only copy of the descriptor, which can only append.
     /// - Throws: as `append`; `.full` and `.overQuota` only if there is no room for a single byte.
     package func lend(upTo count: Int64) throws(SpoolError) -> Descriptor {
         try require(canBeLent)
         return try content.lend(upTo: count)
     }
 
-    /// Takes its file back once the other has closed it.
+    /// Takes its file back after the web server has closed it.
     ///
     /// - Parameters:
-    ///   - count: bytes that were added, as the other says; what is behind them is cut off. nil: it said
-    ///     nothing, and all of it counts that is there.
-    ///   - errno: why the other could not add more; 0: it could.
-    ///   - deadline: until when it is waited for.
-    /// - Returns: false where it has the file still.
-    /// - Throws: `.disk`, `.noSpace` for what the other met, once the file is back.
+    ///   - count: the number of bytes that the web server reports as added; later bytes are cut off. nil: no report;
+    ///     all bytes in the file count.
+    ///   - errno: the error that prevented more bytes; 0: none.
+    ///   - deadline: how long to wait.
+    /// - Returns: false if the web server still has the file.
+    /// - Throws: `.disk` or `.noSpace` for the web server's error, after the file is back.
     package func takeBack(
         _ count: Int64?,
         errno: Int32 = 0,
@@ -125,20 +124,20 @@ package final class Upload {
         return true
     }
 
-    /// Says that what comes will be promised, so that the disk can begin to write it while it comes.
+    /// Makes the kernel write content to the disk as it arrives, because it will have to be durable.
     package func expectPromise() { content.writesBackEarly = creation.promise == .powerCut }
 
-    /// Whether the begin of an attempt makes its content durable: of one that is not to be repeated, if anything
-    /// was promised.
+    /// Whether the start of an attempt makes the content durable: if a retry is not allowed and an offset was ever
+    /// durable.
     package var isPromisedByAttempt: Bool { isPromised && !creation.isRepeatable }
 
     /// Makes the offset durable.
     ///
-    /// On return `durableOffset` survives a power cut, or where its creation promises less the death of the
-    /// process. Costs nothing if it does already.
+    /// On return `durableOffset` survives a power failure, or only a crash if that is what its creation promises. Costs
+    /// nothing if it already does.
     ///
-    /// - Throws: `.disk` when it could not be made durable. If nothing of it was sent on yet,
-    ///   `state.offset` then is the last durable one and content is received again from there.
+    /// - Throws: `.disk` if the offset could not be made durable. If no attempt has begun, `state.offset` is then the
+    ///   last durable offset, and content is received again from there.
     package func sync() throws(SpoolError) {
         try require(queue != .corrupt)
         if queue != .delivered { try store() }
@@ -146,20 +145,19 @@ package final class Upload {
         let offset = durableOffset
         let isDurable = record.state.durable == offset
         guard !isDurable || record.isDirty else { return try spool.checkMembership() }
-        // Asking for a stored response is no activity: it must not make that live longer.
+        // Requesting a stored response is no activity and must not extend its lifetime.
         let before = lastActivity
         defer { if queue == .delivered { record.lastActivity = before } }
         if queue == .delivered {
-            // With the response, before the slot says "durable".
+            // The response must be durable before a slot says so.
             if !isPromised || record.isDirty { try record.sync() }
             if isPromised { return }
         } else if !isDurable {
             try syncContent()
-            // Where progress is told, more of it will be.
+            // Later offsets will be acknowledged too.
             expectPromise()
         }
-        // Before the slot says "durable": a record that says so must be one that can be found, and so must its
-        // content.
+        // The names of record and content must be durable before a slot says that the offset is.
         if files.areNamesInDoubt { try files.syncNames() }
         if isDurable {
             try record.sync()
@@ -168,15 +166,14 @@ package final class Upload {
         }
     }
 
-    /// The offset that `sync()` makes durable and that may then be told to a client: without what is
-    /// not verified yet.
+    /// The offset that `sync()` makes durable and that may then be acknowledged: excludes unverified content.
     package var durableOffset: Int64 { min(record.state.verified ?? .max, content.size) }
 
     /// Records the length.
     ///
-    /// Survives the death of the process on return, a power cut after the next `sync()`.
+    /// Survives a crash on return, and a power failure after the next `sync()`.
     ///
-    /// - Throws: `.contradiction` when another length is known; `.disk`.
+    /// - Throws: `.contradiction` if another length is known; `.disk`.
     package func setLength(_ length: Int64) throws(SpoolError) {
         guard record.state.length != length else { return }
         if let known = record.state.length {
@@ -188,44 +185,45 @@ package final class Upload {
 
     // MARK: The end
 
-    /// Removes the upload and its content; later requests find nothing.
+    /// Removes the upload and its content, and unlocks it; later requests do not find it.
     ///
-    /// Also unlocks it. A power cut soon afterwards may bring it back, unless it is removed durably.
+    /// A power failure soon afterwards may bring it back, unless it is removed durably.
     ///
-    /// - Parameter durably: whether no power cut brings it back once this returns. Costs nothing if
-    ///   nothing was ever promised of it: a power cut forgets that by itself.
-    /// - Throws: `.disk` where it, or a part of it, is there still or may come back.
+    /// - Parameter durably: whether the removal survives a power failure on return. Costs nothing if no offset was ever
+    ///   durable, because a power failure removes such an upload anyway.
+    /// - Throws: `.disk` if a part of the upload still exists or may return.
     package func remove(durably: Bool = false) throws(SpoolError) {
         guard !isUnlocked else { throw .busy(id) }
         defer { end() }
         guard isRecorded else { return }
-        // Whatever came of it: nothing is left to be made durable.
+        // The result does not matter, because the upload is removed.
         _ = try? takeSync(waits: true)
         try files.remove(of: creation.client, durably: durably && isPromised)
     }
 
-    /// Whether a newer request has requested its release; that of one being delivered is not.
+    /// Whether a newer request has requested its release; never during a delivery.
     package var isReleaseRequested: Bool {
         lock?.isReleaseRequested(until: .after(.zero)) ?? false
     }
 
-    /// From here newer requests wait for the final response instead of requesting its release: what comes
-    /// before an attempt has begun.
+    /// Makes newer requests wait for the final response instead of requesting its release.
+    ///
+    /// Also called for checks before an attempt begins.
     package func awaitFinalResponse() { lock?.setDelivering() }
 
-    /// Unlocks it, so that the next request can have it.
+    /// Unlocks it for the next request.
     ///
-    /// Content that came is stored first, and made durable: an error of the disk that comes while nobody has
-    /// the file open may be told to nobody.
+    /// Received content is stored first and made durable: the kernel may report no write error after the file was
+    /// closed.
     package func unlock() {
         guard !isUnlocked else { return }
         _ = try? takeSync(waits: true)
         guard isRecorded, content.lent == nil else { return end() }
-        // Where it fails, nobody was told of it: its client resumes before what is lost.
+        // If this fails, the offset was not acknowledged, and the client resumes before the lost content.
         switch queue {
         case .incoming, .deferred:
-            // In a shared spool also the empty one that a client was told of: another host's walk takes what was
-            // never promised for a dead one's.
+            // In a shared spool, an empty upload is synced too, because its client has its URL: the recovery walk of
+            // another host removes uploads without a durable offset.
             if durableOffset > record.state.durable ?? (spool.isShared ? -1 : 0) { try? sync() }
         case .active: try? store()
         case .hold, .delivered, .corrupt: break
@@ -236,14 +234,14 @@ package final class Upload {
     private func end() {
         guard !isUnlocked else { return }
         isUnlocked = true
-        // Before the next request in this process looks.
+        // The files are closed before another request of this process locks the upload.
         files.close()
         lock?.unlock()
     }
 
     // MARK: Steps
 
-    /// Refuses a step that is not for the upload as it is; a sync under way comes first.
+    /// Throws if an operation is not allowed in the upload's state; waits for a sync in progress first.
     func require(_ isAllowed: Bool) throws(SpoolError) {
         guard !isUnlocked else { throw .busy(id) }
         _ = try takeSync(waits: true)
@@ -252,13 +250,14 @@ package final class Upload {
         }
     }
 
-    /// Puts content that is in memory into its file, where what comes then goes too; there is none where there
-    /// is no content.
+    /// Writes buffered content to the data file.
+    ///
+    /// Later content is appended to the file directly. Without content, no file is created.
     package func store() throws(SpoolError) {
         if content.size > 0, queue != .hold || content.data != nil { try content.openedData() }
     }
 
-    /// Makes the content durable, or forgets what is not.
+    /// Makes the content durable; if that fails, drops what is not durable.
     func syncContent() throws(SpoolError) {
         guard let data = content.data else { return }
         do throws(SystemError) {
@@ -272,21 +271,21 @@ package final class Upload {
         }
     }
 
-    /// Forgets what is not durable: a sync of the content failed.
+    /// Drops content that is not durable after its sync failed.
     ///
-    /// After a failed sync the kernel calls the lost pages clean: the next sync would succeed and lie. So they are
-    /// cut off; the client has them still. Not under an attempt, which reads them: then no later sync is believed.
-    /// Of content that somebody else adds not before it is taken back.
+    /// After a failed sync the kernel treats the lost pages as clean, so the next sync would succeed without them. The
+    /// content is therefore cut off; the client still has it. During an attempt, which reads those pages, it is kept,
+    /// but no later sync is trusted. Lent content is cut off when it is taken back.
     func doubtContent() throws(SpoolError) {
         isContentInDoubt = true
         guard queue != .active else { return }
         if content.lent == nil { try forgetUndurable() } else { try markUndurable() }
     }
 
-    /// Cuts the content back to what is durable.
+    /// Cuts the content back to the durable offset.
     ///
-    /// One that waits for its delivery is received again from there. One in `hold` stays so: its client
-    /// is not asked for anything more.
+    /// If the upload was deferred, it is received again from there. If it is in `hold`, it stays there: its client is
+    /// not asked for content.
     private func forgetUndurable() throws(SpoolError) {
         let durable = record.state.durable ?? 0
         do throws(SpoolError) {
@@ -302,7 +301,7 @@ package final class Upload {
         isContentInDoubt = false
     }
 
-    /// Has whoever comes after the death of the process cut off what is not durable.
+    /// Makes the next lock after a crash cut off content that is not durable.
     private func markUndurable() throws(SpoolError) {
         let durable = record.state.durable ?? 0
         guard record.state.verified != durable else { return }

@@ -1,35 +1,33 @@
-// An offset that is made durable beside the content that comes: the disk's part on a thread of its own, all that it
-// means on the request's.
+// Makes an offset durable while more content arrives: another thread makes the calls on the disk, the request's thread
+// applies the result.
 //
-// Invariant: there is one at a time, and until its end the record is written by nobody else.
+// Invariant: only one runs at a time for an upload, and nothing else writes the record until it ends.
 
 package import SpoolgatePosix
 
-/// The calls on the disk that make one offset of one upload durable: the content first, then the record that says so.
+/// The calls on the disk that make one offset durable: first the content, then the record.
 ///
-/// Made and finished by the request's thread, run by any.
+/// Created and finished by the request's thread, run by any thread.
 final class OffsetSync: Sendable {
-    /// How it ended.
     enum Outcome: Sendable {
         case durable
         /// The content may not be on the disk.
         case contentFailed(SystemError)
-        /// The record was not written, or only in part.
+        /// The record was not written, or only partially.
         case writeFailed(SystemError)
-        /// The record was written and may not be on the disk.
+        /// The record was written but may not be on the disk.
         case recordFailed(SystemError)
     }
 
     private enum Progress {
-        /// The files are open, and with the record's the upload is locked, no longer than needed.
+        /// The files are open, which keeps the upload locked, so they are dropped as soon as possible.
         case waiting(content: OpenFile, record: OpenFile)
         case running
         case over(Outcome)
     }
 
-    /// The offset.
     let offset: Int64
-    /// The state that says that it is durable.
+    /// The state with the new durable offset.
     let write: RecordFile.StateWrite
     private let disk: Disk
     private let progress: Monitor<Progress>
@@ -47,14 +45,14 @@ final class OffsetSync: Sendable {
         progress = Monitor(.waiting(content: content, record: record))
     }
 
-    /// Makes the calls, unless another thread has begun to.
+    /// Makes the calls, unless another thread has started them.
     func run() {
-        // The files are closed again before anybody hears of the end.
+        // The files are closed before the result is available.
         guard let outcome = outcome() else { return }
         progress.update { $0 = .over(outcome) }
     }
 
-    /// How the calls end; nil if another thread makes them.
+    /// Makes the calls and returns their result; nil if another thread makes them.
     @inline(never)
     private func outcome() -> Outcome? {
         guard let (content, record) = begin() else { return nil }
@@ -74,10 +72,10 @@ final class OffsetSync: Sendable {
         }
     }
 
-    /// How it ended; nil: it has not.
+    /// The result; nil until it is available.
     var end: Outcome? { progress.updateQuietly(Self.end) }
 
-    /// Waits for its end, and runs it if nobody does yet.
+    /// Waits for the result, and makes the calls itself if no thread has started them.
     func waitForEnd() -> Outcome {
         run()
         // A call on the disk has no deadline.
@@ -92,12 +90,12 @@ final class OffsetSync: Sendable {
 }
 
 extension Upload {
-    /// Begins to make the offset durable while content goes on to come, as `sync()` does before it returns.
+    /// Starts to make the offset durable while more content arrives, as `sync()` does before it returns.
     ///
     /// - Parameter alarm: rings at the end; then `takeSync()` has the result.
-    /// - Returns: false if `sync()` has to do it: the first time, which makes names durable too, and whenever it costs
-    ///   nothing.
-    /// - Throws: as `append`; nothing is begun then.
+    /// - Returns: false if `sync()` must be called instead: for the first offset, because names must become durable
+    ///   too, and if there is nothing to do.
+    /// - Throws: as `append`; nothing is started then.
     package func beginSync(ringing alarm: Alarm) throws(SpoolError) -> Bool {
         guard isReceiving, creation.promise == .powerCut, isPromised, !isContentInDoubt,
             offsetSync == nil, record.state.verified == nil
@@ -118,14 +116,14 @@ extension Upload {
         return true
     }
 
-    /// Whether an offset is on its way to the disk.
+    /// Whether a sync is in progress.
     package var isSyncing: Bool { offsetSync != nil }
 
     /// Takes the result of `beginSync(ringing:)`.
     ///
-    /// - Parameter waits: whether to wait for it.
-    /// - Returns: the offset that is durable now; nil: it is not over, or there is none.
-    /// - Throws: as `sync()`. Content that somebody else adds is cut back once it is taken back.
+    /// - Parameter waits: whether to wait for the result.
+    /// - Returns: the offset that is now durable; nil if no sync was started or it has not ended.
+    /// - Throws: as `sync()`. Lent content is only cut back when it is taken back.
     package func takeSync(waits: Bool = false) throws(SpoolError) -> Int64? {
         guard let sync = offsetSync, let end = waits ? sync.waitForEnd() : sync.end else {
             return nil
