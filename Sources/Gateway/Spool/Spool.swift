@@ -1,8 +1,7 @@
 // The spool on disk: opens the directory, creates uploads and finds them.
 //
-// spoolgate-spool(5) describes the directories, the files and every state that a crash can leave. Upload changes an
-// upload, Recovery repairs uploads after a crash, Listing lists and purges them. Invariant: the files of an upload
-// change only under the lock on its record.
+// See spoolgate-spool(5) for the directories, the files and every state that a crash can leave. Invariant: the files of
+// an upload change only under the lock on its record.
 
 package import SpoolgatePosix
 package import SpoolgateUploadProtocol
@@ -33,9 +32,7 @@ package final class Spool: Sendable {
     /// The buffers that receive content.
     package let buffers = BufferPool()
 
-    /// Starts threads that make content durable while more of it arrives.
-    ///
-    /// More than 64 threads would only wait for the same disk.
+    /// Starts threads for syncs during reception; more than 64 would only wait for the same disk.
     package static func syncThreads() -> HelperThreads.Run {
         HelperThreads(name: "sync", maximum: 64).run
     }
@@ -44,14 +41,14 @@ package final class Spool: Sendable {
     ///
     /// - Parameters:
     ///   - directory: the path; its parent must exist.
-    ///   - reserve: the bytes that must stay free on the file system; content that would take them is refused.
-    ///   - quota: the maximum number of bytes in the spool; nil: no limit. If it is set, all files are counted before
-    ///     this returns.
+    ///   - reserve: the bytes that must stay free on the file system.
+    ///   - quota: the maximum size of the spool in bytes; nil: no limit. If set, all files are counted before this
+    ///     returns.
     ///   - disk: the calls that change the disk; tests pass one that fails.
     ///   - clock: the machine's clocks; tests pass clocks that jump.
     ///   - node: the node of this process, if several hosts share the spool; nil: the spool belongs to this host.
-    ///   - writer: the name of this process in the states that it writes; nil: the running kernel, or this process of
-    ///     its node. Tests pass another one to simulate a power failure.
+    ///   - writer: the name of this process in states; nil: the running kernel, or this process of its node. Tests pass
+    ///     another one to simulate a power failure.
     ///   - runBeside: runs a sync while more content arrives; tests choose the moment.
     /// - Throws: `.unusable` if the directory is not a spool, has another format, or is not trusted; `.disk` if its
     ///   file system is read-only; `.bootUnknown`.
@@ -84,7 +81,7 @@ package final class Spool: Sendable {
                 throw .unusable(directory: directory, reason: error.description)
             }
         }
-        // The clock file must exist from the start: a step of the clock before its first write would go undetected.
+        // A step of the clock before its first record would go undetected.
         if self.clock.isFirst { noteClock() }
     }
 
@@ -93,8 +90,7 @@ package final class Spool: Sendable {
     /// - Parameters:
     ///   - directory: the path.
     ///   - node: the node of this process, if several hosts share the spool.
-    /// - Throws: `.unusable` if the directory is not a spool, has another format, or is not trusted; `.disk` if its
-    ///   file system is read-only; `.bootUnknown`.
+    /// - Throws: as the other initialiser.
     package convenience init(
         existing directory: String,
         node: String? = nil
@@ -133,8 +129,8 @@ package final class Spool: Sendable {
 
     /// Creates an upload and locks it.
     ///
-    /// A single write of the record creates the upload. It survives a crash on return, and a power failure after the
-    /// first `sync()`.
+    /// The write of its record creates the upload. It survives a crash on return, and a power failure after the first
+    /// `sync()`.
     ///
     /// - Parameters:
     ///   - creation: the properties of the upload, which never change.
@@ -143,8 +139,8 @@ package final class Spool: Sendable {
     ///   - requestRelease: called from another thread, at most once, if a newer request needs the upload; must end the
     ///     caller's next read.
     /// - Returns: the upload, empty and locked.
-    /// - Throws: `.full`, `.fewFiles` or `.overQuota` if there is no room for the expected content; `.tooMany` if a
-    ///   bound on the number of uploads is reached. Nothing was created then.
+    /// - Throws: `.full`, `.fewFiles` or `.overQuota` if there is no room for the expected content; `.tooMany`. Nothing
+    ///   was created then.
     package func create(
         _ creation: UploadCreation,
         length: Int64? = nil,
@@ -182,14 +178,14 @@ package final class Spool: Sendable {
 
     /// Finds an upload and locks it.
     ///
-    /// If a request is receiving the upload, its release is requested (the newest of several requests gets the lock).
-    /// If the upload is being delivered, this waits.
+    /// If a request is receiving the upload, its release is requested; the newest request gets the lock. During a
+    /// delivery, this waits.
     ///
     /// - Parameters:
     ///   - id: the upload.
     ///   - limit: when to stop waiting for the lock.
-    ///   - admits: whether the caller may use an upload with that creation; called before any release is requested, so
-    ///     that a client cannot disturb the upload of another one. Must be quick and without side effects.
+    ///   - admits: whether the caller may use an upload with that creation; called before a release is requested, so
+    ///     that clients cannot disturb each other. Must be quick and without side effects.
     ///   - requestRelease: as in `create`.
     /// - Returns: nil if the upload does not exist or `admits` returns false.
     /// - Throws: `.busy` if `limit` passes, or a newer request waits for the upload.
@@ -231,16 +227,15 @@ package final class Spool: Sendable {
         }
     }
 
-    // MARK: Making files
+    // MARK: Creating files
 
-    /// Creates a record, locks it and writes it; from that write on, the upload exists.
+    /// Creates a record, locks it and writes it, which creates the upload.
     private func createRecord(_ bytes: [UInt8], _ name: FileName) throws(SystemError) -> OpenFile {
         let directory = layout.directory(of: name)
         while true {
             let made = try disk.create(name.record, in: directory)
             let record = OpenFile(made, name.record, in: directory)
             // Before it is locked, another process can take the record for one that was never written, and remove it.
-            // Then it is created again.
             try record.descriptor.lock(subject: record.subject)
             guard try record.status().names > 0 else { continue }
             do throws(SystemError) {
@@ -310,7 +305,7 @@ package final class Spool: Sendable {
         return UploadFiles(of: id, name, in: self, record: record)
     }
 
-    /// Opens files of an upload, and moves its record to `corrupt` if one of them is not a regular file.
+    /// Opens files of an upload, and moves its record to `corrupt` if one is not a regular file.
     ///
     /// - Throws: `.corrupt` in that case, if the upload has a record.
     private func openSound<R, E: Error>(
@@ -322,8 +317,7 @@ package final class Spool: Sendable {
             guard case .disk(let error)? = failure, error.isNotRegular,
                 let id = UploadID(name.record)
             else { throw failure ?? .unusable(directory: directory, reason: "\(error)") }
-            // Renaming affects only the name, whatever type of file it has. No lock is needed: no process can use the
-            // upload.
+            // No lock is needed: no process can use the upload.
             try setAside(name)
             throw .corrupt(id, reason: "\(error.subject) is not a regular file")
         }
@@ -355,7 +349,7 @@ package final class Spool: Sendable {
             try waitForLock(on: file, lock, until: limit)
             return true
         }
-        // Only a client that may use the upload may request its release.
+        // A client must not request the release of another one's upload.
         guard admits(creation) else { return false }
         // Lets a newer request of this process decide whether to replace this one.
         lock.setCreation(creation)
@@ -379,7 +373,7 @@ package final class Spool: Sendable {
         }
     }
 
-    /// Returns the creation of an upload that another process has locked; nil if it cannot be read now.
+    /// Returns the creation of an upload that another process has locked; nil if it cannot be read.
     private func peek(_ id: UploadID) throws(SystemError) -> UploadCreation? {
         guard let file = try layout.openRecord(FileName(id), forWriting: false) else { return nil }
         return try? LoadedRecord.read(file, of: id, knowing: creations).get().creation
@@ -387,12 +381,12 @@ package final class Spool: Sendable {
 
     // MARK: Errors and room
 
-    /// Runs calls on the disk and converts their errors to the spool's.
+    /// Runs calls on the disk and converts their errors.
     func onDisk<R>(_ body: () throws(SystemError) -> R) throws(SpoolError) -> R {
         do throws(SystemError) { return try body() } catch { throw failure(error) }
     }
 
-    /// Converts the error of a failed call to the spool's.
+    /// Converts the error of a failed call.
     func failure(_ error: SystemError) -> SpoolError {
         if isShared, error.mayBeFenced || error.isDenial && isClosedToUs { fence.note(error) }
         if error.isExhausted { return .exhausted(error) }
@@ -403,12 +397,12 @@ package final class Spool: Sendable {
 
     /// Refuses `count` bytes of content, or an unknown number (0), if there is no room for them now.
     ///
-    /// Called before content is read; room is only taken when it is written.
+    /// Takes no room: that happens when they are written.
     package func checkRoom(for count: Int64) throws(SpoolError) { try room.check(for: count) }
 
     /// Changes the bounds on the number of uploads; existing uploads are kept.
     package func setBounds(_ bounds: UploadBounds) { room.setBounds(bounds) }
 
-    /// Changes the number of bytes that must stay free on the file system; applies to new content.
+    /// Changes the number of bytes that must stay free, for new content.
     package func setReserve(_ reserve: Int64) { room.setReserve(reserve) }
 }

@@ -1,25 +1,24 @@
-// The errors of the spool, with the values that a message to the operator needs.
+// The errors of the spool.
 
 package import SpoolgatePosix
 package import SpoolgateUploadProtocol
 
-/// An error of the spool.
+/// An error of the spool, with the values for a message to the operator.
 package enum SpoolError: Error, Sendable, Equatable {
     case disk(SystemError)
-    /// Writing would leave less than the reserve: the spool, the bytes to be written (0: unknown), the bytes free and
-    /// the bytes to keep free.
+    /// Writing would leave less than the reserve: the spool, the bytes to be written (0: unknown), free and to be kept
+    /// free.
     case full(directory: String, needed: Int64, free: Int64, reserve: Int64)
-    /// The file system has room for too few new files: the spool, the number left, and the number to leave to others.
+    /// Too few new files are possible: the spool, the number left, and the number to leave to others.
     case fewFiles(directory: String, free: Int64, reserve: Int64)
     /// A bound on the number of uploads is reached: the spool and the bound.
     case tooMany(directory: String, UploadBound)
     /// A call failed because the file system, or this user's share of it, is full: the call, the spool, and the free
-    /// space; nil if unknown.
+    /// space, if known.
     case noSpace(SystemError, directory: String, free: FileSystemSpace?)
     /// The upload is in use and was not unlocked in time, or the caller had already unlocked it.
     case busy(UploadID)
-    /// Writing would exceed the quota: the spool, the bytes to be written (0: unknown), the bytes in use and their
-    /// limit.
+    /// Writing would exceed the quota: the spool, the bytes to be written (0: unknown), in use and allowed.
     case overQuota(directory: String, needed: Int64, used: Int64, quota: Int64)
     /// The process or the system has no more descriptors or memory.
     case exhausted(SystemError)
@@ -35,7 +34,7 @@ package enum SpoolError: Error, Sendable, Equatable {
         reason: String,
         advice: String = "check --spool or spool.directory"
     )
-    /// The kernel's boot identity cannot be read; without it, a power failure would go undetected.
+    /// The kernel's boot identity, which is needed to detect a power failure, cannot be read.
     case bootUnknown(SystemError)
 }
 

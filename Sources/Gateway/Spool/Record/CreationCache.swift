@@ -1,7 +1,7 @@
-// Recently read creations, so that repeated requests for an offset do not parse the whole record each time.
+// A cache of creations, so that repeated requests for an offset do not parse the whole record each time.
 //
-// A creation never changes, and no identity is used twice, so an entry stays valid. Invariant: an entry is used only
-// for a record with exactly the same bytes.
+// A creation never changes, and no identity is used twice, so entries stay valid. Invariant: an entry is used only for
+// a record with exactly the same bytes.
 
 import Glibc
 import SpoolgatePosix
@@ -22,9 +22,9 @@ final class CreationCache: Sendable {
         }
     }
 
-    /// The maximum number of entries; the creation in a record has one or two kilobytes, so this is about a megabyte.
+    /// The maximum number of entries, of one or two kilobytes each.
     private static let limit = 512
-    /// The maximum length of a text in bytes: clients choose it, and 512 of the longest would take tens of megabytes.
+    /// The maximum length of a text in bytes, because clients choose it.
     static let longest = 4096
 
     private let entries = Monitor<[UploadID: Entry]>([:])

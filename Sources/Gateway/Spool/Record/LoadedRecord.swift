@@ -19,13 +19,12 @@ final class LoadedRecord: Sendable {
     /// The position in the file after the creation.
     let creationEnd: Int64
 
-    /// The maximum number of bytes up to the end of the creation; the limit of web servers on header sections is far
-    /// lower.
+    /// The maximum number of bytes up to the end of the creation; web servers allow far smaller header sections.
     private static let limit = 1 << 20
     /// The number of bytes read at first; nearly all records are smaller.
     private static let firstRead = 16 << 10
 
-    /// Returns the first bytes of a new record, from its first slot on: the state, an empty slot and the creation.
+    /// Returns the start of a new record, from its first slot on.
     static func bytes(state: RecordState, creation: UploadCreation) -> [UInt8] {
         var bytes: [UInt8] = []
         bytes.reserveCapacity(2048)
@@ -69,7 +68,7 @@ final class LoadedRecord: Sendable {
         return older
     }
 
-    /// Parses the first bytes of a record, or all of them; nil if they end before the creation does.
+    /// Parses a record, or its first bytes; nil if they end before the creation does.
     private init?(
         _ bytes: [UInt8],
         isAll: Bool,
@@ -117,9 +116,7 @@ final class LoadedRecord: Sendable {
 }
 
 extension RecordState {
-    /// Reads the status of the stored response, for listings; nil if there is no response.
-    ///
-    /// Does not read its content or verify its checksum.
+    /// Reads the status of the stored response, without verifying the checksum; nil if there is no response.
     func storedStatus(in file: OpenFile) throws(SystemError) -> Int? {
         if let status { return status }
         guard let extent = response else { return nil }

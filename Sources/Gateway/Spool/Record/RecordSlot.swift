@@ -1,9 +1,8 @@
-// The four slots of a record. The state is one line of text in one of them (`RecordWords`); see spoolgate-spool(5),
-// RECORDS.
+// The four slots of a record, one of which has the current state as a line of text; see spoolgate-spool(5), RECORDS.
 //
 // Two slots share a block with the creation and are used until an offset is durable. The other two have a block each,
-// so that a torn write destroys only one of them in a power failure. Invariant: a line is used only if its checksum
-// matches, and a line that a newer program wrote is never replaced by an older one.
+// so that a power failure destroys only one. Invariant: a line is used only if its checksum matches, and an older line
+// never replaces one that a newer program wrote.
 
 import SpoolgateUploadProtocol
 
@@ -12,7 +11,7 @@ enum RecordSlots {
     static let size = 512
     /// The number of bytes that a disk may lose as a unit.
     static let block: Int64 = 4096
-    /// The positions of the slots that are used once the upload has a durable offset.
+    /// The positions of the slots used once the upload has a durable offset.
     static let promised: [Int64] = [0, block]
     /// The positions of the slots that are used before.
     static let early: [Int64] = [2 * block, 2 * block + Int64(size)]
@@ -24,8 +23,8 @@ enum RecordSlots {
 
     /// The result of reading the slots.
     enum Reading {
-        /// The newest state; whether it is in a slot that is used once the upload has a durable offset; and whether a
-        /// damaged slot may have held a newer state.
+        /// The newest state; whether it is in a slot used once the upload has a durable offset; and whether a damaged
+        /// slot may have held a newer state.
         case state(RecordState, isPromised: Bool, isOtherDamaged: Bool)
         /// A slot contains an unknown word, written by a newer program.
         case newer(String)
@@ -50,7 +49,7 @@ enum RecordSlots {
     ) -> Reading {
         var one = RecordState()
         let first = read(places[0], parity: 0, in: bytes, of: id, into: &one)
-        // The same process has usually written both slots.
+        // The same process has usually written both.
         var other = RecordState(writer: one.writer)
         let second = read(places[1], parity: 1, in: bytes, of: id, into: &other)
         switch (first, second) {

@@ -36,11 +36,8 @@ struct RecordState: Sendable, Equatable {
     var writer = ""
     /// The offset that survives a power failure; nil if no offset was ever made durable.
     var durable: Int64?
-    /// The length, if known.
     var length: Int64?
-    /// The number of delivery attempts started.
     var attempts = 0
-    /// Why the last attempt failed, or why the upload is held.
     var reason: String?
     /// The position of the stored response in the record file.
     var response: Range<Int64>?
@@ -54,13 +51,12 @@ struct RecordState: Sendable, Equatable {
     var whole: WallTime?
     /// When the next attempt is due; nil if the upload waits for its client or is not queued.
     var next: WallTime?
-    /// When the wait for the client ends; nil if the upload does not wait for it.
+    /// When the wait for the client ends, if the upload waits for it.
     var until: WallTime?
     /// The state after the current attempt if the process ends; nil without an attempt.
     var then: Fallback?
-    /// Why the upload is in `hold`; nil in other states.
     var cause: HoldCause?
-    /// The offset of content that counts only after verification; nil if all content counts.
+    /// The start of content that counts only after verification; nil if all content counts.
     var verified: Int64?
     /// The upload that uses this one as a part; ignored if that upload does not exist.
     var final: UploadID?

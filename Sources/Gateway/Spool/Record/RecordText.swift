@@ -1,10 +1,8 @@
-// The text format of the parts of a record: the creation, the completing request's fields and the stored response. The
-// state before them is a line in a slot (`RecordSlot` has the positions, `RecordWords` the words); see
+// The text format of the creation, the completing request's fields and the stored response in a record; see
 // spoolgate-spool(5), RECORDS.
 //
-// This file converts values to bytes and back and accesses no file. Field values may contain any byte that HTTP allows;
-// in other values backslash, CR, LF and NUL are escaped. Invariant: reading returns exactly what was written, or an
-// error.
+// Field values may contain any byte that HTTP allows; in other values backslash, CR, LF and NUL are escaped. Invariant:
+// reading returns exactly what was written, or an error.
 
 import HTTPTypes
 import SpoolgatePosix
@@ -13,11 +11,10 @@ import SpoolgateUploadProtocol
 
 /// Why a record cannot be read.
 struct UnreadableRecord: Error, Equatable {
-    /// The consequence for the record.
     enum Kind: Sendable {
         /// The record was damaged after it was written: it is moved to `corrupt`.
         case damaged
-        /// The record was never completely written, and no offset of it was acknowledged: it is removed.
+        /// The record was never completely written, and no offset was acknowledged: it is removed.
         case unwritten
         /// A newer program wrote the record: it is left unchanged.
         case newer

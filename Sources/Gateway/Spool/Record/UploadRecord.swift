@@ -1,4 +1,4 @@
-// The data that the spool keeps of an upload in addition to its content.
+// The data of an upload in the spool, except its content.
 
 package import SpoolgatePosix
 package import SpoolgateTextFormats
@@ -19,7 +19,6 @@ package struct UploadCreation: Sendable, Equatable {
     package var maxSize: Int64?
     /// The creation's method, target and fields, which are sent to the upstream.
     package var head: RequestHead
-    /// The path of its upload resource.
     package var resourcePath: String
     /// The client's address as reported by the web server, for forwarding fields.
     package let remoteAddress: String?
@@ -28,7 +27,7 @@ package struct UploadCreation: Sendable, Equatable {
     package var created: WallTime
     /// Whether a delivery may be retried if its outcome is unknown (RFC 9110 §9.2.2).
     package var isRepeatable: Bool
-    /// The route's setting `promise`: what an acknowledged offset survives.
+    /// The guarantee for acknowledged offsets.
     package var promise: UploadPromise
     /// The kind of upload according to `head`; computed once because every request needs it.
     package let kind: UploadKind
@@ -57,7 +56,7 @@ extension UploadCreation {
         promise: UploadPromise = .powerCut,
         client: ClientName? = nil
     ) {
-        // The compiler's initialiser is faster: one that sets each member copies all of them at its end.
+        // The compiler's initialiser is faster: one that sets each member copies the result at its end.
         self.init(
             id: id,
             route: route,
@@ -87,7 +86,7 @@ package enum UploadPromise: String, Sendable, CaseIterable {
 
 /// The state of an upload (Postfix's words).
 package enum Queue: String, Sendable, CaseIterable {
-    /// The content is being received.
+    /// Complete; later attempts follow.
     case incoming
     /// Complete; a delivery attempt is in progress.
     case active
@@ -109,29 +108,23 @@ package struct UploadSummary: Sendable, Equatable {
     package var creation: UploadCreation?
     /// The sequence number of its state; 0 if none can be read.
     package var sequence: UInt64
-    /// The number of bytes received.
     package var offset: Int64
-    /// The length, if known.
     package var length: Int64?
-    /// When content or state last changed.
     package var lastActivity: WallTime
-    /// The number of bytes that its files occupy on the disk.
+    /// The number of bytes on the disk.
     package var diskUsage: Int64
-    /// The number of delivery attempts started.
     package var attempts: Int
-    /// Why the last attempt failed, or why the upload is held; nil otherwise.
     package var reason: String?
     /// When the next attempt is due, or was due if it is in progress; nil if the upload is not queued.
     package var nextAttempt: WallTime?
     /// When it was completed, or last requeued by an operator; nil before.
     package var wholeSince: WallTime?
-    /// Why it is in `hold`; nil in other states.
     package var holdCause: HoldCause?
-    /// The status of the stored response; nil if there is none that can be read.
+    /// The status of the stored response, if it can be read.
     package var status: Int?
     /// Whether a process has locked it.
     package var isInUse: Bool
-    /// The node that last changed its state in a shared spool; nil in other spools.
+    /// The node that last changed its state, in a shared spool.
     package var node: String?
 }
 

@@ -10,8 +10,7 @@ package final class BufferPool: Sendable {
 
     /// A buffer in the pool.
     ///
-    /// Safe to pass between threads: no thread can use it without taking it out, and the borrower keeps no reference
-    /// after returning it.
+    /// Safe to pass between threads: it can be used only after taking it out, and its borrower keeps no reference.
     private struct Parked: @unchecked Sendable {
         let buffer: ContentBuffer
     }

@@ -1,13 +1,12 @@
 // Gives an upload its own data file if the file has another name outside the spool.
 //
-// If a file was dropped into a directory or handed over by its path, it is a hard link to the data file. After a power
-// failure the upload may continue from an earlier offset. Its file is then truncated and written, but the other file
-// must not change. Invariant: until the new name is durable, the new file has a second name, so that the next process
-// that opens the upload copies it again.
+// A file that was dropped into a directory or handed over by its path is a hard link to the data file. If the upload
+// then continues from an earlier offset after a power failure, that file must not change. Invariant: until the new name
+// is durable, the new file has a second name, so that the next process that opens the upload copies it again.
 
 import SpoolgatePosix
 
-/// A copy of the first bytes of an upload's content, which replaces the data file.
+/// A copy of the start of an upload's content, which replaces the data file.
 struct ContentCopy {
     let file: OpenFile
 

@@ -1,6 +1,6 @@
 // The content of one upload: in memory, in its data file, or being written there by the web server.
 //
-// Invariant: `size` bytes of content exist, and no process outside the spool can find that they change.
+// Invariant: `size` bytes of content exist, and they never change for a process outside the spool.
 
 package import SpoolgatePosix
 import SpoolgateUploadProtocol
@@ -22,13 +22,14 @@ package final class ContentFile {
     var data: OpenFile?
     /// Whether the file may have another name.
     ///
-    /// It is outside the spool, so that the file must not change, or shows that the file's own name may not be durable.
+    /// Such a name is outside the spool, so that the file must not change, or shows that its own name may not be
+    /// durable.
     private(set) var mayBeShared = false
     /// Content that is in no file: its offset was not acknowledged, and a request holds the lock.
     private var memory: [UInt8] = []
     /// The buffer with all content of an upload without a record; nil if a file has the content.
     package private(set) var buffer: ContentBuffer?
-    /// The current loan, while the web server writes content.
+    /// The current loan to the web server.
     var loan: Loan?
     /// The offset up to which the kernel was asked to write content to the disk.
     private var writtenBack: Int64 = 0
@@ -36,7 +37,6 @@ package final class ContentFile {
     let record: RecordFile
     let name: FileName
     var id: UploadID { record.id }
-    /// Whether the data file has a name: only with a record.
     private var isNamed: Bool { record.isThere }
     var disk: Disk { spool.disk }
     var layout: SpoolLayout { spool.layout }
@@ -57,13 +57,12 @@ package final class ContentFile {
         self.spool = spool
     }
 
-    /// The path of the data file.
     var path: String { directory.path(of: name.data) }
 
     /// Drops content in memory, closes the file and releases the kernel's lock.
     func close() {
         dropMemory()
-        // The web server may still write all of it.
+        // The web server may still write as many bytes.
         if let loan {
             spool.room.endLoan(of: left(of: loan), written: left(of: loan), isCertain: false)
         }
@@ -109,14 +108,14 @@ package final class ContentFile {
     /// Content without an acknowledged offset stays in memory while it is small: most uploads are complete before they
     /// need a file.
     ///
-    /// - Throws: if the disk does not accept all of it; `size` includes the bytes written.
+    /// - Throws: if the disk does not accept everything; `size` includes the bytes written.
     func append(_ bytes: RawSpan) throws(SpoolError) {
         let count = Int64(bytes.byteCount)
         let isSmall =
             isNamed && data == nil && record.state.durable == nil
             && size + count <= Self.mostInMemory
         if isSmall, try spool.room.takeMemory(count) {
-            // Fast content is not copied again later. A slow client's content only takes the memory it needs.
+            // Avoids copying fast content later; a slow client's content only takes the memory it needs.
             if memory.isEmpty, let length = record.state.length, length <= 2 * count {
                 memory.reserveCapacity(Int(length))
             }
@@ -140,7 +139,7 @@ package final class ContentFile {
 
     /// Appends all content of another upload.
     ///
-    /// - Throws: if the disk does not accept all of it; `size` includes the bytes written.
+    /// - Throws: as `append(_:)`.
     func append(contentOf part: ContentFile) throws(SpoolError) {
         guard part.size > 0 else { return }
         let source = try part.openedData()
@@ -172,8 +171,8 @@ package final class ContentFile {
             record.lastActivity = spool.clock.now
         }
         do throws(SystemError) { try write(&reached) } catch {
-            // The kernel may have written more than it reported. If truncating fails too, the additional bytes are
-            // still the client's, and the next lock counts them.
+            // The kernel may have written more than it reported. If truncating fails too, the next lock counts these
+            // bytes, which the client has sent.
             try? disk.truncate(data, to: reached)
             spool.room.giveBack(end - reached, isNamed: isNamed)
             throw spool.failure(error)
@@ -262,7 +261,7 @@ package final class ContentFile {
 
     /// Calls `body` with a path of the nameless file for other processes of this user, valid until `body` returns.
     ///
-    /// If the file system cannot give the file a name, the path refers to this process's descriptor.
+    /// If the file system cannot give it a name, the path refers to this process's descriptor.
     func withNamelessPath<R>(
         _ body: (String) throws(SpoolError) -> R
     ) throws(SpoolError) -> R {
@@ -330,7 +329,7 @@ package final class ContentFile {
         memory = []
     }
 
-    /// Removes and closes the data file, if there is one; returns whether its name existed.
+    /// Removes and closes the data file, if any; returns whether its name existed.
     @discardableResult
     func remove() throws(SystemError) -> Bool {
         dropMemory()

@@ -14,8 +14,8 @@ extension ContentFile {
 
     /// Opens the data file for the web server, which appends content.
     ///
-    /// From now on the lock of that file description protects the content: even if a process ends, no other one uses
-    /// the content until the web server has closed the file. Nothing may be appended here until `takeBack`.
+    /// The lock of the new file description protects the content from now on, even if a process ends. Nothing may be
+    /// appended here until `takeBack`.
     ///
     /// - Parameter count: the maximum number of bytes that may be added, at least one; `lent` has the actual number.
     /// - Returns: the file.

@@ -1,7 +1,7 @@
 // Exclusive use of one upload, from lock to unlock.
 //
-// Every change of an upload is made here, in the order that spoolgate-spool(5) describes. Invariant: `state.offset`
-// bytes of content exist, in a file or in memory, and no offset is acknowledged before it is durable.
+// Every change is made in the order that spoolgate-spool(5) describes. Invariant: `state.offset` bytes of content
+// exist, in a file or in memory, and no offset is acknowledged before it is durable.
 
 package import SpoolgatePosix
 package import SpoolgateUploadProtocol
@@ -27,7 +27,6 @@ package final class Upload {
     /// The sync in progress while content arrives; nil: none.
     var offsetSync: OffsetSync?
 
-    /// The state of the upload resource.
     package var state: UploadState {
         UploadState(
             offset: content.size,
@@ -36,9 +35,7 @@ package final class Upload {
             kind: creation.kind
         )
     }
-    /// The number of bytes of content, as in `state`.
     package var offset: Int64 { content.size }
-    /// When content or state last changed.
     package var lastActivity: WallTime { record.lastActivity }
 
     /// Whether it has a record; without one, the upload ends with its request.
@@ -46,7 +43,7 @@ package final class Upload {
 
     var id: UploadID { creation.id }
     var queue: Queue { record.state.queue }
-    /// Whether an offset of it was ever made durable.
+    /// Whether the upload ever had a durable offset.
     var isPromised: Bool { record.state.durable != nil }
 
     init(spool: Spool, lock: UploadLock?, creation: UploadCreation, files: UploadFiles) {
@@ -89,10 +86,10 @@ package final class Upload {
     /// Opens its file for the web server, which writes content at the offset.
     ///
     /// Until `takeBack`, `noteAdded` sets the offset, and nothing can be appended here. Even if a process ends, no
-    /// other one can use the content until the web server has closed the file.
+    /// other one can use the content before the web server has closed the file.
     ///
-    /// - Parameter count: the maximum number of bytes that may be added, > 0; `lent` has the actual number, which is
-    ///   smaller if there is little room, and at least one.
+    /// - Parameter count: the maximum number of bytes that may be added, > 0; `lent` has the actual number, at least
+    ///   one.
     /// - Returns: the only copy of the descriptor, which can only append.
     /// - Throws: as `append`; `.full` and `.overQuota` only if there is no room for a single byte.
     package func lend(upTo count: Int64) throws(SpoolError) -> Descriptor {
@@ -108,7 +105,7 @@ package final class Upload {
     ///   - errno: the error that prevented more bytes; 0: none.
     ///   - deadline: how long to wait.
     /// - Returns: false if the web server still has the file.
-    /// - Throws: `.disk` or `.noSpace` for the web server's error, after the file is back.
+    /// - Throws: `.disk` or `.noSpace` for `errno`, after the file is back.
     package func takeBack(
         _ count: Int64?,
         errno: Int32 = 0,
@@ -127,17 +124,15 @@ package final class Upload {
     /// Makes the kernel write content to the disk as it arrives, because it will have to be durable.
     package func expectPromise() { content.writesBackEarly = creation.promise == .powerCut }
 
-    /// Whether the start of an attempt makes the content durable: if a retry is not allowed and an offset was ever
-    /// durable.
+    /// Whether the start of an attempt makes the content durable: after a durable offset, if a retry is not allowed.
     package var isPromisedByAttempt: Bool { isPromised && !creation.isRepeatable }
 
     /// Makes the offset durable.
     ///
-    /// On return `durableOffset` survives a power failure, or only a crash if that is what its creation promises. Costs
-    /// nothing if it already does.
+    /// On return `durableOffset` survives a power failure, or only a crash if that is what its creation promises.
     ///
-    /// - Throws: `.disk` if the offset could not be made durable. If no attempt has begun, `state.offset` is then the
-    ///   last durable offset, and content is received again from there.
+    /// - Throws: `.disk` if that failed. If no attempt has begun, `state.offset` is then the last durable offset, and
+    ///   content is received again from there.
     package func sync() throws(SpoolError) {
         try require(queue != .corrupt)
         if queue != .delivered { try store() }
@@ -157,7 +152,7 @@ package final class Upload {
             // Later offsets will be acknowledged too.
             expectPromise()
         }
-        // The names of record and content must be durable before a slot says that the offset is.
+        // The names must be durable before a slot says that the offset is.
         if files.areNamesInDoubt { try files.syncNames() }
         if isDurable {
             try record.sync()
@@ -183,14 +178,14 @@ package final class Upload {
         try record.write { $0.length = length }
     }
 
-    // MARK: The end
+    // MARK: Removing and unlocking
 
-    /// Removes the upload and its content, and unlocks it; later requests do not find it.
+    /// Removes the upload and its content, and unlocks it.
     ///
-    /// A power failure soon afterwards may bring it back, unless it is removed durably.
+    /// Unless it is removed durably, a power failure soon afterwards may bring it back.
     ///
-    /// - Parameter durably: whether the removal survives a power failure on return. Costs nothing if no offset was ever
-    ///   durable, because a power failure removes such an upload anyway.
+    /// - Parameter durably: whether the removal survives a power failure on return. Costs nothing without a durable
+    ///   offset, because a power failure removes such an upload anyway.
     /// - Throws: `.disk` if a part of the upload still exists or may return.
     package func remove(durably: Bool = false) throws(SpoolError) {
         guard !isUnlocked else { throw .busy(id) }
@@ -219,11 +214,11 @@ package final class Upload {
         guard !isUnlocked else { return }
         _ = try? takeSync(waits: true)
         guard isRecorded, content.lent == nil else { return end() }
-        // If this fails, the offset was not acknowledged, and the client resumes before the lost content.
+        // If this fails, the offset was not acknowledged: the client resumes before the lost content.
         switch queue {
         case .incoming, .deferred:
-            // In a shared spool, an empty upload is synced too, because its client has its URL: the recovery walk of
-            // another host removes uploads without a durable offset.
+            // In a shared spool, an empty upload is synced too, because its client has its URL: other hosts remove
+            // uploads without a durable offset.
             if durableOffset > record.state.durable ?? (spool.isShared ? -1 : 0) { try? sync() }
         case .active: try? store()
         case .hold, .delivered, .corrupt: break
@@ -274,8 +269,8 @@ package final class Upload {
     /// Drops content that is not durable after its sync failed.
     ///
     /// After a failed sync the kernel treats the lost pages as clean, so the next sync would succeed without them. The
-    /// content is therefore cut off; the client still has it. During an attempt, which reads those pages, it is kept,
-    /// but no later sync is trusted. Lent content is cut off when it is taken back.
+    /// content is therefore cut off; the client still has it. During an attempt, it is kept, but no later sync is
+    /// trusted. Lent content is cut off when it is taken back.
     func doubtContent() throws(SpoolError) {
         isContentInDoubt = true
         guard queue != .active else { return }
@@ -284,8 +279,7 @@ package final class Upload {
 
     /// Cuts the content back to the durable offset.
     ///
-    /// If the upload was deferred, it is received again from there. If it is in `hold`, it stays there: its client is
-    /// not asked for content.
+    /// A deferred upload is received again from there. An upload in `hold` stays there.
     private func forgetUndurable() throws(SpoolError) {
         let durable = record.state.durable ?? 0
         do throws(SpoolError) {

@@ -20,7 +20,7 @@ final class OffsetSync: Sendable {
     }
 
     private enum Progress {
-        /// The files are open, which keeps the upload locked, so they are dropped as soon as possible.
+        /// The files are open, which keeps the upload locked.
         case waiting(content: OpenFile, record: OpenFile)
         case running
         case over(Outcome)

@@ -1,7 +1,7 @@
 // The record of one upload: its file, the states in it, and the name in `queue` that a state needs.
 //
-// Used by Upload, recovery and removal alike, so that all write and sync in the one order that spoolgate-spool(5) proves
-// safe. Invariant: a name in the queue is made before the state that needs it, and removed after the one that does not.
+// All code writes and syncs records here, in the order that spoolgate-spool(5) describes. Invariant: a name in the
+// queue is created before the state that needs it, and removed after the state that does not.
 
 import HTTPTypes
 import SpoolgatePosix
@@ -9,37 +9,36 @@ import SpoolgateUploadProtocol
 
 /// The record of one upload, open and locked.
 ///
-/// Used by one thread; the kernel's lock goes with the last reference, or with `close()`.
+/// Used by one thread. The last reference, or `close()`, releases the kernel's lock.
 final class RecordFile {
-    /// The upload.
     let id: UploadID
-    /// Whether there is a file; without one nothing is written, and the upload is gone with the process.
+    /// Whether there is a file; without one nothing is written, and the upload ends with the process.
     let isThere: Bool
-    /// What it says; until `read(_:)` what a new one says.
+    /// The current state; until `read(_:)`, that of a new upload.
     private(set) var state: RecordState
-    /// Where the creation ends in it.
+    /// The position in the file after the creation.
     private var creationEnd: Int64
-    /// When content or state last changed.
     var lastActivity: WallTime
-    /// Whether something in it may not be durable.
+    /// Whether a part of the record may not be durable.
     private(set) var isDirty = true
 
     private let spool: Spool
     private let name: FileName
-    /// The file, whose lock stands for the upload; nil once closed.
+    /// The file, whose lock protects the upload; nil once closed.
     private var file: OpenFile?
-    /// Whether the newest state is in a slot that serves from the first promise on.
+    /// Whether the newest state is in a slot used once the upload has a durable offset.
     private var usesPromisedSlots = false
     /// Whether the newest state may not be durable.
     private var isStateDirty = true
-    /// Whether the first write of both of those failed half-way.
+    /// Whether the first write of these two slots failed halfway.
     private var areSlotsTorn = false
-    /// What was written since it was made durable; nil: nobody here knows.
+    /// The ranges written since the last sync; nil if unknown.
     private var unsynced: [Range<Int64>]?
     private var disk: Disk { spool.disk }
 
-    /// Takes a file that the caller has opened and locked, nil for an upload without one; `state` and `creationEnd`
-    /// where it was just made.
+    /// Takes over a file that the caller has opened and locked, nil for an upload without one.
+    ///
+    /// `state` and `creationEnd` are set for a file that was just created.
     init(
         of id: UploadID,
         _ name: FileName,
@@ -59,7 +58,6 @@ final class RecordFile {
         if creationEnd > 0 { unsynced = [RecordSlots.early[0]..<creationEnd] }
     }
 
-    /// The file.
     func open() throws(SystemError) -> OpenFile {
         if let file { return file }
         throw SystemError(
@@ -69,19 +67,18 @@ final class RecordFile {
         )
     }
 
-    /// Closes it, and with that gives up the kernel's lock.
+    /// Closes the file, which releases the kernel's lock.
     func close() { file = nil }
 
     // MARK: Reading
 
-    /// Reads it.
+    /// Reads the record.
     ///
-    /// - Parameter status: what the file system knows of it since it was locked.
-    /// - Returns: what the upload was created with, and what of the record matters to what becomes of it.
+    /// - Parameter status: the file's status since it was locked.
+    /// - Returns: the record, or why it is unreadable.
     /// - Throws: `.disk`.
     func read(_ status: FileStatus) throws(SpoolError) -> Result<LoadedRecord, UnreadableRecord> {
-        // A file system in user space need not tell the kernel what another host has written: what was cached
-        // before the lock may be old.
+        // A file system in user space may not report another host's writes: data cached before the lock may be old.
         if spool.isShared { try? open().descriptor.forgetCached() }
         return try spool.onDisk { () throws(SystemError) in
             try LoadedRecord.read(
@@ -93,11 +90,11 @@ final class RecordFile {
         }
     }
 
-    /// Believes what was read.
+    /// Takes over the state that was read.
     func believe(_ loaded: LoadedRecord, _ status: FileStatus) {
         state = loaded.state
-        // After a power cut what can be read is what the disk has. In a shared spool another writer may be one that
-        // died on this host, whose kernel still has what it wrote.
+        // After a power failure, everything that can be read is on the disk. In a shared spool, the other writer may
+        // have crashed on this host, whose kernel still has unwritten data.
         let isAfterCut = state.writer != spool.writer && !spool.isShared
         if isAfterCut || spool.syncedStates.contains(id, state.sequence) {
             noteSync()
@@ -109,9 +106,9 @@ final class RecordFile {
         lastActivity = status.modified
     }
 
-    /// Believes the state before, if there is one; what is written next takes the place of the newest one.
+    /// Takes over the previous state, if there is one; the next state written replaces the newest one.
     ///
-    /// - Returns: whether there is.
+    /// - Returns: whether there is one.
     func believeOlder() throws(SpoolError) -> Bool {
         let older = try spool.onDisk { () throws(SystemError) in
             try LoadedRecord.state(before: state, in: try open(), of: id)
@@ -122,16 +119,16 @@ final class RecordFile {
         return true
     }
 
-    /// Believes a state that was read only to be looked at.
+    /// Takes over a state that was read without a repair.
     func look(at state: RecordState) { self.state = state }
 
-    /// Reads the fields of the completing request; nil where none are kept, or they are damaged.
+    /// Reads the fields of the completing request; nil if none are stored or they are damaged.
     func completion() throws(SpoolError) -> HTTPFields? {
         guard let extent = state.completion, let bytes = try bytes(of: extent) else { return nil }
         return HTTPFields(completionText: bytes, of: id)
     }
 
-    /// Reads a part of the record; nil where the file ends before it does.
+    /// Reads a part of the record; nil if the file ends before it.
     func bytes(of extent: Range<Int64>) throws(SpoolError) -> [UInt8]? {
         try spool.onDisk { () throws(SystemError) in
             let record = try open()
@@ -140,7 +137,6 @@ final class RecordFile {
         }
     }
 
-    /// Reads the stored response.
     func response() throws(SpoolError) -> Result<StoredResponse, UnreadableRecord> {
         try spool.onDisk { () throws(SystemError) in
             try state.storedResponse(of: id, in: try open())
@@ -149,9 +145,9 @@ final class RecordFile {
 
     // MARK: Writing
 
-    /// Writes a new state beside the old one.
+    /// Writes a new state next to the old one.
     ///
-    /// Survives the death of the process on return; with `durably` a power cut too, or it is taken back.
+    /// Survives a crash on return; with `durably` it survives a power failure, or the change is undone.
     func write(
         durably: Bool = false,
         _ change: (inout RecordState) -> Void
@@ -165,27 +161,27 @@ final class RecordFile {
             try put(&next)
             if durably { try sync() }
         } catch {
-            // The next lock must not read a promise that was not kept, nor half a slot; if this fails as
-            // well, the record cannot be written at all and the upload is beyond use.
+            // The next lock must not read a state that should be durable and is not, nor half a slot. If this fails
+            // too, the upload is unusable.
             var again = before
             try? put(&again)
             throw error
         }
-        // One that stays is found not to be needed when its time has come.
+        // If the name remains, the queue ignores it when its time comes.
         if !isKept, let time = before.queueTime { try? removeName(time) }
     }
 
-    /// Writes a state into its slot, from the first promise on into both of the slots for that.
+    /// Writes a state into its slot, the first durable offset into both slots for such states.
     ///
-    /// A power cut may take every block that was written since the last sync, so the newest state that is
-    /// durable stays until another one is: what is not durable is written over in its place.
+    /// A power failure may destroy every block written since the last sync. The newest durable state is therefore kept
+    /// until another one is durable: a state that is not durable is overwritten in place.
     private func put(_ next: inout RecordState) throws(SpoolError) {
         if usesPromisedSlots, unsynced == nil { try sync() }
         number(&next)
         let isFirst = areSlotsTorn || !usesPromisedSlots && next.durable != nil
         if isFirst {
-            // In one call, so that later states only overwrite. Whichever of them a power cut leaves says
-            // the same.
+            // One call writes both slots with the same state, so that later states only overwrite and a power failure
+            // leaves at least one.
             if next.sequence % 2 == 1 { next.sequence += 1 }
             var second = next
             second.sequence += 1
@@ -196,7 +192,7 @@ final class RecordFile {
             do throws(SpoolError) {
                 try write(next.slot(for: id) + blank + second.slot(for: id), at: 0)
             } catch {
-                // A part of it may be there, and overrules what an early slot says.
+                // A part may have been written, which takes precedence over the early slots.
                 let start = try? open().bytes(at: 0, count: RecordSlots.size)
                 usesPromisedSlots = start?.contains { $0 != 0 } ?? true
                 areSlotsTorn = usesPromisedSlots
@@ -236,16 +232,16 @@ final class RecordFile {
         unsynced?.append(position..<position + Int64(count))
     }
 
-    /// Writes a part of the record where nothing else counts.
+    /// Writes a part of the record to unused space.
     ///
-    /// Once something was promised, a part has blocks of its own: a power cut can take all of a block that is
-    /// being written.
+    /// Once the upload has a durable offset, a part starts in a block of its own, because a power failure can destroy
+    /// all of a block that is being written.
     ///
     /// - Parameters:
     ///   - bytes: the part.
-    ///   - other: a part that still counts; nil: there is none.
-    ///   - isReplacement: whether it is to come before `other` where there is room.
-    /// - Returns: where it is; it counts from the state on that says so.
+    ///   - other: a part that is still needed; nil: none.
+    ///   - isReplacement: whether to place the part before `other` if there is room.
+    /// - Returns: the position; the part counts once a state points to it.
     /// - Throws: `.disk`.
     func writePart(
         _ bytes: [UInt8],
@@ -269,7 +265,8 @@ final class RecordFile {
     private func makeName(_ time: WallTime) throws(SpoolError) {
         try spool.onDisk { () throws(SystemError) in
             try disk.createEmpty(QueueName(time, id).text, in: spool.layout.queue)
-            // A daemon that does not end in good order is known by its file, and the names are made again.
+            // A daemon need not sync: after a crash its file in `daemons` remains, and recovery creates the names
+            // again.
             if !spool.isDaemon { try disk.syncDirectory(spool.layout.queue) }
         }
     }
@@ -280,14 +277,14 @@ final class RecordFile {
         }
     }
 
-    /// Makes the name in `queue` that the state needs, if a power failure has removed it.
+    /// Creates the name in `queue` that the state needs, if a power failure has removed it.
     func restoreName() throws(SpoolError) {
         if let time = state.queueTime { try makeName(time) }
     }
 
     // MARK: Making durable
 
-    /// Makes the record durable, all of it.
+    /// Makes the whole record durable.
     func sync() throws(SpoolError) {
         try spool.onDisk { () throws(SystemError) in
             let record = try open()
@@ -302,19 +299,17 @@ final class RecordFile {
 
     /// Writes again what a failed sync may have lost.
     ///
-    /// After a failed sync the kernel calls the lost pages clean: what is not written again would be in no later
-    /// sync, and that one would still succeed. If this fails as well, a later state can be there without its
-    /// creation; such a record is set aside.
+    /// After a failed sync the kernel treats the lost pages as clean, so later syncs would succeed without them. If
+    /// this fails too, a later state can survive without its creation; such a record is moved to `corrupt`.
     private func writeAgain(_ record: OpenFile) {
         for part in unsynced ?? ofNewestState { try? disk.writeAgain(part, of: record) }
-        // What another process made durable is in doubt while it is written again: not for longer than needed.
+        // Data of another process may be durable already, and is at risk while it is rewritten: sync at once.
         if unsynced == nil { try? disk.sync(record) }
     }
 
-    /// The newest state and what it points to.
+    /// The newest state and the parts to which it points.
     ///
-    /// Of what another process wrote, only that can be in doubt, and a power cut can take a block that is
-    /// written again.
+    /// Nothing else that another process wrote can be missing on the disk, and rewriting a block puts it at risk.
     private var ofNewestState: [Range<Int64>] {
         let start = state.position(isPromised: usesPromisedSlots)
         let slot = start..<start + Int64(RecordSlots.size)
@@ -323,24 +318,23 @@ final class RecordFile {
 
     private func noteSync() { (isDirty, isStateDirty, unsynced) = (false, false, []) }
 
-    // MARK: Making durable beside the content that comes
+    // MARK: Making durable while content arrives
 
-    /// A state that another thread is to write and make durable.
+    /// A state for another thread to write and make durable.
     struct StateWrite: Sendable {
         fileprivate let state: RecordState
         fileprivate let position: Int64
-        /// The slot.
+        /// The content of the slot.
         fileprivate let bytes: [UInt8]
 
-        /// Writes the slot into the record.
         func put(into record: OpenFile, _ disk: Disk) throws(SystemError) {
             try disk.write(bytes, to: record, at: position)
         }
     }
 
-    /// Prepares a state for another thread; until `finish` nothing else may be written here.
+    /// Prepares a state for another thread; nothing else may be written here until `finish`.
     ///
-    /// - Returns: nil if more than one slot has to be written, as for the first promise.
+    /// - Returns: nil if more than one slot or a name in the queue must change too, as for the first durable offset.
     func prepare(_ change: (inout RecordState) -> Void) -> StateWrite? {
         guard usesPromisedSlots, !areSlotsTorn, unsynced != nil else { return nil }
         var next = state
@@ -361,7 +355,7 @@ final class RecordFile {
         spool.syncedStates.note(id, state.sequence)
     }
 
-    /// Takes back the state that another thread could not write, or not make durable.
+    /// Undoes a state that another thread could not write or make durable.
     func takeBack(_ write: StateWrite, wasWritten: Bool) {
         var before = state
         noteUnsynced(write.position, write.bytes.count)
@@ -373,7 +367,7 @@ final class RecordFile {
         try? put(&before)
     }
 
-    /// Removes the file, and with it the upload, and the name in the queue.
+    /// Removes the file, which removes the upload, and the name in the queue.
     func remove(of client: ClientName?) throws(SystemError) {
         let size = try open().status().size
         try disk.unlink(name.record, in: spool.layout.directory(of: name))

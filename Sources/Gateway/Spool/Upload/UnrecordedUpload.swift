@@ -1,27 +1,26 @@
-// Uploads without a record: nobody can come back for one, and nothing of it is ever made durable.
+// Uploads without a record: no other request can find them, and nothing is ever durable.
 //
-// Its content is in the buffer that received it while it is little, else in a nameless file. Invariant: all of it is
-// gone once it is unlocked, and with the process.
+// Small content stays in the buffer that received it, other content is in a nameless file. Invariant: all content is
+// removed when the upload is unlocked or the process ends.
 
 package import SpoolgatePosix
 
 extension Upload {
-    /// Most content, in bytes, that an upload without a record keeps in the buffer that received it.
+    /// The maximum number of bytes that stay in the buffer that received them.
     package static let mostInBuffer = 128 << 10
 
-    /// Keeps the buffer that has received all of its content, as an upload without a record may; it goes back to the
-    /// pool when the upload is unlocked.
+    /// Keeps the buffer that has received all content of an upload without a record; unlocking returns it to the pool.
     package func keep(_ buffer: ContentBuffer) { content.keep(buffer) }
 }
 
 extension Spool {
-    /// Makes an upload without a record.
+    /// Creates an upload without a record.
     ///
     /// - Parameters:
-    ///   - creation: what the upstream is sent.
-    ///   - expected: bytes that are to come, as far as known.
+    ///   - creation: the properties of the upload.
+    ///   - expected: the bytes of content expected, as far as known.
     /// - Returns: the upload, empty.
-    /// - Throws: `.full`, `.fewFiles` or `.overQuota` where they need a file and there is no room for it.
+    /// - Throws: `.full`, `.fewFiles` or `.overQuota` if the content needs a file and there is no room for it.
     package func createUnrecorded(
         _ creation: consuming UploadCreation,
         expecting expected: Int64

@@ -1,23 +1,22 @@
-// One delivery attempt of a locked upload: its begin, its content, its final response.
+// One delivery attempt of a locked upload: its start, its content and its final response.
 //
-// The order of the calls is what makes "at most once" true: what an attempt begins with is on the disk
-// before the upstream hears of it, and the final response before the content is removed. It decides nothing:
-// what an outcome means is the gateway's business.
+// The order of the calls guarantees "at most once": the start of an attempt is durable before the upstream receives
+// anything, and the final response before the content is removed.
 
 import HTTPTypes
 import SpoolgatePosix
 import SpoolgateUploadProtocol
 
 extension Upload {
-    /// Marks it whole and an attempt as begun: incoming or deferred -> active, by one state.
+    /// Marks it complete and starts an attempt: incoming or deferred -> active, in one state.
     ///
-    /// From here newer requests wait for the final response instead of requesting its release. If anything
-    /// was ever promised of it and the attempt is not to be repeated, its begin is durable on return, so that
-    /// a power cut cannot make it be delivered twice.
+    /// From now on newer requests wait for the final response instead of requesting its release. If the upload ever had
+    /// a durable offset and the attempt must not be retried, the start is durable on return, so that a power failure
+    /// cannot cause a second delivery.
     ///
-    /// - Parameter isRepeatable: false: where the process dies before the final response the upload goes to
-    ///   `hold`, also one that its creation calls repeatable.
-    /// - Throws: `.disk`; nothing of it may be sent then.
+    /// - Parameter isRepeatable: false: if the process ends before the final response, the upload is put on `hold`,
+    ///   even if its creation allows a retry.
+    /// - Throws: `.disk`; nothing may be sent to the upstream then.
     package func beginAttempt(isRepeatable: Bool = true) throws(SpoolError) {
         try require(queue == .incoming || queue == .deferred)
         let then: RecordState.Fallback = creation.isRepeatable && isRepeatable ? .deferred : .hold
@@ -30,7 +29,7 @@ extension Upload {
         awaitFinalResponse()
     }
 
-    /// active -> active: the attempt under way has ended, nothing was taken, and another one begins.
+    /// active -> active: the current attempt has failed without effect, and another one starts.
     ///
     /// Durable as by `beginAttempt`.
     package func beginNextAttempt() throws(SpoolError) {
@@ -42,10 +41,10 @@ extension Upload {
     /// Reads content for the upstream.
     ///
     /// - Parameters:
-    ///   - buffer: is filled from its start.
-    ///   - position: where in the content to begin.
-    /// - Returns: the bytes read; less than asked only at the end of the content.
-    /// - Throws: `.disk` where they cannot be read.
+    ///   - buffer: filled from its start.
+    ///   - position: the offset in the content.
+    /// - Returns: the number of bytes read; fewer than requested only at the end of the content.
+    /// - Throws: `.disk` if the content cannot be read.
     package func read(
         into buffer: UnsafeMutableRawBufferPointer,
         at position: Int64
@@ -54,15 +53,13 @@ extension Upload {
         return try content.read(into: buffer, at: position)
     }
 
-    /// The descriptor of the content's file, for an upstream that links or copies it; nil where there is
-    /// none, as while the content is in memory.
+    /// The descriptor of the data file, for an upstream that links or copies it; nil while the content is in memory.
     package var dataFile: Int32? { content.data?.descriptor.number }
 
-    /// Calls `body` with the path of the content's file, for programs that open it themselves; good until `body`
-    /// returns.
+    /// Calls `body` with the path of the data file, for programs that open it; valid until `body` returns.
     ///
-    /// - Throws: what `body` throws; `.disk` where the content cannot be put there, `.full` and `.overQuota` of one
-    ///   without a record.
+    /// - Throws: what `body` throws; `.disk` if the content cannot be written to the file; `.full` and `.overQuota` for
+    ///   an upload without a record.
     package func withDataPath<R>(
         _ body: (String) throws(SpoolError) -> R
     ) throws(SpoolError) -> R {
@@ -73,10 +70,9 @@ extension Upload {
 
     /// active -> delivered: stores the final response and removes the content.
     ///
-    /// Also incoming or deferred -> delivered, where the gateway itself refuses the upload for good.
-    /// Where the disk does not take the response, it is stored without its content, and at the worst
-    /// only its status, for which the record has room already. Survives the death of the process on
-    /// return; a power cut too, if anything was ever promised of the upload.
+    /// Also incoming or deferred -> delivered, if the gateway itself refuses the upload permanently. If the disk does
+    /// not accept the response, only its status and fields are stored, or only its status, for which the record always
+    /// has room. Survives a crash on return, and a power failure if the upload ever had a durable offset.
     package func finish(with response: StoredResponse) throws(SpoolError) {
         try require([.incoming, .active, .deferred].contains(queue))
         let size = content.size
@@ -85,16 +81,16 @@ extension Upload {
             state.length = size
         }
         spool.room.noteFinished(of: creation.client)
-        // The final response is safe. Content that stays behind is removed by the next lock.
+        // The final response is stored. If the content remains, the next lock removes it.
         _ = try? content.remove()
     }
 
-    /// The stored final response; nil unless delivered, or held with that response.
+    /// Returns the stored final response of a delivered upload, or of one held with a response.
     ///
-    /// - Returns: the response, its content nil where that is not kept; nil too where that of a held
-    ///   one cannot be read.
-    /// - Throws: `.corrupt` after setting aside a delivered upload whose response cannot be read; `.newer`
-    ///   where a newer program wrote it.
+    /// - Returns: the response, without content if that was not stored; nil if the response of a held upload cannot be
+    ///   read.
+    /// - Throws: `.corrupt` after a delivered upload was moved to `corrupt` because its response cannot be read;
+    ///   `.newer` if a newer program wrote it.
     package func response() throws(SpoolError) -> StoredResponse? {
         let isStored = record.state.response != nil || record.state.status != nil
         let isHeld = queue == .hold && isStored
@@ -105,7 +101,7 @@ extension Upload {
             knownResponse = response
             return response
         case .failure(let fault):
-            // What is kept of a held one is its content.
+            // A held upload is kept for its content.
             if isHeld { return nil }
             guard fault.kind != .newer else { throw .newer(id, reason: fault.reason) }
             try files.setAside()
@@ -115,12 +111,12 @@ extension Upload {
 
     // MARK: Steps
 
-    /// Writes that the content is whole, and what follows from it, as one state.
+    /// Writes one state that says that the content is complete, and what follows from that.
     ///
     /// - Parameters:
-    ///   - durably: whether content and state are durable on return, if anything was ever promised.
-    ///   - change: what follows.
-    /// - Throws: `.disk` also where content was cut back that was whole before (see `sync`).
+    ///   - durably: whether content and state are durable on return, if the upload ever had a durable offset.
+    ///   - change: sets what follows.
+    /// - Throws: `.disk`, also if complete content was cut back (see `sync`).
     func setWhole(
         durably: Bool,
         _ change: (inout RecordState) -> Void
@@ -150,16 +146,16 @@ extension Upload {
         }
     }
 
-    /// Writes a response behind what the clients sent, and then the state that points to it; durably, if
-    /// anything was ever promised.
+    /// Writes a response into the record, then the state that points to it.
     ///
-    /// Where the disk does not take it, without its content, and at the worst only its status.
+    /// Both are made durable if the upload ever had a durable offset. If the disk does not accept the response, less is
+    /// stored, as by `finish(with:)`.
     ///
     /// - Parameters:
     ///   - response: the response.
-    ///   - change: what else the state says from then on.
-    /// - Returns: what was stored.
-    /// - Throws: `.disk` where not even the status could be written.
+    ///   - change: changes the rest of the state.
+    /// - Returns: the response as stored.
+    /// - Throws: `.disk` if not even the status could be written.
     func store(
         _ response: StoredResponse,
         _ change: (inout RecordState) -> Void
@@ -176,7 +172,7 @@ extension Upload {
                 }
             }
         }
-        // Where this fails the response is known all the same, and survives the process.
+        // If this fails, the response is still known and survives a crash.
         if isPromised { try record.sync() }
         return kept
     }

@@ -1,8 +1,7 @@
-// The files of one upload together: its record and its content.
+// The files of one upload: its record and its content.
 //
-// Used by Upload, recovery and removal alike, so that all remove and make legal in the one order that
-// spoolgate-spool(5) proves safe. Invariant: every step here leaves a combination of files that the page has a
-// row for.
+// All code removes and repairs files here, in the order that spoolgate-spool(5) describes. Invariant: every step leaves
+// a combination of files that has a row on that page.
 
 import HTTPTypes
 import SpoolgatePosix
@@ -10,11 +9,9 @@ import SpoolgateUploadProtocol
 
 /// The files of one upload, open and locked.
 ///
-/// Used by one thread; the kernel's locks go with the last reference, or with `close()`.
+/// Used by one thread. The last reference, or `close()`, releases the kernel's locks.
 struct UploadFiles {
-    /// The record.
     let record: RecordFile
-    /// The content.
     let content: ContentFile
     private let spool: Spool
     let name: FileName
@@ -22,8 +19,9 @@ struct UploadFiles {
     private var id: UploadID { record.id }
     private var state: RecordState { record.state }
 
-    /// Takes a record that the caller has opened and locked, nil for an upload without one; `state` and
-    /// `creationEnd` where it was just made.
+    /// Takes over a record that the caller has opened and locked, nil for an upload without one.
+    ///
+    /// `state` and `creationEnd` are set for a record that was just created.
     init(
         of id: UploadID,
         _ name: FileName,
@@ -45,7 +43,7 @@ struct UploadFiles {
         content = ContentFile(of: self.record, name, in: spool)
     }
 
-    /// Closes all, and with that gives up the kernel's locks; content in memory is gone.
+    /// Drops content in memory, closes the files and releases the kernel's locks.
     func close() {
         content.close()
         record.close()
@@ -53,10 +51,9 @@ struct UploadFiles {
 
     /// Reads the record and opens the content.
     ///
-    /// - Parameter status: what the file system knows of the record since it was locked.
-    /// - Returns: what the upload was created with, and what of the record matters to what becomes of it;
-    ///   an unreadable record as it is.
-    /// - Throws: `.busy` where content may still come from somebody else.
+    /// - Parameter status: the record's status since it was locked.
+    /// - Returns: the record, or why it is unreadable.
+    /// - Throws: `.busy` if the web server may still write content.
     func read(
         _ status: FileStatus
     ) throws(SpoolError) -> Result<LoadedRecord, UnreadableRecord> {
@@ -79,10 +76,10 @@ struct UploadFiles {
 
     /// Waits until a file of a shared spool has the size that it must have, for at most five seconds.
     ///
-    /// The kernel's client of CephFS leaves sizes to the metadata server. If a host dies, the server releases its
-    /// locks before it has found out how long its files are: a file that the host had synced looks too short.
+    /// The kernel's client of CephFS leaves sizes to the metadata server. If a host dies, the server releases its locks
+    /// before it has determined the sizes of its files: a file that the host had synced looks too short.
     ///
-    /// - Returns: the status it has at the end.
+    /// - Returns: the last status.
     private func settled(
         _ file: OpenFile,
         _ status: FileStatus,
@@ -100,10 +97,8 @@ struct UploadFiles {
 
     // MARK: Names
 
-    /// Whether the names of record and content may not be durable.
     var areNamesInDoubt: Bool { record.state.durable ?? 0 == 0 || content.mayBeShared }
 
-    /// Makes the names of record and content durable.
     func syncNames() throws(SpoolError) {
         try spool.onDisk { () throws(SystemError) in
             try spool.disk.syncDirectory(spool.layout.directory(of: name))
@@ -112,18 +107,18 @@ struct UploadFiles {
 
     // MARK: Removing
 
-    /// Moves the record to `corrupt`; the content stays where it is.
+    /// Moves the record to `corrupt`; the content is not moved.
     func setAside() throws(SpoolError) {
         try spool.setAside(name)
         spool.room.giveBackUpload(of: nil, isFinished: true)
     }
 
-    /// Removes the upload: first the record, so that nothing half is ever found, then the content.
+    /// Removes the upload: first the record, so that a partially removed upload is never found, then the content.
     ///
     /// - Parameters:
-    ///   - client: whose it is; nil: nobody knows.
-    ///   - durably: whether no power cut brings it back once this returns.
-    /// - Throws: `.disk` where a part of it is there still or may come back.
+    ///   - client: the client of the upload; nil: unknown.
+    ///   - durably: whether the removal survives a power failure on return.
+    /// - Throws: `.disk` if a part of the upload still exists or may return.
     func remove(of client: ClientName?, durably: Bool = false) throws(SpoolError) {
         try spool.onDisk { () throws(SystemError) in
             try record.remove(of: client)
@@ -131,13 +126,13 @@ struct UploadFiles {
         }
     }
 
-    // MARK: Making legal
+    // MARK: Repairing
 
-    /// Makes the files legal again that a crash or a power cut has left.
+    /// Repairs the files after a crash or a power failure.
     ///
-    /// - Parameter loaded: what `read(_:)` gave.
-    /// - Returns: what was done.
-    /// - Throws: `.corrupt` after setting an upload aside.
+    /// - Parameter loaded: the result of `read(_:)`.
+    /// - Returns: the repair that was made.
+    /// - Throws: `.corrupt` after the record was moved to `corrupt`.
     func repair(_ loaded: LoadedRecord) throws(SpoolError) -> Repair {
         let isForeign = state.writer != spool.writer
         let fault = isForeign ? try believeOlderState() : nil
@@ -149,23 +144,23 @@ struct UploadFiles {
             isSlotDamaged: loaded.isSlotDamaged,
             isConcatenation: loaded.creation.kind.isFinal
         )
-        // A file system may keep the state and lose the name that was made before it (btrfs). Before the state is
-        // written anew: after that nothing shows that the name may be missing.
+        // A file system may keep the state but lose the name that was created before it (btrfs). The name is restored
+        // first: after a new state is written, nothing shows that it may be missing.
         if isForeign, repair.keepsUpload { try record.restoreName() }
         try apply(repair, loaded.creation)
-        // Who cut content back, or found that it need not be, answers for what comes after.
+        // The process that checked the content is the writer from now on.
         if isForeign, state.writer != spool.writer, [.incoming, .deferred].contains(state.queue),
             repair != .forget
         {
-            // Its last writer may live, and must not take for its own what comes now.
+            // In a shared spool, the last writer may still run, and must not trust later content as its own.
             try record.write(durably: spool.isShared) { _ in }
         }
         return repair
     }
 
-    /// Goes back to the state before, where a power cut has kept the newest one and not what it points to.
+    /// Returns to the previous state if a power failure has kept the newest one but not a part to which it points.
     ///
-    /// - Returns: why a part of the record cannot be read that still counts; nil: it can.
+    /// - Returns: why a part that is needed cannot be read; nil: all can be read.
     private func believeOlderState() throws(SpoolError) -> UnreadableRecord? {
         guard let fault = try partFault() else { return nil }
         guard try record.believeOlder() else { return fault }
@@ -193,20 +188,20 @@ struct UploadFiles {
             try content.truncate(to: size)
             try record.write { $0.receiveAgain() }
         case .retry:
-            // Its client heard of no failure: it is the queue's to repeat.
+            // The client received no failure, so the queue retries.
             try record.write { state in
                 state.go(to: .deferred, Repair.interrupted)
                 state.next = spool.clock.now
             }
         case .hold:
-            // What nobody was told of was on its way into its file.
+            // Content without an acknowledged offset was still being written to its file.
             if content.size != state.length { try content.truncate(to: 0) }
             try record.write { state in
                 state.go(to: .hold, Repair.outcomeUnknown)
                 state.cause = .indeterminate
             }
         case .removeContent:
-            // Who wrote that may have died before it was durable.
+            // The writer of the state may have crashed before it was durable.
             if state.durable != nil, record.isDirty { try record.sync() }
             _ = try spool.onDisk { () throws(SystemError) in try content.remove() }
             content.size = state.length ?? content.size
@@ -218,9 +213,9 @@ struct UploadFiles {
         }
     }
 
-    // MARK: Looking
+    // MARK: Comparing
 
-    /// Whether nothing has changed since the upload was looked at; the creation never does.
+    /// Returns whether the upload is unchanged since it was listed; the creation never changes.
     func isUnchanged(since earlier: UploadSummary) throws(SystemError) -> Bool {
         let file = try record.open()
         let status = try file.status()
@@ -239,7 +234,7 @@ struct UploadFiles {
             == (earlier.queue, earlier.offset, earlier.lastActivity, earlier.sequence)
     }
 
-    /// Has the last activity be now.
+    /// Sets the last activity to the present.
     func touch() throws(SystemError) {
         for file in [try spool.layout.openData(name), try record.open()].compactMap({ $0 }) {
             try spool.disk.touch(file.descriptor, subject: file.subject)
@@ -248,16 +243,17 @@ struct UploadFiles {
 }
 
 extension Spool {
-    /// Removes the content of uploads whose records are gone.
+    /// Removes the content of uploads whose records were removed.
     ///
     /// - Parameters:
     ///   - removed: the uploads, locked.
-    ///   - durably: whether no power cut brings one back once this returns.
-    /// - Throws: `SystemError` where one is there still or may come back.
+    ///   - durably: whether the removal survives a power failure on return.
+    /// - Throws: `SystemError` if a part of an upload still exists or may return.
     func removeContent(of removed: [UploadFiles], durably: Bool) throws(SystemError) {
         for files in removed { try files.content.remove() }
         guard durably else { return }
-        // One directory keeps a first part of its changes, in order: no content goes before its record.
+        // After a power failure, a directory has its changes up to some point, in order: no record remains without its
+        // content.
         for number in Set(removed.map(\.name.number)).sorted() {
             try disk.syncDirectory(layout.uploads[number])
         }

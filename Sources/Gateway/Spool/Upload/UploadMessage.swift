@@ -1,8 +1,7 @@
-// What a message brings beside content that counts: content that must be verified first, and the fields
-// of the request that completes the upload.
+// Content that must be verified before it counts, and the fields of the request that completes the upload.
 //
-// Invariant: content that was not verified is never promised and never outlives its lock; kept fields
-// are replaced only by others that are whole.
+// Invariant: unverified content is never acknowledged, and the next lock discards it; stored fields are replaced only
+// by fields that are completely written.
 
 package import HTTPTypes
 import SpoolgatePosix
@@ -11,25 +10,26 @@ import SpoolgateUploadProtocol
 extension Upload {
     // MARK: Content that must be verified
 
-    /// What is appended from here on counts only after `verify()`: the death of the process, or
-    /// unlocking, takes it back, and `sync()` makes nothing of it durable that may be told.
+    /// Starts content that counts only after `verify()`.
+    ///
+    /// A crash or unlocking discards it, and `sync()` does not include it in the durable offset.
     package func beginUnverified() throws(SpoolError) {
         try require(queue == .incoming)
         try record.write { $0.verified = content.size }
     }
 
-    /// What was appended since `beginUnverified()` counts.
+    /// Makes the content appended since `beginUnverified()` count.
     ///
-    /// Survives the death of the process on return, as far as `append(_:)` says.
+    /// Survives a crash on return, as far as `append(_:)` guarantees.
     package func verify() throws(SpoolError) {
         try require(queue == .incoming)
         guard record.state.verified != nil else { return }
         try record.write { $0.verified = nil }
     }
 
-    /// Takes back what was appended since `beginUnverified()`; nothing where there is nothing.
+    /// Discards the content appended since `beginUnverified()`, if there is any.
     ///
-    /// - Throws: `.disk` where the disk does not let it; the next lock does it then.
+    /// - Throws: `.disk` if that failed; the next lock does it then.
     package func discardUnverified() throws(SpoolError) {
         guard let verified = record.state.verified else { return }
         try require(queue == .incoming)
@@ -39,23 +39,23 @@ extension Upload {
 
     // MARK: The completing request
 
-    /// Keeps fields of the request that completed the upload, for attempts after it.
+    /// Stores fields of the request that completed the upload, for later attempts.
     ///
-    /// Survives the death of the process on return, a power cut after the next `sync()`; until then
-    /// the fields kept before are. The record is readable by its owner only.
+    /// They survive a crash on return, and a power failure after the next `sync()`; until then, the fields stored
+    /// before do. The record is readable only by its owner.
     package func keepCompletion(_ fields: HTTPFields) throws(SpoolError) {
-        // Also behind an attempt that got no answer; where one got its answer, that stands there.
+        // Also after an attempt without a response; a stored response would be in the same place.
         try require([.incoming, .active, .deferred].contains(queue))
         let bytes = fields.completionText(of: id)
         let before = record.state.completion
         if let before, try bytes == record.bytes(of: before) { return }
         let extent = try record.writePart(bytes, beside: before, isReplacement: true)
-        // A power cut must not keep a state that points to what it did not keep.
+        // A power failure must not keep a state that points to lost fields.
         if before != nil, isPromised { try record.sync() }
         try record.write { $0.completion = extent }
     }
 
-    /// What `keepCompletion` kept; nil where nothing was, or a crash has damaged it.
+    /// Returns the fields stored by `keepCompletion`; nil if there are none or a crash has damaged them.
     package func completion() throws(SpoolError) -> HTTPFields? {
         try isUnlocked ? nil : record.completion()
     }

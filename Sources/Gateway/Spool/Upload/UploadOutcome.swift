@@ -1,43 +1,40 @@
-// Where an upload goes that is not delivered: deferred, or in `hold` for one of three causes, and back.
+// Moves an upload that is not delivered: to `deferred`, or to `hold` for one of three causes, and back.
 //
-// Which of them it is, the gateway or an operator decides. Invariant: once whole, a record says the length of
-// its content, and nothing in `hold` moves by itself.
+// The gateway or an operator decides which. Invariant: the record of a complete upload has the length of its content,
+// and nothing leaves `hold` without an operator.
 
 package import SpoolgatePosix
 import SpoolgateUploadProtocol
 
 extension Upload {
-    /// When the queue tries it next; nil: it waits for its client, or for an operator.
+    /// When the next attempt is due; nil: the upload waits for its client or an operator.
     package var nextAttempt: WallTime? { record.state.next }
-    /// When it was first found whole, or last queued again by an operator; nil before.
+    /// When it was completed, or last requeued by an operator; nil before.
     package var wholeSince: WallTime? { record.state.whole }
-    /// Delivery attempts begun.
     package var attempts: Int { record.state.attempts }
-    /// Why it is in `hold`; nil elsewhere.
     package var holdCause: HoldCause? { record.state.cause }
-    /// Why the last attempt did not deliver it, or why it is in `hold`.
     package var reason: String? { record.state.reason }
 
-    /// Until when it waits, and for whom.
+    /// The end of a wait.
     package enum Waiting {
-        /// For the queue, which tries it then.
+        /// When the queue starts the next attempt.
         case queue(WallTime)
-        /// For its client, which has the time till then; `lacksCredentials`: with other credentials than before.
+        /// Until when the client may continue; `lacksCredentials`: only with other credentials.
         case client(WallTime, lacksCredentials: Bool = false)
     }
 
     /// Whether it waits for other credentials of its client.
     package var lacksCredentials: Bool { queue == .deferred && record.state.status == 401 }
 
-    /// incoming or active -> deferred, or deferred with another time: whole, and no attempt could
-    /// begin, or the upstream did not take it; the bytes stay.
+    /// incoming or active -> deferred, or deferred with another time; the content is kept.
     ///
-    /// Survives the death of the process on return, a power cut after the next `sync()`.
+    /// The upload is complete, but no attempt could start, or the upstream did not accept it. Survives a crash on
+    /// return, and a power failure after the next `sync()`.
     ///
     /// - Parameters:
     ///   - reason: why it is not delivered; for people.
-    ///   - waiting: until when it waits, and for whom.
-    /// - Throws: `.disk`; then it is where it was.
+    ///   - waiting: the end of the wait for the queue or the client.
+    /// - Throws: `.disk`; the state is unchanged then.
     package func postpone(reason: String?, _ waiting: Waiting) throws(SpoolError) {
         try require([.incoming, .active, .deferred].contains(queue))
         try store()
@@ -52,16 +49,15 @@ extension Upload {
         }
     }
 
-    /// incoming, active or deferred -> hold: nothing takes it from there by itself.
+    /// incoming, active or deferred -> hold: only an operator moves it from there.
     ///
-    /// Durable on return; content that cannot be made durable is lost then, and `state.offset` less
-    /// than the length.
+    /// Durable on return. Content that cannot be made durable is lost then, and `state.offset` is less than the length.
     ///
     /// - Parameters:
-    ///   - cause: what it waits for.
+    ///   - cause: the cause.
     ///   - reason: why; for people.
-    ///   - response: the upstream's final response, where that is why; stored as by `finish(with:)`.
-    /// - Throws: `.disk`; the next lock finishes what was begun.
+    ///   - response: the upstream's final response, if that is the cause.
+    /// - Throws: `.disk`; the next lock finishes the change.
     package func hold(
         _ cause: HoldCause,
         reason: String,
@@ -80,7 +76,7 @@ extension Upload {
             isLost = true
             try content.truncate(to: 0)
         }
-        // In one state, the response with the cause: without it, it would be a delivery.
+        // One state has both: a response without a cause would be that of a delivery.
         if let response {
             knownResponse = try store(response, change)
         } else {
@@ -91,18 +87,17 @@ extension Upload {
             isLost = true
         }
         guard isLost else { return }
-        // The content is cut back; that it is held, and why, can be kept all the same.
+        // The content was cut back, but the state and its reason can still be stored.
         try record.write { $0.reason = lost }
         try sync()
     }
 
-    /// hold -> deferred, or deferred with another time: the queue is to try it, whatever was known of
-    /// earlier attempts; its time in the queue begins anew.
+    /// hold -> deferred, or deferred with another time: schedules an attempt.
     ///
-    /// Durable on return, and told to the daemons.
+    /// The time in the queue starts again. Durable on return; wakes the daemons.
     ///
-    /// - Parameter next: when the queue tries it.
-    /// - Throws: `.disk` also where a part of its content was lost (see `hold`).
+    /// - Parameter next: the time of the attempt.
+    /// - Throws: `.disk`, also if a part of the content was lost (see `hold`).
     package func requeue(at next: WallTime) throws(SpoolError) {
         try require(queue == .hold || queue == .deferred)
         guard state.offset == state.length else {
@@ -122,7 +117,7 @@ extension Upload {
 }
 
 extension Queue {
-    /// What a client can tell of an upload there.
+    /// Returns the phase that clients see.
     func phase(_ cause: HoldCause?) -> UploadState.Phase {
         switch (self, cause) {
         case (.incoming, _): .receiving
