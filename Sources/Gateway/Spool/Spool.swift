@@ -251,9 +251,8 @@ package final class Spool: Sendable {
 
     // MARK: Finding files
 
-    /// Finds the upload of a lock, or unlocks it.
-    ///
-    /// Without a `limit`, this neither waits for another process nor requests a release.
+    /// Finds the upload of a lock, or unlocks it; without a `limit`, neither waits for another process nor requests a
+    /// release.
     private func find(
         _ lock: UploadLock,
         until limit: WaitLimit?,
@@ -334,9 +333,9 @@ package final class Spool: Sendable {
         }
     }
 
-    /// Takes the kernel's lock and waits for another process that holds it; false if the caller may not use the upload.
+    /// Takes the kernel's lock; false if the caller may not use the upload.
     ///
-    /// Without a `limit`, this neither waits nor requests a release.
+    /// Without a `limit`, neither waits nor requests a release.
     private func waitForLock(
         on file: OpenFile,
         _ lock: UploadLock,

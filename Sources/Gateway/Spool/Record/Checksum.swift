@@ -11,7 +11,6 @@ enum Checksum {
     static let digitCount = 8
     /// The text before the digits at the end of a slot's line.
     static let mark: StaticString = " sum="
-    /// The number of bytes of the mark and the digits.
     static let fieldSize = mark.utf8CodeUnitCount + digitCount
 
     /// The contribution of each byte, for each of eight places.

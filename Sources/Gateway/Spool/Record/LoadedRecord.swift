@@ -21,7 +21,7 @@ final class LoadedRecord: Sendable {
 
     /// The maximum number of bytes up to the end of the creation; web servers allow far smaller header sections.
     private static let limit = 1 << 20
-    /// The number of bytes read at first; nearly all records are smaller.
+    /// The number of bytes read at first; enough for nearly all records.
     private static let firstRead = 16 << 10
 
     /// Returns the start of a new record, from its first slot on.

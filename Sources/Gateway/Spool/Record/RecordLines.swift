@@ -15,7 +15,6 @@ enum RecordNumber {
         Int64(digits: digits).flatMap { $0 <= UploadLimits.mostSize ? $0 : nil }
     }
 
-    /// Reads a number from text.
     static func read(_ text: String) -> Int64? { read(text.utf8) }
 
     /// Reads seconds before or since 1970, within the same range.
@@ -33,7 +32,6 @@ struct LineWriter: ~Copyable {
 
     private var builder = ByteBuilder(room: 1024)
 
-    /// The bytes added so far.
     var bytes: [UInt8] { builder.array }
 
     /// Adds a line without escaping.
@@ -133,7 +131,6 @@ struct LineReader {
     /// The index of the first byte of the next line.
     private(set) var position: Int
 
-    /// Starts at the first of `bytes`.
     init(_ bytes: ArraySlice<UInt8>) {
         self.bytes = bytes
         position = bytes.startIndex
@@ -146,7 +143,6 @@ struct LineReader {
         return bytes[position..<end]
     }
 
-    /// Splits a line into name and value.
     static func split(_ line: ArraySlice<UInt8>) -> (name: String, value: ArraySlice<UInt8>) {
         let end = line.firstIndex(of: UInt8(ascii: " ")) ?? line.endIndex
         return (String(decoding: line[..<end], as: UTF8.self), line[end...].dropFirst())

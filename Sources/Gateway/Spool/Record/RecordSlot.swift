@@ -7,7 +7,6 @@
 import SpoolgateUploadProtocol
 
 enum RecordSlots {
-    /// The size of a slot in bytes.
     static let size = 512
     /// The number of bytes that a disk may lose as a unit.
     static let block: Int64 = 4096
@@ -21,7 +20,6 @@ enum RecordSlots {
     /// An empty slot.
     static let empty = [UInt8](repeating: UInt8(ascii: " "), count: size - 1) + [UInt8(ascii: "\n")]
 
-    /// The result of reading the slots.
     enum Reading {
         /// The newest state; whether it is in a slot used once the upload has a durable offset; and whether a damaged
         /// slot may have held a newer state.

@@ -88,7 +88,7 @@ package enum UploadPromise: String, Sendable, CaseIterable {
 package enum Queue: String, Sendable, CaseIterable {
     /// Complete; later attempts follow.
     case incoming
-    /// Complete; a delivery attempt is in progress.
+    /// Complete; an attempt is in progress.
     case active
     /// Complete; a later attempt follows.
     case deferred
@@ -115,7 +115,7 @@ package struct UploadSummary: Sendable, Equatable {
     package var diskUsage: Int64
     package var attempts: Int
     package var reason: String?
-    /// When the next attempt is due, or was due if it is in progress; nil if the upload is not queued.
+    /// When the next attempt is due, or was due if in progress; nil if the upload is not queued.
     package var nextAttempt: WallTime?
     /// When it was completed, or last requeued by an operator; nil before.
     package var wholeSince: WallTime?

@@ -50,7 +50,6 @@ package final class ContentFile {
         var taken: Int64
     }
 
-    /// Starts without content.
     init(of record: RecordFile, _ name: FileName, in spool: Spool) {
         self.record = record
         self.name = name
@@ -308,7 +307,7 @@ package final class ContentFile {
     /// Truncates the content to `size` bytes.
     func truncate(to size: Int64) throws(SpoolError) {
         if let data {
-            // A delivery of this process may have given the file another name since it was opened.
+            // A delivery of this process may have given the file another name.
             let own = try separate(data, keeping: size)
             try spool.onDisk { () throws(SystemError) in try disk.truncate(own, to: size) }
         }

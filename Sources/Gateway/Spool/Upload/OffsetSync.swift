@@ -72,7 +72,6 @@ final class OffsetSync: Sendable {
         }
     }
 
-    /// The result; nil until it is available.
     var end: Outcome? { progress.updateQuietly(Self.end) }
 
     /// Waits for the result, and makes the calls itself if no thread has started them.

@@ -67,7 +67,6 @@ final class RecordFile {
         )
     }
 
-    /// Closes the file, which releases the kernel's lock.
     func close() { file = nil }
 
     // MARK: Reading
@@ -320,7 +319,7 @@ final class RecordFile {
 
     // MARK: Making durable while content arrives
 
-    /// A state for another thread to write and make durable.
+    /// A state for another thread.
     struct StateWrite: Sendable {
         fileprivate let state: RecordState
         fileprivate let position: Int64

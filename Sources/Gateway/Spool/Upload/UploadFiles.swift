@@ -234,7 +234,6 @@ struct UploadFiles {
             == (earlier.queue, earlier.offset, earlier.lastActivity, earlier.sequence)
     }
 
-    /// Sets the last activity to the present.
     func touch() throws(SystemError) {
         for file in [try spool.layout.openData(name), try record.open()].compactMap({ $0 }) {
             try spool.disk.touch(file.descriptor, subject: file.subject)
