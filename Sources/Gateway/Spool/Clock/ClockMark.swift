@@ -1,31 +1,30 @@
-// How far the wall clock is believed: one pure function, and its state as the file `clock` of the spool.
+// The trusted part of the wall clock: one pure function, and its state as the file `clock` of the spool.
 //
-// Confirmed time goes on with the uptime. It goes back with the wall clock at once, since that only keeps
-// things longer, and follows it forward once both have gone evenly for a day. Invariant: confirmed time is
-// never ahead of the wall clock, and no step forward of the wall clock is in it before that day is over.
+// Confirmed time advances with the uptime. It follows the wall clock back immediately, because that only extends
+// lifetimes, and forward once both clocks have advanced equally for a day. Invariant: confirmed time is never ahead of
+// the wall clock, and includes no forward step of it until that day has passed.
 
 import SpoolgatePosix
 
-/// What one look at the clocks has shown.
+/// The result of one reading of the clocks.
 struct ClockMark: Sendable, Equatable {
     /// The kernel's boot identity.
     var boot: String
-    /// Seconds since the machine was started.
+    /// Seconds since the machine started.
     var uptime: Int64
     /// The time of day.
     var wall: WallTime
-    /// The time that may be believed.
+    /// The time that is trusted.
     var confirmed: WallTime
-    /// The uptime since which wall time and uptime went evenly.
+    /// The uptime since which wall time and uptime have advanced equally.
     var evenSince: Int64
 
-    /// Seconds by which the wall clock may be off without being doubted: it is set by so much in good
-    /// order.
+    /// The deviation of the wall clock that is accepted, in seconds: normal corrections stay below it.
     static let tolerance: Int64 = 60
-    /// Seconds of uptime for which it must have gone evenly before a step forward is believed.
+    /// The uptime in seconds for which the clocks must advance equally before a forward step is trusted.
     static let patience: Int64 = 86_400
 
-    /// The first look ever: the wall clock is all there is.
+    /// Creates the first mark, which trusts the wall clock.
     init(boot: String, uptime: Int64, wall: WallTime) {
         self.boot = boot
         self.uptime = uptime
@@ -34,20 +33,19 @@ struct ClockMark: Sendable, Equatable {
         evenSince = uptime
     }
 
-    /// What stands for a mark that cannot be read: nothing is old until the clock was watched for long
-    /// enough.
+    /// The substitute for an unreadable mark: nothing expires until the clock has been observed for long enough.
     static let unreadable = ClockMark(boot: "", uptime: .max, wall: WallTime(seconds: 0))
 
-    /// Whether wall time and uptime have gone evenly for long enough.
+    /// Whether wall time and uptime have advanced equally for long enough.
     var isSettled: Bool { uptime - evenSince >= Self.patience }
     /// Seconds by which the wall clock is ahead of confirmed time.
     var lead: Int64 { wall.seconds - confirmed.seconds }
-    /// Whether the wall clock is ahead of what is believed of it.
+    /// Whether the wall clock is too far ahead of confirmed time to be trusted.
     var isDoubted: Bool { lead > Self.tolerance }
 
-    /// Takes another look.
+    /// Updates the mark from another reading of the clocks.
     mutating func look(boot: String, uptime: Int64, wall: WallTime) {
-        // After another start nobody knows how long the machine was off.
+        // After a restart of the machine, the time that it was off is unknown.
         let isSameRun = boot == self.boot && !boot.isEmpty && uptime >= self.uptime
         let passed = isSameRun ? uptime - self.uptime : 0
         let step = wall.seconds - self.wall.seconds - passed
@@ -60,13 +58,13 @@ struct ClockMark: Sendable, Equatable {
 
     // MARK: As text
 
-    /// One line.
+    /// The mark as one line.
     var text: String {
         "boot=\(boot) uptime=\(uptime) wall=\(wall.seconds) confirmed=\(confirmed.seconds) "
             + "even-since=\(evenSince)\n"
     }
 
-    /// Reads a line; nil for anything else.
+    /// Reads a line; nil if it is invalid.
     init?(text: String) {
         let words = text.split(separator: "\n").first?.split(separator: " ") ?? []
         var values: [Substring: Substring] = [:]
@@ -75,7 +73,7 @@ struct ClockMark: Sendable, Equatable {
             if parts.count == 2 { values[parts[0]] = parts[1] }
         }
         func number(_ name: Substring) -> Int64? {
-            // So far from the limits that differences cannot overflow.
+            // The range is small enough that differences cannot overflow.
             values[name].flatMap { Int64($0) }.flatMap { (0...(1 << 48)).contains($0) ? $0 : nil }
         }
         guard let boot = values["boot"], let uptime = number("uptime"), let wall = number("wall"),

@@ -1,25 +1,24 @@
-// The spool's clock: the time of day for records and people, and confirmed time for everything that gets
-// old.
+// The spool's clock: the time of day for records and people, and confirmed time for lifetimes.
 //
-// The processes that work in a spool share what they know of the clock by the file `clock`. Invariant:
-// nobody decides by the time of day that something is over.
+// The processes of a spool share their knowledge of the clock in the file `clock`. Invariant: nothing expires by the
+// time of day.
 
 package import SpoolgatePosix
 
 /// The clock of one spool.
 ///
-/// Any thread.
+/// Any thread may use it.
 package final class SpoolClock: Sendable {
     private let system: SystemClock
     private let boot: String
     private let mark: Monitor<ClockMark>
-    /// Whether nobody has noted down anything before.
+    /// Whether no process has written the file `clock` before.
     let isFirst: Bool
 
-    /// Goes on from what the last process has noted down in `root`.
+    /// Continues from the state that the last process wrote to `root`.
     init(_ system: SystemClock, in root: Directory) throws(SystemError) {
         self.system = system
-        // Where it cannot be known, every process begins a run of its own.
+        // If the boot identity is unknown, each process counts as a restart of the machine.
         boot = (try? Writer.boot()) ?? ""
         let text = try SpoolLayout.text(of: Self.file, in: root)
         isFirst = text == nil
@@ -30,33 +29,33 @@ package final class SpoolClock: Sendable {
     /// The time of day, for records and people.
     package var now: WallTime { system.now }
 
-    /// Seconds since the machine was started; nobody can set them.
+    /// Seconds since the machine started; cannot be set.
     package var uptime: Int64 { system.uptime }
 
-    /// Seconds by which the time of day is ahead of uptime: fewer once it was set back.
+    /// Seconds by which the time of day is ahead of uptime; decreases if the clock is set back.
     package var offset: Int64 { system.now.seconds - system.uptime }
 
-    /// The time by which things get old: never ahead of the time of day, and not with it where that was
-    /// set forward in the last day of uptime.
+    /// The time that lifetimes are measured by.
+    ///
+    /// It is never ahead of the time of day, and does not include a forward step of it in the last day of uptime.
     package var confirmed: WallTime { look().confirmed }
 
-    /// Seconds by which the time of day is ahead of confirmed time, beyond what is usual; nil: it is
-    /// not.
+    /// Seconds by which the time of day is ahead of confirmed time; nil if the difference is normal.
     package var lead: Int64? {
         let mark = look()
         return mark.isDoubted ? mark.lead : nil
     }
 
-    /// How long the time of day must have gone evenly before it is believed again.
+    /// The uptime for which the clocks must advance equally before the time of day is trusted again.
     package static let patience = Duration.seconds(ClockMark.patience)
 
-    /// The time beyond which a file's time is wrong; nil while it may be the clock that is wrong.
+    /// The time after which a file's time is wrong; nil while the clock itself may be wrong.
     var future: WallTime? {
         let mark = look()
         return mark.isSettled ? WallTime(seconds: mark.wall.seconds + ClockMark.tolerance) : nil
     }
 
-    /// A time that a record says, or the present where it lies in a future that the clock has left.
+    /// Returns a time from a record, or the present if the time lies in the future because the clock was wrong.
     func mended(_ time: WallTime?) -> WallTime? {
         guard let time, let future, time > future else { return time }
         return now
@@ -74,19 +73,20 @@ package final class SpoolClock: Sendable {
 }
 
 extension Spool {
-    /// Notes down what is known of the clock, for the next process.
+    /// Writes the state of the clock for the next process.
     ///
-    /// Where that fails, the next one goes on from an earlier note, and keeps things longer.
+    /// If this fails, the next process continues from an earlier state, which only extends lifetimes.
     package func noteClock() {
         try? layout.replace(SpoolClock.file, with: clock.text, on: disk)
     }
 
-    /// Has the last activity of an upload be now, where it lies in a future that the clock has left: it
-    /// would be kept until then.
+    /// Sets the last activity of an upload to now if it lies in the future because the clock was wrong.
     ///
-    /// - Parameter summary: what was seen of it.
-    /// - Returns: whether that was so.
-    /// - Throws: `.disk` where its files could not be looked at or changed.
+    /// Otherwise the upload would be kept until that time.
+    ///
+    /// - Parameter summary: The upload as it was listed.
+    /// - Returns: Whether the time was changed.
+    /// - Throws: `.disk` if its files could not be read or changed.
     package func mendTime(of summary: UploadSummary) throws(SpoolError) -> Bool {
         guard let future = clock.future, summary.lastActivity > future,
             let lock = locks.tryLock(summary.id)

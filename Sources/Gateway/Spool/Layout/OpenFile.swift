@@ -1,7 +1,7 @@
-// One open file of the spool with the name it is known by in messages.
+// An open file of the spool, with its name for messages.
 //
-// Closed when the last reference goes. Invariant: the name is where the file was opened, for people;
-// no call uses it again.
+// It is closed with its last reference. Invariant: the name is the path where the file was opened; no call uses it
+// again.
 
 import SpoolgatePosix
 
@@ -12,14 +12,14 @@ final class OpenFile: Sendable {
     private let directory: Directory
     private let name: String
 
-    /// Takes an open file; `name` is below `directory`.
+    /// Takes an open file with the path `name` below `directory`.
     init(_ descriptor: consuming Descriptor, _ name: String, in directory: Directory) {
         self.descriptor = descriptor
         self.name = name
         self.directory = directory
     }
 
-    /// Opens an existing file for reading and writing; nil if there is none.
+    /// Opens an existing file; nil if it is missing.
     static func open(
         _ name: String,
         in directory: Directory,
@@ -32,13 +32,13 @@ final class OpenFile: Sendable {
     /// Its path, for messages.
     var subject: String { directory.path(of: name) }
 
-    /// What the file system knows of it.
+    /// Returns the file's status.
     func status() throws(SystemError) -> FileStatus { try descriptor.status(subject: subject) }
 
-    /// Takes the lock that stands for exclusive use of an upload; false if somebody else has it.
+    /// Takes the lock for exclusive use of an upload; returns false if another process holds it.
     func tryLock() throws(SystemError) -> Bool { try descriptor.tryLock(subject: subject) }
 
-    /// Reads up to `count` bytes from `position` on.
+    /// Reads up to `count` bytes, starting at `position`.
     func bytes(at position: Int64, count: Int) throws(SystemError) -> [UInt8] {
         try descriptor.bytes(at: position, count: count, subject: subject)
     }
@@ -61,7 +61,7 @@ extension Disk {
         try sync(file.descriptor, subject: file.subject)
     }
 
-    /// Writes a part of a file again as it is read, so that the next sync covers it.
+    /// Rewrites a part of a file with the bytes that it has, so that the next sync includes it.
     func writeAgain(_ part: Range<Int64>, of file: OpenFile) throws(SystemError) {
         let bytes = try file.bytes(at: part.lowerBound, count: Int(clamping: part.count))
         try write(bytes, to: file, at: part.lowerBound)

@@ -1,51 +1,51 @@
-// Which daemons serve from a spool, and which have not ended in good order: the directory `daemons`.
+// The daemons that serve from a spool, and those that have crashed: the directory `daemons`.
 //
-// A daemon's file is locked for its life and removed when it ends in good order. So a file that can be locked
-// is of one that died, and whoever locks it goes through the spool; nobody else has to. Beside it the file
-// `wake`, by which a command tells daemons that the queue has changed. Invariant: a daemon's file is durable
-// before it serves.
+// A daemon locks its file for its whole life and removes it at a clean shutdown. A file that can be locked therefore
+// belongs to a crashed daemon, and the process that locks it recovers the spool; no other process has to. Commands
+// replace the file `wake` to report a changed queue to the daemons. Invariant: a daemon's file is durable before the
+// daemon serves.
 
 import SpoolgatePosix
 
-/// The daemons of a spool, as this process takes part in them.
+/// The files of daemons that this process has made or locked.
 ///
-/// Any thread.
+/// Any thread may use it.
 final class Daemons: Sendable {
-    /// What this process has of its own.
+    /// The state of one process.
     struct Membership {
-        /// Its file, locked; nil where it is no daemon.
+        /// This process's file, locked; nil if it is not a daemon.
         var own: (name: String, file: OpenFile)?
-        /// Those of daemons that have died, locked by this one.
+        /// The files of crashed daemons that this process has locked.
         var dead: [(name: String, file: OpenFile)] = []
-        /// The file `wake` that was last seen, by its number; open, so that no later one gets that number.
+        /// The last `wake` file that was seen, by its inode number; kept open so that the number is not reused.
         var woken: (number: UInt64, file: OpenFile?)?
     }
 
     fileprivate let membership = Monitor(Membership())
 
-    /// This process's file; nil where it is no daemon.
+    /// This process's file; nil if it is not a daemon.
     var own: (name: String, file: OpenFile)? { membership.update { $0.own } }
 }
 
-/// A node that serves from a shared spool, or did until it died.
+/// A node that serves from a shared spool, or did until its daemon crashed.
 package struct SpoolNode: Sendable, Equatable {
     /// Its name.
     package let name: String
-    /// Whether its daemon lives.
+    /// Whether its daemon is alive.
     package let isAlive: Bool
 }
 
 extension Spool {
     private static let wakeFile = "wake"
 
-    /// Whether this process is a daemon, whose file says where it did not end in good order.
+    /// Whether this process is a daemon, so that its file reveals a crash.
     var isDaemon: Bool { daemons.own != nil }
 
-    /// Notes, durably, that this process serves from the spool, until `leave()`.
+    /// Records durably that this process serves from the spool, until `leave()`.
     ///
-    /// Call it before anything is served; then `recover(_:)`, which may run beside serving.
+    /// Call it before serving; then call `recover(_:)`, which may run while requests are served.
     ///
-    /// - Throws: where that cannot be noted: then it must not be served.
+    /// - Throws: An error if this cannot be recorded; the process must not serve then.
     package func enter() throws(SpoolError) {
         try onDisk { () throws(SystemError) in
             let (name, file) = try makeDaemonFile()
@@ -64,12 +64,12 @@ extension Spool {
             let name = isShared ? writer : TemporaryName.next()
             let made = try disk.create(name, in: layout.daemons)
             let file = OpenFile(made, name, in: layout.daemons)
-            // Another daemon may have taken it for a dead one's before it was locked, and removes it.
+            // Before it is locked, another daemon may take the file for a crashed daemon's and remove it.
             if try file.tryLock(), try file.status().names > 0 { return (name, file) }
         }
     }
 
-    /// The daemons that are noted in a shared spool, by their nodes.
+    /// Returns the nodes of all daemons that have a file in a shared spool.
     package func nodes() throws(SpoolError) -> [SpoolNode] {
         let own = daemons.own?.name
         return try onDisk { () throws(SystemError) in
@@ -85,7 +85,7 @@ extension Spool {
         }
     }
 
-    /// Whether the daemon of a file in `daemons` lives; nil where the file is gone.
+    /// Returns whether the daemon of a file in `daemons` is alive; nil if the file is missing.
     private func isLocked(daemon name: String) throws(SystemError) -> Bool? {
         guard let file = try OpenFile.open(name, in: layout.daemons, forWriting: false) else {
             return nil
@@ -93,8 +93,8 @@ extension Spool {
         return try file.descriptor.isLockedElsewhere(subject: file.subject)
     }
 
-    /// Refuses to serve beside a daemon that takes the spool for its host's alone, or the other way round: what
-    /// one trusts the other does not promise.
+    /// Throws if a daemon with another setting of `spool.shared` is serving: each relies on guarantees that the other
+    /// does not give.
     private func checkOthers() throws(SpoolError) {
         let others = try onDisk { () throws(SystemError) in
             var others: [String] = []
@@ -117,9 +117,9 @@ extension Spool {
         )
     }
 
-    /// Notes that this process ends in good order: nothing has to be looked for after it.
+    /// Removes this process's file at a clean shutdown: its uploads need no recovery.
     ///
-    /// Where it did not go through the spool to the end after one that died, that one's file stays.
+    /// The file of a crashed daemon stays if this process has not completed the recovery after it.
     package func leave() {
         let own = daemons.membership.update { membership in
             defer { membership = Daemons.Membership() }
@@ -128,7 +128,7 @@ extension Spool {
         if let own { _ = try? disk.unlink(own.name, in: layout.daemons) }
     }
 
-    /// Whether a daemon has died since this was asked last: then this one has to go through the spool.
+    /// Returns whether a daemon has crashed since the last call; this process must recover the spool then.
     @discardableResult
     package func findsDead() -> Bool {
         guard let own = daemons.membership.update({ $0.own?.name }),
@@ -136,7 +136,7 @@ extension Spool {
         else { return false }
         var isAnyDead = false
         for name in names where name != own {
-            // Its lock is free once it is dead, and then this process's. Gone, it was another's to look after.
+            // The lock succeeds only if the daemon has ended. A file without a name needs no recovery by this process.
             guard let file = try? OpenFile.open(name, in: layout.daemons),
                 (try? file.tryLock()) == true, let status = try? file.status(), status.names > 0
             else { continue }
@@ -146,10 +146,10 @@ extension Spool {
         return isAnyDead
     }
 
-    /// Whether a daemon died that nobody has gone through the spool for, to this one's end.
+    /// Whether a daemon has crashed and this process has not completed the recovery after it.
     package var isAfterDeath: Bool { daemons.membership.update { !$0.dead.isEmpty } }
 
-    /// Forgets daemons that have died, after all that they left was made legal.
+    /// Removes the files of crashed daemons, after everything that they left has been repaired.
     func forgetDead() {
         let dead = daemons.membership.update { membership in
             defer { membership.dead = [] }
@@ -160,13 +160,13 @@ extension Spool {
 
     // MARK: Waking
 
-    /// Has the daemons look at the queue; where that fails, their next run finds what there is.
+    /// Makes the daemons check the queue; if this fails, their next run finds the change.
     func wake() { try? writeWakeFile() }
 
-    /// Has the daemons look at the queue, within a second.
+    /// Makes the daemons check the queue within a second.
     ///
-    /// - Returns: whether there is one.
-    /// - Throws: `.disk` where they cannot be told, or nobody can see whether there is one.
+    /// - Returns: Whether a daemon is running.
+    /// - Throws: `.disk` if the daemons cannot be notified, or their files cannot be read.
     package func wakeDaemons() throws(SpoolError) -> Bool {
         try onDisk { () throws(SystemError) in
             try writeWakeFile()
@@ -181,9 +181,10 @@ extension Spool {
         try layout.replace(Self.wakeFile, with: "", on: disk)
     }
 
-    /// Whether the daemons were to look at the queue since this was asked last.
+    /// Returns whether a process has called for a check of the queue since the last call.
     ///
-    /// Called at least once a second, it also detects first that this host is shut out of a shared spool.
+    /// Because it runs at least once a second, it is also the first to detect that the file system has fenced off this
+    /// host.
     package func isWoken() -> Bool {
         let seen = try? onDisk { () throws(SystemError) in
             try layout.root.status(of: Self.wakeFile)?.file

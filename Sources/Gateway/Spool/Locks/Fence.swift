@@ -1,38 +1,37 @@
-// Whether this process may still work in a spool that several hosts share.
+// Detection that a shared file system has fenced off this host.
 //
-// The file system shuts a host out that it has lost: names seem gone then, and after the first failed sync later
-// ones succeed. So nothing that the disk says after that is believed, and nothing more is told: the first sign
-// ends the daemon. What it had is another's to go on with. Invariant: in a spool of one host nothing here does
-// anything.
+// A fenced host finds names missing, and after a first failed sync later syncs succeed. The first sign therefore ends
+// the daemon: it believes no later result of the disk and sends no response. Another node continues with its uploads.
+// Invariant: nothing here has an effect on the spool of one host.
 
 package import SpoolgatePosix
 
-/// What ends the process at the first sign that it is shut out.
+/// The action that ends the process at the first sign of a fence.
 ///
-/// Any thread.
+/// Any thread may use it.
 final class Fence: Sendable {
     private struct Alarm {
-        /// What is to be done at the first sign; nil: nothing, or it has begun.
+        /// The action for the first sign; nil if none is set or it has begun.
         var action: (@Sendable (SystemError) -> Void)?
-        /// Whether it is being done.
+        /// Whether the action is running.
         var isRaised = false
     }
 
     private let alarm = Monitor(Alarm())
 
-    /// What is called at the first sign; should not return.
+    /// Sets the action for the first sign; it should not return.
     func set(_ action: @escaping @Sendable (SystemError) -> Void) {
         alarm.update { $0.action = action }
     }
 
-    /// Takes an error for a sign; where another thread met one first, it waits for what that does.
+    /// Treats an error as a sign; if another thread's action is running, waits until that ends.
     func note(_ error: SystemError) {
         let action = alarm.update { alarm in
             defer { alarm = Alarm(isRaised: alarm.isRaised || alarm.action != nil) }
             return alarm.action
         }
         guard let action else {
-            // Whoever meets one as well tells nobody anything either.
+            // This thread must send no response either.
             while alarm.update(\.isRaised) { Thread.pause(.seconds(1)) }
             return
         }
@@ -45,14 +44,15 @@ extension Spool {
     /// Whether several hosts share the spool.
     package var isShared: Bool { node != nil }
 
-    /// Has `action` called, once and by any thread, at the first sign that this process is shut out of a shared
-    /// spool; it should end the process at once.
+    /// Sets the action for the first sign that this host is fenced off from a shared spool.
+    ///
+    /// `action` is called once, by any thread, and should end the process immediately.
     package func onFenced(_ action: @escaping @Sendable (SystemError) -> Void) { fence.set(action) }
 
-    /// Whether even the file `format` may not be opened, which every daemon of the spool has read.
+    /// Whether this process may no longer open the file `format`, which every daemon of the spool has read.
     ///
-    /// The kernel's client of CephFS answers every call with EACCES if its session ended while it had no
-    /// network. One upload whose permissions somebody changed is no sign.
+    /// The kernel's client of CephFS fails every call with EACCES if its session ended during a network outage. A
+    /// single upload with changed permissions is no sign.
     var isClosedToUs: Bool {
         do throws(SystemError) {
             _ = try OpenFile.open("format", in: layout.root, forWriting: false)
@@ -62,19 +62,19 @@ extension Spool {
         }
     }
 
-    /// Looks whether the spool is still there for this process, where it is shared.
+    /// Checks that a shared spool still accepts this process.
     ///
-    /// Call it before anything is believed, or told, that no change of the disk has just proved: that an upload
-    /// is gone, that its offset was durable before.
+    /// Call it before relying on or reporting a fact that no change of the disk has just proved: that an upload is
+    /// missing, or that its offset was durable before.
     ///
-    /// - Throws: `.disk` where it is not: this process is shut out, or another took it for dead.
+    /// - Throws: `.disk` if the host is fenced off, or another node has taken this process for dead.
     package func checkMembership() throws(SpoolError) {
         guard isShared else { return }
         try onDisk { () throws(SystemError) in
             guard try layout.root.status(of: "format") != nil else {
                 throw layout.root.gone("format")
             }
-            // A command has no file there.
+            // A command has no file in `daemons`.
             guard let own = daemons.own else { return }
             guard try layout.daemons.status(of: own.name) != nil else {
                 throw layout.daemons.gone(own.name)
@@ -84,7 +84,7 @@ extension Spool {
 }
 
 extension Directory {
-    /// A name that must be there and is not, as of a host that is shut out.
+    /// Returns the error for a missing name that must exist, as a fenced host finds it.
     fileprivate func gone(_ name: String) -> SystemError {
         SystemError(call: "openat", subject: path(of: name), errno: SystemError.fenced)
     }

@@ -1,8 +1,8 @@
-// How a request in one process requests the release of an upload that another process has locked.
+// Requests from one process to another to release a locked upload.
 //
-// By kernel locks alone. A request that waits marks the record, and the file `format`, so that
-// nobody has to look at every upload while nobody waits; each daemon looks several times a second.
-// Invariant: a mark lasts no longer than the wait, because it goes with the open file.
+// They use kernel locks alone. A waiting request marks the record, and the file `format`, so that daemons check single
+// uploads only while a request waits; each daemon checks `format` several times a second. Invariant: a mark lasts no
+// longer than the wait, because closing the file removes it.
 
 import SpoolgatePosix
 import SpoolgateUploadProtocol
@@ -10,10 +10,10 @@ import SpoolgateUploadProtocol
 extension Spool {
     /// Requests the release of the uploads that requests in other processes wait for.
     ///
-    /// To be called several times a second: no system call while this process receives no upload, else three while
-    /// no request waits. An upload that is being delivered is waited for instead.
+    /// Call it several times a second. It makes no system call while this process receives no upload, and three while
+    /// no request waits. An upload in delivery is not affected; the other process waits for it.
     ///
-    /// - Throws: `.disk` when the file `format` cannot be looked at.
+    /// - Throws: `.disk` if the file `format` cannot be read.
     package func requestReleaseForOthers() throws(SpoolError) {
         let receiving = locks.receiving()
         guard !receiving.isEmpty else { return }
@@ -27,8 +27,7 @@ extension Spool {
         }
     }
 
-    /// Requests the release of every upload that a request of this process receives: its client can
-    /// resume.
+    /// Requests the release of every upload that this process is receiving; their clients can resume.
     package func requestReleaseOfAll() {
         for id in locks.receiving() { locks.requestRelease(of: id) }
     }
@@ -40,7 +39,7 @@ extension Spool {
         return try record.descriptor.isMarkedElsewhere(subject: record.subject)
     }
 
-    /// Runs `wait` while the release of the upload with that record is requested.
+    /// Runs `wait` while requesting the release of the upload with that record.
     func whileRequestingRelease<R>(
         of record: OpenFile,
         _ wait: () throws(SpoolError) -> R
@@ -52,7 +51,7 @@ extension Spool {
             return format
         }
         defer {
-            // The file stays open if the lock was won, and its own release is not requested.
+            // If `wait` has locked the record, it stays open, and a mark would request the release of this lock.
             try? record.descriptor.setMark(false, subject: record.subject)
             withExtendedLifetime(format) {}
         }

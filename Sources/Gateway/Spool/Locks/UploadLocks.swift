@@ -1,23 +1,23 @@
-// Which uploads this process has locked.
+// The uploads that this process has locked.
 //
-// The kernel's locks keep processes apart; this table lets threads of one process request each other's
-// release and wait without polling. Invariants: an upload has at most one lock, and of those who wait
-// for it the newest gets it; what happens to an upload that nobody waits for wakes nobody.
+// The kernel's locks exclude other processes; with this table, threads of one process request each other's release and
+// wait without polling. Invariants: an upload has at most one lock; the newest of the waiting requests gets it next; a
+// change to an upload without waiters wakes no thread.
 
 import SpoolgatePosix
 import SpoolgateUploadProtocol
 
 /// The table of locks.
 ///
-/// Any thread.
+/// Any thread may use it.
 final class UploadLocks: Sendable {
-    /// A lock; held by reference, since a creation costs more to move than to have.
+    /// A lock; a class, because moving a creation costs more than allocating an object.
     fileprivate final class Entry {
         let number: UInt64
         let requestRelease: @Sendable () -> Void
-        /// Known once the record has been read.
+        /// Set once the record has been read.
         var creation: UploadCreation?
-        /// Whether the kernel's lock is held too, and no other process is waited for any more.
+        /// Whether the kernel's lock is held too, so that the wait for other processes is over.
         var isInUse = false
         var isDelivering = false
         var isReleaseRequested = false
@@ -48,7 +48,7 @@ final class UploadLocks: Sendable {
 
         func isAwaited(_ id: UploadID) -> Bool { waiting[id] != nil }
 
-        /// Takes a lock that is free.
+        /// Adds a lock for an unlocked upload.
         mutating func lock(_ id: UploadID, _ entry: Entry, in locks: UploadLocks) -> UploadLock {
             entries[id] = entry
             return UploadLock(id: id, entry: entry, locks: locks)
@@ -57,13 +57,13 @@ final class UploadLocks: Sendable {
 
     fileprivate let table = Monitor(Table())
 
-    /// How locking an upload ended.
+    /// The result of locking an upload.
     enum Locking {
-        /// The caller has it.
+        /// The caller holds the lock.
         case locked(UploadLock)
-        /// Its creation is not one that the caller may use.
+        /// The caller may not use an upload with this creation.
         case notAdmitted
-        /// It was not unlocked in time.
+        /// The upload was not unlocked in time.
         case busy
     }
 
@@ -72,14 +72,14 @@ final class UploadLocks: Sendable {
         case request(@Sendable () -> Void)
     }
 
-    /// Locks an upload; requests the release of an older lock that still receives.
+    /// Locks an upload; requests the release of an older lock that is receiving.
     ///
     /// - Parameters:
-    ///   - id: the upload.
-    ///   - limit: when to give up.
-    ///   - admits: whether the caller may use an upload with that creation; quick and without effect.
-    ///   - requestRelease: how to ask the caller to unlock.
-    /// - Returns: how it ended.
+    ///   - id: The upload.
+    ///   - limit: When to give up.
+    ///   - admits: Returns whether the caller may use an upload with that creation; must be quick and have no effect.
+    ///   - requestRelease: Asks the caller to unlock.
+    /// - Returns: The lock, or why it was not acquired.
     func lock(
         _ id: UploadID,
         until limit: WaitLimit,
@@ -100,7 +100,7 @@ final class UploadLocks: Sendable {
             }
             switch step {
             case .request(let request):
-                // Outside the monitor: it is foreign code.
+                // The caller's code must not run inside the monitor.
                 request()
                 wake()
             case .end(let locking):
@@ -145,7 +145,7 @@ final class UploadLocks: Sendable {
         if isFree { wake() }
     }
 
-    /// Changes what is known of an upload; those who wait for it look again.
+    /// Changes the table and wakes the threads that wait for the upload.
     fileprivate func change(_ id: UploadID, _ body: (inout Table) -> Void) {
         let isAwaited = table.updateQuietly { table in
             body(&table)
@@ -154,10 +154,10 @@ final class UploadLocks: Sendable {
         if isAwaited { wake() }
     }
 
-    /// Has all look who wait for anything here.
+    /// Wakes all threads that wait on the table.
     private func wake() { table.update { _ in } }
 
-    /// Locks an upload that is only now made.
+    /// Locks an upload that is being created.
     func lockNew(
         _ creation: UploadCreation,
         requestRelease: @escaping @Sendable () -> Void
@@ -171,7 +171,7 @@ final class UploadLocks: Sendable {
         return made
     }
 
-    /// Locks an upload if nobody has; the release of this lock cannot be requested.
+    /// Locks an upload if it is neither locked nor awaited; the release of this lock cannot be requested.
     func tryLock(_ id: UploadID) -> UploadLock? {
         lockFree(id) { number in
             let entry = Entry(number, requestRelease: {})
@@ -180,7 +180,7 @@ final class UploadLocks: Sendable {
         }
     }
 
-    /// Locks an upload that nobody has or waits for.
+    /// Locks an upload if it is neither locked nor awaited.
     private func lockFree(_ id: UploadID, _ make: (UInt64) -> Entry) -> UploadLock? {
         table.updateQuietly { table in
             guard table.entries[id] == nil, !table.isAwaited(id) else { return nil }
@@ -189,15 +189,14 @@ final class UploadLocks: Sendable {
         }
     }
 
-    /// Uploads whose locks receive and were not yet requested to be released.
+    /// Returns the uploads whose locks are receiving and whose release has not been requested.
     func receiving() -> [UploadID] {
         table.updateQuietly { table in
             table.entries.filter { $0.value.isReceiving }.map(\.key)
         }
     }
 
-    /// Requests the release of a lock that receives, for a request in another process or the end of
-    /// this one.
+    /// Requests the release of a lock that is receiving, for a request in another process or at shutdown.
     func requestRelease(of id: UploadID) {
         let request = table.updateQuietly { table -> (@Sendable () -> Void)? in
             guard let entry = table.entries[id], entry.isReceiving else { return nil }
@@ -205,7 +204,7 @@ final class UploadLocks: Sendable {
             return entry.requestRelease
         }
         guard let request else { return }
-        // Outside the monitor: it is foreign code.
+        // The caller's code must not run inside the monitor.
         request()
         wake()
     }
@@ -213,33 +212,33 @@ final class UploadLocks: Sendable {
 
 /// The lock of one upload in this process, until `unlock()`.
 ///
-/// Used by one thread.
+/// Only one thread may use it.
 struct UploadLock {
     /// The upload.
     let id: UploadID
-    /// What the table has of it; used only with the table's monitor.
+    /// The table's entry; used only inside the table's monitor.
     fileprivate let entry: UploadLocks.Entry
     fileprivate let locks: UploadLocks
 
-    /// Unlocks; harmless where that was done before.
+    /// Unlocks the upload; has no effect if it is already unlocked.
     func unlock() {
         locks.change(id) { table in
             if table.entries[id] === entry { table.entries[id] = nil }
         }
     }
 
-    /// Tells the others what the upload is, so that they can judge whether it concerns them.
+    /// Records the creation, so that waiting requests can decide whether they may use the upload.
     func setCreation(_ creation: UploadCreation) {
         locks.change(id) { _ in entry.creation = creation }
     }
 
-    /// From now on newer requests wait for the unlocking instead of requesting it.
+    /// Makes newer requests wait for the lock from now on, instead of requesting its release.
     func setDelivering() { locks.table.updateQuietly { _ in entry.isDelivering = true } }
 
-    /// From now on the kernel's lock is held too.
+    /// Records that the kernel's lock is held too.
     func setInUse() { locks.table.updateQuietly { _ in entry.isInUse = true } }
 
-    /// Waits until its release is requested; false when `deadline` comes first.
+    /// Waits until the release is requested; returns false if `deadline` passes first.
     func isReleaseRequested(until deadline: Deadline) -> Bool {
         locks.table.wait(until: deadline, isQuiet: true) { _ in
             entry.isReleaseRequested ? true : nil
