@@ -1,7 +1,7 @@
 // The directories of a spool and the names in them; see spoolgate-spool(5), LAYOUT.
 //
-// It opens and makes directories and names an upload's files; what the files mean is not its
-// business. Invariant: a file's name is made from an UploadID and from nothing else a client sends.
+// This file opens and creates directories and names an upload's files, but does not interpret their content. Invariant:
+// a file's name is derived from an `UploadID` and from no other input of a client.
 
 import SpoolgateCrypto
 import SpoolgatePosix
@@ -10,28 +10,28 @@ import SpoolgateUploadProtocol
 
 /// An opened spool directory.
 ///
-/// Every directory in it is held open, so that no call walks a path: whatever a name is replaced by
-/// later, a symbolic link too, nothing outside the spool is touched. Any thread.
+/// Every directory in it stays open, so that no call resolves a path: nothing outside the spool is touched, even if a
+/// name is replaced later, for example by a symbolic link. Any thread may use it.
 final class SpoolLayout: Sendable {
-    /// What the file `format` holds.
+    /// The content of the file `format`.
     static let format = "spoolgate-spool 2\n"
     /// The first characters of identities; each has a subdirectory in `uploads`.
     static let shards = "0123456789abcdefghijklmnopqrstuv".map(String.init)
 
     /// The spool directory.
     let root: Directory
-    /// The subdirectories of `uploads` in the order of `shards`: records, and content beside them.
+    /// The subdirectories of `uploads` in the order of `shards`; they hold records and data files.
     let uploads: [Directory]
-    /// Names of uploads by the time at which somebody has to look at them.
+    /// Names of uploads, ordered by the time of their next action.
     let queue: Directory
-    /// Records that were set aside.
+    /// Records that cannot be read or do not match their content.
     let corrupt: Directory
-    /// A file for each daemon that has not ended in good order.
+    /// A file for each daemon that is running or has crashed.
     let daemons: Directory
-    /// Files without a name of their own, and new ones on their way to it.
+    /// Nameless files, and new files before they are renamed.
     let temporary: Directory
 
-    /// Opens the spool at `path`; where `creating`, makes it if it is absent or empty.
+    /// Opens the spool at `path`; if `creating`, creates a missing or empty one.
     init(path: String, creating: Bool, disk: Disk) throws(SpoolError) {
         func unusable(_ reason: String) -> SpoolError {
             .unusable(directory: path, reason: reason)
@@ -49,13 +49,14 @@ final class SpoolLayout: Sendable {
                 }
             } else {
                 guard creating else { throw unusable("it has no file named format") }
-                // Nothing was in it that others could have read or put there.
+                // The directory was empty, so other users can have read or placed nothing in it.
                 if try root.status().isOpenToOthers { try disk.makePrivate(root) }
-                // Its own name. Where the parent is not for us to read, somebody else made it.
+                // Makes the directory's own name durable. If the parent is unreadable, this process did not create the
+                // directory.
                 if let parent = try? Directory("..", in: root) { try disk.syncDirectory(parent) }
                 try Self.make(in: root, disk: disk)
             }
-            // Whoever made it may have died before this.
+            // The process that created the spool may have crashed before this sync.
             if creating { try disk.syncDirectory(root) }
             self.root = root
             let uploads = try Directory("uploads", in: root)
@@ -75,14 +76,14 @@ final class SpoolLayout: Sendable {
         }
     }
 
-    /// Throws where the directories are not to be trusted.
+    /// Throws if other users have access to the directories.
     ///
-    /// Where others may write, what is found may be anybody's; where they may read, uploads are. It is
-    /// not mended: that would hide it from whoever has to know.
+    /// Other users with write access could have placed files there, and with read access could have read uploads. The
+    /// permissions are not repaired, so that the operator learns of it.
     private static func checkTrust(in directories: [Directory], _ path: String) throws {
         let user = Directory.user
         let owner = try directories[0].status().owner
-        // root lists and purges whatever user's spool it is; nobody else does.
+        // root may list and purge every user's spool; other users may use only their own.
         guard owner == user || user == 0 else {
             throw SpoolError.unusable(
                 directory: path,
@@ -115,41 +116,41 @@ final class SpoolLayout: Sendable {
 
     // MARK: An upload's files
 
-    /// The subdirectory with the files of an upload.
+    /// Returns the subdirectory with the files of an upload.
     func directory(of name: FileName) -> Directory { uploads[name.number] }
 
-    /// Opens the record of an upload; nil if there is none.
+    /// Opens the record of an upload; nil if it is missing.
     func openRecord(_ name: FileName, forWriting: Bool = true) throws(SystemError) -> OpenFile? {
         try OpenFile.open(name.record, in: directory(of: name), forWriting: forWriting)
     }
 
-    /// Opens the content of an upload; nil if there is none.
+    /// Opens the data file of an upload; nil if it is missing.
     func openData(_ name: FileName) throws(SystemError) -> OpenFile? {
         try OpenFile.open(name.data, in: directory(of: name))
     }
 
     // MARK: Walking
 
-    /// What is found of an upload in its subdirectory.
+    /// The files of an upload in its subdirectory.
     struct Found {
         /// Its identity.
         let id: UploadID
         /// Whether it has a record, or had one when its subdirectory was read.
         let hasRecord: Bool
-        /// Whether it has content there.
+        /// Whether it has a data file there.
         var hasData: Bool
     }
 
     /// Calls `body` with every upload that has a file in `uploads`.
     ///
-    /// Nothing moves there, so none is seen twice; one that is made or removed meanwhile is seen or not. Only
-    /// the names of one subdirectory are in memory. Names that are no identities, or stand in the wrong
-    /// subdirectory, are passed over.
+    /// Files do not move there, so each upload is found at most once; one that is created or removed during the walk
+    /// may be missed. Only the names of one subdirectory are in memory. Names that are not identities, or are in the
+    /// wrong subdirectory, are skipped.
     ///
     /// - Parameters:
-    ///   - unread: called with a subdirectory that cannot be read; the walk goes on if it returns.
-    ///   - body: called with each.
-    /// - Throws: what one of the two throws, which ends the walk.
+    ///   - unread: Called with a subdirectory that cannot be read; the walk continues if it returns.
+    ///   - body: Called with each upload.
+    /// - Throws: An error that one of the two throws, which ends the walk.
     func walk<E: Error>(
         unread: (Directory, SystemError) throws(E) -> Void,
         _ body: (Found) throws(E) -> Void
@@ -160,7 +161,7 @@ final class SpoolLayout: Sendable {
                 try unread(directory, error)
                 continue
             }
-            // Sorted, content follows its record.
+            // In sorted order, a data file follows its record.
             var found: Found?
             for name in names.sorted() where name.hasPrefix(first) {
                 let isData = name.hasSuffix(FileName.dataSuffix)
@@ -179,7 +180,7 @@ final class SpoolLayout: Sendable {
 
     // MARK: Small files
 
-    /// Puts a small file in the root by one rename, durable but for its name.
+    /// Replaces a small file in the root by one rename; its content is durable on return, its name is not.
     func replace(_ name: String, with text: String, on disk: Disk) throws(SystemError) {
         try Self.replace(name, with: text, in: root, temporary: temporary, disk: disk)
     }
@@ -192,7 +193,7 @@ final class SpoolLayout: Sendable {
         disk: Disk
     ) throws(SystemError) {
         let newName = "\(name).\(TemporaryName.next())"
-        // What root makes is the daemon's to read and replace.
+        // A file that root creates must be readable and replaceable by the daemon.
         let owner = try root.status().owner
         let file = OpenFile(
             try disk.create(newName, in: temporary, owner: owner),
@@ -204,13 +205,13 @@ final class SpoolLayout: Sendable {
             try disk.sync(file)
             try disk.rename(newName, in: temporary, to: name, in: root)
         } catch {
-            // A disk that stays full would keep one of every attempt.
+            // While the disk is full, each attempt would leave a file.
             _ = try? disk.unlink(newName, in: temporary)
             throw error
         }
     }
 
-    /// The text of a small file of the root; nil if there is none.
+    /// Returns the text of a small file in the root; nil if it is missing.
     static func text(of name: String, in root: Directory) throws(SystemError) -> String? {
         guard let file = try root.open(name) else { return nil }
         let bytes = try file.bytes(at: 0, count: 256, subject: root.path(of: name))
@@ -221,16 +222,16 @@ final class SpoolLayout: Sendable {
 
     private static let ours = ["uploads", "queue", "corrupt", "daemons", "tmp"]
 
-    /// The text of the file `format`; nil if there is none, and a spool can be made.
+    /// Returns the text of the file `format`; nil if it is missing and a spool can be created.
     private static func format(of root: Directory, _ path: String) throws -> String? {
         if let format = try text(of: "format", in: root) { return format }
         guard try !strangers(in: root).isEmpty else { return nil }
-        // Another process that makes the same spool may have come to its end since, and written more.
+        // Another process that was creating the same spool may have completed it since.
         if let format = try text(of: "format", in: root) { return format }
         throw SpoolError.unusable(directory: path, reason: "it has no file named format")
     }
 
-    /// What is in a directory that is to become a spool and does not belong there.
+    /// Returns the names in a directory that prevent creating a spool there.
     private static func strangers(in root: Directory) throws(SystemError) -> Set<String> {
         Set(try root.names()).subtracting(ours + ["lost+found"])
     }
@@ -241,36 +242,36 @@ final class SpoolLayout: Sendable {
         for shard in shards { try disk.makeDirectory(shard, in: uploads) }
         try disk.syncDirectory(uploads)
         let temporary = try Directory("tmp", in: root)
-        // The file `format` is the commit: without it the next opening makes the rest again.
+        // The file `format` is the commit: without it, the next opening creates the rest again.
         try replace("format", with: format, in: root, temporary: temporary, disk: disk)
     }
 }
 
 /// The names of one upload's files.
 struct FileName {
-    /// What the name of content has behind the identity.
+    /// The suffix that the name of a data file has after the identity.
     static let dataSuffix = ".data"
-    /// The name of the record: the identity.
+    /// The name of the record, which is the identity.
     let record: String
-    /// The name of the content.
+    /// The name of the data file.
     var data: String { record + Self.dataSuffix }
-    /// Which subdirectory of `uploads` they are in.
+    /// The index of their subdirectory of `uploads`.
     let number: Int
 
-    /// What stands for the names of an upload whose files have none.
+    /// The placeholder for an upload whose files have no names.
     static let none = FileName(UploadID(high: 0, low: 0))
 
-    /// The names for `id`.
+    /// Creates the names for `id`.
     init(_ id: UploadID) {
         record = id.description
-        // The first character's value: identities are written in base 32.
+        // The value of the first character, because identities are written in base 32.
         number = record.utf8.first.map { Int($0.isDigit ? $0 - 0x30 : $0 - 0x61 + 10) } ?? 0
     }
 }
 
-/// A name in `queue`: the time at which somebody has to look at an upload, and the upload.
+/// A name in `queue`: an upload and the time of its next action.
 struct QueueName {
-    /// The time of what waits for a person.
+    /// The time of uploads that wait for an operator.
     static let never = WallTime(seconds: 9_999_999_999)
     private static let digits = 10
 
@@ -279,13 +280,13 @@ struct QueueName {
     /// The upload.
     let id: UploadID
 
-    /// The name of `id` at a time, which is held to what ten digits can say.
+    /// Creates the name of `id` at a time, which is limited to ten digits.
     init(_ time: WallTime, _ id: UploadID) {
         self.time = max(WallTime(seconds: 0), min(time, Self.never))
         self.id = id
     }
 
-    /// Reads a name; nil for one that is none.
+    /// Reads a name; nil if it is invalid.
     init?(_ text: String) {
         let bytes = text.utf8
         guard let seconds = Int64(digits: bytes.prefix(Self.digits)),
@@ -305,11 +306,11 @@ struct QueueName {
 
 /// Names in `tmp/` and `daemons/` that no other process or thread uses.
 enum TemporaryName {
-    /// A new name.
+    /// Returns a new name.
     static func next() -> String { String(RandomBits.next(), radix: 32) }
 }
 
 extension FileStatus {
-    /// Whether anybody but the owner may do anything.
+    /// Whether users other than the owner have any permission.
     fileprivate var isOpenToOthers: Bool { permissions & 0o077 != 0 }
 }

@@ -1,7 +1,7 @@
-// Looking at every upload.
+// Listing of uploads without locks.
 //
-// Looking locks nothing and changes nothing, so it can run beside a busy daemon; what it sees of an
-// upload in use may be old the next moment. Invariant: what is in memory does not grow with the spool.
+// Listing locks and changes no upload, so it can run next to a busy daemon; the summary of an upload in use may be
+// outdated immediately. Invariant: memory use does not grow with the spool.
 
 package import SpoolgatePosix
 package import SpoolgateUploadProtocol
@@ -9,8 +9,8 @@ package import SpoolgateUploadProtocol
 extension Spool {
     /// Calls `body` with every upload in the spool, those in `corrupt` last, without locking any.
     ///
-    /// Each is seen once; one that is created or removed meanwhile may be seen or not. However many there
-    /// are, only the names of one directory are in memory.
+    /// Each upload is listed at most once; one that is created or removed meanwhile may be missed. Only the names of
+    /// one directory are in memory.
     package func forEachUpload(
         _ body: (UploadSummary) throws(SpoolError) -> Void
     ) throws(SpoolError) {
@@ -24,20 +24,19 @@ extension Spool {
         try forEachCorrupt(body)
     }
 
-    /// Calls `body` with every upload in some queues that nothing happened to for a while, without
-    /// locking any.
+    /// Calls `body` with every upload in some queues that has been idle for a while, without locking any.
     ///
-    /// What is younger costs one or two looks at the time of a file, and its record is not read.
+    /// A record that has changed since costs one `fstatat` call and is not read.
     ///
     /// - Parameters:
-    ///   - queues: where to look.
-    ///   - limit: the uploads that have not changed since; and those of which the last change lies in
-    ///     a future that the clock has left, see `mendTime(of:)`.
-    ///   - seesUse: whether to look who uses it; without, `isInUse` says that nobody does. Who removes
-    ///     or changes an upload takes its lock, and need not have looked.
-    ///   - step: called with each upload looked at, before `body`; what it throws ends the look.
-    ///   - body: called with each that is idle; what it throws ends the look too.
-    /// - Throws: `.disk` where the spool could not be looked at.
+    ///   - queues: The queues to list.
+    ///   - limit: Lists uploads that have not changed since then, and uploads with a time in the future because the
+    ///     clock was wrong, see `mendTime(of:)`.
+    ///   - seesUse: Whether to check for use by other processes; if false, `isInUse` is false for every upload. A
+    ///     caller that removes or changes uploads locks them and needs no check.
+    ///   - step: Called with each upload, before `body`; an error that it throws ends the listing.
+    ///   - body: Called with each idle upload; an error that it throws ends the listing too.
+    /// - Throws: `.disk` if the spool could not be read.
     package func forEachIdle(
         in queues: [Queue],
         since limit: WallTime,
@@ -56,7 +55,7 @@ extension Spool {
         if queues != [.corrupt] {
             try walk { (found) throws(SpoolError) in
                 try step()
-                // What is delivered has no content.
+                // A delivered upload has no content.
                 guard found.hasRecord, !found.hasData || queues != [.delivered] else { return }
                 let seen = try onDisk { () throws(SystemError) -> UploadSummary? in
                     let name = FileName(found.id)
@@ -75,7 +74,7 @@ extension Spool {
         }
     }
 
-    /// The walk of the layout, which ends where a directory cannot be read.
+    /// Walks through the layout, and ends with an error if a directory cannot be read.
     func walk(_ body: (SpoolLayout.Found) throws(SpoolError) -> Void) throws(SpoolError) {
         try layout.walk(unread: { (_, error) throws(SpoolError) in throw failure(error) }, body)
     }
@@ -95,7 +94,7 @@ extension Spool {
 
     // MARK: One upload
 
-    /// What can be seen of one upload, without locking it; nil where there is none.
+    /// Returns the summary of an upload, without locking it; nil if it is missing.
     package func look(at id: UploadID) throws(SpoolError) -> UploadSummary? {
         try onDisk { () throws(SystemError) in
             if let found = try summary(of: id, knowing: creations) { return found }
@@ -103,19 +102,19 @@ extension Spool {
         }
     }
 
-    /// What can be seen of one upload whose offset may be told to its client, without locking it.
+    /// Returns the summary of an upload whose offset may be sent to its client, without locking it.
     ///
-    /// Where its creation promises so, all its content and the record that says so are durable on return: a state that
-    /// another request is about to make durable can be read before it is.
+    /// If its creation promises so, all its content and the record of it are durable on return: a state can be read
+    /// while another request is still making it durable.
     ///
-    /// - Returns: nil if there is no upload, or not all of its content is durable yet.
+    /// - Returns: The summary; nil if the upload is missing or some of its content is not durable yet.
     package func lookAtPromised(_ id: UploadID) throws(SpoolError) -> UploadSummary? {
         try onDisk { () throws(SystemError) in
             try summary(of: id, knowing: creations, mayTell: true)
         }
     }
 
-    /// Makes durable what a record says, if all of the upload's content is durable; false if it is not.
+    /// Makes a record durable if all of the upload's content is durable; returns false if it is not.
     private func makeDurable(
         _ record: LoadedRecord,
         offset: Int64,
@@ -127,11 +126,10 @@ extension Spool {
         return true
     }
 
-    /// What can be seen of an upload in `uploads`; nil where there is none, or none yet.
+    /// Returns the summary of an upload in `uploads`; nil if it is missing or its record has not been written yet.
     ///
-    /// `cache`: nil where many are looked at, which would take the places of those that requests ask
-    /// for. `seesUse`: whether to look if it is in use. `mayTell`: whether its offset is to be durable; nil if it
-    /// cannot be made so.
+    /// Pass no `cache` to list many uploads, which would evict the creations that requests need. With `seesUse`, checks
+    /// if the upload is in use. With `mayTell`, the offset is made durable; the result is nil if that is impossible.
     func summary(
         of id: UploadID,
         knowing cache: CreationCache?,
@@ -142,7 +140,7 @@ extension Spool {
         let directory = layout.directory(of: name)
         do throws(SystemError) {
             guard let file = try layout.openRecord(name, forWriting: false) else { return nil }
-            // Before the record says how much of it counts.
+            // The size is read before the record, which says how many of these bytes count.
             let data = try directory.status(of: name.data)
             guard data?.isRegular ?? true else { return try summaryOfNames(id, in: directory) }
             let status = try file.status()
@@ -173,7 +171,7 @@ extension Spool {
         }
     }
 
-    /// What can be seen of an upload whose record is not read.
+    /// Returns the summary of an upload from its files' status, without reading its record.
     private func summaryOfNames(
         _ id: UploadID,
         in directory: Directory
@@ -186,7 +184,7 @@ extension Spool {
 }
 
 extension UploadSummary {
-    /// Puts together what was seen.
+    /// Creates a summary from the files and the record of an upload.
     init(
         id: UploadID,
         _ record: LoadedRecord?,
@@ -217,7 +215,7 @@ extension UploadSummary {
         )
     }
 
-    /// Bytes received, of which those that failed their check do not count.
+    /// Returns the number of bytes received, without those yet to be verified.
     private static func offset(_ data: FileStatus?, _ state: RecordState) -> Int64 {
         min(data?.size ?? state.sizeWithoutFile, state.verified ?? .max)
     }

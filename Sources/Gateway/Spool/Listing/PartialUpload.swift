@@ -1,4 +1,4 @@
-// The uploads of which a part was received, by a walk of the spool.
+// Partially received uploads, found by a walk through the spool.
 
 package import SpoolgatePosix
 import SpoolgateTextFormats
@@ -10,18 +10,18 @@ package struct PartialUpload: Sendable, Equatable {
     package let id: UploadID
     /// Its route.
     package let route: String
-    /// Its path, and what names its file.
+    /// Its path and the fields that name its file.
     package let naming: UploadNaming
-    /// Who it belongs to, as far as that is known.
+    /// Its owner, if known.
     package let owner: String?
     /// Bytes received.
     package let offset: Int64
-    /// Bytes of the whole, where they are known.
+    /// The length of the complete content, if known.
     package let length: Int64?
-    /// When content or state last changed.
+    /// The time of the last change of content or state.
     package let lastActivity: WallTime
 
-    /// Nil for an upload that is elsewhere or has an unreadable record.
+    /// Nil if the upload is in another queue or has an unreadable record.
     init?(_ summary: UploadSummary) {
         guard summary.queue == .incoming, let creation = summary.creation else { return nil }
         id = summary.id
@@ -35,14 +35,14 @@ package struct PartialUpload: Sendable, Equatable {
 }
 
 extension Spool {
-    /// The partial uploads that no process uses, the one that changed last first, without locking any.
+    /// Returns the partial uploads that no process uses, most recently changed first, without locking any.
     ///
-    /// Every name of the spool is read, and the record of each upload that has content. An upload without a byte is
-    /// left out, and so is one whose record cannot be read.
+    /// Every name of the spool is read, and the record of each upload that has content. An upload without content or
+    /// with an unreadable record is left out.
     ///
-    /// - Parameter most: how many are returned at most, and kept in memory.
-    /// - Returns: the uploads; a request may use one of them by now.
-    /// - Throws: `.disk` if the spool cannot be looked at.
+    /// - Parameter most: The maximum number of uploads that are returned and kept in memory.
+    /// - Returns: The uploads; a request may have started using one of them.
+    /// - Throws: `.disk` if the spool cannot be read.
     package func newestPartial(most: Int) throws(SpoolError) -> [PartialUpload] {
         var newest: [PartialUpload] = []
         try walk { (found) throws(SpoolError) in

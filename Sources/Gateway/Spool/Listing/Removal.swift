@@ -1,31 +1,30 @@
-// Removing uploads that were looked at, many at a time.
+// Removal of many listed uploads at a time.
 //
-// The calls that make removals durable are made once for all uploads of a batch, which is what removing
-// many of them costs. Invariant: an upload is removed only under its lock and only as it was seen, no
-// content goes before its record, and what is reported removed does not come back.
+// The calls that make removals durable are the main cost, and are made once for all uploads of a batch. Invariant: an
+// upload is removed only under its lock and only if unchanged, its record is removed before its content, and a removal
+// that was reported is final.
 
 import SpoolgatePosix
 package import SpoolgateUploadProtocol
 
 extension Spool {
-    /// A removal that was begun: its record is gone, its content still there and locked.
+    /// A removal in progress: the record is removed, the content exists and is locked.
     private struct Begun {
         var summary: UploadSummary
         var lock: UploadLock
-        /// nil: there is nothing but names.
+        /// nil if there are only names.
         var files: UploadFiles?
     }
 
-    /// Removes uploads, but for those in use.
+    /// Removes uploads, except those in use.
     ///
-    /// On return no power cut brings back what was removed. Each takes descriptors until then, so
-    /// give some hundreds at most.
+    /// On return the removals are durable. Each upload takes descriptors until then, so pass at most some hundreds.
     ///
     /// - Parameters:
-    ///   - summaries: what was seen of them; one of which anything has changed since stays.
-    ///   - note: called with each, and whether it was removed; not if it is in use, changed or gone.
-    /// - Throws: `.disk` where one could not be looked at or removed; those that were begun before it
-    ///   are removed and noted all the same, if the disk lets them be.
+    ///   - summaries: The uploads as they were listed; one that has changed since is kept.
+    ///   - note: Called with each upload, and whether it was removed; it is not if it is in use, changed or missing.
+    /// - Throws: `.disk` if an upload could not be read or removed; the removals before it are still completed and
+    ///   noted, if the disk allows it.
     package func remove(
         _ summaries: [UploadSummary],
         _ note: (UploadSummary, _ isRemoved: Bool) -> Void
@@ -34,7 +33,7 @@ extension Spool {
         var failure: SpoolError?
         defer {
             for one in begun {
-                // The kernel's lock goes before the next request in this process looks.
+                // The kernel's lock must be released before another request in this process checks it.
                 one.files?.close()
                 one.lock.unlock()
             }
@@ -77,7 +76,7 @@ extension Spool {
             else {
                 return nil
             }
-            // The record first, so that nothing half is ever found.
+            // The record is removed first, so that no partially removed upload is ever found.
             try files.record.remove(of: summary.creation?.client)
             return files
         }
@@ -85,7 +84,7 @@ extension Spool {
         return begun
     }
 
-    /// Removes the names of an upload that was set aside, whatever they stand for but a directory.
+    /// Removes the names of an upload in `corrupt`, unless one of them is a directory.
     private func removeNames(_ id: UploadID) throws(SpoolError) -> Bool {
         let name = FileName(id)
         let places = [

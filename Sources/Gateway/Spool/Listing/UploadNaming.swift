@@ -1,19 +1,19 @@
-// What a person recognizes an upload by, small enough to be kept for many of them.
+// The names by which a person recognizes an upload, small enough to be kept for many uploads.
 
 package import HTTPTypes
 package import SpoolgateUploadProtocol
 
 /// The path of a creation and the fields that may name its file.
 package struct UploadNaming: Sendable, Equatable {
-    /// The path, as sent; a long one is cut.
+    /// The path, as received; a long one is truncated.
     package let path: String
-    /// Those of `Content-Disposition` and `Upload-Metadata` that are short.
+    /// The fields `Content-Disposition` and `Upload-Metadata`, unless they are long.
     package let fields: HTTPFields
 
     private static let longestPath = 512
     private static let longestField = 1_024
 
-    /// Takes from a creation's head what names its upload.
+    /// Copies the names from the head of a creation.
     package init(_ head: RequestHead) {
         path = String(decoding: head.path.utf8.prefix(Self.longestPath), as: UTF8.self)
         var fields = HTTPFields()

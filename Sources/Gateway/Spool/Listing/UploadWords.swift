@@ -1,9 +1,9 @@
-// What is said of an upload that was looked at: its state, and who has to do something about it.
+// The state of a listed upload, for the protocol and for people.
 
 package import SpoolgateUploadProtocol
 
 extension UploadSummary {
-    /// Its state as the protocol sees it; whether its client was told 202 is not known here.
+    /// The upload's state in the protocol; whether its client has received a 202 is not known here.
     package var state: UploadState {
         UploadState(
             offset: offset,
@@ -14,18 +14,18 @@ extension UploadSummary {
         )
     }
 
-    /// The upload's state in one word, as clients and operators read it.
+    /// The upload's state in one word, for clients and operators.
     package var stateWord: String {
         queue == .corrupt ? queue.rawValue : state.word(isInUse: isInUse)
     }
 
-    /// Every word that `stateWord` can be, in the order in which an upload comes to them.
+    /// All values of `stateWord`, in the order in which an upload reaches them.
     package static let stateWords = [
         "receiving", "partial", "deferred", "delivering", "delivered", "refused", "indeterminate",
         "failed", "held", Queue.corrupt.rawValue,
     ]
 
-    /// Who takes the next step: `client`, `queue` or `operator`; nil: nobody has to.
+    /// Who takes the next step: `client`, `queue` or `operator`; nil if no step is needed.
     package var awaited: String? {
         switch queue {
         case .incoming: isInUse ? nil : "client"

@@ -1,8 +1,8 @@
-// The whole uploads that wait, for the queue, their client or an operator, by the names in `queue`.
+// Complete uploads that wait for the queue, their client or an operator, found by the names in `queue`.
 //
-// The names are an index: each state that needs one has it. A name that no state needs is removed by the next look
-// that reads its record. Invariant: a look locks nothing but uploads with such a name, and reads no record that its
-// caller does not need.
+// The names are an index: each state that needs a name has one. A name that no state needs is removed by the next
+// listing that reads its record. Invariant: listing locks only uploads with such a name, and reads only the records
+// that its caller needs.
 
 package import SpoolgatePosix
 import SpoolgateTextFormats
@@ -14,25 +14,25 @@ package struct WaitingUpload: Sendable, Equatable {
     package var id: UploadID
     /// Its route.
     package var route: String
-    /// Its path, and what names its file.
+    /// Its path and the fields that name its file.
     package var naming: UploadNaming
-    /// Who it belongs to, as far as that is known.
+    /// Its owner, if known.
     package var owner: String?
-    /// The client that it counts for.
+    /// The client whose limits it counts against.
     package var client: ClientName
-    /// Why it is in `hold`; nil: it is in `deferred`.
+    /// Why it is in `hold`; nil if it is in `deferred`.
     package var cause: HoldCause?
-    /// Its bytes.
+    /// Its length in bytes.
     package var size: Int64
-    /// Since when it is whole.
+    /// The time of its completion.
     package var since: WallTime?
-    /// When the queue tries it; nil: it does not.
+    /// The time of its next attempt; nil if none is scheduled.
     package var next: WallTime?
     /// Delivery attempts begun.
     package var attempts: Int
     /// Why the last attempt did not deliver it, or why it is in `hold`.
     package var reason: String?
-    /// The time in its name in `queue`; nil: it waits for an operator.
+    /// The time in its name in `queue`; nil if it waits for an operator.
     package var nameTime: WallTime?
 
     init?(_ creation: UploadCreation, _ state: RecordState) {
@@ -55,26 +55,25 @@ package struct WaitingUpload: Sendable, Equatable {
 }
 
 extension QueueName {
-    /// The time; nil for an upload that waits for an operator.
+    /// The time; nil if the upload waits for an operator.
     fileprivate var dueTime: WallTime? { time == Self.never ? nil : time }
 }
 
 extension Upload {
-    /// This upload as one that waits; nil where it does not.
+    /// This upload as a waiting upload; nil if it does not wait.
     package var waiting: WaitingUpload? { WaitingUpload(creation, record.state) }
 }
 
 extension Spool {
-    /// Reads the names in `queue` once, and calls `body` with the uploads that wait, in no order, without locking
-    /// any.
+    /// Calls `body` with the uploads that wait, in no order, after one pass over `queue` and without locking any.
     ///
-    /// An upload whose record cannot be read is left out: the request or walk that finds it reports it. An upload that
-    /// is locked later may be in another state by then.
+    /// An upload with an unreadable record is left out: the request or walk that finds it reports it. An upload that is
+    /// locked later may be in another state by then.
     ///
     /// - Parameters:
-    ///   - isNeeded: called with each upload and the time in its name, nil if it waits for an operator; if it returns
-    ///     false, nothing is read and `body` is not called.
-    ///   - body: called with each of the others that waits.
+    ///   - isNeeded: Called with each upload and the time in its name, nil if it waits for an operator; if it returns
+    ///     false, its record is not read and `body` is not called.
+    ///   - body: Called with each of the other uploads that waits.
     /// - Throws: `.disk` if the names cannot be read, or one that no state needs cannot be removed.
     package func forEachWaiting(
         _ isNeeded: (UploadID, WallTime?) -> Bool,
@@ -87,7 +86,7 @@ extension Spool {
                 try removeStale(name)
                 continue
             }
-            // A long queue must not take the place of what requests ask for.
+            // A long queue must not evict the creations that requests need.
             let read = try? LoadedRecord.read(file, of: name.id, knowing: nil).get()
             guard let record = read else { continue }
             if record.state.queueTime != name.time {
@@ -98,7 +97,7 @@ extension Spool {
         }
     }
 
-    /// Removes a name that no state needs, unless that is being changed.
+    /// Removes a name that no state needs, unless the upload is locked.
     private func removeStale(_ name: QueueName) throws(SpoolError) {
         guard let lock = locks.tryLock(name.id) else { return }
         defer { lock.unlock() }
@@ -115,7 +114,7 @@ extension Spool {
         }
     }
 
-    /// How many records were set aside in `corrupt`.
+    /// Returns the number of records in `corrupt`.
     package func corruptCount() throws(SpoolError) -> Int {
         try onDisk { () throws(SystemError) in try layout.corrupt.names() }.count
     }
