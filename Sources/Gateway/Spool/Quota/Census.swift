@@ -1,20 +1,19 @@
-// What there is in a spool, counted by looking at it.
+// The counts of a spool's uploads and bytes, taken by a walk through it.
 //
-// It knows no bounds and keeps nothing. Invariant: what is in memory does not grow with the spool.
+// This file knows no limits and keeps no state. Invariant: memory use does not grow with the spool.
 
 import SpoolgatePosix
 import SpoolgateUploadProtocol
 
-/// What there is in a spool.
+/// The uploads and bytes in a spool.
 struct Census: Equatable {
     /// Bytes of content in files with a name.
     var data: Int64 = 0
-    /// Bytes of records, those in `corrupt` included.
+    /// Bytes of records, including those in `corrupt`.
     var records: Int64 = 0
     /// Uploads with a record, without those in `corrupt`.
     var uploads = 0
-    /// Those that are not delivered, by the hash of their client: a name each would take memory for
-    /// every upload of an owner.
+    /// Undelivered uploads by the hash of their client; names would take memory for every owner.
     var unfinished: [Int: Int] = [:]
 
     /// Adds another count to one.
@@ -25,19 +24,19 @@ struct Census: Equatable {
         one.unfinished.merge(other.unfinished, uniquingKeysWith: +)
     }
 
-    /// Counts an upload in or out.
+    /// Adds `count` uploads of a client; a negative number subtracts.
     mutating func add(_ count: Int, of client: Int, isFinished: Bool) {
         uploads = max(0, uploads + count)
         if !isFinished { add(count, unfinishedOf: client) }
     }
 
-    /// Counts an upload in or out that is not delivered, with the bytes of its record.
+    /// Adds `count` undelivered uploads of a client, and the bytes of a record.
     mutating func add(_ count: Int, of client: Int, record: Int64) {
         add(count, of: client, isFinished: false)
         records += record
     }
 
-    /// Counts an upload of a client that is not delivered in or out.
+    /// Adds `count` to the number of a client's undelivered uploads.
     mutating func add(_ count: Int, unfinishedOf client: Int) {
         let number = unfinished[client, default: 0] + count
         unfinished[client] = number > 0 ? number : nil
@@ -45,7 +44,7 @@ struct Census: Equatable {
 }
 
 extension SpoolLayout {
-    /// Counts what there is; without reading records, nothing in `unfinished`.
+    /// Counts the uploads and bytes; unless records are read, `unfinished` is empty.
     func census(readingRecords: Bool) throws(SystemError) -> Census {
         var census = Census()
         try walk(unread: { (_, error) throws(SystemError) in throw error }) {
@@ -60,7 +59,7 @@ extension SpoolLayout {
         return census
     }
 
-    /// What one upload counts, and its record where that is to be read and is a file; nil where it is gone.
+    /// Returns the counts of one upload, and its record if that was to be read and is a file; nil if it was removed.
     func census(
         of found: Found,
         readingRecord: Bool
@@ -77,7 +76,7 @@ extension SpoolLayout {
         do throws(SystemError) {
             guard let file = try openRecord(name, forWriting: false) else { return nil }
             census.records = try file.status().size
-            // A long walk must not take the place of what requests ask for.
+            // A long walk must not evict the creations that requests need.
             let record = try LoadedRecord.read(
                 file,
                 of: found.id,

@@ -1,35 +1,35 @@
-// What there is in a spool in numbers, as this process knows it, and whether the disk takes anything.
+// The figures of a spool, as this process knows them, and the state of its disk.
 //
-// Nothing is counted here: SpoolRoom counts what this process makes, writes and removes, and the walk through the
-// spool what was there before.
+// `SpoolRoom` counts the uploads that this process creates, writes and removes; a walk through the spool counts those
+// that were there before.
 
 package import SpoolgatePosix
 
-/// A spool in numbers.
+/// The figures of a spool.
 package struct SpoolFigures: Sendable, Equatable {
     /// Uploads with a record, without those in `corrupt`.
     package var uploads: Int
-    /// Of these, those that are not delivered.
+    /// The uploads among them that are not delivered.
     package var unfinished: Int
     /// Bytes of content and records.
     package var bytes: Int64
-    /// Bytes that stay free on the file system.
+    /// Bytes to keep free on the file system.
     package var reserve: Int64
-    /// Most bytes of content and records; nil: no limit.
+    /// The maximum number of bytes of content and records; nil if unlimited.
     package var quota: Int64?
 }
 
 extension Spool {
     private static let purgeFile = "purged"
 
-    /// Notes down that what is over was looked for and removed, for whoever watches that it is.
+    /// Records the time of the last removal of expired uploads, for monitoring.
     ///
-    /// Where that fails, the note before stays.
+    /// If this fails, the earlier time stays.
     package func notePurge() {
         try? layout.replace(Self.purgeFile, with: "\(clock.now.seconds)\n", on: disk)
     }
 
-    /// When `notePurge` was called last, by any process; nil: never, or it cannot be read.
+    /// The time of the last `notePurge()` by any process; nil if there was none or it cannot be read.
     package var lastPurge: WallTime? {
         guard let text = try? SpoolLayout.text(of: Self.purgeFile, in: layout.root) else {
             return nil
@@ -37,43 +37,44 @@ extension Spool {
         return Int64(text.prefix { $0 != "\n" }).map { WallTime(seconds: $0) }
     }
 
-    /// The spool in numbers, without looking at the disk.
+    /// The figures of the spool, without access to the disk.
     ///
-    /// All of it only after the first walk; what another process has made or removed shows after the next count.
+    /// They are complete only after the first walk; changes by other processes are included after the next count.
     package var figures: SpoolFigures { room.figures }
 
-    /// Why every upload that needs a file would be refused now, with 507; without looking at the disk.
+    /// Returns the reasons for which every upload that needs a file is refused now, with 507, without access to the
+    /// disk.
     ///
-    /// - Parameter space: what was free on its file system; nil: not known.
-    /// - Returns: `.full`, `.fewFiles`, `.overQuota`, `.tooMany`; empty: uploads are taken.
+    /// - Parameter space: The free space of the file system; nil if unknown.
+    /// - Returns: `.full`, `.fewFiles`, `.overQuota`, `.tooMany`; empty if uploads are accepted.
     package func refusals(with space: FileSystemSpace?) -> [SpoolError] {
         room.refusals(with: space)
     }
 
-    /// Most uploads that are counted only for the figures' sake.
+    /// The maximum number of uploads that are counted only for accurate figures.
     private static let mostRecounted = 10_000
 
-    /// Counts again where that is soon done, so that the figures are right.
+    /// Counts again if the figures may be wrong and a count is short.
     ///
-    /// - Parameter isDue: whether that is to be done although nothing is known to be wrong: another process may
-    ///   have removed something.
+    /// - Parameter isDue: Whether to count even if no error is known: another process may have removed uploads.
     package func recount(isDue: Bool) {
         guard isDue || room.isTooHigh, figures.uploads < Self.mostRecounted else { return }
-        // Where it fails, the figures before stand.
+        // If this fails, the earlier figures stay.
         try? room.count { () throws(SystemError) in try layout.census(readingRecords: true) }
     }
 
-    /// What is free on its file system.
-    /// - Throws: `.disk` where it cannot be asked.
+    /// Returns the free space of the file system.
+    ///
+    /// - Throws: `.disk` if it cannot be read.
     package func space() throws(SpoolError) -> FileSystemSpace {
         try onDisk { () throws(SystemError) in try layout.root.space() }
     }
 
-    /// Whether files can be made in the spool; it leaves none.
+    /// Checks that files can be created in the spool; leaves none.
     ///
-    /// A disk that is full is no fault here: what is asked for then is refused, and all else goes on.
+    /// A full disk is no error here: uploads that need it are refused, and all others continue.
     ///
-    /// - Throws: `.disk` where none can be made.
+    /// - Throws: `.disk` if no file can be created.
     package func checkWritable() throws(SpoolError) {
         do throws(SystemError) { _ = try disk.createNameless(in: layout.temporary) } catch {
             guard error.isFull || error.isExhausted else { throw .disk(error) }

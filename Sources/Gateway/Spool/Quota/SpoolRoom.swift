@@ -1,76 +1,76 @@
-// What the spool may still take: the reserve of its file system, the quota of its files, and the bounds on
-// the number of uploads, of all and of one client's that are not delivered yet.
+// The remaining room of the spool: the reserve of its file system, the quota of its files, and the limits on the number
+// of uploads, both of all and of each client's undelivered ones.
 //
-// While there is room nothing is scanned: this process counts what it makes, writes and removes. Another
-// process that purges is not seen; so before anything is refused for the quota or a bound the spool is counted
-// again, one thread at a time and at a modest rate. Invariant: no byte is written and no upload made that was
-// not taken here first.
+// While there is room the spool is not scanned: this process counts the uploads and bytes that it creates, writes and
+// removes. It does not see another process's purge; before it rejects an upload because of the quota or a limit, it
+// therefore counts the spool again, one thread at a time and at a limited rate. Invariant: every byte and every upload
+// is taken here before it is written or created.
 
 import SpoolgatePosix
 import SpoolgateUploadProtocol
 
-/// How many uploads there may be.
+/// The limits on the number of uploads.
 package struct UploadBounds: Sendable, Equatable {
-    /// Most uploads in the spool, those included whose response is kept; nil: no bound.
+    /// The maximum number of uploads in the spool, including those whose response is kept; nil if unlimited.
     package var total: Int?
-    /// Most uploads of one client that are not delivered; nil: no bound.
+    /// The maximum number of undelivered uploads of one client; nil if unlimited.
     package var ofClient: Int?
 
-    /// Makes bounds; without any, there are none.
+    /// Creates limits; the default is unlimited.
     package init(total: Int? = nil, ofClient: Int? = nil) {
         self.total = total
         self.ofClient = ofClient
     }
 }
 
-/// How much may still be written, and how many uploads made.
+/// The number of bytes that may still be written, and of uploads that may be created.
 ///
-/// Any thread.
+/// Any thread may use it.
 final class SpoolRoom: Sendable {
-    /// Most bytes of data files and records; nil: no limit.
+    /// The maximum number of bytes of data files and records; nil if unlimited.
     let quota: Int64?
-    /// Bytes of records that do not count, so that the smallest quota is of use.
+    /// Bytes of records that do not count, so that even the smallest quota is useful.
     static let freeRecords: Int64 = 64 << 10
 
-    /// Files that stay free when an upload is begun, so that other programs can go on, and so can the
-    /// uploads there are: what they still need is made without looking.
+    /// Files that stay free when an upload is created.
+    ///
+    /// They are for other programs and for existing uploads, whose further files are created without a check.
     private static let reservedFiles: Int64 = 1000
-    /// Bytes that all uploads together may write between two looks at the free space.
+    /// Bytes that all uploads together may write between two checks of the free space.
     private static let lookInterval: Int64 = 64 << 20
     /// Bytes of content that all uploads together may keep in memory.
     private static let memory: Int64 = 8 << 20
-    /// Bytes that are lent whatever share of the room that is.
+    /// Bytes that are lent even if they are more than the usual share of the room.
     private static let leastLoan: Int64 = 4 << 10
 
     private struct State {
         /// Bytes to keep free on the file system.
         var reserve: Int64
         var bounds = UploadBounds()
-        /// What this process knows of.
+        /// The known uploads and bytes.
         var known = Census()
         /// Bytes without a name, in files and in memory, which a count does not find; and those in memory.
         var nameless: Int64 = 0
         var inMemory: Int64 = 0
-        /// Bytes that another process may write and of which it has reported nothing: room, not content.
+        /// Bytes that another process may write but has not reported: room, not content.
         var lent: Int64 = 0
-        /// Bytes that may be written before the free space is looked at again.
+        /// Bytes that may be written before the next check of the free space.
         var allowance: Int64 = 0
-        /// What was taken and is not made yet, so that a count which begins now may miss it.
+        /// Taken but not created yet, so that a count that begins now may miss it.
         var pending = Census()
-        /// What a count that is under way may miss: what was pending when it began, and was taken since;
-        /// nil: there is none.
+        /// The part that the running count may miss: pending at its begin or taken since; nil if no count is running.
         var since: Census?
-        /// Whether the last count may have found what was taken meanwhile as well.
+        /// Whether the last count may include uploads twice that were taken while it ran.
         var isTooHigh = false
-        /// When the next count may begin.
+        /// The earliest time of the next count.
         var nextCount = Deadline.after(.zero)
 
-        /// Bytes that count.
+        /// Bytes that count for the quota.
         var bytes: Int64 {
             known.data + nameless + lent + max(0, known.records - SpoolRoom.freeRecords)
         }
 
-        /// Takes something that a count may or may not find: better too much than too little.
+        /// Takes room that a running count may or may not include; a figure may be too high but never too low.
         mutating func take(_ body: (inout Census) -> Void) {
             body(&known)
             if var since {
@@ -93,13 +93,13 @@ final class SpoolRoom: Sendable {
     private let leastCountInterval: Duration
     private var root: Directory { layout.root }
 
-    /// Makes it over an opened spool; it knows of nothing before the first count.
+    /// Creates the room of an opened spool; all counts are zero until the first count.
     ///
     /// - Parameters:
-    ///   - layout: the spool.
-    ///   - reserve: bytes to keep free.
-    ///   - quota: most bytes of content and records; nil: no limit.
-    ///   - leastCountInterval: the shortest time between two counts.
+    ///   - layout: The spool.
+    ///   - reserve: Bytes to keep free.
+    ///   - quota: The maximum number of bytes of content and records; nil if unlimited.
+    ///   - leastCountInterval: The shortest time between two counts.
     init(
         _ layout: SpoolLayout,
         reserve: Int64,
@@ -112,7 +112,7 @@ final class SpoolRoom: Sendable {
         self.leastCountInterval = leastCountInterval
     }
 
-    /// What is known.
+    /// The current figures.
     var figures: SpoolFigures {
         state.updateQuietly { state in
             SpoolFigures(
@@ -125,12 +125,12 @@ final class SpoolRoom: Sendable {
         }
     }
 
-    /// Why every upload that needs a file would be refused now, as far as that is known without a count.
+    /// Returns the reasons for which every upload that needs a file is refused now, without a count.
     ///
-    /// - Parameter space: what is free on the file system; nil: not known.
-    /// - Returns: `.full`, `.fewFiles`, `.overQuota`, `.tooMany`; empty: uploads are taken.
+    /// - Parameter space: The free space of the file system; nil if unknown.
+    /// - Returns: `.full`, `.fewFiles`, `.overQuota`, `.tooMany`; empty if uploads are accepted.
     func refusals(with space: FileSystemSpace?) -> [SpoolError] {
-        // Numbers alone: a copy of the counts would make the next change copy them.
+        // Only numbers are read: a copy of the counts would make the next change copy them.
         let (reserve, lent, bytes, uploads, total) = state.updateQuietly {
             ($0.reserve, $0.lent, $0.bytes, $0.known.uploads, $0.bounds.total)
         }
@@ -153,11 +153,11 @@ final class SpoolRoom: Sendable {
         return all
     }
 
-    // MARK: Asking and taking bytes
+    // MARK: Checking and taking bytes
 
-    /// Refuses content of `count` bytes, or of an unknown number, for which there is no room now.
+    /// Throws if there is no room now for content of `count` bytes, or of an unknown number (0).
     ///
-    /// Nothing is taken. `makesFile`: an upload is begun, which takes files too.
+    /// No room is taken. With `makesFile`, an upload is about to be created, which takes files too.
     func check(for count: Int64, makesFile: Bool = false) throws(SpoolError) {
         try look(for: count, makesFile: makesFile)
         guard let quota else { return }
@@ -167,13 +167,12 @@ final class SpoolRoom: Sendable {
         }
     }
 
-    /// Takes `count` bytes of content that are about to be written; where they are named, `wasWritten` must
-    /// follow.
+    /// Takes `count` bytes of content that are about to be written; if they are named, `wasWritten` must follow.
     ///
     /// - Parameters:
-    ///   - count: bytes.
-    ///   - isNamed: whether they go to a file that a count of the spool finds.
-    /// - Throws: `.full` below the reserve, `.overQuota` above the quota; then nothing was taken.
+    ///   - count: Bytes.
+    ///   - isNamed: Whether they are written to a file that a count of the spool finds.
+    /// - Throws: `.full` below the reserve, `.overQuota` above the quota; no bytes are taken then.
     func take(_ count: Int64, isNamed: Bool = true) throws(SpoolError) {
         while true {
             var isShort = false
@@ -198,7 +197,7 @@ final class SpoolRoom: Sendable {
         }
     }
 
-    /// Notes that the writing of `count` named bytes is over, whatever became of it.
+    /// Records that the write of `count` named bytes has ended, with or without success.
     func wasWritten(_ count: Int64) { state.updateQuietly { $0.pending.data -= count } }
 
     /// Gives back bytes of content that were removed, or taken and not written.
@@ -213,10 +212,10 @@ final class SpoolRoom: Sendable {
         }
     }
 
-    /// Takes `count` bytes of content that are to be kept in memory; false where too much is there already,
-    /// and nothing was taken.
+    /// Takes `count` bytes of content to be kept in memory; returns false, and takes none, if too many are there
+    /// already.
     ///
-    /// - Throws: as `take`.
+    /// - Throws: The errors of `take`.
     func takeMemory(_ count: Int64) throws(SpoolError) -> Bool {
         let isTaken = state.update { state in
             guard state.inMemory + count <= Self.memory else { return false }
@@ -231,7 +230,7 @@ final class SpoolRoom: Sendable {
         return true
     }
 
-    /// Gives back memory of content; `isStored`: its bytes are in a file with a name now.
+    /// Gives back memory of content; with `isStored`, its bytes are in a file with a name now.
     func giveBackMemory(_ count: Int64, isStored: Bool) {
         state.update { state in
             state.inMemory -= count
@@ -244,12 +243,11 @@ final class SpoolRoom: Sendable {
 
     /// Lends room to another process that is about to write content; `endLoan` must follow for all of it.
     ///
-    /// One loan takes at most a sixteenth of what is left, so that those who were lent room and write nothing
-    /// never hold all of it.
+    /// A loan is at most a sixteenth of the remaining room, so that borrowers that write nothing never hold all of it.
     ///
-    /// - Parameter count: the most bytes to lend, > 0.
-    /// - Returns: the bytes that may be written, at least one: fewer than `count` if little room is left.
-    /// - Throws: `.full`, `.overQuota` if there is no room at all; then nothing was lent.
+    /// - Parameter count: The maximum number of bytes to lend, > 0.
+    /// - Returns: The number of bytes that may be written, at least one; fewer than `count` if little room is left.
+    /// - Throws: `.full` or `.overQuota` if there is no room at all; no bytes are lent then.
     func lend(upTo count: Int64) throws(SpoolError) -> Int64 {
         var hasLooked = false
         while true {
@@ -263,7 +261,7 @@ final class SpoolRoom: Sendable {
                     lent = Self.loan(of: quota - state.bytes, upTo: lent)
                 }
                 if lent > state.allowance {
-                    // Another thread may have used it since.
+                    // Another thread may have used the room since.
                     lent = hasLooked ? Self.loan(of: state.allowance, upTo: lent) : 0
                 }
                 state.allowance -= lent
@@ -281,12 +279,12 @@ final class SpoolRoom: Sendable {
         min(count, room, max(room / 16, leastLoan))
     }
 
-    /// Notes that `count` bytes are no longer lent, and that the upload's content has grown by `written`.
+    /// Records that `count` bytes are no longer lent, and that the upload's content has grown by `written`.
     ///
     /// - Parameters:
-    ///   - count: bytes, of those lent.
-    ///   - written: bytes that are content now; below zero if content has gone.
-    ///   - isCertain: false if nobody knows, so that they count as written until the next count.
+    ///   - count: The number of bytes whose loan ends.
+    ///   - written: The number of them that are content now; negative if content was removed.
+    ///   - isCertain: False if the number is unknown; all then count as written until the next count.
     func endLoan(of count: Int64, written: Int64, isCertain: Bool = true) {
         state.updateQuietly { state in
             state.lent -= count
@@ -301,7 +299,7 @@ final class SpoolRoom: Sendable {
 
     // MARK: Records
 
-    /// Notes bytes that a record grew by: what became of an upload is never refused.
+    /// Records that a record has grown: the state of an upload is never refused.
     func noteRecord(_ count: Int64) { state.update { $0.take { $0.records += count } } }
 
     /// Gives back bytes of a record.
@@ -311,13 +309,12 @@ final class SpoolRoom: Sendable {
 
     // MARK: Uploads
 
-    /// Changes the bounds; uploads there are stay.
+    /// Changes the limits; existing uploads stay.
     func setBounds(_ bounds: UploadBounds) { state.update { $0.bounds = bounds } }
 
-    /// Takes a place for an upload that is about to be made, and the bytes of its record; `wasMade` must
-    /// follow.
+    /// Takes room for an upload that is about to be created, and for its record; `wasMade` must follow.
     ///
-    /// - Throws: `.tooMany`, `.overQuota` above the quota; then nothing was taken.
+    /// - Throws: `.tooMany`, or `.overQuota` above the quota; no room is taken then.
     func takeUpload(of client: ClientName, record: Int64) throws(SpoolError) {
         let client = client.hashValue
         try counted { state in
@@ -335,17 +332,17 @@ final class SpoolRoom: Sendable {
         }
     }
 
-    /// Notes that the making of an upload is over, whatever became of it.
+    /// Records that the creation of an upload has ended, with or without success.
     func wasMade(_ client: ClientName, record: Int64) {
         state.updateQuietly { $0.pending.add(-1, of: client.hashValue, record: -record) }
     }
 
-    /// Notes that an upload is delivered: only its response is kept.
+    /// Records that an upload is delivered, so that only its response is kept.
     func noteFinished(of client: ClientName) {
         state.update { $0.known.add(-1, unfinishedOf: client.hashValue) }
     }
 
-    /// Gives back the place of an upload that is gone, or was not made.
+    /// Gives back the place of an upload that was removed or not created.
     func giveBackUpload(of client: ClientName?, isFinished: Bool) {
         state.update { state in
             state.known.add(-1, of: client?.hashValue ?? 0, isFinished: isFinished || client == nil)
@@ -354,16 +351,16 @@ final class SpoolRoom: Sendable {
 
     // MARK: The file system
 
-    /// Changes how many bytes are to be kept free.
+    /// Changes the number of bytes to keep free.
     func setReserve(_ reserve: Int64) {
         state.update { state in
             state.reserve = reserve
-            // What may be written unlooked was found with the old one.
+            // The allowance was determined with the old reserve.
             state.allowance = 0
         }
     }
 
-    /// Refuses where `count` more bytes would leave less than the reserve; gives how many would not.
+    /// Throws if `count` more bytes would leave less than the reserve; returns the number of bytes that would not.
     @discardableResult
     private func look(for count: Int64, makesFile: Bool = false) throws(SpoolError) -> Int64 {
         let space: FileSystemSpace
@@ -371,7 +368,7 @@ final class SpoolRoom: Sendable {
         if makesFile, let files = space.freeFiles, files < Self.reservedFiles {
             throw .fewFiles(directory: root.path, free: files, reserve: Self.reservedFiles)
         }
-        // What is lent will be written without another look.
+        // Lent bytes will be written without another check.
         let (reserve, free) = state.updateQuietly { ($0.reserve, space.freeBytes - $0.lent) }
         guard free - reserve >= count else {
             throw .full(directory: root.path, needed: count, free: free, reserve: reserve)
@@ -385,16 +382,16 @@ final class SpoolRoom: Sendable {
 
     // MARK: Counting
 
-    /// Runs `attempt`, and once more after a count where it is refused.
+    /// Runs `attempt`, and once more after a count if it fails.
     private func counted(_ attempt: (inout State) -> SpoolError?) throws(SpoolError) {
         guard state.update({ attempt(&$0) }) != nil else { return }
         countAgain()
         if let refusal = state.update({ attempt(&$0) }) { throw refusal }
     }
 
-    /// Counts again, unless that was done just now; another thread's count will do.
+    /// Counts again unless a count has just ended; waits for another thread's count instead of starting one.
     private func countAgain() {
-        // A count that takes longer than this is another's trouble: the old figure stands.
+        // If another thread's count takes longer than this, the old figures stay.
         let isMine = state.wait(until: .after(.seconds(10))) { state -> Bool? in
             if state.since != nil { return nil }
             guard state.nextCount.hasPassed else { return false }
@@ -403,16 +400,16 @@ final class SpoolRoom: Sendable {
         }
         guard isMine == true else { return }
         let readsRecords = state.update { $0.bounds.ofClient != nil }
-        // One that fails is no reason to refuse anything else than what is refused already.
+        // If the count fails, the earlier figures stay, and only `attempt` decides.
         try? finish { () throws(SystemError) in try layout.census(readingRecords: readsRecords) }
     }
 
-    /// Whether the figures may be too high, because something was taken while they were counted.
+    /// Whether the figures may be too high, because room was taken during the count.
     var isTooHigh: Bool { state.updateQuietly { $0.isTooHigh } }
 
-    /// Takes the result of a count that goes through the spool for another reason too.
+    /// Uses the result of a walk through the spool as a count.
     ///
-    /// One that is under way already is left to end.
+    /// If another count is running, that one's result is used instead.
     func count<E: Error>(_ count: () throws(E) -> Census) throws(E) {
         let isMine = state.update { state in
             guard state.since == nil else { return false }
@@ -422,10 +419,9 @@ final class SpoolRoom: Sendable {
         if isMine { try finish(count) } else { _ = try count() }
     }
 
-    /// Counts, for the thread that has said so in `since`.
+    /// Counts, for the thread that has set `since`.
     ///
-    /// What is taken meanwhile is added, so that the figure may be too high for a while and never too
-    /// low.
+    /// Room that is taken meanwhile is added, so that the figures may be too high for a while but never too low.
     private func finish<E: Error>(_ count: () throws(E) -> Census) throws(E) {
         let begin = Deadline.after(.zero)
         let counted: Result<Census, E>
@@ -436,7 +432,7 @@ final class SpoolRoom: Sendable {
         state.update { state in
             if case .success(var census) = counted {
                 if let since = state.since { census += since }
-                // A count finds what was written of a loan, and the next report adds it once more.
+                // A count includes the written part of a loan, and the next report adds it once more.
                 state.isTooHigh = state.since.map { $0 != Census() } ?? false || state.lent > 0
                 state.known = census
             }

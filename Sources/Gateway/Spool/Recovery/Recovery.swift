@@ -1,53 +1,52 @@
-// After a daemon that did not end in good order: every state that it can have left becomes a legal one.
+// Recovery after the crash of a daemon: every state that it can have left is repaired.
 //
-// It works beside serving and beside other processes: what is locked is in use and left alone. What cannot be
-// read is left alone too, and the rest goes on; later it comes back to both. It finds only what nobody would come
-// for; all else is made legal by the next lock. Invariant: an upload that is promised anything keeps its durable
-// offset or ends in `corrupt`; nothing is guessed at.
+// It runs next to requests and other processes: locked uploads are in use and are skipped. An upload that cannot be
+// read is left alone, and recovery continues; both kinds are checked again later. Recovery locks only uploads that no
+// client or queue may ask for; the next lock repairs the others. Invariant: an upload with a promise keeps its durable
+// offset or ends in `corrupt`; nothing is guessed.
 
 package import SpoolgatePosix
 package import SpoolgateUploadProtocol
 
-/// What a walk through the spool found.
+/// The results of a walk through the spool.
 package struct Recovery: Sendable, Equatable {
-    /// Uploads that were being delivered when a process died, and are deferred or held now.
+    /// Uploads that were in delivery when a process crashed, and are deferred or held now.
     package var interrupted = 0
-    /// Files of no upload that were removed: content without a record, and records never written.
+    /// Removed files that belonged to no upload: data files without a record, and records never written.
     package var orphans = 0
     /// Uploads moved to `corrupt`.
     package var corrupt = 0
-    /// Uploads removed because a power cut came before anything was promised of them, or a death before all of
-    /// their parts were joined.
+    /// Uploads removed because a power failure came before any promise, or a crash before all of their parts were
+    /// joined.
     package var forgotten = 0
-    /// Uploads and directories that the disk would not let it look at or mend.
+    /// Uploads and directories that could not be read or repaired because of the disk.
     package var failed = 0
     /// Uploads in the spool, without those in `corrupt`.
     package var uploads = 0
-    /// The uploads that were locked, or could not be repaired: `recoverAgain(_:_:)` takes them.
+    /// The uploads that were locked, or could not be repaired, for `recoverAgain(_:_:)`.
     package var skipped: [UploadID] = []
 
-    /// One thing an operator should hear of.
+    /// One finding to report to the operator.
     package enum Finding: Sendable, Equatable {
-        /// An upload is held now: its attempt was cut short, and must not be repeated.
+        /// An upload is held now: its attempt was interrupted and must not be repeated.
         case held(UploadID)
         /// An upload was moved to `corrupt`.
         case setAside(UploadID, reason: String)
-        /// An upload, or where nil several, could not be looked at or mended, and was left alone.
+        /// An upload, or several if nil, could not be read or repaired and was left alone.
         case leftAlone(UploadID?, SpoolError)
     }
 }
 
 extension Spool {
-    /// Seconds after which a file in `tmp` is nobody's any more.
+    /// The age in seconds from which a file in `tmp` counts as abandoned.
     private static let temporaryAge: Int64 = 3600
 
-    /// Goes through the spool: makes legal what a death or a power cut has left and nobody would come for,
-    /// and counts what there is.
+    /// Repairs what a crash or power failure has left and no later request would find, and counts the uploads.
     ///
     /// - Parameters:
-    ///   - note: called with each finding.
-    ///   - step: called with each upload looked at; the place for a pause.
-    /// - Returns: what it found and did.
+    ///   - note: Called with each finding.
+    ///   - step: Called with each upload; may pause.
+    /// - Returns: The results.
     package func recover(
         _ note: (Recovery.Finding) -> Void = { _ in },
         step: () -> Void = {}
@@ -73,21 +72,21 @@ extension Spool {
         return recovery
     }
 
-    /// Looks again at uploads that an earlier look has skipped, and repairs them if it can.
+    /// Checks the uploads that an earlier recovery skipped, and repairs them if possible.
     ///
     /// - Parameters:
-    ///   - skipped: the uploads, as `Recovery.skipped` names them.
-    ///   - note: called with each finding, but not again with an upload that still cannot be repaired.
-    /// - Returns: what it found and did, and what it skipped.
+    ///   - skipped: The uploads in `Recovery.skipped`.
+    ///   - note: Called with each finding, except for an upload that still cannot be repaired.
+    /// - Returns: The results, with the uploads that were skipped again.
     package func recoverAgain(
         _ skipped: [UploadID],
         _ note: (Recovery.Finding) -> Void = { _ in }
     ) -> Recovery {
         var recovery = Recovery()
-        // The room was counted by the walk.
+        // Discarded, because the walk has counted the room.
         var census = Census()
         for id in skipped {
-            // That it has content costs one lock at most, which finds that nothing is to be removed.
+            // Assuming content costs at most one lock, under which nothing is removed.
             let found = SpoolLayout.Found(id: id, hasRecord: true, hasData: true)
             look(at: found, &recovery, &census) { finding in
                 if case .leftAlone = finding { return }
@@ -97,7 +96,7 @@ extension Spool {
         return recovery
     }
 
-    /// Looks at one upload; what stands in the way is noted, never thrown.
+    /// Checks one upload; errors are noted, never thrown.
     private func look(
         at found: SpoolLayout.Found,
         _ recovery: inout Recovery,
@@ -120,7 +119,7 @@ extension Spool {
         }
     }
 
-    /// Looks at one upload, and locks it only where something is to be done.
+    /// Checks one upload, and locks it only if it needs repair.
     private func recover(
         _ found: SpoolLayout.Found,
         _ recovery: inout Recovery,
@@ -138,7 +137,7 @@ extension Spool {
         if try isInNeed(record, found) {
             let before = record.flatMap { try? $0.get().state.queue }
             guard let upload = try tryLock(found.id) else {
-                // Somebody uses it, or it is gone.
+                // The upload is in use or was removed.
                 if isThere(found.id) {
                     recovery.uploads += 1
                     recovery.skipped.append(found.id)
@@ -160,7 +159,7 @@ extension Spool {
         census += counted
     }
 
-    /// Whether nobody may come for an upload that is not as it should be.
+    /// Whether an upload needs a repair that no later request may trigger.
     private func isInNeed(
         _ record: Result<LoadedRecord, UnreadableRecord>?,
         _ found: SpoolLayout.Found
@@ -188,15 +187,15 @@ extension Spool {
         return ((try? layout.directory(of: name).status(of: name.record)) ?? nil) != nil
     }
 
-    // MARK: What belongs to no upload
+    // MARK: Files of no upload
 
-    /// Removes content without a record, while others work in the spool.
+    /// Removes data files without a record, while other processes work in the spool.
     ///
     /// - Parameters:
-    ///   - limit: only what has not changed since.
-    ///   - isDryRun: whether it is only to be told of.
-    ///   - note: called with each.
-    /// - Throws: `.disk` where the spool could not be looked at, or one could not be removed.
+    ///   - limit: Only files that have not changed since then are removed.
+    ///   - isDryRun: Whether files are only noted.
+    ///   - note: Called with each file.
+    /// - Throws: `.disk` if the spool could not be read, or a file could not be removed.
     package func removeOrphans(
         unchangedSince limit: WallTime,
         isDryRun: Bool,
@@ -215,10 +214,10 @@ extension Spool {
         }
     }
 
-    /// Removes content without a record; returns whether it did.
+    /// Removes a data file without a record; returns whether it did.
     ///
-    /// A record is made before its content, so nobody can be about to make it; that of an upload that was set
-    /// aside keeps its content.
+    /// A record is created before its data file, so no process can be about to create it; an upload in `corrupt` keeps
+    /// its data file.
     private func removeOrphan(_ id: UploadID, isDryRun: Bool = false) throws(SpoolError) -> Bool {
         let name = FileName(id)
         return try onDisk { () throws(SystemError) in
@@ -234,10 +233,10 @@ extension Spool {
         }
     }
 
-    /// Removes what was left in `tmp`.
+    /// Removes abandoned files in `tmp`.
     private func removeTemporaries() throws(SystemError) {
         for name in try layout.temporary.names() {
-            // While content has such a name, its other one may not survive a power cut.
+            // While content has a name in `tmp`, its other name may not survive a power failure.
             guard let status = try layout.temporary.status(of: name), status.isRegular,
                 status.names <= 1 || !name.hasPrefix(ContentCopy.mark),
                 clock.confirmed.seconds - status.modified.seconds > Self.temporaryAge

@@ -1,27 +1,25 @@
-// What to do with the files of an upload that nobody holds: the state table of spoolgate-spool(5) as
-// one pure function.
+// The repair of an upload's files after a crash: the state table of spoolgate-spool(5) as one pure function.
 //
-// It decides and changes nothing. Invariant: every combination of files has exactly one answer, and
-// content that may not be what a client sent is never kept as if it were.
+// It decides only. Invariant: every combination of files has exactly one result, and content that the client may not
+// have sent is never kept as valid.
 
-/// What makes an upload's files legal again.
+/// The repair that makes an upload's files valid again.
 enum Repair: Equatable {
-    /// Nothing: they are.
+    /// None; the files are valid.
     case keep
-    /// The content is cut back: after a power cut to what is durable, and from content that was to
-    /// be verified first and was not.
+    /// Truncate the content: after a power failure to the durable offset, and before content that was not verified.
     case cutBack(to: Int64)
-    /// It is received again, from what is left of its content on.
+    /// Receive the rest of the content again, from this offset on.
     case receiveAgain(from: Int64)
-    /// The process died between an attempt's begin and its final response, and it is repeated.
+    /// Repeat the attempt, which a crash interrupted before its final response.
     case retry
-    /// The process died between an attempt's begin and its final response, and it is held.
+    /// Hold the upload: a crash interrupted the attempt before its final response.
     case hold
-    /// The response is stored; only removing the content is left to do.
+    /// Remove the content; the response is already stored.
     case removeContent
-    /// A power cut came before anything was promised, or its parts have it all.
+    /// Remove the upload: a power failure came before any promise, or its parts still have all of its content.
     case forget
-    /// The record and the content do not fit each other.
+    /// Move the upload to `corrupt`: the record and the content do not match.
     case setAside(reason: String)
 
     /// Whether the upload stays in the spool.
@@ -32,21 +30,21 @@ enum Repair: Equatable {
         }
     }
 
-    /// Why there is no final response where the process died, for people.
+    /// The reason, for people, that a crash interrupted the attempt.
     static let interrupted = "the process ended during the delivery attempt"
-    /// The same where repeating is not safe.
+    /// The same reason if a repetition is not safe.
     static let outcomeUnknown = interrupted + "; its outcome is unknown"
 
-    /// Decides on an upload.
+    /// Decides on the repair of an upload.
     ///
     /// - Parameters:
-    ///   - state: what its record says.
-    ///   - dataSize: the size of its content's file; nil: there is none.
-    ///   - responseFault: why a stored response cannot be read that was looked at; nil: it can.
-    ///   - isForeign: whether another writer wrote the state, so that only what is durable can be trusted.
-    ///   - isSlotDamaged: whether a state is damaged that may have been newer.
-    ///   - isConcatenation: whether it is made of other uploads, which have all of its content until it is
-    ///     whole.
+    ///   - state: The state in its record.
+    ///   - dataSize: The size of its data file; nil if it is missing.
+    ///   - responseFault: Why its stored response is unreadable; nil if it is readable or was not checked.
+    ///   - isForeign: Whether another writer wrote the state, so that only durable bytes can be trusted.
+    ///   - isSlotDamaged: Whether a damaged state may have been newer.
+    ///   - isConcatenation: Whether it is joined from other uploads, which keep all of its content until it is
+    ///     complete.
     init(
         state: RecordState,
         dataSize: Int64?,
@@ -57,7 +55,7 @@ enum Repair: Equatable {
     ) {
         let size = dataSize ?? 0
         let durable = state.durable ?? 0
-        // The death of a process tears nothing: the disk has lost a state, and nobody knows which.
+        // A crash damages no state: the disk has lost one, and it is unknown which.
         if isSlotDamaged, !isForeign {
             self = .setAside(reason: "one of its states has no matching checksum")
             return
@@ -90,7 +88,7 @@ enum Repair: Equatable {
             self = .keep
         case .active
         where state.then == .hold && (size == length || size < length && state.durable == nil):
-            // Content that was in memory is gone with the process.
+            // Content in memory was lost in the crash.
             self = .hold
         case .deferred where isForeign && durable < length,
             .active where isForeign && state.then == .deferred && durable < length:
@@ -103,7 +101,7 @@ enum Repair: Equatable {
             let said = state.length.map { "its length is \($0)" } ?? "its length is unknown"
             self = .setAside(reason: "its content has \(size) bytes, but \(said)")
         }
-        // Nobody sends the content of one that is made of others; it is made again.
+        // No client sends the content of a concatenation; it is created again.
         if isConcatenation, case .receiveAgain = self { self = .forget }
     }
 }
