@@ -2,17 +2,15 @@
 //
 // Confirmed time advances with the uptime. It follows the wall clock back immediately, because that only extends
 // lifetimes, and forward once both clocks have advanced equally for a day. Invariant: confirmed time is never ahead of
-// the wall clock, and includes no forward step of it until that day has passed.
+// the wall clock, and includes no forward step until that day has passed.
 
 import SpoolgatePosix
 
 /// The result of one reading of the clocks.
 struct ClockMark: Sendable, Equatable {
-    /// The kernel's boot identity.
     var boot: String
     /// Seconds since the machine started.
     var uptime: Int64
-    /// The time of day.
     var wall: WallTime
     /// The time that is trusted.
     var confirmed: WallTime
@@ -21,7 +19,7 @@ struct ClockMark: Sendable, Equatable {
 
     /// The deviation of the wall clock that is accepted, in seconds: normal corrections stay below it.
     static let tolerance: Int64 = 60
-    /// The uptime in seconds for which the clocks must advance equally before a forward step is trusted.
+    /// The uptime in seconds during which the clocks must advance equally before a forward step is trusted.
     static let patience: Int64 = 86_400
 
     /// Creates the first mark, which trusts the wall clock.
@@ -38,7 +36,7 @@ struct ClockMark: Sendable, Equatable {
 
     /// Whether wall time and uptime have advanced equally for long enough.
     var isSettled: Bool { uptime - evenSince >= Self.patience }
-    /// Seconds by which the wall clock is ahead of confirmed time.
+    /// The lead of the wall clock over confirmed time, in seconds.
     var lead: Int64 { wall.seconds - confirmed.seconds }
     /// Whether the wall clock is too far ahead of confirmed time to be trusted.
     var isDoubted: Bool { lead > Self.tolerance }

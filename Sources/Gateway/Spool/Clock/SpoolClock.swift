@@ -32,21 +32,21 @@ package final class SpoolClock: Sendable {
     /// Seconds since the machine started; cannot be set.
     package var uptime: Int64 { system.uptime }
 
-    /// Seconds by which the time of day is ahead of uptime; decreases if the clock is set back.
+    /// The lead of the time of day over uptime, in seconds; decreases if the clock is set back.
     package var offset: Int64 { system.now.seconds - system.uptime }
 
     /// The time that lifetimes are measured by.
     ///
-    /// It is never ahead of the time of day, and does not include a forward step of it in the last day of uptime.
+    /// It is never ahead of the time of day, and includes no forward step made in the last day of uptime.
     package var confirmed: WallTime { look().confirmed }
 
-    /// Seconds by which the time of day is ahead of confirmed time; nil if the difference is normal.
+    /// The lead of the time of day over confirmed time, in seconds; nil if it is normal.
     package var lead: Int64? {
         let mark = look()
         return mark.isDoubted ? mark.lead : nil
     }
 
-    /// The uptime for which the clocks must advance equally before the time of day is trusted again.
+    /// The uptime during which the clocks must advance equally before the time of day is trusted again.
     package static let patience = Duration.seconds(ClockMark.patience)
 
     /// The time after which a file's time is wrong; nil while the clock itself may be wrong.

@@ -1,13 +1,11 @@
 // An open file of the spool, with its name for messages.
 //
-// It is closed with its last reference. Invariant: the name is the path where the file was opened; no call uses it
-// again.
+// It is closed with its last reference. Invariant: the name is the path at the opening; no call uses it again.
 
 import SpoolgatePosix
 
 /// An open data file or record.
 final class OpenFile: Sendable {
-    /// The open descriptor.
     let descriptor: Descriptor
     private let directory: Directory
     private let name: String
@@ -32,7 +30,6 @@ final class OpenFile: Sendable {
     /// Its path, for messages.
     var subject: String { directory.path(of: name) }
 
-    /// Returns the file's status.
     func status() throws(SystemError) -> FileStatus { try descriptor.status(subject: subject) }
 
     /// Takes the lock for exclusive use of an upload; returns false if another process holds it.
@@ -67,7 +64,6 @@ extension Disk {
         try write(bytes, to: file, at: part.lowerBound)
     }
 
-    /// Sets a file's size.
     func truncate(_ file: OpenFile, to size: Int64) throws(SystemError) {
         try truncate(file.descriptor, to: size, subject: file.subject)
     }

@@ -18,7 +18,6 @@ final class SpoolLayout: Sendable {
     /// The first characters of identities; each has a subdirectory in `uploads`.
     static let shards = "0123456789abcdefghijklmnopqrstuv".map(String.init)
 
-    /// The spool directory.
     let root: Directory
     /// The subdirectories of `uploads` in the order of `shards`; they hold records and data files.
     let uploads: [Directory]
@@ -76,10 +75,10 @@ final class SpoolLayout: Sendable {
         }
     }
 
-    /// Throws if other users have access to the directories.
+    /// Throws if other users own or may access the directories.
     ///
     /// Other users with write access could have placed files there, and with read access could have read uploads. The
-    /// permissions are not repaired, so that the operator learns of it.
+    /// permissions are not repaired, so that the operator finds out.
     private static func checkTrust(in directories: [Directory], _ path: String) throws {
         let user = Directory.user
         let owner = try directories[0].status().owner
@@ -133,11 +132,9 @@ final class SpoolLayout: Sendable {
 
     /// The files of an upload in its subdirectory.
     struct Found {
-        /// Its identity.
         let id: UploadID
         /// Whether it has a record, or had one when its subdirectory was read.
         let hasRecord: Bool
-        /// Whether it has a data file there.
         var hasData: Bool
     }
 
@@ -253,7 +250,6 @@ struct FileName {
     static let dataSuffix = ".data"
     /// The name of the record, which is the identity.
     let record: String
-    /// The name of the data file.
     var data: String { record + Self.dataSuffix }
     /// The index of their subdirectory of `uploads`.
     let number: Int
@@ -261,7 +257,6 @@ struct FileName {
     /// The placeholder for an upload whose files have no names.
     static let none = FileName(UploadID(high: 0, low: 0))
 
-    /// Creates the names for `id`.
     init(_ id: UploadID) {
         record = id.description
         // The value of the first character, because identities are written in base 32.
@@ -275,9 +270,7 @@ struct QueueName {
     static let never = WallTime(seconds: 9_999_999_999)
     private static let digits = 10
 
-    /// The time.
     let time: WallTime
-    /// The upload.
     let id: UploadID
 
     /// Creates the name of `id` at a time, which is limited to ten digits.
@@ -297,7 +290,6 @@ struct QueueName {
         self.id = id
     }
 
-    /// The name.
     var text: String {
         let seconds = String(time.seconds)
         return String(repeating: "0", count: Self.digits - seconds.utf8.count) + seconds + ".\(id)"
@@ -306,7 +298,6 @@ struct QueueName {
 
 /// Names in `tmp/` and `daemons/` that no other process or thread uses.
 enum TemporaryName {
-    /// Returns a new name.
     static func next() -> String { String(RandomBits.next(), radix: 32) }
 }
 

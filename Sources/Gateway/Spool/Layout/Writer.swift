@@ -1,4 +1,4 @@
-// The writer of a state, by which a crash of a process is distinguished from a power failure.
+// The writer of a state, which distinguishes the crash of a process from a power failure.
 //
 // After a crash of a process the kernel still has every byte; after a power failure only durable bytes can be trusted.
 // A clean reboot counts as a power failure, because the two cannot be distinguished. In a shared spool each process is

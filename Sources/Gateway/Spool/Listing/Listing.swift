@@ -104,7 +104,7 @@ extension Spool {
 
     /// Returns the summary of an upload whose offset may be sent to its client, without locking it.
     ///
-    /// If its creation promises so, all its content and the record of it are durable on return: a state can be read
+    /// If its creation promises so, all its content and its record are durable on return: a state can be read
     /// while another request is still making it durable.
     ///
     /// - Returns: The summary; nil if the upload is missing or some of its content is not durable yet.
@@ -184,7 +184,6 @@ extension Spool {
 }
 
 extension UploadSummary {
-    /// Creates a summary from the files and the record of an upload.
     init(
         id: UploadID,
         _ record: LoadedRecord?,

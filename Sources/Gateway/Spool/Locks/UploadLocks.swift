@@ -48,7 +48,6 @@ final class UploadLocks: Sendable {
 
         func isAwaited(_ id: UploadID) -> Bool { waiting[id] != nil }
 
-        /// Adds a lock for an unlocked upload.
         mutating func lock(_ id: UploadID, _ entry: Entry, in locks: UploadLocks) -> UploadLock {
             entries[id] = entry
             return UploadLock(id: id, entry: entry, locks: locks)
@@ -57,9 +56,7 @@ final class UploadLocks: Sendable {
 
     fileprivate let table = Monitor(Table())
 
-    /// The result of locking an upload.
     enum Locking {
-        /// The caller holds the lock.
         case locked(UploadLock)
         /// The caller may not use an upload with this creation.
         case notAdmitted
@@ -154,7 +151,6 @@ final class UploadLocks: Sendable {
         if isAwaited { wake() }
     }
 
-    /// Wakes all threads that wait on the table.
     private func wake() { table.update { _ in } }
 
     /// Locks an upload that is being created.
@@ -214,7 +210,6 @@ final class UploadLocks: Sendable {
 ///
 /// Only one thread may use it.
 struct UploadLock {
-    /// The upload.
     let id: UploadID
     /// The table's entry; used only inside the table's monitor.
     fileprivate let entry: UploadLocks.Entry

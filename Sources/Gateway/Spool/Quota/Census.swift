@@ -5,7 +5,6 @@
 import SpoolgatePosix
 import SpoolgateUploadProtocol
 
-/// The uploads and bytes in a spool.
 struct Census: Equatable {
     /// Bytes of content in files with a name.
     var data: Int64 = 0
@@ -16,7 +15,6 @@ struct Census: Equatable {
     /// Undelivered uploads by the hash of their client; names would take memory for every owner.
     var unfinished: [Int: Int] = [:]
 
-    /// Adds another count to one.
     static func += (one: inout Census, other: Census) {
         one.data += other.data
         one.records += other.records

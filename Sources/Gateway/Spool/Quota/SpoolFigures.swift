@@ -42,8 +42,7 @@ extension Spool {
     /// They are complete only after the first walk; changes by other processes are included after the next count.
     package var figures: SpoolFigures { room.figures }
 
-    /// Returns the reasons for which every upload that needs a file is refused now, with 507, without access to the
-    /// disk.
+    /// Returns why every upload that needs a file is refused with 507 now, without access to the disk.
     ///
     /// - Parameter space: The free space of the file system; nil if unknown.
     /// - Returns: `.full`, `.fewFiles`, `.overQuota`, `.tooMany`; empty if uploads are accepted.

@@ -44,10 +44,8 @@ final class SpoolRoom: Sendable {
     private static let leastLoan: Int64 = 4 << 10
 
     private struct State {
-        /// Bytes to keep free on the file system.
         var reserve: Int64
         var bounds = UploadBounds()
-        /// The known uploads and bytes.
         var known = Census()
         /// Bytes without a name, in files and in memory, which a count does not find; and those in memory.
         var nameless: Int64 = 0
@@ -60,7 +58,7 @@ final class SpoolRoom: Sendable {
         var pending = Census()
         /// The part that the running count may miss: pending at its begin or taken since; nil if no count is running.
         var since: Census?
-        /// Whether the last count may include uploads twice that were taken while it ran.
+        /// Whether the last count may include room twice that was taken while it ran.
         var isTooHigh = false
         /// The earliest time of the next count.
         var nextCount = Deadline.after(.zero)
@@ -112,7 +110,6 @@ final class SpoolRoom: Sendable {
         self.leastCountInterval = leastCountInterval
     }
 
-    /// The current figures.
     var figures: SpoolFigures {
         state.updateQuietly { state in
             SpoolFigures(
@@ -125,7 +122,7 @@ final class SpoolRoom: Sendable {
         }
     }
 
-    /// Returns the reasons for which every upload that needs a file is refused now, without a count.
+    /// Returns why every upload that needs a file is refused now, without a count.
     ///
     /// - Parameter space: The free space of the file system; nil if unknown.
     /// - Returns: `.full`, `.fewFiles`, `.overQuota`, `.tooMany`; empty if uploads are accepted.
@@ -241,9 +238,9 @@ final class SpoolRoom: Sendable {
 
     // MARK: Lending bytes
 
-    /// Lends room to another process that is about to write content; `endLoan` must follow for all of it.
+    /// Lends room to another process that is about to write content; `endLoan` must follow for the whole loan.
     ///
-    /// A loan is at most a sixteenth of the remaining room, so that borrowers that write nothing never hold all of it.
+    /// A loan is at most a sixteenth of the remaining room, so that idle borrowers never hold all room.
     ///
     /// - Parameter count: The maximum number of bytes to lend, > 0.
     /// - Returns: The number of bytes that may be written, at least one; fewer than `count` if little room is left.
@@ -283,7 +280,7 @@ final class SpoolRoom: Sendable {
     ///
     /// - Parameters:
     ///   - count: The number of bytes whose loan ends.
-    ///   - written: The number of them that are content now; negative if content was removed.
+    ///   - written: The number of bytes by which the content grew; negative if it shrank.
     ///   - isCertain: False if the number is unknown; all then count as written until the next count.
     func endLoan(of count: Int64, written: Int64, isCertain: Bool = true) {
         state.updateQuietly { state in

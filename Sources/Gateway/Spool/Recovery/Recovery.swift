@@ -41,7 +41,7 @@ extension Spool {
     /// The age in seconds from which a file in `tmp` counts as abandoned.
     private static let temporaryAge: Int64 = 3600
 
-    /// Repairs what a crash or power failure has left and no later request would find, and counts the uploads.
+    /// Repairs uploads after a crash or power failure that no later request may find, and counts all uploads.
     ///
     /// - Parameters:
     ///   - note: Called with each finding.
