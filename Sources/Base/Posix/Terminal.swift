@@ -58,7 +58,7 @@ extension String {
     /// Truncates the text to the given number of columns.
     ///
     /// - Parameter columns: the available columns; below 1, nothing fits.
-    /// - Returns: the text, or as much of it as fits, followed by `…`.
+    /// - Returns: the text if it fits, otherwise its beginning and `…`.
     package func cut(toColumns columns: Int) -> String {
         guard terminalColumns > columns else { return self }
         var text = ""

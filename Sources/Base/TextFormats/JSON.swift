@@ -46,7 +46,7 @@ package enum JSON: Sendable, Equatable {
             case "\n": text += "\\n"
             case "\r": text += "\\r"
             case "\t": text += "\\t"
-            // Most of them are valid in JSON, but people read these lines on terminals.
+            // Most of these are valid in JSON, but people read the lines on terminals.
             case _ where scalar.isUnprintable: text += scalar.escaped
             default: text.unicodeScalars.append(scalar)
             }

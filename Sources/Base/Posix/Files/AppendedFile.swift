@@ -17,7 +17,7 @@ package final class AppendedFile: Sendable {
 
     /// Opens a file, creating it if it is missing.
     ///
-    /// Never blocks, whatever kind of file it is.
+    /// Never blocks, for any kind of file.
     ///
     /// - Parameters:
     ///   - name: the path of the file, or its name in `directory`.

@@ -42,7 +42,7 @@ package final class Directory: Sendable {
 
     /// Opens an existing regular file for reading and, if `forWriting`, for writing; nil if it is missing.
     ///
-    /// Never follows a link and never blocks, whatever kind of file it is.
+    /// Never follows a link and never blocks, for any kind of file.
     ///
     /// - Throws: `.isNotRegular` if the name is not a regular file.
     package func open(

@@ -81,7 +81,7 @@ package final class Connection: Sendable {
     /// A web server takes a response without a length as complete when its connection ends. These bytes show that it is
     /// incomplete, and the web server closes the client's connection.
     package func spoil() {
-        // If it cannot be sent, the peer is gone or slow, and closing the connection must suffice.
+        // If it cannot be sent, the peer has closed or is slow, and closing the connection must suffice.
         _ = sendAtOnce([UInt8](repeating: 0xff, count: 8))
     }
 
@@ -173,7 +173,7 @@ package final class Connection: Sendable {
 
     /// Sends a few bytes without waiting.
     ///
-    /// - Returns: whether all of them were sent.
+    /// - Returns: whether all bytes were sent.
     package func sendAtOnce(_ bytes: [UInt8]) -> Bool {
         Glibc.send(number, bytes, bytes.count, Int32(MSG_DONTWAIT | MSG_NOSIGNAL)) == bytes.count
     }

@@ -1,4 +1,4 @@
-// The CORS rules of a route: what pages of other origins may do (Fetch §3.3).
+// The CORS rules of a route: the rights of pages of other origins (Fetch §3.3).
 //
 // Pure. Invariant: a response contains no bytes of a request, except an origin that the operator has named.
 

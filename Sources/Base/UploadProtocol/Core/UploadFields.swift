@@ -1,7 +1,7 @@
 // The protocol's fields of one request, read in one pass.
 //
 // Only valid values are kept: a malformed or repeated field counts as missing (draft-12 §4.1.1 to §4.1.3).
-// UploadRequest decides what the fields mean in combination.
+// UploadRequest decides on the meaning of the fields in combination.
 
 import HTTPTypes
 

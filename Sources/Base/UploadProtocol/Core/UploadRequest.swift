@@ -1,6 +1,6 @@
 // Classifies requests: the only place that turns a head into an operation.
 //
-// Pure, and independent of uploads' states; UploadState decides what the operation does. Tus/TusRequest reads the
+// Pure, and independent of uploads' states; UploadState decides on the operation's effect. Tus/TusRequest reads the
 // fields of tus. Invariant: a field that the draft says to ignore never changes the result.
 
 import HTTPTypes
@@ -134,7 +134,7 @@ package enum UploadRequest: Sendable, Equatable {
     /// Classifies a request that is not on an upload resource and uses no upload protocol.
     ///
     /// Only here can a request pass through. Invariant: a request that the upstream may treat as an upload is an upload
-    /// here, whatever its other fields.
+    /// here, regardless of its other fields.
     ///
     /// `isPart`: whether it has `Content-Range`.
     init(unclaimed head: RequestHead, limits: UploadLimits, isPart: Bool = true) {

@@ -1,7 +1,7 @@
 // The responses of tus, one function for each row.
 //
 // Refusals are one line of plain text, because clients show it in their error messages. Invariant: no response makes a
-// client upload again what the upstream has accepted or may have accepted.
+// client repeat an upload that the upstream has accepted or may have accepted.
 
 import HTTPTypes
 import SpoolgateTextFormats

@@ -7,7 +7,7 @@ package import SpoolgatePosix
 
 /// The clock of one spool.
 ///
-/// Any thread may use it.
+/// Thread-safe.
 package final class SpoolClock: Sendable {
     private let system: SystemClock
     private let boot: String
@@ -84,8 +84,8 @@ extension Spool {
     ///
     /// Otherwise the upload would be kept until that time.
     ///
-    /// - Parameter summary: The upload as it was listed.
-    /// - Returns: Whether the time was changed.
+    /// - Parameter summary: the upload as it was listed.
+    /// - Returns: whether the time was changed.
     /// - Throws: `.disk` if its files could not be read or changed.
     package func mendTime(of summary: UploadSummary) throws(SpoolError) -> Bool {
         guard let future = clock.future, summary.lastActivity > future,

@@ -11,7 +11,7 @@ import SpoolgateUploadProtocol
 /// An opened spool directory.
 ///
 /// Every directory in it stays open, so that no call resolves a path: nothing outside the spool is touched, even if a
-/// name is replaced later, for example by a symbolic link. Any thread may use it.
+/// name is replaced later, for example by a symbolic link. Thread-safe.
 final class SpoolLayout: Sendable {
     /// The content of the file `format`.
     static let format = "spoolgate-spool 2\n"
@@ -145,9 +145,9 @@ final class SpoolLayout: Sendable {
     /// wrong subdirectory, are skipped.
     ///
     /// - Parameters:
-    ///   - unread: Called with a subdirectory that cannot be read; the walk continues if it returns.
-    ///   - body: Called with each upload.
-    /// - Throws: An error that one of the two throws, which ends the walk.
+    ///   - unread: called with a subdirectory that cannot be read; the walk continues if it returns.
+    ///   - body: called with each upload.
+    /// - Throws: an error that one of the two throws, which ends the walk.
     func walk<E: Error>(
         unread: (Directory, SystemError) throws(E) -> Void,
         _ body: (Found) throws(E) -> Void

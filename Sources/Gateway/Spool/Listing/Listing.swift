@@ -29,13 +29,13 @@ extension Spool {
     /// A record that has changed since costs one `fstatat` call and is not read.
     ///
     /// - Parameters:
-    ///   - queues: The queues to list.
-    ///   - limit: Lists uploads that have not changed since then, and uploads with a time in the future because the
+    ///   - queues: the queues to list.
+    ///   - limit: lists uploads that have not changed since then, and uploads with a time in the future because the
     ///     clock was wrong, see `mendTime(of:)`.
-    ///   - seesUse: Whether to check for use by other processes; if false, `isInUse` is false for every upload. A
+    ///   - seesUse: whether to check for use by other processes; if false, `isInUse` is false for every upload. A
     ///     caller that removes or changes uploads locks them and needs no check.
-    ///   - step: Called with each upload, before `body`; an error that it throws ends the listing.
-    ///   - body: Called with each idle upload; an error that it throws ends the listing too.
+    ///   - step: called with each upload, before `body`; an error that it throws ends the listing.
+    ///   - body: called with each idle upload; an error that it throws ends the listing too.
     /// - Throws: `.disk` if the spool could not be read.
     package func forEachIdle(
         in queues: [Queue],
@@ -107,7 +107,7 @@ extension Spool {
     /// If its creation promises so, all its content and its record are durable on return: a state can be read
     /// while another request is still making it durable.
     ///
-    /// - Returns: The summary; nil if the upload is missing or some of its content is not durable yet.
+    /// - Returns: the summary; nil if the upload is missing or some of its content is not durable yet.
     package func lookAtPromised(_ id: UploadID) throws(SpoolError) -> UploadSummary? {
         try onDisk { () throws(SystemError) in
             try summary(of: id, knowing: creations, mayTell: true)

@@ -40,8 +40,8 @@ extension Spool {
     /// Every name of the spool is read, and the record of each upload that has content. An upload without content or
     /// with an unreadable record is left out.
     ///
-    /// - Parameter most: The maximum number of uploads that are returned and kept in memory.
-    /// - Returns: The uploads; a request may have started using one of them.
+    /// - Parameter most: the maximum number of uploads that are returned and kept in memory.
+    /// - Returns: the uploads; a request may have started using one of them.
     /// - Throws: `.disk` if the spool cannot be read.
     package func newestPartial(most: Int) throws(SpoolError) -> [PartialUpload] {
         var newest: [PartialUpload] = []

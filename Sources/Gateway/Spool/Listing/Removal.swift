@@ -21,8 +21,8 @@ extension Spool {
     /// On return the removals are durable. Each upload takes descriptors until then, so pass at most some hundreds.
     ///
     /// - Parameters:
-    ///   - summaries: The uploads as they were listed; one that has changed since is kept.
-    ///   - note: Called with each upload, and whether it was removed; it is not if it is in use, changed or missing.
+    ///   - summaries: the uploads as they were listed; one that has changed since is kept.
+    ///   - note: called with each upload, and whether it was removed; it is not if it is in use, changed or missing.
     /// - Throws: `.disk` if an upload could not be read or removed; the removals before it are still completed and
     ///   noted, if the disk allows it.
     package func remove(

@@ -71,9 +71,9 @@ extension Spool {
     /// locked later may be in another state by then.
     ///
     /// - Parameters:
-    ///   - isNeeded: Called with each upload and the time in its name, nil if it waits for an operator; if it returns
+    ///   - isNeeded: called with each upload and the time in its name, nil if it waits for an operator; if it returns
     ///     false, its record is not read and `body` is not called.
-    ///   - body: Called with each of the other uploads that waits.
+    ///   - body: called with each of the other uploads that waits.
     /// - Throws: `.disk` if the names cannot be read, or one that no state needs cannot be removed.
     package func forEachWaiting(
         _ isNeeded: (UploadID, WallTime?) -> Bool,

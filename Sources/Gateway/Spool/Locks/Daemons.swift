@@ -9,7 +9,7 @@ import SpoolgatePosix
 
 /// The files of daemons that this process has made or locked.
 ///
-/// Any thread may use it.
+/// Thread-safe.
 final class Daemons: Sendable {
     /// The state of one process.
     struct Membership {
@@ -45,7 +45,7 @@ extension Spool {
     ///
     /// Call it before serving; then call `recover(_:)`, which may run while requests are served.
     ///
-    /// - Throws: An error if this cannot be recorded; the process must not serve then.
+    /// - Throws: an error if this cannot be recorded; the process must not serve then.
     package func enter() throws(SpoolError) {
         try onDisk { () throws(SystemError) in
             let (name, file) = try makeDaemonFile()
@@ -165,7 +165,7 @@ extension Spool {
 
     /// Makes the daemons check the queue within a second.
     ///
-    /// - Returns: Whether a daemon is running.
+    /// - Returns: whether a daemon is running.
     /// - Throws: `.disk` if the daemons cannot be notified, or their files cannot be read.
     package func wakeDaemons() throws(SpoolError) -> Bool {
         try onDisk { () throws(SystemError) in

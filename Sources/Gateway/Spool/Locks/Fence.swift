@@ -8,7 +8,7 @@ package import SpoolgatePosix
 
 /// The action that ends the process at the first sign of a fence.
 ///
-/// Any thread may use it.
+/// Thread-safe.
 final class Fence: Sendable {
     private struct Alarm {
         /// The action for the first sign; nil if none is set or it has begun.

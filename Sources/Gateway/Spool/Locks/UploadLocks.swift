@@ -9,7 +9,7 @@ import SpoolgateUploadProtocol
 
 /// The table of locks.
 ///
-/// Any thread may use it.
+/// Thread-safe.
 final class UploadLocks: Sendable {
     /// A lock; a class, because moving a creation costs more than allocating an object.
     fileprivate final class Entry {
@@ -72,11 +72,11 @@ final class UploadLocks: Sendable {
     /// Locks an upload; requests the release of an older lock that is receiving.
     ///
     /// - Parameters:
-    ///   - id: The upload.
-    ///   - limit: When to give up.
-    ///   - admits: Returns whether the caller may use an upload with that creation; must be quick and have no effect.
-    ///   - requestRelease: Asks the caller to unlock.
-    /// - Returns: The lock, or why it was not acquired.
+    ///   - id: the upload.
+    ///   - limit: when to give up.
+    ///   - admits: returns whether the caller may use an upload with that creation; must be quick and have no effect.
+    ///   - requestRelease: asks the caller to unlock.
+    /// - Returns: the lock, or why it was not acquired.
     func lock(
         _ id: UploadID,
         until limit: WaitLimit,
@@ -208,7 +208,7 @@ final class UploadLocks: Sendable {
 
 /// The lock of one upload in this process, until `unlock()`.
 ///
-/// Only one thread may use it.
+/// Used by one thread.
 struct UploadLock {
     let id: UploadID
     /// The table's entry; used only inside the table's monitor.

@@ -44,7 +44,7 @@ extension Spool {
 
     /// Returns why every upload that needs a file is refused with 507 now, without access to the disk.
     ///
-    /// - Parameter space: The free space of the file system; nil if unknown.
+    /// - Parameter space: the free space of the file system; nil if unknown.
     /// - Returns: `.full`, `.fewFiles`, `.overQuota`, `.tooMany`; empty if uploads are accepted.
     package func refusals(with space: FileSystemSpace?) -> [SpoolError] {
         room.refusals(with: space)
@@ -55,7 +55,7 @@ extension Spool {
 
     /// Counts again if the figures may be wrong and a count is short.
     ///
-    /// - Parameter isDue: Whether to count even if no error is known: another process may have removed uploads.
+    /// - Parameter isDue: whether to count even if no error is known: another process may have removed uploads.
     package func recount(isDue: Bool) {
         guard isDue || room.isTooHigh, figures.uploads < Self.mostRecounted else { return }
         // If this fails, the earlier figures stay.

@@ -25,7 +25,7 @@ package struct UploadBounds: Sendable, Equatable {
 
 /// The number of bytes that may still be written, and of uploads that may be created.
 ///
-/// Any thread may use it.
+/// Thread-safe.
 final class SpoolRoom: Sendable {
     /// The maximum number of bytes of data files and records; nil if unlimited.
     let quota: Int64?
@@ -94,10 +94,10 @@ final class SpoolRoom: Sendable {
     /// Creates the room of an opened spool; all counts are zero until the first count.
     ///
     /// - Parameters:
-    ///   - layout: The spool.
-    ///   - reserve: Bytes to keep free.
-    ///   - quota: The maximum number of bytes of content and records; nil if unlimited.
-    ///   - leastCountInterval: The shortest time between two counts.
+    ///   - layout: the spool.
+    ///   - reserve: bytes to keep free.
+    ///   - quota: the maximum number of bytes of content and records; nil if unlimited.
+    ///   - leastCountInterval: the shortest time between two counts.
     init(
         _ layout: SpoolLayout,
         reserve: Int64,
@@ -124,7 +124,7 @@ final class SpoolRoom: Sendable {
 
     /// Returns why every upload that needs a file is refused now, without a count.
     ///
-    /// - Parameter space: The free space of the file system; nil if unknown.
+    /// - Parameter space: the free space of the file system; nil if unknown.
     /// - Returns: `.full`, `.fewFiles`, `.overQuota`, `.tooMany`; empty if uploads are accepted.
     func refusals(with space: FileSystemSpace?) -> [SpoolError] {
         // Only numbers are read: a copy of the counts would make the next change copy them.
@@ -167,8 +167,8 @@ final class SpoolRoom: Sendable {
     /// Takes `count` bytes of content that are about to be written; if they are named, `wasWritten` must follow.
     ///
     /// - Parameters:
-    ///   - count: Bytes.
-    ///   - isNamed: Whether they are written to a file that a count of the spool finds.
+    ///   - count: bytes.
+    ///   - isNamed: whether they are written to a file that a count of the spool finds.
     /// - Throws: `.full` below the reserve, `.overQuota` above the quota; no bytes are taken then.
     func take(_ count: Int64, isNamed: Bool = true) throws(SpoolError) {
         while true {
@@ -212,7 +212,7 @@ final class SpoolRoom: Sendable {
     /// Takes `count` bytes of content to be kept in memory; returns false, and takes none, if too many are there
     /// already.
     ///
-    /// - Throws: The errors of `take`.
+    /// - Throws: the errors of `take`.
     func takeMemory(_ count: Int64) throws(SpoolError) -> Bool {
         let isTaken = state.update { state in
             guard state.inMemory + count <= Self.memory else { return false }
@@ -242,8 +242,8 @@ final class SpoolRoom: Sendable {
     ///
     /// A loan is at most a sixteenth of the remaining room, so that idle borrowers never hold all room.
     ///
-    /// - Parameter count: The maximum number of bytes to lend, > 0.
-    /// - Returns: The number of bytes that may be written, at least one; fewer than `count` if little room is left.
+    /// - Parameter count: the maximum number of bytes to lend, > 0.
+    /// - Returns: the number of bytes that may be written, at least one; fewer than `count` if little room is left.
     /// - Throws: `.full` or `.overQuota` if there is no room at all; no bytes are lent then.
     func lend(upTo count: Int64) throws(SpoolError) -> Int64 {
         var hasLooked = false
@@ -279,9 +279,9 @@ final class SpoolRoom: Sendable {
     /// Records that `count` bytes are no longer lent, and that the upload's content has grown by `written`.
     ///
     /// - Parameters:
-    ///   - count: The number of bytes whose loan ends.
-    ///   - written: The number of bytes by which the content grew; negative if it shrank.
-    ///   - isCertain: False if the number is unknown; all then count as written until the next count.
+    ///   - count: the number of bytes whose loan ends.
+    ///   - written: the number of bytes by which the content grew; negative if it shrank.
+    ///   - isCertain: false if the number is unknown; all then count as written until the next count.
     func endLoan(of count: Int64, written: Int64, isCertain: Bool = true) {
         state.updateQuietly { state in
             state.lent -= count

@@ -44,9 +44,9 @@ extension Spool {
     /// Repairs uploads after a crash or power failure that no later request may find, and counts all uploads.
     ///
     /// - Parameters:
-    ///   - note: Called with each finding.
-    ///   - step: Called with each upload; may pause.
-    /// - Returns: The results.
+    ///   - note: called with each finding.
+    ///   - step: called with each upload; may pause.
+    /// - Returns: the results.
     package func recover(
         _ note: (Recovery.Finding) -> Void = { _ in },
         step: () -> Void = {}
@@ -75,9 +75,9 @@ extension Spool {
     /// Checks the uploads that an earlier recovery skipped, and repairs them if possible.
     ///
     /// - Parameters:
-    ///   - skipped: The uploads in `Recovery.skipped`.
-    ///   - note: Called with each finding, except for an upload that still cannot be repaired.
-    /// - Returns: The results, with the uploads that were skipped again.
+    ///   - skipped: the uploads in `Recovery.skipped`.
+    ///   - note: called with each finding, except for an upload that still cannot be repaired.
+    /// - Returns: the results, with the uploads that were skipped again.
     package func recoverAgain(
         _ skipped: [UploadID],
         _ note: (Recovery.Finding) -> Void = { _ in }
@@ -192,9 +192,9 @@ extension Spool {
     /// Removes data files without a record, while other processes work in the spool.
     ///
     /// - Parameters:
-    ///   - limit: Only files that have not changed since then are removed.
-    ///   - isDryRun: Whether files are only noted.
-    ///   - note: Called with each file.
+    ///   - limit: only files that have not changed since then are removed.
+    ///   - isDryRun: whether files are only noted.
+    ///   - note: called with each file.
     /// - Throws: `.disk` if the spool could not be read, or a file could not be removed.
     package func removeOrphans(
         unchangedSince limit: WallTime,

@@ -38,12 +38,12 @@ enum Repair: Equatable {
     /// Decides on the repair of an upload.
     ///
     /// - Parameters:
-    ///   - state: The state in its record.
-    ///   - dataSize: The size of its data file; nil if it is missing.
-    ///   - responseFault: Why its stored response is unreadable; nil if it is readable or was not checked.
-    ///   - isForeign: Whether another writer wrote the state, so that only durable bytes can be trusted.
-    ///   - isSlotDamaged: Whether a damaged state may have been newer.
-    ///   - isConcatenation: Whether it is joined from other uploads, which keep all of its content until it is
+    ///   - state: the state in its record.
+    ///   - dataSize: the size of its data file; nil if it is missing.
+    ///   - responseFault: why its stored response is unreadable; nil if it is readable or was not checked.
+    ///   - isForeign: whether another writer wrote the state, so that only durable bytes can be trusted.
+    ///   - isSlotDamaged: whether a damaged state may have been newer.
+    ///   - isConcatenation: whether it is joined from other uploads, which keep all of its content until it is
     ///     complete.
     init(
         state: RecordState,
