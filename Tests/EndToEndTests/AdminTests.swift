@@ -240,10 +240,11 @@ struct AdminTests {
         sandbox.kill()
         let screen = try sandbox.spoolgate("status")
         #expect(screen.status == 69)
-        #expect(screen.errors.contains("nobody listens on \(sandbox.directory.path())/admin.sock"))
+        let socket = sandbox.directory.path() + "/admin.sock"
+        #expect(screen.errors.contains("no daemon listens on \(socket)"))
         let check = try sandbox.spoolgate("status", "--check")
         #expect(check.status == 2)
-        #expect(check.output.hasPrefix("CRITICAL: nobody listens on "))
+        #expect(check.output.hasPrefix("CRITICAL: no daemon listens on "))
         try sandbox.startAgain()
         try eventually("it answers again") { try sandbox.spoolgate("status").status == 0 }
     }
@@ -272,7 +273,7 @@ struct AdminTests {
         )
         #expect(said.status == 77, "\(said.output)")
         #expect(said.errors.contains(socket), "\(said.errors)")
-        #expect(said.errors.hasSuffix("as root it can be asked: sudo spoolgate status\n"))
+        #expect(said.errors.hasSuffix("run the command as root: sudo spoolgate status\n"))
     }
 
     @Test("a refused reload is a warning until a reload succeeds")

@@ -202,7 +202,7 @@ struct CheckLiveTests {
     func warnings() throws {
         let sandbox = try Sandbox(routeSettings: ["limits: {max-size: 1TiB}"], extra: [])
         let report = try check(sandbox)
-        report.expect("login", "warn", ["nothing here decides who may upload", "anonymous"])
+        report.expect("login", "warn", ["no setting decides who may upload", "anonymous"])
         report.expect("spool", "warn", ["limits.max-size"])
         #expect(report.status == 1, "\(report.shown)")
         let shown = try sandbox.spoolgate("check", "--live")
@@ -215,7 +215,7 @@ struct CheckLiveTests {
 
     @Test(
         "as the service's user, a spool owned by root is named with its fix",
-        .enabled(if: geteuid() == 0, "only root can judge as another user")
+        .enabled(if: geteuid() == 0, "only root can check as another user")
     )
     func spoolOfRoot() throws {
         let sandbox = try Sandbox(routeSettings: ["anonymous: allow", "limits: {max-size: 1MiB}"])

@@ -67,7 +67,7 @@ struct CheckTests {
             testDescription: "the spool is root's and everybody may write to it",
             script: "mkdir over && mkdir over/spool && chmod 0777 over/spool",
             fault:
-                "spool.directory: ROOT/over/spool is not user nobody's own (owner root, group root, "
+                "spool.directory: ROOT/over/spool does not belong to user nobody (owner root, group root, "
                 + "mode 0777); chown nobody: ROOT/over/spool"
         ),
         Trouble(
@@ -81,15 +81,15 @@ struct CheckTests {
             testDescription: "a directory above cannot be passed",
             script: owned + "chmod 0700 over",
             fault:
-                "spool.directory: user nobody cannot reach ROOT/over/spool, because it may not pass "
+                "spool.directory: user nobody cannot reach ROOT/over/spool: no search permission on "
                 + "ROOT/over (owner root, group root, mode 0700); setfacl -m u:nobody:x ROOT/over, or, "
-                + "for everybody, chmod o+x ROOT/over"
+                + "for all users, chmod o+x ROOT/over"
         ),
         Trouble(
             testDescription: "the spool is not there and its parent is root's",
             script: "mkdir over",
             fault:
-                "spool.directory: ROOT/over/spool is not there, and user nobody cannot make it in "
+                "spool.directory: ROOT/over/spool does not exist, and user nobody cannot create it in "
                 + "ROOT/over (owner root, group root, mode 0755); install -d -o nobody -g nogroup -m "
                 + "0700 ROOT/over/spool"
         ),
@@ -97,7 +97,7 @@ struct CheckTests {
             testDescription: "not even the parent is there",
             script: "true",
             fault:
-                "spool.directory: ROOT/over is not there, where ROOT/over/spool is to be; install -d "
+                "spool.directory: ROOT/over does not exist (needed for ROOT/over/spool); install -d "
                 + "-o nobody -g nogroup -m 0700 ROOT/over/spool"
         ),
         Trouble(
@@ -105,7 +105,7 @@ struct CheckTests {
             script: owned + "touch over/spool/format && chown nobody: over/spool/format "
                 + "&& mkdir -m 0700 over/spool/uploads",
             fault:
-                "spool.directory: ROOT/over/spool/uploads is not user nobody's own (owner root, "
+                "spool.directory: ROOT/over/spool/uploads does not belong to user nobody (owner root, "
                 + "group root, mode 0700); chown -R nobody: ROOT/over/spool"
         ),
         Trouble(
@@ -119,8 +119,8 @@ struct CheckTests {
         Trouble(
             testDescription: "a directory for uploads is not there, and has a space in its name",
             script: owned,
-            fault: "routes.default.upstream: ROOT/in coming is not there; install -d -o nobody -g "
-                + "nogroup -m 2770 'ROOT/in coming'",
+            fault: "routes.default.upstream: ROOT/in coming does not exist; install -d -o nobody "
+                + "-g nogroup -m 2770 'ROOT/in coming'",
             route: "upstream: \"directory:ROOT/in coming\", anonymous: allow"
         ),
         Trouble(
@@ -143,7 +143,7 @@ struct CheckTests {
 
     @Test(
         "a path that another user cannot use is named, with commands that fix it",
-        .enabled(if: geteuid() == 0, "only root can judge as another user"),
+        .enabled(if: geteuid() == 0, "only root can check as another user"),
         arguments: troubles
     )
     func judged(trouble: Trouble) throws {
@@ -155,7 +155,7 @@ struct CheckTests {
         #expect(found.output.isEmpty)
         #expect(found.errors == "spoolgate: \(fault)\n")
         let mend = try #require(fault.split(separator: "; ").last).split(
-            separator: ", or, for everybody, "
+            separator: ", or, for all users, "
         )
         try stage.sh(String(try #require(mend.last)))
         let mended = try stage.check("--user", "nobody", "--quiet")
@@ -166,7 +166,7 @@ struct CheckTests {
 
     @Test(
         "only the settings of sockets that the service manager does not create are checked",
-        .enabled(if: geteuid() == 0, "only root can judge as another user")
+        .enabled(if: geteuid() == 0, "only root can check as another user")
     )
     func serviceManagersSocket() throws {
         let stage = try Stage()
@@ -175,7 +175,7 @@ struct CheckTests {
         )
         let judged = try stage.check("--user", "nobody", "--quiet")
         #expect(judged.status == 78)
-        #expect(judged.errors.contains("listen: \(stage.root)/run is not there"))
+        #expect(judged.errors.contains("listen: \(stage.root)/run does not exist"))
         #expect(judged.errors.contains("usermod -aG daemon nobody"))
         #expect(try stage.check("--user", "nobody", "--listen", "systemd").status == 0)
     }
@@ -187,7 +187,7 @@ struct CheckTests {
         )
         try stage.sh("mkdir over")
         let steps = [
-            ("true", "ROOT/key is not there; put it there, or name the file that is meant"),
+            ("true", "ROOT/key does not exist; create it, or correct the path in the settings"),
             (
                 "printf 'id\\nsecret\\n' > key && chmod 0644 key",
                 "ROOT/key is readable by others, writable by its group, or not a regular file; set its "
@@ -219,7 +219,7 @@ struct CheckTests {
         let found = try stage.check("--user", "root", "--quiet")
         #expect(
             found.errors.hasPrefix(
-                "spoolgate: events.to: \(stage.root)/log is not there; install -d"
+                "spoolgate: events.to: \(stage.root)/log does not exist; install -d"
             )
         )
         try stage.sh("mkdir log")
@@ -228,7 +228,7 @@ struct CheckTests {
 
     @Test(
         "a group-only socket names the group that the user lacks; a missing socket is no finding",
-        .enabled(if: geteuid() == 0, "only root can judge as another user")
+        .enabled(if: geteuid() == 0, "only root can check as another user")
     )
     func socket() throws {
         let stage = try Stage("upstream: \"unix:ROOT/app.sock\", anonymous: allow")
@@ -291,7 +291,7 @@ struct CheckTests {
         try stage.sh("mkdir over")
         let unknown = try stage.check("--user", "no such user")
         #expect(unknown.status == 67)
-        #expect(unknown.errors.hasPrefix("spoolgate: --user no such user: there is no such user; "))
+        #expect(unknown.errors.hasPrefix("spoolgate: --user no such user: unknown user; "))
         guard geteuid() == 0, let setpriv = Command.find("setpriv") else { return }
         try stage.sh("cp '\(Sandbox.program)' spoolgate && chmod 0755 spoolgate")
         let refused = try Command(
@@ -302,7 +302,7 @@ struct CheckTests {
             ]
         )
         #expect(refused.status == 77)
-        #expect(refused.errors.contains("only root can judge as another user"))
+        #expect(refused.errors.contains("only root can check as another user"))
     }
 
     // MARK: What is missing
@@ -319,7 +319,8 @@ struct CheckTests {
             + "http://127.0.0.1:3000\n"
         let check = try stage.check()
         #expect((check.status, check.output) == (78, ""))
-        #expect(check.errors == sentence + "spoolgate: \(stage.file): not usable as they are\n")
+        let sum = "spoolgate: \(stage.file): the settings are not usable\n"
+        #expect(check.errors == sentence + sum)
         let serve = try Command(Sandbox.program, ["serve", "--config", stage.file])
         #expect((serve.status, serve.errors) == (78, sentence))
         let daemon = try Daemon(
@@ -384,7 +385,7 @@ struct CheckTests {
         if isOpen {
             #expect(
                 check.errors.hasPrefix(
-                    "spoolgate: warning: routes.default: nothing here decides who may upload"
+                    "spoolgate: warning: routes.default: no setting decides who may upload"
                 )
             )
             for words in [

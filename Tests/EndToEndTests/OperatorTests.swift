@@ -100,12 +100,12 @@ struct OperatorTests {
         }
         let hold = try sandbox.spoolgate("hold", id)
         #expect((hold.status, hold.errors) == (0, ""))
-        #expect(hold.output == "held \(id): it was deferred\n")
+        #expect(hold.output == "held \(id): was deferred\n")
         // The daemon hears of it at once, though its next run is an hour away.
         try awaitStatus("\"waiting\":0,\"next\":[]", "\"held\":1")
         let repeated = try sandbox.spoolgate("hold", id)
         #expect(repeated.status == 0)
-        #expect(repeated.output.hasPrefix("held \(id): already held since 2"))
+        #expect(repeated.output.hasPrefix("held \(id): already on hold since 2"))
         #expect(try sandbox.spoolgate("list").output.contains("held"))
         upstream.become(.taking)
         sandbox.daemon.signal(SIGUSR1)
@@ -116,13 +116,13 @@ struct OperatorTests {
         try awaitState("held")
         let release = try sandbox.spoolgate("release", id)
         #expect(release.status == 0)
-        #expect(release.output == "released \(id): it was held\n")
+        #expect(release.output == "released \(id): was on hold\n")
         try awaitState("delivered")
         try awaitStatus("\"held\":0")
         #expect(upstream.count == 2)
         let again = try sandbox.spoolgate("release", id)
         #expect(again.status == 65)
-        #expect(again.errors == "spoolgate: \(id): not released: it is delivered\n")
+        #expect(again.errors == "spoolgate: \(id): not released: upload is delivered\n")
     }
 
     @Test("a long-deferred upload is attempted at once on request")
@@ -168,7 +168,7 @@ struct OperatorTests {
         for command in ["release", "hold"] {
             let refused = try sandbox.spoolgate(command, id)
             #expect((refused.status, refused.output) == (65, ""))
-            #expect(refused.errors.contains("its outcome is indeterminate"))
+            #expect(refused.errors.contains("outcome is indeterminate"))
         }
         let all = try sandbox.spoolgate("requeue", "--all")
         #expect((all.status, all.output) == (65, ""))
@@ -189,7 +189,7 @@ struct OperatorTests {
         upstream.become(.taking)
         let requeue = try sandbox.spoolgate("requeue", id)
         #expect(requeue.status == 0)
-        #expect(requeue.output.contains("the upstream may have it already"))
+        #expect(requeue.output.contains("the upstream may already have the upload"))
         sandbox.daemon.signal(SIGUSR1)
         try awaitState("delivered")
         #expect(upstream.count == 2)

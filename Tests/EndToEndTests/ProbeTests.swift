@@ -553,7 +553,7 @@ struct ProbeTests {
         #expect(probe.wait() == 69)
         let text = try String(contentsOf: log, encoding: .utf8)
         #expect(text.contains("cleanup") && text.contains("cancelled"), "\(text)")
-        #expect(text.contains("stopped before the end"))
+        #expect(text.contains("stopped by a signal"))
         try stage.expectNothingLeft(text)
     }
 

@@ -69,8 +69,8 @@ struct ScaleTests {
         #expect(list.status == 0)
         #expect(
             list.errors
-                == "spoolgate: more than 10000 uploads: in the order of the spool, not of their "
-                + "last activity; --sort age shows the first of them\n"
+                == "spoolgate: more than 10000 uploads: listed in spool order; --sort age lists "
+                + "the first 10000, longest idle first\n"
         )
         let rows = list.output.split(separator: "\n")
         #expect(rows.count == count + 2)

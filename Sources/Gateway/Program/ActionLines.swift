@@ -44,12 +44,12 @@ struct ActionLines {
 
     /// Tells that there is no such upload.
     mutating func tellUnknown(_ id: UploadID) {
-        tell(id, "unknown", .unknownUpload, "there is no such upload")
+        tell(id, "unknown", .unknownUpload, "no such upload")
     }
 
     /// Tells that somebody uses it.
     mutating func tellInUse(_ id: UploadID) {
-        tell(id, "in use", .inUse, "it is in use; try again in a moment")
+        tell(id, "in use", .inUse, "upload is in use; try again in a moment")
     }
 
     private static func worse(

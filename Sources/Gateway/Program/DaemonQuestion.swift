@@ -45,7 +45,9 @@ struct DaemonQuestion {
     func status() -> DaemonSeen.Answer {
         do throws(SystemError) {
             let answer = try question.get("/status.txt")
-            guard answer.status == 200 else { return .silence("it answered \(answer.status)") }
+            guard answer.status == 200 else {
+                return .silence("it responded with \(answer.status)")
+            }
             let text = String(decoding: answer.content, as: UTF8.self)
             return .status(String(text.prefix { $0 != "\n" }))
         } catch {

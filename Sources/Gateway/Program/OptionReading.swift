@@ -22,10 +22,10 @@ func reading<Value>(
 }
 
 /// Reads a duration from the command line.
-let readDuration = reading("is no duration; write 90s, 30m, 24h or 7d.") { DurationText.read($0) }
+let readDuration = reading("is not a duration; use 90s, 30m, 24h or 7d.") { DurationText.read($0) }
 
 /// Reads a size from the command line.
-let readSize = reading("is no size; write 500KiB, 20MiB or 50GiB.") { ByteSize.read($0) }
+let readSize = reading("is not a size; use 500KiB, 20MiB or 50GiB.") { ByteSize.read($0) }
 
 /// Reads an upload's identity from the command line.
-let readUpload = reading("is no identity of an upload; see spoolgate list.") { UploadID($0) }
+let readUpload = reading("is not the identity of an upload; see spoolgate list.") { UploadID($0) }

@@ -36,7 +36,7 @@ enum PathUse {
     fileprivate var verb: String {
         switch self {
         case .ownDirectory, .sharedDirectory, .log: "write to"
-        case .place: "make anything in"
+        case .place: "create files in"
         case .file: "read"
         case .program: "run"
         case .socket: "connect to"
@@ -62,16 +62,16 @@ struct PathFault {
     func sentence(_ obstacle: PathObstacle) -> String {
         switch obstacle {
         case .missing(let missing, let isLast):
-            let place = isLast ? "" : ", where \(path) is to be"
-            return "\(missing) is not there\(place); \(mendOfMissing)"
+            let place = isLast ? "" : " (needed for \(path))"
+            return "\(missing) does not exist\(place); \(mendOfMissing)"
         case .notDirectory(let facts):
-            return "\(facts.path) is no directory (\(facts.description)); name another path"
+            return "\(facts.path) is not a directory (\(facts.description)); use another path"
         case .readOnly(let facts):
             return "user \(user.name) cannot \(use.verb) \(facts.path) (\(facts.description)): its "
-                + "file system is mounted read-only; mount it for writing, or, where a unit of systemd "
-                + "protects it, name it in ReadWritePaths= there"
+                + "file system is mounted read-only; remount it read-write, or, if a systemd unit "
+                + "protects it, add it to ReadWritePaths= of the unit"
         case .denied(let facts, let rights, isLast: false):
-            return "user \(user.name) cannot reach \(path), because it may not pass \(facts.path) "
+            return "user \(user.name) cannot reach \(path): no search permission on \(facts.path) "
                 + "(\(facts.description)); \(mendOfPassage(facts, rights))"
         case .denied(let facts, let rights, isLast: true):
             return "user \(user.name) cannot \(use.verb) \(facts.path) (\(facts.description)); "
@@ -82,14 +82,14 @@ struct PathFault {
 
     /// One sentence about a directory that is usable and somebody else's, or something in `directory`.
     func sentence(notOwn facts: PathFacts, in directory: String? = nil) -> String {
-        "\(facts.path) is not user \(user.name)'s own (\(facts.description)); "
+        "\(facts.path) does not belong to user \(user.name) (\(facts.description)); "
             + (directory.map { "chown -R \(user.name): \($0.shellWord)" } ?? chown(facts.path))
     }
 
     /// One sentence about a directory that is not there and cannot be made by the user.
     func sentence(notMade obstacle: PathObstacle) -> String {
         guard case .denied(let facts, _, isLast: true) = obstacle else { return sentence(obstacle) }
-        return "\(path) is not there, and user \(user.name) cannot make it in \(facts.path) "
+        return "\(path) does not exist, and user \(user.name) cannot create it in \(facts.path) "
             + "(\(facts.description)); \(mendOfMissing)"
     }
 
@@ -103,9 +103,9 @@ struct PathFault {
         case .ownDirectory: return "\(make) 0700 \(path.shellWord)"
         case .sharedDirectory: return "\(make) 2770 \(path.shellWord)"
         case .place: return "\(make) 0755 \(path.shellWord)"
-        case .file, .log: return "put it there, or name the file that is meant"
-        case .program: return "install it, or name the program that is meant"
-        case .socket: return "start what listens there"
+        case .file, .log: return "create it, or correct the path in the settings"
+        case .program: return "install it, or correct the path in the settings"
+        case .socket: return "start the server that listens there"
         }
     }
 
@@ -119,7 +119,7 @@ struct PathFault {
         let part = part(facts)
         let open = "chmod \(part)+\(rights.letters) \(facts.path.shellWord)"
         guard part == "o" else { return open }
-        return "\(setACL(facts, rights)), or, for everybody, \(open)"
+        return "\(setACL(facts, rights)), or, for all users, \(open)"
     }
 
     private func mend(_ facts: PathFacts, _ rights: AccessRights) -> String {

@@ -37,7 +37,7 @@ final class PurgeReport {
     /// One more upload was looked at.
     func looked() {
         count += 1
-        progress.show("\(count) looked at, \(removed) \(word)")
+        progress.show("\(count) checked, \(removed) \(word)")
     }
 
     /// An upload stays, because nobody knows what its route promised.
@@ -117,19 +117,19 @@ final class PurgeReport {
                 retention.longest(queue).map { "\(queue.rawValue) \(DurationText.text($0))" }
             }
             progress.print(
-                "Kept \(uploads: kept) of routes that the settings do not have (\(routes)) for the "
-                    + "longest time of any route: \(times.joined(separator: ", "))."
+                "Kept \(uploads: kept) of routes missing from the settings (\(routes)) for the longest "
+                    + "time that any route sets: \(times.joined(separator: ", "))."
             )
         }
         if let clockLead {
             progress.print(
-                "The clock is ahead by \(clockLead)s of the time that is known to have passed: "
-                    + "nothing counts as older for that before it has gone evenly for "
+                "The clock is \(clockLead)s ahead of the time known to have passed. Ages ignore the "
+                    + "difference until the clock has run steadily for "
                     + "\(DurationText.text(SpoolClock.patience)) of uptime."
             )
         }
         let verb = isDryRun ? "Would remove" : "Removed"
-        let used = inUse == 0 ? "" : "; \(inUse) in use, left alone"
+        let used = inUse == 0 ? "" : "; \(inUse) in use, kept"
         let rest = left.map { "; \(ByteSize.rounded($0)) left" } ?? ""
         let freeing = isDryRun ? "freeing" : "freed"
         progress.print(

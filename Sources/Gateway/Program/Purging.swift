@@ -223,10 +223,10 @@ final class Purging {
 
     /// Why an upload may not be removed; nil: it may.
     private func refusal(of summary: UploadSummary) -> String? {
-        let state = "it is \(summary.stateWord)"
-        if summary.queue == .active { return "\(state); see what becomes of it" }
+        let state = "upload is \(summary.stateWord)"
+        if summary.queue == .active { return "\(state); wait until its delivery has ended" }
         if isDue(summary) { return nil }
-        let end = retention.end(of: summary).map { "till \($0)" } ?? "until somebody says otherwise"
-        return "\(state), and kept \(end); --force removes it all the same"
+        let end = retention.end(of: summary).map { "\($0)" } ?? "an operator removes it"
+        return "\(state), and kept until \(end); use --force to remove it"
     }
 }

@@ -36,7 +36,7 @@ final class ServiceReport: Sendable {
                 if manager.watchdog != nil {
                     let isAlive = isOver || server.isAccepting(within: Self.patience) || isOver
                     if isAlive { tell(.alive, log) }
-                    if !isAlive, !wasSilent { log.frontTrouble("no thread takes up connections") }
+                    if !isAlive, !wasSilent { log.frontTrouble("no thread accepts connections") }
                     wasSilent = !isAlive
                 }
                 Thread.pause(interval)
@@ -54,7 +54,7 @@ final class ServiceReport: Sendable {
         do throws(SystemError) {
             try manager.tell(state)
         } catch {
-            log.frontTrouble("the service manager was not told: \(error)")
+            log.frontTrouble("cannot notify the service manager: \(error)")
         }
     }
 }

@@ -105,7 +105,7 @@ struct SettingsFaults {
             let facts = try PathAccess.require(use.rights, to: path)
             guard facts.isDirectory == use.isDirectory else {
                 guard use.isDirectory else {
-                    sentences.append("\(key): \(path) is a directory; name a file in it")
+                    sentences.append("\(key): \(path) is a directory; use the path of a file")
                     return false
                 }
                 throw .notDirectory(facts)
@@ -136,13 +136,13 @@ struct SettingsFaults {
 
     private mutating func requireGroup(_ name: String) {
         guard let group = SystemUser.group(named: name) else {
-            sentences.append("socket-group: there is no group '\(name)'; groupadd --system \(name)")
+            sentences.append("socket-group: unknown group '\(name)'; groupadd --system \(name)")
             return
         }
         guard !user.isRoot, !SystemUser.isMember(ofGroup: group) else { return }
         sentences.append(
-            "socket-group: user \(user.name) is not in the group '\(name)' and cannot give it the "
-                + "socket; usermod -aG \(name) \(user.name)"
+            "socket-group: user \(user.name) is not a member of group '\(name)' and cannot assign "
+                + "the socket to it; usermod -aG \(name) \(user.name)"
         )
     }
 
@@ -215,13 +215,13 @@ extension Settings {
                 let most = ByteSize.text(route.limits.maxSize)
                 let room =
                     spoolQuota == 0
-                    ? "until the disk is full to spool.reserve (spool.quota is 0)"
-                    : "until spool.quota (\(ByteSize.text(spoolQuota))) is full"
+                    ? "until only spool.reserve is free on the disk (spool.quota is 0)"
+                    : "until spool.quota (\(ByteSize.text(spoolQuota))) is reached"
                 return
-                    "routes.\(name): nothing here decides who may upload; unless nginx does, anybody "
-                    + "can send uploads of up to \(most) each, \(room). Have nginx ask for a login and "
-                    + "set anonymous: refuse, or name who is asked in authorize.url, or set "
-                    + "anonymous: allow if that is meant"
+                    "routes.\(name): no setting decides who may upload; unless nginx does, every "
+                    + "client can send uploads of up to \(most) each, \(room). Require a login in nginx "
+                    + "and set anonymous: refuse, or set authorize.url, or set anonymous: allow if "
+                    + "this is intended"
             }
     }
 }

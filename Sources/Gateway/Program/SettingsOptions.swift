@@ -8,8 +8,7 @@ import SpoolgateSettings
 struct ListenOption: ParsableArguments {
     @Option(
         help: ArgumentHelp(
-            "Where nginx connects, instead of the settings' listen: unix:/path, tcp:host:port or "
-                + "systemd.",
+            "The address to listen on, overrides listen: unix:/path, tcp:host:port or systemd.",
             valueName: "address"
         ),
         transform: reading("is not unix:/path, tcp:host:port or systemd.") { ListenAddress($0) }
@@ -24,8 +23,8 @@ struct SettingsFileOption: ParsableArguments {
     @Option(
         name: .shortAndLong,
         help: ArgumentHelp(
-            "The settings file (default: \(systemFile) if it is there, else the environment or the "
-                + "built-in defaults).",
+            "The settings file (default: \(systemFile) if it exists, otherwise the environment or "
+                + "the built-in defaults).",
             valueName: "file"
         ),
         completion: .file(extensions: ["yaml"])
@@ -58,7 +57,7 @@ struct SettingsOptions: ParsableArguments {
 
     @Option(
         help: ArgumentHelp(
-            "The spool directory, instead of the settings' spool.directory.",
+            "The spool directory, overrides spool.directory.",
             valueName: "directory"
         ),
         completion: .directory
@@ -137,8 +136,8 @@ func requireRight(_ rights: AccessRights, to path: String) throws(CommandFailure
         }
         throw CommandFailure(
             code: .noPermission,
-            sentence: "\(path): user \(user.name) may not look into \(facts.path) "
-                + "(\(facts.description)); as root it can: sudo spoolgate ..."
+            sentence: "\(path): user \(user.name) has no access to \(facts.path) "
+                + "(\(facts.description)); run the command as root: sudo spoolgate ..."
         )
     }
 }

@@ -14,8 +14,8 @@ struct Spoolgate: ParsableCommand {
         abstract: "Resumable uploads for an application you cannot change, behind nginx.",
         discussion: """
             See spoolgate(8) for the commands, spoolgate.yaml(5) for the settings, spoolgate-spool(5) \
-            for the spool directory, and spoolgate-log(5), spoolgate-events(5) and \
-            spoolgate-metrics(7) for what it tells.
+            for the spool directory, spoolgate-log(5) for the log, spoolgate-events(5) for the events \
+            and spoolgate-metrics(7) for the metrics.
             """,
         version: ProgramVersion.text(build: ProgramBuild.identity),
         subcommands: [

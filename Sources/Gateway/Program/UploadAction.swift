@@ -16,7 +16,7 @@ import SpoolgateUploadProtocol
 /// Which uploads a command is about.
 struct NamedUploads: ParsableArguments {
     @Argument(
-        help: ArgumentHelp("The uploads, by their identities.", valueName: "upload"),
+        help: ArgumentHelp("The identities of the uploads.", valueName: "upload"),
         transform: readUpload
     )
     var ids: [UploadID] = []
@@ -101,33 +101,37 @@ extension Upload {
     /// What it is, as a clause for an operator; why it is so, `show` and `list` tell.
     var stateClause: String {
         switch state.phase {
-        case .receiving: return "it is partial: its client has not sent all of it"
-        case .deferred: return "it is deferred"
-        case .delivering: return "it is being delivered"
+        case .receiving: return "upload is partial (its client has not sent all content)"
+        case .deferred: return "upload is deferred"
+        case .delivering: return "upload is being delivered"
         case .delivered:
-            guard let status = state.finalStatus, status >= 400 else { return "it is delivered" }
-            return "the upstream refused it (\(status)), which is final"
+            guard let status = state.finalStatus, status >= 400 else {
+                return "upload is delivered"
+            }
+            return "upstream refused the upload with status \(status), which is final"
         case .indeterminate:
-            return "its outcome is indeterminate, the upstream may have it already"
-        case .failed: return "it has failed"
-        case .held: return "it is held"
+            return "outcome is indeterminate (the upstream may already have the upload)"
+        case .failed: return "upload failed"
+        case .held: return "upload is on hold"
         }
     }
 
     /// What it was, as such a clause, before it is changed.
     var formerStateClause: String {
         switch state.phase {
-        case .deferred: "it was deferred"
-        case .indeterminate: "its outcome was indeterminate, the upstream may have it already"
-        case .failed: "it had failed"
-        case .held: "it was held"
+        case .deferred: "was deferred"
+        case .indeterminate: "outcome was indeterminate (the upstream may already have the upload)"
+        case .failed: "had failed"
+        case .held: "was on hold"
         case .receiving, .delivering, .delivered: stateClause
         }
     }
 
     /// Gives it to the queue, due at once, if all of its content is there still.
     func requeueWhole() throws(SpoolError) -> ActionOutcome {
-        guard state.offset == state.length else { return .refused("a part of its content is lost") }
+        guard state.offset == state.length else {
+            return .refused("part of the content is missing")
+        }
         let was = formerStateClause
         try requeue(at: .now)
         return .done(was: was)

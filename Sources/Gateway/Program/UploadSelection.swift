@@ -11,19 +11,21 @@ import SpoolgateUploadProtocol
 struct UploadSelection: ParsableArguments {
     @Option(
         help: ArgumentHelp(
-            "Only uploads without activity for this long: 90s, 30m, 24h, 7d.",
+            "Only uploads idle for at least this long: 90s, 30m, 24h, 7d.",
             valueName: "duration"
         ),
         transform: readDuration
     )
     var olderThan: Duration?
 
-    @Option(help: ArgumentHelp("Only this route; may be repeated.", valueName: "name"))
+    @Option(
+        help: ArgumentHelp("Only uploads of this route; may be repeated.", valueName: "name")
+    )
     var route: [String] = []
 
     @Option(
         help: ArgumentHelp(
-            "Only this owner; may be repeated; '' for uploads without one.",
+            "Only uploads of this owner, or '' for uploads without one; may be repeated.",
             valueName: "name"
         )
     )
@@ -55,8 +57,8 @@ struct UploadSelection: ParsableArguments {
         let known = settings.routes.keys.sorted().joined(separator: ", ")
         throw CommandFailure(
             code: .unknownUpload,
-            sentence: "--route \(strange): no upload was found, and the settings have no such "
-                + "route; they have: \(known)"
+            sentence: "--route \(strange): no uploads found, and no such route in the settings, "
+                + "which have: \(known)"
         )
     }
 }

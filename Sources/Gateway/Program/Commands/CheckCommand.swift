@@ -8,10 +8,10 @@ import SpoolgateSettings
 
 struct Check: SpoolgateCommand {
     static let configuration = CommandConfiguration(
-        abstract: "Check the settings and print what differs from the defaults.",
+        abstract: "Check the settings, and print those that differ from the defaults.",
         discussion: """
-            Changes nothing. Exits 0 if a daemon could serve with these settings, else 78; with --live \
-            0 if all is well, 1 with warnings, 69 with failures.
+            Changes nothing. The exit status is 0 if a daemon could serve with these settings, otherwise \
+            78; with --live 0 if all is well, 1 if there are warnings, 69 if there are failures.
             """
     )
 
@@ -21,27 +21,27 @@ struct Check: SpoolgateCommand {
 
     @Option(
         help: ArgumentHelp(
-            "Judge as this user, whom the daemon runs as; only root can (default for root and the "
-                + "system's settings: \(SettingsOptions.serviceUser)).",
+            "Check as this user; requires root (default if root checks the system's settings: "
+                + "\(SettingsOptions.serviceUser)).",
             valueName: "name"
         )
     )
     var user: String?
 
-    @Flag(name: .shortAndLong, help: "Say nothing but what is wrong.")
+    @Flag(name: .shortAndLong, help: "Print errors only.")
     var quiet = false
 
     @Flag(
-        help: "Also look at what runs: socket, nginx, spool, upstreams, authorizers and units."
+        help: "Also check the running system: socket, nginx, spool, upstreams, authorizers, units."
     )
     var live = false
 
-    @Flag(help: "With --live: one JSON object a line, for each check, and one for the sum.")
+    @Flag(help: "With --live: print one JSON object per check, then the totals.")
     var json = false
 
     func validate() throws {
-        if json, !live { throw ValidationError("--json goes with --live.") }
-        if quiet, live { throw ValidationError("--quiet and --live exclude each other.") }
+        if json, !live { throw ValidationError("--json requires --live.") }
+        if quiet, live { throw ValidationError("--quiet and --live cannot be combined.") }
     }
 
     func perform() throws(CommandFailure) {
@@ -87,7 +87,7 @@ struct Check: SpoolgateCommand {
         guard faults.isEmpty else {
             throw CommandFailure(
                 code: .configuration,
-                sentence: "\(source): not usable as they are",
+                sentence: "\(source): the settings are not usable",
                 isTold: quiet
             )
         }
@@ -123,7 +123,7 @@ struct Check: SpoolgateCommand {
             let parts = door.split(separator: ". ", maxSplits: 1).map(String.init)
             return Finding(.warning, "login", parts[0], mends: Array(parts.dropFirst()))
         }
-        if doors.isEmpty { findings.append(.ok("login", "the settings say who may upload")) }
+        if doors.isEmpty { findings.append(.ok("login", "the settings decide who may upload")) }
         return findings
     }
 
@@ -135,7 +135,7 @@ struct Check: SpoolgateCommand {
             guard let named = SystemUser(named: user) else {
                 throw CommandFailure(
                     code: .unknownUser,
-                    sentence: "--user \(user): there is no such user; getent passwd lists them"
+                    sentence: "--user \(user): unknown user; see getent passwd"
                 )
             }
             judge = named
@@ -148,7 +148,7 @@ struct Check: SpoolgateCommand {
         } catch {
             throw CommandFailure(
                 code: .noPermission,
-                sentence: "--user \(judge.name): \(error); only root can judge as another user"
+                sentence: "--user \(judge.name): \(error); only root can check as another user"
             )
         }
         return judge
@@ -161,8 +161,8 @@ struct Check: SpoolgateCommand {
         else { return }
         throw CommandFailure(
             code: .noPermission,
-            sentence: "user \(judge.name) does not see what the service sees, which runs as "
-                + "\(service.name); sudo spoolgate check, or --user \(judge.name)"
+            sentence: "user \(judge.name) cannot check as the service's user, \(service.name); use "
+                + "sudo spoolgate check, or --user \(judge.name)"
         )
     }
 

@@ -7,18 +7,18 @@ import SpoolgateUploadProtocol
 
 struct Hold: SpoolgateCommand {
     static let configuration = CommandConfiguration(
-        abstract: "Keep uploads that wait for the upstream from being delivered.",
+        abstract: "Keep complete uploads from being delivered.",
         discussion: """
-            Holds whole uploads that wait in the queue (deferred), until "spoolgate release" or \
-            "spoolgate requeue". Their clients are told to ask again later. Safe beside a running \
-            daemon; an upload that is in use is left alone.
+            Puts complete uploads that wait in the queue (deferred) on hold, until "spoolgate release" \
+            or "spoolgate requeue". Their clients are asked to retry later. Safe while a daemon runs; an \
+            upload that is in use is not changed.
             """
     )
 
     @OptionGroup var options: SettingsOptions
     @OptionGroup var uploads: NamedUploads
 
-    @Flag(help: "One JSON object a line, for each upload.")
+    @Flag(help: "Print one JSON object per upload.")
     var json = false
 
     func validate() throws {
@@ -37,10 +37,10 @@ struct Hold: SpoolgateCommand {
             let was = upload.formerStateClause
             try upload.hold(.held, reason: upload.reason ?? "held by an operator")
             return .done(was: was)
-        case .held: return .already("already held since \(upload.lastActivity)")
+        case .held: return .already("already on hold since \(upload.lastActivity)")
         case .indeterminate, .failed:
-            return .refused("\(upload.stateClause); nothing delivers it as it is")
-        case .receiving: return .refused("\(upload.stateClause); hold it once it is whole")
+            return .refused("\(upload.stateClause); only a requeue would deliver it")
+        case .receiving: return .refused("\(upload.stateClause); hold it when it is complete")
         case .delivering, .delivered: return .refused(upload.stateClause)
         }
     }

@@ -14,9 +14,9 @@ struct List: SpoolgateCommand {
     static let configuration = CommandConfiguration(
         abstract: "List the uploads in the spool.",
         discussion: """
-            Safe beside a running daemon; nothing is changed. Those without activity for longest \
-            come first, where there are no more than \(UploadTable.sortedLimit); --sort shows the \
-            first \(UploadTable.sortedLimit) of more. On a terminal lines are cut to its width.
+            Safe while a daemon runs; nothing is changed. Up to \(UploadTable.sortedLimit) uploads are \
+            listed longest idle first; if there are more, --sort lists the first \
+            \(UploadTable.sortedLimit). On a terminal, lines are cut to its width.
             """
     )
 
@@ -25,19 +25,20 @@ struct List: SpoolgateCommand {
 
     @Option(
         help: ArgumentHelp(
-            "Only this state; may be repeated: \(UploadSummary.stateWords.joined(separator: ", ")).",
+            "Only uploads in this state; may be repeated: "
+                + "\(UploadSummary.stateWords.joined(separator: ", ")).",
             valueName: "state"
         ),
         completion: .list(UploadSummary.stateWords),
         transform: reading(
-            "is no state; name \(UploadSummary.stateWords.joined(separator: ", "))."
+            "is not a state; use \(UploadSummary.stateWords.joined(separator: ", "))."
         ) { UploadSummary.stateWords.contains($0) ? $0 : nil }
     )
     var state: [String] = []
 
     @Option(
         help: ArgumentHelp(
-            "Only uploads that take more than this on the disk: 500KiB, 20MiB, 50GiB.",
+            "Only uploads that take more space on the disk: 500KiB, 20MiB, 50GiB.",
             valueName: "size"
         ),
         transform: readSize
@@ -46,41 +47,41 @@ struct List: SpoolgateCommand {
 
     @Option(
         help: ArgumentHelp(
-            "size: the largest on the disk first; age: those without activity for longest first.",
+            "size: largest on the disk first; age: longest idle first.",
             valueName: "order"
         ),
         completion: .list(UploadOrder.Kind.allCases.map(\.rawValue)),
-        transform: reading("is no order; name size or age.") { UploadOrder.Kind(rawValue: $0) }
+        transform: reading("is not an order; use size or age.") { UploadOrder.Kind(rawValue: $0) }
     )
     var sort: UploadOrder.Kind?
 
-    @Flag(help: "All columns, and lines as long as what is in them.")
+    @Flag(help: "Print all columns, and do not cut lines.")
     var wide = false
 
-    @Flag(help: "How many there are of each state and route, by age, and the oldest of each.")
+    @Flag(help: "Count the uploads by state, route and age, and print the oldest of each.")
     var shape = false
 
     @Option(
         help: ArgumentHelp(
-            "Show it again and again on the terminal, with this pause: 2s. Ctrl-C ends it.",
+            "Repeat the listing on the terminal at this interval, such as 2s, until Ctrl-C.",
             valueName: "duration"
         ),
         transform: readDuration
     )
     var watch: Duration?
 
-    @Flag(help: "One JSON object a line; ignore members you do not know.")
+    @Flag(help: "Print one JSON object per line; ignore unknown members.")
     var json = false
 
     func validate() throws {
-        if shape, sort != nil { throw ValidationError("--shape has an order of its own.") }
+        if shape, sort != nil { throw ValidationError("--shape and --sort cannot be combined.") }
         guard let watch else { return }
-        if json { throw ValidationError("--watch is for people, and --json for programs.") }
+        if json { throw ValidationError("--watch and --json cannot be combined.") }
         if watch < .milliseconds(100) {
-            throw ValidationError("--watch pauses for 100ms at least.")
+            throw ValidationError("The shortest interval of --watch is 100ms.")
         }
         if !Terminal.output.isThere {
-            throw ValidationError("--watch draws on a terminal, and standard output is none.")
+            throw ValidationError("--watch requires a terminal as standard output.")
         }
     }
 
@@ -160,7 +161,7 @@ struct List: SpoolgateCommand {
         progress.end()
         guard count == 0 else { return }
         if screen == nil { try selection.requireRoutes(of: settings) }
-        if !json { emit("No \(isNarrow ? "such " : "")uploads in \(spool.directory).") }
+        if !json { emit("No \(isNarrow ? "matching " : "")uploads in \(spool.directory).") }
     }
 
     private static func noteLeftOut(_ count: Int) {

@@ -16,12 +16,12 @@ import Synchronization
 
 struct Probe: SpoolgateCommand {
     static let configuration = CommandConfiguration(
-        abstract: "Look at an upload URL as clients meet it, and say what to mend.",
+        abstract: "Test an upload URL as clients use it, and report each problem with its fix.",
         discussion: """
-            Uploads to the URL in all the ways that clients do, breaks connections and goes on, and \
-            names the directive that mends what does not work. Nothing is ever delivered: no upload is \
-            completed, and each is cancelled in the end. Exits 0 if all is well, 1 with warnings, 69 \
-            with failures.
+            Uploads to the URL in the ways that clients do, breaks connections, resumes, and prints the \
+            nginx directive that fixes each problem. No upload reaches the upstream: each is left \
+            incomplete and cancelled at the end. The exit status is 0 if all is well, 1 if there are \
+            warnings, 69 if there are failures.
             """
     )
 
@@ -41,27 +41,27 @@ struct Probe: SpoolgateCommand {
     }
 
     @Argument(
-        help: "Where clients upload: https://uploads.example.org/files/.",
-        transform: reading("is no http or https URL.") { ProbeURL($0) }
+        help: "The upload URL: https://uploads.example.org/files/.",
+        transform: reading("is not an http or https URL.") { ProbeURL($0) }
     )
     var url: ProbeURL
 
     @Option(
         name: [.customShort("H"), .customLong("header")],
         help: ArgumentHelp(
-            "A field of every request, as a login needs it; may be repeated.",
+            "A field to add to every request, for a login; may be repeated.",
             valueName: "field"
         ),
-        transform: reading("is no field; write 'Name: value'.") { HTTPField(line: $0) }
+        transform: reading("is not a field; use 'Name: value'.") { HTTPField(line: $0) }
     )
     var header: [HTTPField] = []
 
-    @Option(help: ArgumentHelp("Which versions of HTTP: 1.1, 2 or all.", valueName: "version"))
+    @Option(help: ArgumentHelp("The HTTP versions to test: 1.1, 2 or all.", valueName: "version"))
     var http: Versions = .all
 
     @Option(
-        help: ArgumentHelp("Bytes for the speed, over each version of HTTP.", valueName: "size"),
-        transform: reading("is no size; write it as 32MiB.") { text in
+        help: ArgumentHelp("Bytes to send to measure speed, per HTTP version.", valueName: "size"),
+        transform: reading("is not a size; use a form such as 32MiB.") { text in
             ByteSize.read(text).flatMap { $0 > 0 ? $0 : nil }
         }
     )
@@ -69,26 +69,29 @@ struct Probe: SpoolgateCommand {
 
     @Option(
         help: ArgumentHelp(
-            "Also look whether pages of this origin may upload: https://app.example.org.",
+            "Also test whether pages of this origin may upload: https://app.example.org.",
             valueName: "origin"
         ),
-        transform: reading("is no origin; write it as https://app.example.org.") {
+        transform: reading("is not an origin; use a form such as https://app.example.org.") {
             CrossOrigin.isOrigin($0) ? $0 : nil
         }
     )
     var origin: String?
 
     @Option(
-        help: ArgumentHelp("Trust the authorities in this PEM file instead.", valueName: "file")
+        help: ArgumentHelp(
+            "Trust the authorities in this PEM file instead of the system's.",
+            valueName: "file"
+        )
     )
     var cacert: String?
 
-    @Flag(help: "Also look at this machine: nginx's files, the socket and the units. As root.")
+    @Flag(help: "Also check this machine: nginx's configuration, socket and units; run as root.")
     var local = false
 
     @Option(
         help: ArgumentHelp(
-            "With --local: the command that prints nginx's files (default: nginx -T).",
+            "With --local: the command that prints nginx's configuration (default: nginx -T).",
             valueName: "command"
         )
     )
@@ -97,24 +100,24 @@ struct Probe: SpoolgateCommand {
     @Option(
         help: ArgumentHelp(
             "With --local: the daemon's admin socket (default: SPOOLGATE_ADMIN_LISTEN, "
-                + "or admin.sock beside the one in nginx's files).",
+                + "or admin.sock next to the socket in nginx's configuration).",
             valueName: "path"
         )
     )
     var socket: String?
 
-    @Flag(help: "Also be silent for 70 seconds, and see who minds.")
+    @Flag(help: "Also test a pause of 70 seconds.")
     var thorough = false
 
-    @Flag(help: "One JSON object a line, for each check, and one for the sum.")
+    @Flag(help: "Print one JSON object per check, then the totals.")
     var json = false
 
     func validate() throws {
         if !local, nginx != nil || socket != nil {
-            throw ValidationError("--nginx and --socket go with --local.")
+            throw ValidationError("--nginx and --socket require --local.")
         }
         if let cacert, access(cacert, R_OK) != 0 {
-            throw ValidationError("--cacert \(cacert) cannot be read.")
+            throw ValidationError("--cacert: cannot read \(cacert).")
         }
     }
 
@@ -148,7 +151,10 @@ struct Probe: SpoolgateCommand {
         }
         probe.run()
         if stop.isAsked {
-            throw CommandFailure(code: .unavailable, sentence: "stopped before the end")
+            throw CommandFailure(
+                code: .unavailable,
+                sentence: "stopped by a signal before all checks were done"
+            )
         }
         try report.end()
     }

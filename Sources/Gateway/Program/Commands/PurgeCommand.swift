@@ -14,16 +14,16 @@ import SpoolgateUploadProtocol
 
 struct Purge: SpoolgateCommand {
     static let configuration = CommandConfiguration(
-        abstract: "Remove from the spool what the settings no longer promise to keep.",
+        abstract: "Remove uploads that the settings no longer promise to keep.",
         discussion: """
-            Removes partial uploads (queue incoming) without activity for their route's \
-            limits.max-age, and the stored answers of delivered ones (queue delivered) after its \
-            response-retention, and uploads that failed (queue hold) after its \
-            queue.failed-retention. Of those, only what is selected: by identity, age, route, owner \
-            or, with --keep-total, the oldest until the rest fits. With --force, whatever is \
-            selected, promised or not; whole uploads that wait for the upstream or for you \
-            (deferred, hold) and corrupt ones go so only if you name them or their queue. Safe \
-            beside a running daemon, which removes what is over by itself.
+            Removes partial uploads (queue incoming) idle for their route's limits.max-age, stored \
+            responses of delivered uploads (queue delivered) after its response-retention, and failed \
+            uploads (queue hold) after its queue.failed-retention. Select some of them by identity, \
+            age, route or owner, or use --keep-total to remove the oldest until the rest fits. With \
+            --force, all selected uploads are removed, even if they were promised to clients; complete \
+            uploads that wait for the upstream or an operator (deferred, hold) and corrupt ones only \
+            if they or their queue are named. Safe while a daemon runs, which removes expired uploads \
+            by itself.
             """
     )
 
@@ -33,7 +33,7 @@ struct Purge: SpoolgateCommand {
 
     @Option(
         help: ArgumentHelp(
-            "Remove the oldest, only until all that is left takes no more than this on the disk: "
+            "Remove the oldest uploads until the rest takes no more space on the disk than this: "
                 + "500MiB, 50GiB.",
             valueName: "size"
         ),
@@ -43,27 +43,27 @@ struct Purge: SpoolgateCommand {
 
     @Option(
         help: ArgumentHelp(
-            "A queue to purge, may be repeated: incoming, deferred, hold, delivered, corrupt "
+            "Only this queue; may be repeated: incoming, deferred, hold, delivered, corrupt "
                 + "(default: incoming, delivered and, without --force, hold).",
             valueName: "queue"
         ),
         completion: .list(Purge.queues.map(\.rawValue)),
         transform: reading(
-            "cannot be purged; name incoming, deferred, hold, delivered or corrupt."
+            "cannot be purged; use incoming, deferred, hold, delivered or corrupt."
         ) { text in Purge.queues.first { $0.rawValue == text } }
     )
     var queue: [Queue] = []
 
     @Flag(
         help:
-            "Remove also what clients were promised; needs uploads, --older-than or --keep-total."
+            "Also remove uploads promised to clients; requires uploads, --older-than or --keep-total."
     )
     var force = false
 
-    @Flag(help: "Say what would be removed, remove nothing.")
+    @Flag(help: "Print the uploads that would be removed, but remove none.")
     var dryRun = false
 
-    @Flag(help: "One JSON object a line: each upload, then a summary.")
+    @Flag(help: "Print one JSON object per upload, then a summary.")
     var json = false
 
     private static let queues = Queue.allCases.filter { $0 != .active }
@@ -79,19 +79,22 @@ struct Purge: SpoolgateCommand {
         let isSelecting =
             selection.isNarrow || selection.olderThan != nil || keepTotal != nil || !queue.isEmpty
         if !uploads.ids.isEmpty, isSelecting {
-            throw ValidationError("Name the uploads to remove, or say which of all; not both.")
+            throw ValidationError(
+                "Named uploads cannot be combined with --older-than, --keep-total, --route, --owner or "
+                    + "--queue."
+            )
         }
         if force, uploads.ids.isEmpty, selection.olderThan == nil, keepTotal == nil {
             throw ValidationError(
-                "--force removes what clients were promised: name the uploads, or say with "
-                    + "--older-than how old they are, or with --keep-total how much is to be left."
+                "--force removes uploads promised to clients: name the uploads, or use --older-than "
+                    + "or --keep-total."
             )
         }
         let kept = chosenQueues.filter { !Retention.queues.contains($0) }.map(\.rawValue)
         if !force, !kept.isEmpty {
             throw ValidationError(
-                "What is in \(kept.joined(separator: " and ")) is kept until somebody says "
-                    + "otherwise: --force --older-than removes it."
+                "Uploads in \(kept.joined(separator: " and ")) are kept until an operator removes "
+                    + "them: use --force --older-than."
             )
         }
     }
@@ -116,8 +119,9 @@ struct Purge: SpoolgateCommand {
         if let keepTotal, let left = report.left, left > keepTotal {
             throw CommandFailure(
                 code: .refused,
-                sentence: "\(ByteSize.rounded(left)) are left in \(spool.directory), more than "
-                    + "\(ByteSize.text(keepTotal)): that was promised, not selected, or is in use"
+                sentence: "\(ByteSize.rounded(left)) left in \(spool.directory), more than "
+                    + "\(ByteSize.text(keepTotal)): the rest is promised to clients, not selected, or in "
+                    + "use"
             )
         }
     }

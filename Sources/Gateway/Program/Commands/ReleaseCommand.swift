@@ -7,17 +7,17 @@ import SpoolgateUploadProtocol
 
 struct Release: SpoolgateCommand {
     static let configuration = CommandConfiguration(
-        abstract: "Give held uploads back to the queue.",
+        abstract: "Return held uploads to the queue.",
         discussion: """
-            Undoes "spoolgate hold": the uploads are tried at once. Uploads that failed, \
-            or whose outcome is indeterminate, are not released; see "spoolgate requeue".
+            Undoes "spoolgate hold", for an immediate attempt. Uploads that failed, or whose outcome is \
+            indeterminate, are not released; use "spoolgate requeue" for those.
             """
     )
 
     @OptionGroup var options: SettingsOptions
     @OptionGroup var uploads: NamedUploads
 
-    @Flag(help: "One JSON object a line, for each upload.")
+    @Flag(help: "Print one JSON object per upload.")
     var json = false
 
     func validate() throws {
@@ -34,7 +34,7 @@ struct Release: SpoolgateCommand {
         switch upload.state.phase {
         case .held: return try upload.requeueWhole()
         case .failed, .indeterminate:
-            return .refused("\(upload.stateClause); to try it again, requeue it")
+            return .refused("\(upload.stateClause); requeue it to retry")
         case .receiving, .deferred, .delivering, .delivered: return .refused(upload.stateClause)
         }
     }

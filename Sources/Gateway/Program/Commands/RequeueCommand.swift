@@ -11,23 +11,22 @@ import SpoolgateUploadProtocol
 
 struct Requeue: SpoolgateCommand {
     static let configuration = CommandConfiguration(
-        abstract: "Have uploads tried again.",
+        abstract: "Retry the delivery of uploads.",
         discussion: """
-            Queues whole uploads again that wait, failed, are held, or whose outcome nobody knows; \
-            their time in the queue begins anew. Of an indeterminate one the upstream may have \
-            everything already: it gets it twice then. With --due the daemon only looks through the \
-            queue now, for those whose time has come. Safe beside a running daemon; an upload that \
-            is in use is left alone.
+            Retries uploads that are deferred, failed, held or indeterminate, immediately; their time \
+            in the queue begins again. The upstream may already have an indeterminate upload, and then \
+            receives it twice. With --due the daemon only runs the queue now, for uploads that are due. \
+            Safe while a daemon runs; an upload that is in use is not changed.
             """
     )
 
     @OptionGroup var options: SettingsOptions
     @OptionGroup var uploads: NamedUploads
 
-    @Flag(help: "All that wait or failed; what an operator holds stays held.")
+    @Flag(help: "Requeue all deferred and failed uploads; held uploads stay on hold.")
     var all = false
 
-    @Flag(help: "Only have the daemon run the queue now; nothing is changed.")
+    @Flag(help: "Make the daemon run the queue now; no upload is changed.")
     var due = false
 
     @Option(
@@ -36,26 +35,26 @@ struct Requeue: SpoolgateCommand {
             valueName: "queue"
         ),
         completion: .list(Requeue.queues.map(\.rawValue)),
-        transform: reading("cannot be queued again; name deferred or hold.") { text in
+        transform: reading("cannot be requeued; use deferred or hold.") { text in
             Requeue.queues.first { $0.rawValue == text }
         }
     )
     var queue: [Queue] = []
 
-    @Flag(help: "With --all: also those that the upstream may have already.")
+    @Flag(help: "With --all: also requeue uploads that the upstream may already have.")
     var indeterminate = false
 
-    @Flag(help: "One JSON object a line, for each upload.")
+    @Flag(help: "Print one JSON object per upload.")
     var json = false
 
     private static let queues = [Queue.deferred, .hold]
 
     func validate() throws {
         if [all, due, !uploads.ids.isEmpty].count(where: { $0 }) != 1 {
-            throw ValidationError("Name the uploads to queue again, or --all, or --due.")
+            throw ValidationError("Name the uploads to requeue, or use --all or --due.")
         }
         if !all, indeterminate || !queue.isEmpty {
-            throw ValidationError("--queue and --indeterminate go with --all.")
+            throw ValidationError("--queue and --indeterminate require --all.")
         }
     }
 
@@ -82,7 +81,7 @@ struct Requeue: SpoolgateCommand {
         guard try askSpool(try spool.wakeDaemons()) else {
             throw CommandFailure(
                 code: .unavailable,
-                sentence: "no daemon serves from \(spool.directory), which could run the queue; "
+                sentence: "cannot run the queue: no daemon serves from \(spool.directory); "
                     + "systemctl start spoolgate"
             )
         }
@@ -118,7 +117,7 @@ struct Requeue: SpoolgateCommand {
         let rest =
             held == 0
             ? ""
-            : " \(uploads: held) held by an operator: spoolgate list --state held, then release."
+            : " \(uploads: held) held by an operator, see spoolgate list --state held."
         print(
             "No uploads to requeue in \(names.joined(separator: " and ")) of \(directory).\(rest)"
         )
@@ -129,8 +128,8 @@ struct Requeue: SpoolgateCommand {
         guard !isUnknown || indeterminate else {
             return action.refuse(
                 summary.id,
-                "its outcome is indeterminate, the upstream may have it already; name it, or add "
-                    + "--indeterminate"
+                "outcome is indeterminate (the upstream may already have the upload); name it, or "
+                    + "add --indeterminate"
             )
         }
         action.apply(to: summary.id) { upload throws(SpoolError) in

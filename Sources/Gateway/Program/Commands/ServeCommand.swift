@@ -24,8 +24,9 @@ struct Serve: SpoolgateCommand {
     static let configuration = CommandConfiguration(
         abstract: "Run the gateway in the foreground.",
         discussion: """
-            Without settings it listens on \(Settings().listen.text) and drops uploads into \
-            a directory. SIGTERM drains, SIGHUP reads the settings again, SIGUSR1 runs the queue.
+            Without settings it listens on \(Settings().listen.text) and delivers uploads to a \
+            directory. SIGTERM finishes uploads and exits, SIGHUP reloads the settings, SIGUSR1 runs the \
+            queue.
             """
     )
 
@@ -35,8 +36,8 @@ struct Serve: SpoolgateCommand {
 
     @Option(
         help: ArgumentHelp(
-            "The default route's upstream, instead of the settings': http://, https://, unix:/path "
-                + "or directory:/path.",
+            "The upstream of the default route, overrides the settings: http://, https://, "
+                + "unix:/path or directory:/path.",
             valueName: "target"
         ),
         transform: { text in
@@ -134,7 +135,7 @@ struct Serve: SpoolgateCommand {
         } catch {
             throw CommandFailure(
                 code: .unavailable,
-                sentence: "no thread can be started: \(error); raise the limit of tasks (TasksMax)"
+                sentence: "cannot start a thread: \(error); raise the limit of tasks (TasksMax)"
             )
         }
     }
@@ -266,7 +267,7 @@ struct Serve: SpoolgateCommand {
 
     private static func note(_ event: FrontEvent, _ log: Log) {
         switch event {
-        case .acceptFailed(let error): log.frontTrouble("cannot take a connection: \(error)")
+        case .acceptFailed(let error): log.frontTrouble("cannot accept a connection: \(error)")
         case .threadFailed(let error): log.frontTrouble("cannot start a thread: \(error)")
         case .noRequest: log.noRequest()
         case .incompleteAnswer: log.incompleteAnswer()
@@ -323,7 +324,7 @@ extension Settings {
             let error = SystemError(call: "mkdir", subject: path, errno: errno)
             throw CommandFailure(
                 code: .cannotCreate,
-                sentence: "\(error); name places of your own with --spool, --listen and --upstream"
+                sentence: "\(error); use other paths with --spool, --listen and --upstream"
             )
         }
     }

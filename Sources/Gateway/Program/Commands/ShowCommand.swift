@@ -15,9 +15,9 @@ import SpoolgateUpstream
 
 struct Show: SpoolgateCommand {
     static let configuration = CommandConfiguration(
-        abstract: "Show everything that is known of one upload.",
+        abstract: "Show everything known about one upload.",
         discussion: """
-            Safe beside a running daemon; nothing is changed. The values of fields that carry \
+            Safe while a daemon runs; nothing is changed. The values of fields that carry \
             credentials are left out.
             """
     )
@@ -25,12 +25,12 @@ struct Show: SpoolgateCommand {
     @OptionGroup var options: SettingsOptions
 
     @Argument(
-        help: ArgumentHelp("The upload, by its identity.", valueName: "upload"),
+        help: ArgumentHelp("The identity of the upload.", valueName: "upload"),
         transform: readUpload
     )
     var id: UploadID
 
-    @Flag(help: "One JSON object; ignore members you do not know.")
+    @Flag(help: "Print one JSON object; ignore unknown members.")
     var json = false
 
     func perform() throws(CommandFailure) {
@@ -40,8 +40,8 @@ struct Show: SpoolgateCommand {
             throw CommandFailure(
                 code: .unknownUpload,
                 sentence:
-                    "\(id): there is no such upload in \(spool.directory); it was removed, or it was "
-                    + "an ordinary upload, of which only the log tells"
+                    "\(id): no such upload in \(spool.directory): it was removed, or was an ordinary "
+                    + "upload, which only the log records"
             )
         }
         let fields = summary.creation?.shownFields(settings) ?? []
@@ -97,7 +97,7 @@ struct Show: SpoolgateCommand {
         line("node", summary.node)
         line("reason", summary.reason)
         line("offset", "\(summary.offset)")
-        line("length", summary.length.map { "\($0)" } ?? "not known")
+        line("length", summary.length.map { "\($0)" } ?? "unknown")
         line("written", shares?.words)
         line("attempts", "\(summary.attempts)")
         line("next attempt", summary.nextAttempt?.description)

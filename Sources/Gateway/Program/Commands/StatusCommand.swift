@@ -10,25 +10,25 @@ import SpoolgateTextFormats
 struct StatusCommand: SpoolgateCommand {
     static let configuration = CommandConfiguration(
         commandName: "status",
-        abstract: "Say how the running daemon is.",
+        abstract: "Show the state of the running daemon.",
         discussion: """
-            Asks the daemon on its admin socket; reads nothing of the spool. With --check, one line \
-            and the exit status of a Nagios plugin: 0 all is well, 1 somebody should look, 2 it does \
-            not serve, or refuses uploads because the spool is full.
+            Asks the daemon on its admin socket, and does not read the spool. With --check, prints one \
+            line and exits as a Nagios plugin: 0 if all is well, 1 if an operator should look, 2 if the \
+            daemon does not serve, is not ready or refuses uploads because the spool is full.
             """
     )
 
     @OptionGroup var options: SettingsFileOption
 
-    @Flag(help: "One line, and exit as a Nagios plugin: 0, 1 or 2.")
+    @Flag(help: "Print one line, and exit as a Nagios plugin: 0, 1 or 2.")
     var check = false
 
-    @Flag(help: "One JSON object; ignore members you do not know.")
+    @Flag(help: "Print one JSON object; ignore unknown members.")
     var json = false
 
     @Option(
         help: ArgumentHelp(
-            "The daemon's socket, instead of the settings' admin-listen; no settings are read then.",
+            "The daemon's socket, overrides admin-listen; the settings are not read.",
             valueName: "path"
         )
     )
@@ -37,7 +37,7 @@ struct StatusCommand: SpoolgateCommand {
     private static let timeout = Duration.seconds(10)
 
     func validate() throws {
-        if check, json { throw ValidationError("--check and --json are two answers: name one.") }
+        if check, json { throw ValidationError("--check and --json cannot be combined.") }
     }
 
     func perform() throws(CommandFailure) {
@@ -98,7 +98,7 @@ struct StatusCommand: SpoolgateCommand {
         guard answer.status == 200 else {
             throw CommandFailure(
                 code: .unavailable,
-                sentence: "\(path): the daemon answered \(answer.status)"
+                sentence: "\(path): the daemon responded with \(answer.status)"
             )
         }
         return String(decoding: answer.content, as: UTF8.self)
@@ -109,16 +109,15 @@ struct StatusCommand: SpoolgateCommand {
         case EACCES, EPERM:
             CommandFailure(
                 code: .noPermission,
-                sentence: "\(error); as root it can be asked: sudo spoolgate status"
+                sentence: "\(error); run the command as root: sudo spoolgate status"
             )
         case ENOENT, ECONNREFUSED:
             CommandFailure(
                 code: .unavailable,
-                sentence: "nobody listens on \(path): no daemon runs with these settings "
-                    + "(systemctl status spoolgate)"
+                sentence: "no daemon listens on \(path); see systemctl status spoolgate"
             )
         default:
-            CommandFailure(code: .unavailable, sentence: "the daemon gave no answer: \(error)")
+            CommandFailure(code: .unavailable, sentence: "the daemon did not respond: \(error)")
         }
     }
 }

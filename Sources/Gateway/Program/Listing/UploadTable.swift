@@ -93,8 +93,8 @@ final class UploadTable {
         // Not among the rows, where a program would take it for one.
         try? StandardError().write(
             line:
-                "spoolgate: more than \(Self.sortedLimit) uploads: in the order of the spool, not of "
-                + "their last activity; --sort age shows the first of them",
+                "spoolgate: more than \(Self.sortedLimit) uploads: listed in spool order; --sort age "
+                + "lists the first \(Self.sortedLimit), longest idle first",
             .notice
         )
         let layout = TableLayout(ofAny: style)
