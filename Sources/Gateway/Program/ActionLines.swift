@@ -1,25 +1,25 @@
-// What a command tells of the uploads that it was to change: a line for each, for people or as JSON.
+// The output of commands that change uploads: one line per upload, for people or as JSON.
 //
-// Invariant: the exit code is 0 only where all went well.
+// Invariant: the exit code is 0 only if every upload succeeded.
 
 import SpoolgateSpool
 import SpoolgateTextFormats
 import SpoolgateUploadProtocol
 
-/// Lines about one upload after another, and the exit code that comes of them.
+/// The lines about the uploads of one command, and its exit code.
 struct ActionLines {
     let json: Bool
     private var worst: CommandFailure.Code?
 
-    /// Begins with nothing told.
+    /// Creates an empty report.
     init(json: Bool) { self.json = json }
 
-    /// Tells of an upload.
+    /// Prints the line of one upload.
     ///
     /// - Parameters:
     ///   - id: the upload.
-    ///   - action: what was done, or what it is: `refused`.
-    ///   - code: what went wrong; nil: nothing.
+    ///   - action: the action, or the reason for none, such as `refused`.
+    ///   - code: the error; nil: success.
     ///   - clause: the rest of the sentence.
     mutating func tell(
         _ id: UploadID,
@@ -42,12 +42,12 @@ struct ActionLines {
         }
     }
 
-    /// Tells that there is no such upload.
+    /// Reports an upload that does not exist.
     mutating func tellUnknown(_ id: UploadID) {
         tell(id, "unknown", .unknownUpload, "no such upload")
     }
 
-    /// Tells that somebody uses it.
+    /// Reports an upload that is in use.
     mutating func tellInUse(_ id: UploadID) {
         tell(id, "in use", .inUse, "upload is in use; try again in a moment")
     }
@@ -56,12 +56,12 @@ struct ActionLines {
         _ one: CommandFailure.Code?,
         _ other: CommandFailure.Code
     ) -> CommandFailure.Code {
-        // What is over in a moment is told only where nothing else went wrong.
+        // `.inUse` is temporary, so it is reported only without any other error.
         let order: [CommandFailure.Code] = [.unavailable, .unknownUpload, .refused, .inUse]
         return order.first { $0 == one || $0 == other } ?? other
     }
 
-    /// Ends the command with the code of what went wrong, if anything did.
+    /// Ends the command with the code of its worst error, if there was one.
     func end() throws(CommandFailure) {
         if let worst { throw CommandFailure(code: worst, sentence: "", isTold: true) }
     }

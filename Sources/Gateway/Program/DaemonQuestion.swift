@@ -1,6 +1,6 @@
-// What commands ask the running daemon beside what they read themselves.
+// Requests of commands to the running daemon, for data that is not on the disk.
 //
-// Invariant: a daemon that does not run, or does not answer, keeps no command from its own work.
+// Invariant: a command does its own work even if no daemon runs or responds.
 
 import SpoolgateDiagnosis
 import SpoolgateExchange
@@ -9,27 +9,28 @@ import SpoolgatePosix
 import SpoolgateRequests
 import SpoolgateUploadProtocol
 
-/// Asks the daemon on its admin socket.
+/// Sends requests to the daemon's admin socket.
 struct DaemonQuestion {
     private let question: FastCGIQuestion
 
-    /// How long the answer may be late: the daemon makes it from memory, on threads of its own.
+    /// The longest wait for a response, which the daemon makes from memory on threads of its own.
     private static let timeout = Duration.seconds(2)
 
-    /// Makes it with the socket's path.
+    /// Creates requests to the socket at this path.
     init(_ socket: String) { question = FastCGIQuestion(path: socket, timeout: Self.timeout) }
 
-    /// Who wrote an upload's content; nil: no daemon runs, it may not be asked, or it does not know.
+    /// The writers of an upload's content; nil: no daemon runs, access is denied, or the daemon does not know the
+    /// upload.
     func shares(of id: UploadID) -> ContentShares? {
         text("/uploads/\(id)").flatMap { ContentShares(line: $0.prefix { $0 != "\n" }) }
     }
 
-    /// The path that an upload's content took; nil: not known, as above, or no content has ended yet.
+    /// The path of an upload's content into the spool; nil: unknown, as for `shares(of:)`, or no content has ended yet.
     func contentPath(of id: UploadID) -> ContentPath? {
         shares(of: id).flatMap { $0.nginx > 0 ? .taken : $0.path }
     }
 
-    /// The path of the last large content of each route, by its name; nil: no daemon runs, or it may not be asked.
+    /// The path of the last large content of each route, by route name; nil: no daemon runs, or access is denied.
     func lastPaths() -> [String: ContentPath?]? {
         text("/spool-receive").map { text in
             let rows = text.split(separator: "\n").map { $0.split(separator: " ") }
@@ -41,7 +42,7 @@ struct DaemonQuestion {
         }
     }
 
-    /// How the daemon is, as it says.
+    /// The state of the daemon, as it reports it.
     func status() -> DaemonSeen.Answer {
         do throws(SystemError) {
             let answer = try question.get("/status.txt")
@@ -56,7 +57,7 @@ struct DaemonQuestion {
     }
 
     private func text(_ target: String) -> String? {
-        // `try?`: what it could not say is left out.
+        // `try?`: missing data is left out of the output.
         guard let answer = try? question.get(target), answer.status == 200 else { return nil }
         return String(decoding: answer.content, as: UTF8.self)
     }

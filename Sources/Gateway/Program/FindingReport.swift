@@ -1,30 +1,30 @@
-// Findings on their way to the terminal or to a program, and the exit code that they add up to.
+// The output of findings, for people or as JSON, and the exit code that results from them.
 
 import SpoolgateDiagnosis
 import SpoolgateTextFormats
 
-/// Writes findings as they come.
+/// Prints findings as they are made.
 ///
 /// One thread.
 final class FindingReport {
     private let isJSON: Bool
     private var verdict = Verdict()
 
-    /// Begins a report; `title` is for people alone.
+    /// Begins a report; `title` is printed only for people.
     init(_ title: String, json: Bool) {
         isJSON = json
         if !json { print(title.forTerminal) }
     }
 
-    /// Writes one finding.
+    /// Prints one finding.
     func tell(_ finding: Finding) {
         verdict.count(finding)
         print(isJSON ? finding.json.text : finding.line)
     }
 
-    /// Writes the sum.
+    /// Prints the totals.
     ///
-    /// - Throws: `CommandFailure` unless everything is well, told already.
+    /// - Throws: `CommandFailure`, already reported, if there are failures or warnings.
     func end() throws(CommandFailure) {
         print(isJSON ? verdict.json.text : verdict.line)
         guard verdict.failures == 0, verdict.warnings == 0 else {

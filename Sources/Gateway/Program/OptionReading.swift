@@ -1,16 +1,16 @@
-// How the texts of options and arguments are read, and what is told of one that cannot be read.
+// Readers for the texts of options and arguments, and the errors for invalid ones.
 
 import ArgumentParser
 import SpoolgateSpool
 import SpoolgateTextFormats
 import SpoolgateUploadProtocol
 
-/// The transform of an option or an argument.
+/// Makes the transform of an option or an argument.
 ///
 /// - Parameters:
-///   - fault: what is told of a text that cannot be read, behind that text.
-///   - read: the value of a text; nil: it cannot be read.
-/// - Returns: what ArgumentParser calls with each text.
+///   - fault: the error for an invalid text, which follows the text.
+///   - read: returns the value of a text; nil: it is invalid.
+/// - Returns: the transform for ArgumentParser.
 func reading<Value>(
     _ fault: String,
     _ read: @escaping @Sendable (String) -> Value?

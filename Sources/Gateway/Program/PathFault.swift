@@ -1,22 +1,22 @@
-// What a person is told of a path that a setting names and the daemon's user cannot use: the file or directory
-// that stands against it, as it is now, and a command that mends it.
+// The errors for paths in the settings that the daemon's user cannot use: the file or directory that causes the error,
+// its state, and a command that fixes it.
 //
-// Invariant: no command opens to everybody what is a secret, and none changes more than what is named.
+// Invariant: no command makes a secret readable for all users, or changes more than the file or directory it names.
 
 import SpoolgatePosix
 import SpoolgateTextFormats
 
-/// What the daemon does with a path of the settings.
+/// The use that the daemon makes of a path in the settings.
 enum PathUse {
-    /// Keeps everything of its own in the directory.
+    /// Keeps its own files in the directory.
     case ownDirectory
-    /// Puts files into the directory that others take.
+    /// Creates files in the directory for another program.
     case sharedDirectory
-    /// Makes a file or socket in the directory.
+    /// Creates a file or socket in the directory.
     case place
     /// Reads the file.
     case file
-    /// Adds to the file.
+    /// Appends to the file.
     case log
     /// Runs the program.
     case program
@@ -51,14 +51,14 @@ enum PathUse {
     }
 }
 
-/// Puts into words why one user cannot use a path.
+/// Describes why a user cannot use a path.
 struct PathFault {
     let user: SystemUser
     let use: PathUse
-    /// The path that the setting names.
+    /// The path in the settings.
     let path: String
 
-    /// One sentence; its last part is a command to type, where there is one.
+    /// One sentence, whose last part is a command to type if there is one.
     func sentence(_ obstacle: PathObstacle) -> String {
         switch obstacle {
         case .missing(let missing, let isLast):
@@ -80,13 +80,13 @@ struct PathFault {
         }
     }
 
-    /// One sentence about a directory that is usable and somebody else's, or something in `directory`.
+    /// One sentence about a directory, or an entry in `directory`, that is usable but belongs to another user.
     func sentence(notOwn facts: PathFacts, in directory: String? = nil) -> String {
         "\(facts.path) does not belong to user \(user.name) (\(facts.description)); "
             + (directory.map { "chown -R \(user.name): \($0.shellWord)" } ?? chown(facts.path))
     }
 
-    /// One sentence about a directory that is not there and cannot be made by the user.
+    /// One sentence about a missing directory that the user cannot create.
     func sentence(notMade obstacle: PathObstacle) -> String {
         guard case .denied(let facts, _, isLast: true) = obstacle else { return sentence(obstacle) }
         return "\(path) does not exist, and user \(user.name) cannot create it in \(facts.path) "
@@ -109,7 +109,7 @@ struct PathFault {
         }
     }
 
-    /// Which of owner, group and others the user is to a file.
+    /// The class of permission bits that applies to the user: owner, group or others.
     private func part(_ facts: PathFacts) -> String {
         if facts.owner == user.number { return "u" }
         return SystemUser.isMember(ofGroup: facts.group) ? "g" : "o"
@@ -147,7 +147,7 @@ struct PathFault {
 }
 
 extension AccessRights {
-    /// As chmod(1) takes them.
+    /// The letters for chmod(1).
     fileprivate var letters: String {
         [(AccessRights.read, "r"), (.write, "w"), (.search, "x")]
             .filter { contains($0.0) }.map(\.1).joined()

@@ -1,21 +1,21 @@
-// A line on the terminal that says how far a long command has come.
+// A progress line on the terminal for long commands.
 //
-// Invariant: where standard error is no terminal, nothing of it is written.
+// Invariant: nothing is written unless standard error is a terminal.
 
 import Glibc
 import SpoolgatePosix
 
-/// The line, written over and over in its place.
+/// A line that is overwritten in place.
 final class ProgressLine {
     private static let interval = Duration.milliseconds(200)
     private let isShowing: Bool
     private var next = Deadline.after(ProgressLine.interval)
     private var isShown = false
 
-    /// Begins with none; `isShown`: false where nothing of it is to be seen.
+    /// Creates an empty line; `isShown`: false if it is never shown.
     init(isShown: Bool = true) { isShowing = isShown && isatty(STDERR_FILENO) == 1 }
 
-    /// Shows a text instead of the one before, if that was shown for long enough.
+    /// Replaces the text, but at most once per interval.
     func show(_ text: @autoclosure () -> String) {
         guard isShowing, next.hasPassed else { return }
         next = .after(Self.interval)
@@ -23,13 +23,13 @@ final class ProgressLine {
         isShown = true
     }
 
-    /// Prints a line on standard output, where the progress is not in its way.
+    /// Prints a line on standard output, after removing the progress line.
     func print(_ line: some StringProtocol) {
         end()
         Swift.print(line)
     }
 
-    /// Takes the text away.
+    /// Removes the progress line.
     func end() {
         guard isShown else { return }
         write("\r\u{1b}[K")
@@ -38,7 +38,7 @@ final class ProgressLine {
 
     private func write(_ text: String) {
         let bytes = Array(text.utf8)
-        // It is only for looking at.
+        // A lost progress line does no harm.
         _ = Glibc.write(STDERR_FILENO, bytes, bytes.count)
     }
 }

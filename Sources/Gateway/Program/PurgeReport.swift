@@ -1,4 +1,4 @@
-// What `purge` tells: a line for each upload, then a summary, for people or as JSON.
+// The output of `purge`: one line per upload, then a summary, for people or as JSON.
 
 import SpoolgateDelivery
 import SpoolgatePosix
@@ -6,20 +6,20 @@ import SpoolgateSpool
 import SpoolgateTextFormats
 import SpoolgateUploadProtocol
 
-/// What a purge has done so far.
+/// The results of a purge so far.
 final class PurgeReport {
-    /// Whether nothing is removed, only told of.
+    /// Whether uploads are only reported, not removed.
     let isDryRun: Bool
-    /// Whether it is told as JSON.
+    /// Whether the output is JSON.
     let isJSON: Bool
-    /// Bytes that the spool takes after it; nil: nobody asked.
+    /// The bytes left in the spool; nil: not requested.
     var left: Int64?
     private let progress = ProgressLine()
     private var count = 0
     private var removed = 0
     private var inUse = 0
     private var freed: Int64 = 0
-    /// Uploads that were kept because the settings do not have their route, and some of these routes.
+    /// The number of uploads kept because their route is missing from the settings, and some of these routes.
     private var kept = 0
     private var unknownRoutes: Set<String> = []
     private static let routeLimit = 10
@@ -29,18 +29,18 @@ final class PurgeReport {
         self.isJSON = isJSON
     }
 
-    /// Whether there was nothing to tell of any upload.
+    /// Whether no upload was reported.
     var isEmpty: Bool { removed + inUse + kept == 0 }
 
     private var word: String { isDryRun ? "would remove" : "removed" }
 
-    /// One more upload was looked at.
+    /// Counts an upload that was checked.
     func looked() {
         count += 1
         progress.show("\(count) checked, \(removed) \(word)")
     }
 
-    /// An upload stays, because nobody knows what its route promised.
+    /// Counts an upload that is kept because the retention of its route is unknown.
     func keep(_ summary: UploadSummary) {
         kept += 1
         if unknownRoutes.count < Self.routeLimit {
@@ -48,7 +48,7 @@ final class PurgeReport {
         }
     }
 
-    /// An upload was removed, or it is in use.
+    /// Reports an upload that was removed or is in use.
     func note(_ summary: UploadSummary, isRemoved: Bool) {
         let action = isRemoved ? word : "in use"
         if isRemoved {
@@ -74,7 +74,7 @@ final class PurgeReport {
         )
     }
 
-    /// Content without a record was removed.
+    /// Reports removed content without a record.
     func removed(orphan id: UploadID, _ status: FileStatus) {
         removed += 1
         freed += status.diskUsage
@@ -92,11 +92,11 @@ final class PurgeReport {
         )
     }
 
-    /// Everything was looked at.
+    /// Prints the summary.
     ///
     /// - Parameters:
-    ///   - retention: what was kept, and for how long.
-    ///   - clockLead: seconds by which the clock is ahead of what is believed of it; nil: it is not.
+    ///   - retention: the retention times that applied.
+    ///   - clockLead: the seconds by which the clock is ahead of the confirmed time; nil: it is not ahead.
     func end(_ retention: Retention, clockLead: Int64?) {
         guard !isJSON else {
             return progress.print(

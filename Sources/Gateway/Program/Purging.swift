@@ -1,7 +1,7 @@
-// One purge at work: what is over or was named, what is older than a time, or the oldest until the rest fits.
+// One purge: removes expired or named uploads, uploads older than a time, or the oldest until the rest fits.
 //
-// An upload that anybody uses, or that changed since it was looked at, is left alone. Invariant: unless it is
-// forced nothing is removed that `Retention` still promises.
+// Uploads that are in use, or that changed since they were read, are kept. Invariant: unless the purge is forced, no
+// upload is removed before its `Retention` ends.
 
 import SpoolgateDelivery
 import SpoolgateJournal
@@ -12,12 +12,14 @@ import SpoolgateUploadProtocol
 
 /// One purge.
 final class Purging {
-    /// Uploads whose removals are made durable together: each takes a descriptor until then, and the
-    /// usual limit is 1,024, of which the spool's directories take a quarter.
+    /// The number of uploads whose removals are made durable together.
+    ///
+    /// Each needs a descriptor until then, and the usual limit is 1,024, a quarter of which the spool's directories
+    /// take.
     private static let batch = 512
-    /// Content without a record belongs to nobody, but to a creation under way it may.
+    /// The least age of orphaned content: newer content may belong to a creation in progress.
     private static let orphanAge: Int64 = 3_600
-    /// The oldest that are found by one walk through the spool, where the oldest are wanted.
+    /// The number of uploads found in one walk through the spool if the oldest are searched.
     private static let round = 20_000
 
     private let spool: Spool
@@ -29,10 +31,10 @@ final class Purging {
     private let report: PurgeReport
     private let now: WallTime
     private var due: [UploadSummary] = []
-    /// Whether anything was removed.
+    /// Whether any upload was removed.
     private var hasRemoved = false
 
-    /// Prepares a purge of uploads in `queues` that `selection` has.
+    /// Prepares a purge of the uploads in `queues` that match `selection`.
     init(
         spool: Spool,
         events: Events,
@@ -49,18 +51,17 @@ final class Purging {
         self.selection = selection
         self.isForced = isForced
         self.report = report
-        // What is to go whatever was promised goes by the clock that a person sees.
+        // A forced purge uses the system clock, as its operator does.
         now = isForced ? spool.clock.now : spool.clock.confirmed
     }
 
     // MARK: All
 
-    /// Removes what is due; with `total`, the oldest of it, until all that is left takes no more than so
-    /// many bytes on the disk.
+    /// Removes the uploads that are due; with `total`, only the oldest until the rest takes no more bytes on the disk.
     func run(keeping total: Int64?) throws(SpoolError) {
         defer {
             spool.noteClock()
-            // Daemons tell of what the spool has. If this cannot be told, their next look sees it.
+            // Daemons report the numbers of uploads. If this fails, their next check of the spool corrects them.
             if hasRemoved { _ = try? spool.wakeDaemons() }
         }
         if let total {
@@ -83,7 +84,7 @@ final class Purging {
         report.end(retention, clockLead: spool.clock.lead)
     }
 
-    /// Whether all goes that is over, as when a daemon looks for it.
+    /// Whether all expired uploads are removed, as in a daemon's own check.
     private var isWhole: Bool {
         !report.isDryRun && !selection.isNarrow && selection.olderThan == nil
             && Retention.queues.allSatisfy(queues.contains)
@@ -95,7 +96,7 @@ final class Purging {
     ) throws(SpoolError) {
         let olderThan = selection.olderThan?.components.seconds ?? 0
         let age = isForced ? olderThan : max(olderThan, retention.shortest(queues))
-        // Everything is that old, also what says that it is of the future.
+        // A forced purge with age 0 matches every upload, even if its last activity is in the future.
         let limit = WallTime(seconds: isForced && age == 0 ? .max : now.seconds - age)
         try spool.forEachIdle(
             in: queues,
@@ -115,7 +116,7 @@ final class Purging {
         isForced || retention.isOver(summary, at: now)
     }
 
-    /// Removes what is due and was found; the bytes that frees.
+    /// Removes the collected uploads and returns the number of bytes freed.
     @discardableResult
     private func removeDue() throws(SpoolError) -> Int64 {
         defer { due = [] }
@@ -145,7 +146,7 @@ final class Purging {
 
     // MARK: The oldest
 
-    /// Removes the oldest of what is due until no more than `total` bytes are left; those that are.
+    /// Removes the oldest of the uploads that are due until at most `total` bytes are left, and returns the bytes left.
     private func removeOldest(keeping total: Int64) throws(SpoolError) -> Int64 {
         var left: Int64 = 0
         try spool.forEachUpload { left += $0.diskUsage }
@@ -171,7 +172,7 @@ final class Purging {
         to total: Int64
     ) throws(SpoolError) -> Int64 {
         var left = size
-        // What will be left if all that is due can be removed.
+        // The bytes left if all collected uploads can be removed.
         var expected = left
         for (order, id) in found {
             if expected <= total || due.count >= Self.batch {
@@ -179,7 +180,7 @@ final class Purging {
                 expected = left
             }
             guard left > total else { break }
-            // It may have changed since the walk.
+            // The upload may have changed since the walk.
             guard let summary = try spool.look(at: id), UploadOrder(summary, by: .age) == order,
                 queues.contains(summary.queue), isDue(summary)
             else { continue }
@@ -191,7 +192,7 @@ final class Purging {
 
     // MARK: By name
 
-    /// Removes uploads that were named; each gets a line.
+    /// Removes the named uploads and prints a line for each.
     func remove(_ ids: [UploadID]) throws(CommandFailure) {
         var lines = ActionLines(json: report.isJSON)
         for id in ids {
@@ -221,7 +222,7 @@ final class Purging {
         try lines.end()
     }
 
-    /// Why an upload may not be removed; nil: it may.
+    /// The reason why an upload may not be removed; nil: it may.
     private func refusal(of summary: UploadSummary) -> String? {
         let state = "upload is \(summary.stateWord)"
         if summary.queue == .active { return "\(state); wait until its delivery has ended" }

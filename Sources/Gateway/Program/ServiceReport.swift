@@ -1,7 +1,7 @@
-// Telling the service manager, again and again, how things are and that the service works.
+// Reports the daemon's status to the service manager, and that the daemon works.
 //
-// Invariant: it hears that the service works only while some thread takes up connections, or the daemon ends and has
-// a deadline for that.
+// Invariant: the daemon is reported to work only if a thread accepts connections, or if it is shutting down, which has
+// a deadline.
 
 import SpoolgateAdmin
 import SpoolgateFastCGIFront
@@ -13,7 +13,7 @@ import SpoolgatePosix
 /// Any thread.
 final class ServiceReport: Sendable {
     private static let interval = Duration.seconds(5)
-    /// How long a thread may take to take up a connection: far more than a busy machine needs.
+    /// The longest time until a thread accepts a connection: far more than a busy machine needs.
     private static let patience = Duration.seconds(10)
 
     private let manager: ServiceManager
@@ -21,8 +21,8 @@ final class ServiceReport: Sendable {
 
     init(_ manager: ServiceManager) { self.manager = manager }
 
-    /// Begins to report.
-    /// - Throws: `SystemError` when no thread can be started.
+    /// Starts the thread.
+    /// - Throws: `SystemError` if no thread can be started.
     func start(_ admin: Admin, _ server: FastCGIServer, _ log: Log) throws(SystemError) {
         guard manager.isThere else { return }
         let interval = manager.watchdog.map { min(Self.interval, $0 / 4) } ?? Self.interval
@@ -44,12 +44,12 @@ final class ServiceReport: Sendable {
         }
     }
 
-    /// Says that the daemon ends: from now on no connection has to be taken up.
+    /// Notes that the daemon is shutting down, after which no connection has to be accepted.
     func noteEnd() { isEnding.update { $0 = true } }
 
     private var isOver: Bool { isEnding.update { $0 } }
 
-    /// Tells a state; where that fails, the log says so.
+    /// Sends a state to the service manager, and logs a failure to do so.
     func tell(_ state: ServiceManager.State, _ log: Log) {
         do throws(SystemError) {
             try manager.tell(state)

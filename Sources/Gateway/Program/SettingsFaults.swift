@@ -1,6 +1,6 @@
-// What in the file system does not fit the settings, as the user sees it whom this process is.
+// Checks the files and directories named in the settings, as the user of this process.
 //
-// It only looks: nothing is made, opened for writing or connected to.
+// It only reads metadata: nothing is created, opened for writing or connected to.
 
 import SpoolgateDelivery
 import SpoolgateJournal
@@ -11,20 +11,20 @@ import SpoolgateTextFormats
 import SpoolgateUploadProtocol
 import SpoolgateUpstream
 
-/// Looks at everything that settings name, for one user.
+/// The faults that one user has with the settings.
 struct SettingsFaults {
-    /// One sentence for each fault, with the setting's key.
+    /// One sentence per fault, with the key of the setting.
     private(set) var sentences: [String] = []
     private let user: SystemUser
     private let makesDirectories: Bool
 
-    /// Looks at what `settings` name.
+    /// Checks `settings`.
     ///
     /// - Parameters:
     ///   - settings: the settings.
-    ///   - user: whom this process is.
-    ///   - bindsItself: whether the daemon makes the socket of `listen`, and nobody for it.
-    ///   - makesDirectories: whether the daemon makes the directories that are not there.
+    ///   - user: the user of this process.
+    ///   - bindsItself: whether the daemon creates the socket of `listen` itself.
+    ///   - makesDirectories: whether the daemon creates missing directories.
     init(
         _ settings: Settings,
         as user: SystemUser,
@@ -97,7 +97,7 @@ struct SettingsFaults {
         return require(.file, path, key)
     }
 
-    /// Looks whether the user can use a path so; whether it can.
+    /// Checks whether the user can use a path, and returns the result.
     @discardableResult
     private mutating func require(_ use: PathUse, _ path: String, _ key: String) -> Bool {
         let fault = PathFault(user: user, use: use, path: path)
@@ -113,7 +113,7 @@ struct SettingsFaults {
             return true
         } catch {
             if case .missing = error {
-                // What listens there may be started later.
+                // Its listener may be started later.
                 if use == .socket { return true }
                 if use.isDirectory, makesDirectories, canMake(path) { return true }
             }
@@ -122,7 +122,7 @@ struct SettingsFaults {
         }
     }
 
-    /// Whether the user can make a directory that is not there, and those above it that are not.
+    /// Whether the user can create a missing directory and its missing parents.
     private func canMake(_ path: String) -> Bool {
         let parent = PathAccess.parent(of: path)
         do throws(PathObstacle) {
@@ -146,7 +146,7 @@ struct SettingsFaults {
         )
     }
 
-    /// A file that is there has to be writable, another one's directory.
+    /// Requires that an existing file is writable, or that its directory is if the file is missing.
     private mutating func requireLog(_ path: String, _ key: String) {
         do throws(PathObstacle) {
             _ = try PathAccess.require([], to: path)
@@ -161,7 +161,7 @@ struct SettingsFaults {
 
     // MARK: The spool
 
-    /// Why a directory is no spool for the user; nil where it is one, is empty, or can be made.
+    /// The reason why a directory cannot be the user's spool; nil: it is one, is empty, or can be created.
     private func spoolFault(_ path: String) -> String? {
         let fault = PathFault(user: user, use: .ownDirectory, path: path)
         do throws(PathObstacle) {
@@ -181,7 +181,7 @@ struct SettingsFaults {
         }
     }
 
-    /// Why a directory that is the user's own is no spool; nil where it is one or is empty.
+    /// The reason why the user's own directory cannot be a spool; nil: it is one or is empty.
     private func faultInside(_ path: String, _ fault: PathFault) -> String? {
         do {
             let names = try Directory(path: path).names()
@@ -207,7 +207,7 @@ struct SettingsFaults {
 }
 
 extension Settings {
-    /// Routes on which neither the settings nor anybody they name decides who may upload: one sentence each.
+    /// One sentence for each route if neither the settings nor a service they name decides who may upload.
     var openDoors: [String] {
         routes.sorted { $0.key < $1.key }
             .filter { $0.value.anonymous == nil && $0.value.authorization.url == nil }

@@ -1,4 +1,4 @@
-// Where a command's settings come from: the file named or the system's, the environment, or the defaults.
+// The sources of a command's settings: the named file or the system's, the environment, or the defaults.
 
 import ArgumentParser
 import Glibc
@@ -16,7 +16,7 @@ struct ListenOption: ParsableArguments {
     var listen: ListenAddress?
 }
 
-/// The option of a command that reads settings and not the spool.
+/// The option of a command that reads the settings but not the spool.
 struct SettingsFileOption: ParsableArguments {
     static let systemFile = "/etc/spoolgate/spoolgate.yaml"
 
@@ -31,13 +31,13 @@ struct SettingsFileOption: ParsableArguments {
     )
     var config: String?
 
-    /// The file the settings come from, an absolute path; nil: none.
+    /// The absolute path of the settings file; nil: no file.
     var file: String? {
         config.map { WorkingDirectory.absolute($0) }
             ?? (access(Self.systemFile, F_OK) == 0 ? Self.systemFile : nil)
     }
 
-    /// The settings that `file` and the environment have, or the defaults.
+    /// The settings from `file` and the environment, or the defaults.
     func settings(from file: String?) throws(CommandFailure) -> Settings {
         do throws(SettingsFault) {
             return try Settings.load(file, environment: Listener.processEnvironment)
@@ -50,7 +50,7 @@ struct SettingsFileOption: ParsableArguments {
 
 struct SettingsOptions: ParsableArguments {
     static let systemFile = SettingsFileOption.systemFile
-    /// Whom the shipped service runs as.
+    /// The user of the shipped service.
     static let serviceUser = "spoolgate"
 
     @OptionGroup var settingsFile: SettingsFileOption
@@ -64,20 +64,19 @@ struct SettingsOptions: ParsableArguments {
     )
     var spool: String?
 
-    /// The file the settings come from, an absolute path; nil: none.
+    /// The absolute path of the settings file; nil: no file.
     var file: String? { settingsFile.file }
 
-    /// Whether `file` is the system's, whatever it is called by.
+    /// Whether `file` is the system's settings file, under any name.
     static func isSystems(_ file: String?) -> Bool {
         guard let file, let identity = FileIdentity(of: file) else { return false }
         return identity == FileIdentity(of: systemFile)
     }
 
-    /// The settings, with what the command line says in place of what the environment and the file say.
+    /// The settings, after the command line's are applied.
     func settings() throws(CommandFailure) -> Settings { try settings(from: file) }
 
-    /// The settings that `file` and the environment have, or the defaults, with what the command line says in place of
-    /// them.
+    /// The settings from `file` and the environment, or the defaults, after the command line's are applied.
     func settings(from file: String?) throws(CommandFailure) -> Settings {
         var settings = try settingsFile.settings(from: file)
         if let spool {
@@ -89,7 +88,7 @@ struct SettingsOptions: ParsableArguments {
 }
 
 extension ListenOption {
-    /// Puts the address of the command line, if there is one, in place of the settings'.
+    /// Replaces the address in the settings by the one on the command line, if there is one.
     func apply(to settings: inout Settings) {
         guard let listen else { return }
         settings.listen = listen
@@ -98,34 +97,34 @@ extension ListenOption {
 }
 
 extension Settings {
-    /// What a sentence about the settings begins with.
+    /// The beginning of a sentence about the settings.
     ///
-    /// - Parameter file: the file that they come from; nil: none.
-    /// - Returns: the file's name, or what gives the settings in its place.
+    /// - Parameter file: the settings file; nil: no file.
+    /// - Returns: the file's name, or the source of the settings without a file.
     func source(_ file: String?) -> String {
         file ?? (variables.isEmpty ? "built-in defaults" : "environment")
     }
 
-    /// The variables that have given settings, each with the key, in one line; nil if there are none.
+    /// The variables that set settings, each with its key, in one line; nil: no variables.
     var fromEnvironment: String? {
         guard !variables.isEmpty else { return nil }
         return variables.map { "\($0.name) (\($0.key))" }.joined(separator: ", ")
     }
 }
 
-/// Looks whether whoever runs the command may use what the daemon keeps.
+/// Checks whether the user of this process may use the daemon's files.
 ///
 /// - Parameters:
-///   - rights: what the command needs.
+///   - rights: the rights that the command needs.
 ///   - path: the path.
-/// - Throws: what to type, where the rights are what is missing.
+/// - Throws: the command to type, if rights are missing.
 func requireRight(_ rights: AccessRights, to path: String) throws(CommandFailure) {
     do throws(PathObstacle) {
         _ = try PathAccess.require(rights, to: path)
     } catch {
         guard case .denied(let facts, _, _) = error else { return }
         let user = SystemUser.current
-        // The daemon itself: it is not to run as root.
+        // The daemon itself must not run as root.
         guard user.name != SettingsOptions.serviceUser else {
             let fault = PathFault(
                 user: user,

@@ -1,4 +1,4 @@
-// The command: its subcommands, and how each failure becomes one line and a sysexits(3) code.
+// The program: its commands, and the line and sysexits(3) code of each failure.
 
 import ArgumentParser
 import SpoolgateBuild
@@ -30,14 +30,13 @@ struct Spoolgate: ParsableCommand {
     }
 }
 
-/// What a command ends with that did not do all it should: one sentence for the operator and the exit
-/// code.
+/// A failure of a command: one sentence for the operator and the exit code.
 struct CommandFailure: Error {
-    /// Exit codes of sysexits(3), but for the first.
+    /// Exit codes of sysexits(3), except for the first two.
     enum Code: Int32 {
-        /// It works, and less well than it could; somebody should look.
+        /// It works, but an operator should look.
         case warnings = 1
-        /// It does not serve: a Nagios plugin's code, of `status --check` alone.
+        /// The service is down: a Nagios plugin's code, only for `status --check`.
         case critical = 2
         case refused = 65
         case unknownUpload = 66
@@ -51,18 +50,18 @@ struct CommandFailure: Error {
 
     var code: Code
     var sentence: String
-    /// Whether the operator was told already.
+    /// Whether the operator was already informed.
     var isTold = false
 }
 
 /// One command of the program.
 protocol SpoolgateCommand: ParsableCommand {
-    /// Does what the command is for.
+    /// Performs the command.
     func perform() throws(CommandFailure)
 }
 
 extension SpoolgateCommand {
-    /// Performs the command; a failure is told on standard error and becomes the exit code.
+    /// Performs the command, and reports a failure on standard error and by the exit code.
     func run() throws {
         do throws(CommandFailure) {
             try perform()
@@ -73,7 +72,7 @@ extension SpoolgateCommand {
     }
 }
 
-/// Asks the spool; an error of it ends the command.
+/// Performs an operation of the spool; its error ends the command.
 func askSpool<R>(_ answer: @autoclosure () throws(SpoolError) -> R) throws(CommandFailure) -> R {
     do throws(SpoolError) {
         return try answer()
@@ -82,8 +81,8 @@ func askSpool<R>(_ answer: @autoclosure () throws(SpoolError) -> R) throws(Comma
     }
 }
 
-/// One line on standard error, marked with the program's name; the journal takes it for an error.
+/// Prints one line on standard error after the program's name; the journal stores it as an error.
 func printError(_ sentence: String) {
-    // Nobody is left to tell where this cannot be written.
+    // If this fails, there is no other place to report it.
     try? StandardError().write(line: "spoolgate: \(sentence.forTerminal)", .error)
 }

@@ -1,8 +1,8 @@
-// What `hold`, `release` and `requeue` have in common: uploads named on the command line are held one by
-// one, changed or refused, and the outcome is told of each.
+// The part that `hold`, `release` and `requeue` share: each named upload is locked, then changed or refused, and
+// reported.
 //
-// It runs beside a daemon. Invariant: an upload that anybody uses is left alone, and every upload named
-// gets one line.
+// It works while a daemon runs. Invariant: an upload that is in use is not changed, and every named upload has one
+// line.
 
 import ArgumentParser
 import Logging
@@ -13,7 +13,7 @@ import SpoolgateSpool
 import SpoolgateTextFormats
 import SpoolgateUploadProtocol
 
-/// Which uploads a command is about.
+/// The uploads named on the command line.
 struct NamedUploads: ParsableArguments {
     @Argument(
         help: ArgumentHelp("The identities of the uploads.", valueName: "upload"),
@@ -22,20 +22,20 @@ struct NamedUploads: ParsableArguments {
     var ids: [UploadID] = []
 }
 
-/// What became of one upload.
+/// The result for one upload.
 enum ActionOutcome {
-    /// It was changed; a clause says what it was.
+    /// It was changed; the clause describes its former state.
     case done(was: String)
-    /// It was as the operator wants it before; a clause says so.
+    /// It was already in the requested state, as the clause says.
     case already(String)
-    /// It may not be changed: a clause says why, and what to do.
+    /// It may not be changed; the clause says why, and what to do.
     case refused(String)
 }
 
-/// A change of one upload after another, with a line for each.
+/// Changes uploads one by one, and prints a line for each.
 struct UploadAction {
     let spool: Spool
-    /// What is said of an upload that was changed: `held`.
+    /// The word for an upload that was changed, such as `held`.
     let word: String
     private let events: Events
     private var lines: ActionLines
@@ -51,11 +51,11 @@ struct UploadAction {
         lines = ActionLines(json: json)
     }
 
-    /// Holds an upload while `body` changes it, and tells what became of it.
+    /// Locks an upload while `body` changes it, and reports the result.
     ///
     /// - Parameters:
     ///   - id: the upload.
-    ///   - body: changes it.
+    ///   - body: changes the upload.
     mutating func apply(
         to id: UploadID,
         _ body: (Upload) throws(SpoolError) -> ActionOutcome
@@ -83,22 +83,22 @@ struct UploadAction {
         }
     }
 
-    /// Tells that an upload is not changed, and why.
+    /// Reports that an upload is not changed, and why.
     mutating func refuse(_ id: UploadID, _ why: String) {
         lines.tell(id, "refused", .refused, "not \(word): \(why)")
     }
 
-    /// Has the daemons see what is held, as they do what is queued, and ends the command with the code of what
-    /// went wrong, if anything did.
+    /// Notifies the daemons of held uploads, as of requeued ones, and ends the command with the code of its worst
+    /// error.
     func end() throws(CommandFailure) {
-        // Where they cannot be told, their next run of the queue sees it.
+        // If this fails, their next queue run detects the change.
         if hasHeld { _ = try? spool.wakeDaemons() }
         try lines.end()
     }
 }
 
 extension Upload {
-    /// What it is, as a clause for an operator; why it is so, `show` and `list` tell.
+    /// The state as a clause for an operator, without its reason, which `show` and `list` print.
     var stateClause: String {
         switch state.phase {
         case .receiving: return "upload is partial (its client has not sent all content)"
@@ -116,7 +116,7 @@ extension Upload {
         }
     }
 
-    /// What it was, as such a clause, before it is changed.
+    /// The former state as such a clause, before a change.
     var formerStateClause: String {
         switch state.phase {
         case .deferred: "was deferred"
@@ -127,7 +127,7 @@ extension Upload {
         }
     }
 
-    /// Gives it to the queue, due at once, if all of its content is there still.
+    /// Queues the upload for an immediate attempt, if its content is complete.
     func requeueWhole() throws(SpoolError) -> ActionOutcome {
         guard state.offset == state.length else {
             return .refused("part of the content is missing")

@@ -1,4 +1,4 @@
-// What programs read of commands: JSON objects, one a line.
+// The output of commands for programs: one JSON object per line.
 
 import HTTPTypes
 import SpoolgatePosix
@@ -13,7 +13,7 @@ extension JSON {
 }
 
 extension UploadSummary {
-    /// The members of the JSON object that describes it, in the spool of these settings.
+    /// The members of the JSON object that describes the upload, for a spool with these settings.
     func jsonMembers(_ settings: Settings) -> [(name: String, value: JSON)] {
         [
             ("upload", .string(id.description)),

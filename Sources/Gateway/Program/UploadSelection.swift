@@ -1,4 +1,4 @@
-// Which uploads a command is about, by what is known of them: the options that `list` and `purge` share.
+// The options of `list` and `purge` that select uploads.
 
 import ArgumentParser
 import SpoolgatePosix
@@ -7,7 +7,7 @@ import SpoolgateSpool
 import SpoolgateTextFormats
 import SpoolgateUploadProtocol
 
-/// What uploads are selected by.
+/// The criteria for uploads.
 struct UploadSelection: ParsableArguments {
     @Option(
         help: ArgumentHelp(
@@ -31,10 +31,10 @@ struct UploadSelection: ParsableArguments {
     )
     var owner: [String] = []
 
-    /// Whether anything is left out by route or owner.
+    /// Whether the routes or owners are restricted.
     var isNarrow: Bool { !route.isEmpty || !owner.isEmpty }
 
-    /// Whether an upload is of a route and an owner that were named, if any were.
+    /// Whether an upload matches the named routes and owners.
     func admits(_ creation: UploadCreation?) -> Bool {
         guard isNarrow else { return true }
         guard let creation else { return false }
@@ -43,13 +43,15 @@ struct UploadSelection: ParsableArguments {
             && (owner.isEmpty || owner.contains { ExactText($0) == principal })
     }
 
-    /// Whether an upload is selected at `now`.
+    /// Whether an upload matches all criteria at `now`.
     func admits(_ summary: UploadSummary, at now: WallTime) -> Bool {
         let idle = now.seconds - summary.lastActivity.seconds
         return admits(summary.creation) && olderThan.map { idle >= $0.components.seconds } ?? true
     }
 
-    /// Says which of the routes named cannot be meant, after no upload was found.
+    /// Throws an error about the first named route that the settings do not have, if there is one.
+    ///
+    /// Call it only if no upload was found: a route may exist in the spool alone.
     func requireRoutes(of settings: Settings) throws(CommandFailure) {
         guard let strange = route.first(where: { settings.routes[exactly: $0] == nil }) else {
             return

@@ -1,5 +1,5 @@
-// `spoolgate check`: reads the settings as `serve` would, looks at what they name as the daemon's user
-// would, and prints what differs from the defaults; with --live, looks at what runs as well.
+// `spoolgate check`: reads the settings like `serve`, checks the paths they name as the daemon's user, and prints
+// settings that differ from their defaults; with --live, checks the running system as well.
 
 import ArgumentParser
 import SpoolgateDiagnosis
@@ -45,11 +45,11 @@ struct Check: SpoolgateCommand {
     }
 
     func perform() throws(CommandFailure) {
-        // As another user one may not look into nginx, nor ask systemd everywhere.
+        // Another user may lack access to nginx, and on some systems to systemd.
         let nginx = live ? NginxProcesses() : nil
         let units = live ? UnitsSeen() : nil
         let files = nginx?.dumps() ?? []
-        // Another user might not even see that it is there.
+        // Another user may be unable to see whether the file exists.
         let file = options.file
         let isSystems = SettingsOptions.isSystems(file)
         let judge = try becomeJudge(ofSystems: isSystems)
@@ -58,7 +58,7 @@ struct Check: SpoolgateCommand {
         var settings = try options.settings(from: file)
         address.apply(to: &settings)
         let source = settings.source(file)
-        // The shipped units make the socket's directory, or the socket.
+        // The shipped units create the socket's directory, or the socket.
         let isUnits = isSystems && settings.listen.text == Settings().listen.text
         var faults = SettingsFaults(
             settings,
@@ -100,10 +100,10 @@ struct Check: SpoolgateCommand {
         printDifferences(settings)
     }
 
-    /// What `check` finds without --live, in the words of findings.
+    /// The results of `check` without --live, as findings.
     private static func findings(_ faults: [String], _ settings: Settings) -> [Finding] {
         var findings = faults.map { fault in
-            // The sentences end in what mends them.
+            // The last part of each sentence is its fix.
             let parts = fault.split(separator: "; ").map(String.init)
             let text = parts.count > 1 ? parts.dropLast().joined(separator: "; ") : fault
             return Finding(
@@ -127,7 +127,7 @@ struct Check: SpoolgateCommand {
         return findings
     }
 
-    /// Becomes the user whom the daemon runs as, so that all that follows sees what it would see.
+    /// Becomes the daemon's user, so that all further checks have its rights.
     private func becomeJudge(ofSystems isSystems: Bool) throws(CommandFailure) -> SystemUser {
         let current = SystemUser.current
         var judge = current
@@ -154,7 +154,7 @@ struct Check: SpoolgateCommand {
         return judge
     }
 
-    /// Nobody but root and the service's user sees what the service will see.
+    /// Requires root or the service's user, because the results of other users do not apply to the service.
     private func requireJudge(_ judge: SystemUser) throws(CommandFailure) {
         guard !judge.isRoot, let service = SystemUser(named: SettingsOptions.serviceUser),
             judge.number != service.number
@@ -173,7 +173,7 @@ struct Check: SpoolgateCommand {
         do throws(PathObstacle) {
             _ = try PathAccess.require(.read, to: file)
         } catch {
-            // Reading it says what else is wrong.
+            // Reading the file reports other errors.
             guard case .denied = error else { return }
             let fault = PathFault(user: user, use: .file, path: file)
             throw CommandFailure(
@@ -184,7 +184,7 @@ struct Check: SpoolgateCommand {
     }
 
     private func printDifferences(_ settings: Settings) {
-        // A route that only the file has differs by what it sets.
+        // A route that only the file has is compared with the defaults of a route.
         var plain = Settings()
         for name in settings.routes.keys { plain.routes[name] = RouteSettings() }
         let defaults = Dictionary(uniqueKeysWithValues: plain.table.map { ($0.key, $0.value) })

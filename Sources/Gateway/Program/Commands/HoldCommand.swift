@@ -1,4 +1,4 @@
-// `spoolgate hold`: keeps whole uploads from being delivered until they are released.
+// `spoolgate hold`: keeps complete uploads from being delivered until they are released.
 
 import ArgumentParser
 import SpoolgateSpool

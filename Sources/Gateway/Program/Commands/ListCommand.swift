@@ -1,6 +1,6 @@
-// `spoolgate list`: the uploads in the spool, as a table or its shape for people, or JSON lines for programs.
+// `spoolgate list`: the uploads in the spool, as a table or counts for people, or as JSON lines for programs.
 //
-// Invariant: what is in memory does not grow with the spool.
+// Invariant: memory does not grow with the spool.
 
 import ArgumentParser
 import SpoolgateJournal
@@ -178,7 +178,7 @@ struct List: SpoolgateCommand {
         func printObject(_ summary: UploadSummary) {
             print(JSON.line(summary.jsonMembers(settings)))
         }
-        // Their identities alone: what clients said of one may be long.
+        // Only identities are stored, because the texts that clients chose may be long.
         var first = TopN<UploadOrder, UploadID>(limit: UploadTable.sortedLimit)
         var count = 0
         try forEachSelected(spool, at: spool.clock.now) { summary in
@@ -194,7 +194,7 @@ struct List: SpoolgateCommand {
     }
 }
 
-/// Opens the spool that exists; a command that only looks must not make one.
+/// Opens an existing spool: a command that only reads must not create one.
 func openSpool(_ settings: Settings) throws(CommandFailure) -> Spool {
     do throws(SpoolError) {
         return try Spool(existing: settings.spoolDirectory, node: settings.sharedNode)

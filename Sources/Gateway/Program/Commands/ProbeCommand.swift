@@ -1,6 +1,6 @@
-// `spoolgate probe`: looks at the whole way from a client to the gateway, and says what to mend.
+// `spoolgate probe`: tests the whole path from a client to the gateway, and reports fixes.
 //
-// What it does on the way is UploadProbe's; here is what a person asks for, and the signals that end it.
+// `UploadProbe` does the tests; this file has the options, and the signals that end the command.
 
 import ArgumentParser
 import Glibc
@@ -25,7 +25,7 @@ struct Probe: SpoolgateCommand {
             """
     )
 
-    /// The versions of HTTP to look at.
+    /// The versions of HTTP to test.
     enum Versions: String, CaseIterable, ExpressibleByArgument {
         case first = "1.1"
         case second = "2"
@@ -159,7 +159,7 @@ struct Probe: SpoolgateCommand {
         try report.end()
     }
 
-    /// The daemon's admin socket: what the command line or the environment names, else the one beside nginx's.
+    /// The daemon's admin socket: from the command line or the environment, otherwise the one next to nginx's.
     private func adminSocket(_ machine: LocalCheck?) throws(CommandFailure) -> String {
         if let socket { return socket }
         do throws(SettingsFault) {
@@ -171,11 +171,11 @@ struct Probe: SpoolgateCommand {
     }
 }
 
-/// Whether somebody asked this process to end.
+/// Whether a signal has asked this process to end.
 private final class Stop: Sendable {
     private let flag = Atomic<Bool>(false)
 
-    /// Takes SIGINT and SIGTERM from now on.
+    /// Handles SIGINT and SIGTERM from now on.
     init() throws(CommandFailure) {
         let signals = Signals.block()
         do throws(SystemError) {

@@ -1,6 +1,6 @@
-// `spoolgate purge`: removes what the settings no longer promise to keep, beside a running daemon.
+// `spoolgate purge`: removes uploads that the settings no longer promise to keep, even while a daemon runs.
 //
-// Invariant: without `--force` nothing is removed that a client was promised.
+// Invariant: without `--force`, no promise to a client is broken.
 
 import ArgumentParser
 import Logging
@@ -68,10 +68,10 @@ struct Purge: SpoolgateCommand {
 
     private static let queues = Queue.allCases.filter { $0 != .active }
 
-    /// The queues to look at, each once.
+    /// The queues to purge, each once.
     private var chosenQueues: [Queue] {
         guard queue.isEmpty else { return Queue.allCases.filter(queue.contains) }
-        // By force only what is named, where content is that nobody else has.
+        // `--force` removes uploads in `hold` only if they or the queue are named: no other place has their content.
         return Retention.queues.filter { !force || $0 != .hold }
     }
 

@@ -1,4 +1,4 @@
-// `spoolgate release`: gives held uploads back to the queue.
+// `spoolgate release`: returns held uploads to the queue.
 
 import ArgumentParser
 import SpoolgateSpool

@@ -1,7 +1,6 @@
-// `spoolgate requeue`: has uploads tried again, whatever became of them so far.
+// `spoolgate requeue`: retries uploads that are deferred, failed, held or indeterminate.
 //
-// Invariant: one that the upstream may have already is queued again only where somebody asked for
-// exactly that, by its identity or by --indeterminate.
+// Invariant: an upload that the upstream may already have is only requeued if it is named, or with --indeterminate.
 
 import ArgumentParser
 import SpoolgatePosix
@@ -66,7 +65,7 @@ struct Requeue: SpoolgateCommand {
         try action.end()
     }
 
-    /// Has the daemons look through the queue.
+    /// Makes the daemons run the queue.
     private func runQueue() throws(CommandFailure) {
         let spool = try openSpool(try options.settings())
         let now = spool.clock.now
@@ -111,7 +110,7 @@ struct Requeue: SpoolgateCommand {
         if count == 0, !json { noteNothing(in: spool.directory, queues, held: held) }
     }
 
-    /// Says that there was no upload to requeue.
+    /// Reports that there was no upload to requeue.
     private func noteNothing(in directory: String, _ queues: [Queue], held: Int) {
         let names = Self.queues.filter(queues.contains).map(\.rawValue)
         let rest =
@@ -133,7 +132,7 @@ struct Requeue: SpoolgateCommand {
             )
         }
         action.apply(to: summary.id) { upload throws(SpoolError) in
-            // It may have got there since it was looked at.
+            // The upload may have become indeterminate since it was read.
             guard indeterminate || upload.state.phase != .indeterminate else {
                 return .refused(upload.stateClause)
             }

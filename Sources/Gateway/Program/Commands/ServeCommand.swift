@@ -1,7 +1,7 @@
-// `spoolgate serve`: the daemon, from its settings to its last answered request.
+// `spoolgate serve`: the daemon, from reading its settings to its last response.
 //
-// Order matters: signals are blocked before the first thread, the spool knows of this daemon before the first
-// request, and the service manager hears of it when requests can come.
+// Order matters: signals are blocked before the first thread starts, this daemon is registered in the spool before the
+// first request, and the service manager is notified when requests are accepted.
 
 import ArgumentParser
 import Glibc
@@ -97,16 +97,16 @@ struct Serve: SpoolgateCommand {
         _ = gateway.deliveries.stopQueue(until: .after(.zero))
         let isDrained = server.drain(until: deadline) { spool.requestReleaseOfAll() }
         let left = gateway.deliveries.stopQueue(until: deadline)
-        // An event whose answer is on its way would be sent once more by the next process.
+        // Without the wait, the next process would send an event again whose response is on its way.
         gateway.events.stopSending(until: .after(.seconds(1)))
         let undone = left + (isDrained ? 0 : server.load.active)
-        // What is under way still is left as by a death.
+        // Unfinished work is left to the next start, as after a crash.
         if undone == 0, !spool.isAfterDeath { spool.leave() }
         _ = adminServer?.drain(until: .after(.seconds(1))) {}
         log.stopped(left: undone)
     }
 
-    /// Starts what works beside the requests.
+    /// Starts the threads that do not serve requests.
     private static func startThreads(
         of gateway: Gateway,
         _ admin: Admin,
@@ -116,14 +116,14 @@ struct Serve: SpoolgateCommand {
         _ log: Log
     ) throws(CommandFailure) {
         do throws(SystemError) {
-            // Lets requests of another process that works in the spool have uploads that are being
-            // received here, as requests of this one do; and looks at the spool when a command has changed it.
+            // Releases uploads that are being received here if another process that works in the spool requests them,
+            // and checks whether a command has changed the spool.
             try Thread.start(name: "spool-watch") {
                 for turn in 1... {
                     Thread.pause(.milliseconds(100))
-                    // A spool that cannot be read is told by the request that reads it.
+                    // A request that reads the spool reports an unreadable spool.
                     try? spool.requestReleaseForOthers()
-                    // On a file system of several hosts each look is a request to its server.
+                    // On a file system shared by hosts, each check is a request to a server.
                     guard !spool.isShared || turn.isMultiple(of: 10) else { continue }
                     if spool.isWoken() { gateway.deliveries.noteChangedSpool() }
                 }
@@ -157,7 +157,7 @@ struct Serve: SpoolgateCommand {
         return settings
     }
 
-    /// Serves until a signal says to end; its name.
+    /// Serves until a signal ends the daemon, and returns the signal's name.
     private func obey(
         _ signals: Signals,
         _ gateway: Gateway,
@@ -173,7 +173,7 @@ struct Serve: SpoolgateCommand {
             case .user2: continue
             case .hangUp:
                 report.tell(.reloading, log)
-                // Also where the settings are wrong: the file was rotated all the same.
+                // Even if the settings are wrong, the file may have been rotated.
                 gateway.events.reopen()
                 do throws(CommandFailure) {
                     let settings = try effectiveSettings()
@@ -190,14 +190,14 @@ struct Serve: SpoolgateCommand {
         }
     }
 
-    /// The logger of lines of at least `level`, each with the `node` where there are several.
+    /// A logger for lines of at least `level`, with the `node` if there are several.
     static func logger(_ level: Logger.Level, node: String?) -> Logger {
         var handler = LineHandler(level: level)
         handler[metadataKey: "node"] = node.map { "\($0)" }
         return Logger(label: "spoolgate") { _ in handler }
     }
 
-    /// The spool, with this process as one of its daemons.
+    /// The spool, with this process registered as one of its daemons.
     private static func openSpool(
         _ settings: Settings,
         _ log: Log
@@ -209,7 +209,7 @@ struct Serve: SpoolgateCommand {
                 quota: settings.spoolQuota == 0 ? nil : settings.spoolQuota,
                 node: settings.sharedNode
             )
-            // At once: what the disk says from here on is not to be told, and nothing can be mended.
+            // At once: the disk's state no longer belongs to this daemon, so it may neither be reported nor repaired.
             spool.onFenced { error in
                 log.fenced(reason: "\(error)")
                 _exit(CommandFailure.Code.inUse.rawValue)
@@ -221,7 +221,7 @@ struct Serve: SpoolgateCommand {
         }
     }
 
-    /// How many requests can be served at a time with the descriptors there are.
+    /// The number of concurrent requests that the available descriptors allow.
     private static func threadBudget(_ settings: Settings, _ log: Log) -> ThreadBudget {
         let descriptors = DescriptorLimit.raise()
         let budget = ThreadBudget(settings).within(
@@ -274,7 +274,7 @@ struct Serve: SpoolgateCommand {
         }
     }
 
-    /// Starts the server that an operator asks; nil where it cannot be had: uploads go on without.
+    /// Starts the admin server; nil: it cannot be started, and uploads continue without it.
     private static func startAdmin(
         _ settings: Settings,
         _ admin: Admin,
@@ -302,10 +302,9 @@ struct Serve: SpoolgateCommand {
 }
 
 extension Settings {
-    /// Makes the directories of the built-in defaults, so that `serve` alone does its job.
+    /// Creates the directories of the built-in defaults, so that `serve` works without preparation.
     ///
-    /// Paths from a settings file are never made: a missing one is more likely a disk that is not
-    /// mounted.
+    /// Paths from a settings file are never created: a missing one is more likely a disk that is not mounted.
     fileprivate func makeDirectories() throws(CommandFailure) {
         var needed = [PathAccess.parent(of: spoolDirectory)]
         if case .unix(let path, _, _) = listen { needed.append(PathAccess.parent(of: path)) }

@@ -1,6 +1,6 @@
-// `spoolgate show`: everything that the spool knows of one upload, for a person or a program.
+// `spoolgate show`: everything that the spool has about one upload, for a person or a program.
 //
-// It only looks. Invariant: what a field says that proves who somebody is, is not shown.
+// It only reads. Invariant: values of fields that carry credentials are not shown.
 
 import ArgumentParser
 import HTTPTypes
@@ -120,12 +120,12 @@ struct Show: SpoolgateCommand {
 }
 
 extension UploadCreation {
-    /// Fields whose values prove who somebody is, whatever the settings say.
+    /// Fields that always carry credentials.
     private static let secret: Set = [
         "authorization", "cookie", "proxy-authorization", "set-cookie",
     ]
 
-    /// The creation's fields with credentials left out, its route's own among them.
+    /// The creation's fields without credentials, including those that the route names.
     fileprivate func shownFields(_ settings: Settings) -> [(name: String, value: String)] {
         let own = settings.routes[exactly: route]?.fields.credentialFields ?? []
         return head.fields.map { field in

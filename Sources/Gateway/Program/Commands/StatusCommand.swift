@@ -1,4 +1,4 @@
-// `spoolgate status`: how the running daemon is, as it says itself on its admin socket.
+// `spoolgate status`: the state of the running daemon, as it reports it on its admin socket.
 
 import ArgumentParser
 import Glibc
@@ -59,7 +59,7 @@ struct StatusCommand: SpoolgateCommand {
         for line in lines.dropLast() { print(String(line).cut(toColumns: columns)) }
     }
 
-    /// Ends as a Nagios plugin, by the level that the line begins with.
+    /// Prints the line and exits as a Nagios plugin, by the level at its beginning.
     private func end(_ line: String) throws(CommandFailure) {
         print(line)
         guard !line.hasPrefix("OK:") else { return }
@@ -70,12 +70,12 @@ struct StatusCommand: SpoolgateCommand {
         )
     }
 
-    /// Asks the daemon.
+    /// Requests the status from the daemon.
     ///
-    /// - Parameter fault: set if the settings cannot be used, and the daemon answered at the default socket: one that
-    ///   runs goes on with the settings it has.
-    /// - Returns: its answer.
-    /// - Throws: that it does not answer, or what is wrong with the settings.
+    /// - Parameter fault: set if the settings are unusable but the daemon responded on the default socket: a running
+    ///   daemon continues with its old settings.
+    /// - Returns: the response.
+    /// - Throws: the reason for no response, or the error in the settings.
     private func ask(_ fault: inout CommandFailure?) throws(CommandFailure) -> String {
         if let socket { return try ask(socket) }
         let settings: Settings

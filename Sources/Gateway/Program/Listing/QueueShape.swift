@@ -1,7 +1,7 @@
-// The shape of what is in the spool, as qshape(1) of Postfix shows a queue: how many uploads of each state and
-// route are how old, what they take on the disk, and the oldest with its reason.
+// The uploads in the spool, counted as by qshape(1) of Postfix: for each state and route the number of uploads by age,
+// their bytes on the disk, and the oldest with its reason.
 //
-// Invariant: what is in memory grows with the routes, not with the spool.
+// Invariant: memory grows with the number of routes, not with the spool.
 
 import SpoolgatePosix
 import SpoolgateSpool
@@ -10,7 +10,7 @@ import SpoolgateUploadProtocol
 
 /// Counts of uploads by state, route and age.
 struct QueueShape {
-    /// The upper ends of the ages that are told apart, in seconds; what is older has a column of its own.
+    /// The upper bounds of the age columns, in seconds; older uploads have a column of their own.
     private static let ends: [Int64] = [60, 600, 3_600, 21_600, 86_400, 604_800]
 
     private struct Kind: Hashable {
@@ -21,17 +21,17 @@ struct QueueShape {
     private struct Row {
         var ages = [Int](repeating: 0, count: ends.count + 1)
         var diskUsage: Int64 = 0
-        /// nil: there is no upload.
+        /// The oldest upload; nil: no uploads.
         var oldest: (age: Int64, id: UploadID, reason: String?)?
         var count: Int { ages.reduce(0, +) }
     }
 
     private let now: WallTime
     private var rows: [Kind: Row] = [:]
-    /// How many uploads were added.
+    /// The number of uploads counted.
     private(set) var count = 0
 
-    /// Begins with none; ages count back from `now`.
+    /// Creates empty counts; ages are relative to `now`.
     init(now: WallTime) { self.now = now }
 
     /// Counts an upload.
@@ -49,7 +49,7 @@ struct QueueShape {
         rows[kind] = row
     }
 
-    /// Since when an upload is what it is: one that waits has waited since it was whole.
+    /// The time from which an upload's age counts: its completion if it waits, otherwise its last activity.
     private func since(_ summary: UploadSummary) -> WallTime {
         switch summary.queue {
         case .incoming, .delivered, .corrupt: summary.lastActivity
@@ -69,12 +69,12 @@ struct QueueShape {
 
     // MARK: For people
 
-    /// The table: a line for each row, and its oldest upload below it.
+    /// The table: a line for each row, followed by its oldest upload.
     ///
     /// - Parameters:
-    ///   - isWide: whether the route has a column also where there is only one.
-    ///   - width: columns of the terminal, beyond which a line is cut; nil: it is not.
-    /// - Returns: the lines; none where there is no upload.
+    ///   - isWide: whether the route has a column even if there is only one.
+    ///   - width: the columns of the terminal to which lines are cut; nil: they are not cut.
+    /// - Returns: the lines; empty if there are no uploads.
     func lines(isWide: Bool, width: Int?) -> [String] {
         guard count > 0 else { return [] }
         let hasRoutes = isWide || Set(rows.keys.map(\.route)).count > 1
@@ -122,7 +122,7 @@ struct QueueShape {
 
     // MARK: For programs
 
-    /// One JSON object for each row.
+    /// One JSON object per row.
     var objects: [String] {
         sorted.map { kind, row in
             JSON.line([
@@ -138,7 +138,7 @@ struct QueueShape {
         }
     }
 
-    /// How many are younger than so many seconds, and not counted by one before.
+    /// The number of uploads below an age that no earlier column counts.
     private func ageObject(_ place: Int, _ count: Int) -> JSON {
         let end: JSON = place < Self.ends.count ? .integer(Self.ends[place]) : .null
         return .object([("below", end), ("uploads", .integer(Int64(count)))])

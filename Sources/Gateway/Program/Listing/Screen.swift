@@ -1,38 +1,37 @@
-// What a command shows again and again on a terminal, one screen of lines in the place of the one before.
+// Output that is redrawn on a terminal, each screen of lines in place of the last one.
 //
-// It changes no mode of the terminal, so that whatever ends the command leaves it in order. Invariant: a
-// screen has no more lines than the terminal.
+// It changes no mode of the terminal, so the terminal stays usable however the command ends. Invariant: a screen has no
+// more lines than the terminal.
 
 import SpoolgatePosix
 
-/// One screen while it is being put together.
+/// One screen while it is assembled.
 final class Screen {
-    /// Most lines that are shown of what is added, but for the last one.
+    /// The maximum number of lines shown above the last one.
     let rows: Int
     private let columns: Int
     private var lines: [String] = []
 
     private init(_ size: Terminal.Size?) {
-        // What does not say its size is taken for the smallest there was.
+        // A terminal of unknown size is treated as the smallest common one.
         rows = max(1, (size?.rows ?? 24) - 2)
         columns = size?.columns ?? 80
     }
 
     /// Adds a line below the others, cut to the terminal's width.
     ///
-    /// Of too many, the first ones and the last one are shown.
+    /// If there are too many, the first ones and the last one are shown.
     func add(_ line: String) {
         if lines.count > rows { lines.removeLast() }
         lines.append(line.cut(toColumns: columns))
     }
 
-    /// Draws what `body` adds to a screen, again and again, until a signal ends the process, or the
-    /// terminal is gone.
+    /// Redraws the screen with the lines that `body` adds, until a signal ends the process or the terminal disappears.
     ///
     /// - Parameters:
-    ///   - pause: the time between two looks.
+    ///   - pause: the time between two screens.
     ///   - body: adds the lines.
-    /// - Throws: what `body` throws, which ends it.
+    /// - Throws: the error of `body`, which ends the loop.
     static func redraw(
         every pause: Duration,
         _ body: (Screen) throws(CommandFailure) -> Void
@@ -48,7 +47,7 @@ final class Screen {
     }
 
     private func draw() {
-        // Each line takes the place of the one that was there; what is left below goes.
+        // Each line overwrites its predecessor, and the rest of the screen is cleared.
         let text = lines.map { $0 + "\u{1b}[K" }.joined(separator: "\n")
         print("\u{1b}[H\(text)\u{1b}[J", terminator: "")
         Terminal.flush()

@@ -1,17 +1,17 @@
-// Where the columns of the table of `list` stand, on a terminal of some width or on none.
+// The columns of the table of `list`, for a terminal of some width or for other output.
 //
-// On a narrow terminal what is long goes below its row. Invariant: on a terminal no line is longer than
-// that is wide, unless it was asked for.
+// On a narrow terminal, long cells are moved below their row. Invariant: no line is wider than the terminal, unless
+// wide output is requested.
 
 import SpoolgatePosix
 
-/// What there is to say of an upload.
+/// The facts about an upload that can have a column.
 enum TableColumn: Int, CaseIterable {
     case upload, state, received, disk, idle, next, route, owner, target, reason
 
     var heading: String { "\(self)".uppercased() }
 
-    /// Most columns of a terminal that it takes because of its longest cell.
+    /// The maximum width that its longest cell can take on a terminal.
     fileprivate var widest: Int {
         switch self {
         case .upload: 27
@@ -42,19 +42,19 @@ struct TableRow {
 struct TableLayout {
     private static let gap = 2
     private static let indent = 4
-    /// What a target, or a reason, needs for a column of its own.
+    /// The minimum widths of columns for the target and the reason.
     private static let leastTarget = 16
     private static let leastReason = 30
 
     private var columns: [(column: TableColumn, width: Int)] = []
-    /// What is told below a row, where it says anything.
+    /// The cells printed below a row if they are not empty.
     private var below: [TableColumn] = []
-    /// Columns of the terminal; nil: any line fits.
+    /// Columns of the terminal; nil: lines of any length fit.
     private let room: Int?
 
-    /// The layout for rows that are all known.
+    /// Creates the layout for rows that are all known.
     ///
-    /// Routes and owners have a column where there is more than one.
+    /// Routes and owners have a column if there is more than one.
     init(of rows: [TableRow], _ style: UploadTable.Style) {
         self.init(style) { column in
             let first = rows.first?[column]
@@ -64,7 +64,7 @@ struct TableLayout {
         }
     }
 
-    /// The layout for rows that nobody knows yet.
+    /// Creates the layout for rows that are not known yet.
     init(ofAny style: UploadTable.Style) {
         self.init(style, varies: { _ in true }, width: \.widest)
     }
@@ -88,7 +88,7 @@ struct TableLayout {
         if let room { fit(room, hasReasons: width(.reason) > 0) }
     }
 
-    /// Moves below the rows what has no room beside the other columns.
+    /// Moves columns that do not fit below the rows.
     private mutating func fit(_ room: Int, hasReasons: Bool) {
         let target = columns.count - 2
         let left = room - columns[..<target].reduce(0) { $0 + $1.width + Self.gap }
@@ -118,7 +118,7 @@ struct TableLayout {
     /// The line above all rows.
     var head: [String] { [line { $0.heading }] }
 
-    /// The lines of one row: one, or two.
+    /// The one or two lines of a row.
     func lines(of row: TableRow) -> [String] {
         let texts = below.map { row[$0] }.filter { !$0.isEmpty && $0 != "-" }
         let first = line { row[$0] }
@@ -131,7 +131,7 @@ struct TableLayout {
         var line = ""
         for (column, width) in columns {
             if !line.isEmpty { line += String(repeating: " ", count: Self.gap) }
-            // The last one has what is left of the terminal.
+            // The last column takes the rest of the terminal's width.
             let isLast = column == columns.last?.column
             let text = room == nil || isLast ? cell(column) : cell(column).cut(toColumns: width)
             line += text.padded(toColumns: width)

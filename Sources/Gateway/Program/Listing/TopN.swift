@@ -1,23 +1,22 @@
-// The first of very many by some order, as many as a bound allows: what is sorted of a spool that may have
-// millions of uploads.
+// The first elements of a large number in some order, up to a limit, for listings of spools with millions of uploads.
 //
-// Invariant: it never keeps more than twice the bound.
+// Invariant: it never holds more than twice the limit.
 
 import SpoolgatePosix
 import SpoolgateSpool
 import SpoolgateUploadProtocol
 
-/// Elements in ascending order of a key, those beyond a bound forgotten.
+/// The first elements in ascending order of a key; the others are discarded.
 struct TopN<Key: Comparable, Element> {
     private let limit: Int
     private var all: [(key: Key, element: Element)] = []
-    /// What is not before this is not among the first.
+    /// Keys from this one on are not among the first.
     private var bound: Key?
 
-    /// Keeps nothing yet; `limit` is at least 1.
+    /// Creates an empty collection; `limit` is at least 1.
     init(limit: Int) { self.limit = limit }
 
-    /// Adds an element, if it may be among the first.
+    /// Adds an element if it may be among the first.
     mutating func add(_ key: Key, _ element: @autoclosure () -> Element) {
         if let bound, key >= bound { return }
         all.append((key, element()))
@@ -38,20 +37,20 @@ struct TopN<Key: Comparable, Element> {
     }
 }
 
-/// The place of an upload among others.
+/// The position of an upload in a sorted listing.
 struct UploadOrder: Comparable {
-    /// What uploads are sorted by.
+    /// The sort order of uploads.
     enum Kind: String, CaseIterable {
-        /// Bytes on the disk, the largest first.
+        /// By bytes on the disk, largest first.
         case size
-        /// The last activity, the oldest first.
+        /// By last activity, oldest first.
         case age
     }
 
     private let rank: Int64
     private let id: String
 
-    /// The place of an upload by one of the two; where that is the same, by its identity.
+    /// Creates the position of an upload; equal uploads are ordered by identity.
     init(_ summary: UploadSummary, by kind: Kind) {
         rank = kind == .size ? -summary.diskUsage : summary.lastActivity.seconds
         id = summary.id.description

@@ -1,7 +1,6 @@
-// The table of `list`: rows by their last activity, while there are not too many to be kept, or the first by
-// an order that was asked for.
+// The table of `list`: rows by last activity if there are few enough to sort, or the first rows in a requested order.
 //
-// Invariant: what is in memory does not grow with the spool.
+// Invariant: memory does not grow with the spool.
 
 import HTTPTypes
 import SpoolgatePosix
@@ -11,24 +10,24 @@ import SpoolgateUploadProtocol
 
 /// A table of uploads that is being printed.
 final class UploadTable {
-    /// Most rows that are sorted.
+    /// The maximum number of rows that are sorted.
     static let sortedLimit = 10_000
-    /// Most characters of a cell: a client chooses how long its target is.
+    /// The maximum number of characters of a cell: clients choose the length of their targets.
     private static let cellLimit = 200
 
-    /// What is shown, and where it goes.
+    /// The form of the table.
     struct Style {
-        /// What rows are sorted by; nil: by age, while there are no more than `sortedLimit`.
+        /// The requested order; nil: by age, for up to `sortedLimit` rows.
         var order: UploadOrder.Kind?
-        /// Whether all columns are there, and lines as long as what is in them.
+        /// Whether to print all columns and not to cut lines.
         var isWide = false
         /// Whether the bytes on the disk have a column.
         var showsDisk = false
         /// Whether the queries of targets are shown.
         var showsQueries = false
-        /// Columns of the terminal; nil: there is none.
+        /// Columns of the terminal; nil: output is not a terminal.
         var width: Int?
-        /// Most rows.
+        /// The maximum number of rows.
         var limit = UploadTable.sortedLimit
     }
 
@@ -45,10 +44,10 @@ final class UploadTable {
     /// Begins a table.
     ///
     /// - Parameters:
-    ///   - style: what is shown.
-    ///   - now: the time that ages count from.
-    ///   - step: called with how many uploads were read, before a line is emitted.
-    ///   - emit: takes each line.
+    ///   - style: the form of the table.
+    ///   - now: the time to which ages are relative.
+    ///   - step: called with the number of uploads read, before a line is emitted.
+    ///   - emit: called with each line.
     init(
         _ style: Style,
         now: WallTime,
@@ -59,7 +58,7 @@ final class UploadTable {
         self.now = now
         self.step = step
         self.emit = emit
-        // One more is what begins the stream.
+        // One row more than the limit begins the stream.
         rows = TopN(limit: style.limit + (style.order == nil ? 1 : 0))
     }
 
@@ -74,9 +73,9 @@ final class UploadTable {
         if style.order == nil, count > style.limit { beginStream() }
     }
 
-    /// Emits what is left, and the totals; nothing where there was no upload.
+    /// Emits the remaining rows and the totals, if there was any upload.
     ///
-    /// - Returns: how many uploads were added, of which the style's limit may have left some out.
+    /// - Returns: the number of uploads added, including those left out because of the limit.
     func end() -> Int {
         guard count > 0 else { return 0 }
         if stream == nil {
@@ -90,7 +89,7 @@ final class UploadTable {
     }
 
     private func beginStream() {
-        // Not among the rows, where a program would take it for one.
+        // On standard error, so that programs do not read it as a row.
         try? StandardError().write(
             line:
                 "spoolgate: more than \(Self.sortedLimit) uploads: listed in spool order; --sort age "
@@ -104,7 +103,7 @@ final class UploadTable {
         stream = layout
     }
 
-    /// `12 uploads, 3.4GiB on disk: 8 partial, 4 deferred`.
+    /// The totals, such as `12 uploads, 3.4GiB on disk: 8 partial, 4 deferred`.
     private var totals: String {
         let parts = UploadSummary.stateWords.compactMap { word in
             states[word].map { "\($0) \(word)" }
@@ -137,7 +136,7 @@ final class UploadTable {
         }
     }
 
-    /// What has arrived of how much: `1.2GiB/4.0GiB`; of what is whole, once.
+    /// The bytes received and the length, such as `1.2GiB/4.0GiB`; only the length if the upload is complete.
     private func received(_ summary: UploadSummary) -> String {
         let offset = ByteSize.rounded(summary.offset)
         guard summary.offset != summary.length else { return offset }
@@ -150,7 +149,7 @@ final class UploadTable {
         return String(String.UnicodeScalarView(kept)).forTerminal + "\u{2026}"
     }
 
-    /// When the queue tries an upload next, `5m`; else who has to do something.
+    /// The time until the next attempt, such as `5m`, or who must act before one.
     private func nextText(_ summary: UploadSummary) -> String {
         guard summary.queue == .deferred, let next = summary.nextAttempt else {
             return summary.awaited ?? "-"
@@ -160,7 +159,7 @@ final class UploadTable {
 }
 
 extension DefaultStringInterpolation {
-    /// `1 upload`, `12 uploads`.
+    /// Appends `1 upload` or `12 uploads`.
     mutating func appendInterpolation(uploads count: Int) {
         appendLiteral(count == 1 ? "1 upload" : "\(count) uploads")
     }
