@@ -1,7 +1,7 @@
-// What an operator asks a running daemon: whether it lives, whether it is ready, what it counts, how things are.
+// The responses of a running daemon to its operator: liveness, readiness, metrics and status.
 //
-// It has a socket and threads of its own, so that it answers when every other thread is taken. Invariants: asking
-// changes nothing and reads nothing of the spool; nothing here is told to who reaches only the uploads' socket.
+// They have a socket and threads of their own, so that they work even if every other thread is in use. Invariants: a
+// request changes nothing and reads nothing from the spool; clients of the uploads' socket have no access.
 
 import HTTPTypes
 import SpoolgateDelivery
@@ -12,16 +12,16 @@ package import SpoolgateRequests
 import SpoolgateTextFormats
 import SpoolgateUploadProtocol
 
-/// What the front that serves uploads says of itself.
+/// The load of the listener that serves uploads.
 package struct FrontLoad: Sendable {
-    /// Requests at work now, and how many there may be.
+    /// The number of requests being processed.
     package var busy: Int
-    /// Most requests at a time.
+    /// The maximum number of concurrent requests.
     package var maximum: Int
-    /// Whether some thread takes up connections.
+    /// Whether a thread accepts connections.
     package var isAccepting: Bool
 
-    /// Makes it from its parts.
+    /// Creates the load from its parts.
     package init(busy: Int, maximum: Int, isAccepting: Bool) {
         self.busy = busy
         self.maximum = maximum
@@ -29,7 +29,7 @@ package struct FrontLoad: Sendable {
     }
 }
 
-/// Answers an operator's questions about one daemon.
+/// Responds to an operator's requests about one daemon.
 ///
 /// Any thread.
 package final class Admin: Sendable {
@@ -42,14 +42,14 @@ package final class Admin: Sendable {
     let meter: RateMeter
     private let isEnding = Counter()
 
-    /// Makes it; `start` must follow.
+    /// Creates the admin pages; `start` must follow.
     ///
     /// - Parameters:
     ///   - gateway: the gateway.
-    ///   - version: the program's.
-    ///   - build: which build of that version it is; nil: not known.
-    ///   - node: the node that this is; nil: there is one.
-    ///   - load: what the front that serves uploads says of itself; called by any thread.
+    ///   - version: the version of the program.
+    ///   - build: the identity of the build; nil: unknown.
+    ///   - node: the name of this node; nil: there are no others.
+    ///   - load: returns the load of the listener that serves uploads; called by any thread.
     package init(
         _ gateway: Gateway,
         version: String,
@@ -66,13 +66,13 @@ package final class Admin: Sendable {
         meter = RateMeter(gateway.metrics)
     }
 
-    /// Starts looking at the disk now and then.
-    /// - Throws: `SystemError` when no thread can be started.
+    /// Starts the sampling of the disk.
+    /// - Throws: `SystemError` if no thread can be started.
     package func start() throws(SystemError) {
         try sampler.start { [gateway] in QueueFigures(of: gateway).incoming > 0 }
     }
 
-    /// Says from now on that it is not ready, because the daemon ends.
+    /// Reports from now on that the daemon is not ready, because it is shutting down.
     package func noteEnd() { isEnding.set(1) }
 
     var isOver: Bool { isEnding.count > 0 }
@@ -82,10 +82,9 @@ package final class Admin: Sendable {
         gateway.deliveries.current.routes.values.sorted { $0.name < $1.name }
     }
 
-    /// Answers one request.
+    /// Responds to one request.
     ///
-    /// The last part of the path says what is asked for, whatever stands before it: a web server may have it
-    /// below any path.
+    /// Only the last segment of the path selects the page, because a web server may serve the pages under any path.
     package func serve(_ exchange: any Exchange) {
         switch exchange.head {
         case .failure(let refusal): exchange.answer(refusal.response)
@@ -106,7 +105,7 @@ package final class Admin: Sendable {
         return make()
     }
 
-    /// What makes the answer for a name; nil where there is no such page.
+    /// The function that makes the page with this name; nil: there is no such page.
     private func page(named name: Substring) -> (() -> Response)? {
         switch name {
         case "": { Self.page(Status(of: self).html) }
@@ -123,7 +122,7 @@ package final class Admin: Sendable {
         }
     }
 
-    /// Who wrote an upload's content, for `spoolgate show`.
+    /// The writers of an upload's content, for `spoolgate show`.
     private func shares(of id: UploadID) -> Response {
         guard let shares = gateway.transfers.shares(of: id) else {
             return Self.text("Unknown upload.\n", status: .notFound)
@@ -131,7 +130,7 @@ package final class Admin: Sendable {
         return Self.text(shares.line + "\n")
     }
 
-    /// The path of the last large content on each route, a line each, for `spoolgate check --live`.
+    /// The path of the last large content on each route, one line each, for `spoolgate check --live`.
     private var lastPaths: String {
         routes.map { "\($0.name) \($0.counts.lastContentPath?.label ?? "-")\n" }.joined()
     }
@@ -175,7 +174,7 @@ package final class Admin: Sendable {
 
     private static func page(_ html: String) -> Response {
         var response = Self.response(html, "text/html; charset=utf-8")
-        // A word of a client that gets in stays a word: no script runs but `page.js`.
+        // Even if a client's text is not escaped, only `page.js` runs.
         response.head.fields[.contentSecurityPolicy] =
             "default-src 'none'; style-src 'self'; script-src 'self'; connect-src 'self'; "
             + "base-uri 'none'; form-action 'none'; "
@@ -184,27 +183,27 @@ package final class Admin: Sendable {
     }
 }
 
-/// One thing without which the daemon should get no requests.
+/// One condition for sending requests to the daemon.
 struct Check: Sendable, Equatable {
-    /// What it is about.
+    /// The name of the condition.
     var name: String
-    /// Why it is not so; nil: it is.
+    /// The reason why it is not met; nil: it is met.
     var fault: String?
-    /// What is said of it beside that it is so.
+    /// Further text if it is met.
     var detail = ""
 
     var isGood: Bool { fault == nil }
-    /// The check in words: `ok`, or what is wrong.
+    /// The result in words: `ok`, or the fault.
     var text: String {
         fault.map { "fail: \($0)" } ?? (detail.isEmpty ? "ok" : "ok \(detail)")
     }
 }
 
 extension Admin {
-    /// What decides whether the daemon is ready.
+    /// The conditions for readiness.
     ///
-    /// Not among it: an upstream that is down, settings that were not taken, a disk that is full. Uploads are
-    /// received and resumed then, and the metrics tell. An attempt that fails inside this process is among it.
+    /// An upstream that is down, refused settings and a full disk are not among them: uploads are received and resumed
+    /// then, and the metrics report the problem. Attempts that fail inside this process are.
     func checks(_ load: FrontLoad) -> [Check] {
         [
             Check(name: "serving", fault: isOver ? "shutting down" : nil),
@@ -223,10 +222,10 @@ extension Admin {
         ]
     }
 
-    /// Whether this process can deliver; names the routes whose upstreams do not take uploads.
+    /// Whether this process can deliver, with the names of failing routes.
     ///
-    /// Those leave it ready: another gateway would not reach the same upstream either, and this one still keeps what
-    /// clients send.
+    /// Failing routes do not affect readiness: another gateway could not reach the same upstream either, and this one
+    /// still stores uploads.
     private var deliveries: Check {
         let fault = routes.lazy.compactMap { route in
             route.counts.health.localFault.map { reason in

@@ -1,6 +1,6 @@
-// The names of all metrics, and where each one's figures come from; spoolgate-metrics(7) has a row for each.
+// The names of all metrics and the sources of their values; spoolgate-metrics(7) has a row for each.
 //
-// Invariant: labels are of bounded sets, and never an owner, a path or an identity.
+// Invariant: labels have bounded sets of values, and never an owner, a path or an identity.
 
 import SpoolgateDelivery
 import SpoolgateExchange
@@ -11,7 +11,7 @@ import SpoolgateSpool
 import SpoolgateTextFormats
 
 extension Admin {
-    /// All metrics, as Prometheus reads them.
+    /// All metrics in the text format of Prometheus.
     var metricsText: String {
         var text = MetricsText(prefix: "spoolgate_")
         addProcess(to: &text)
@@ -244,7 +244,7 @@ extension MetricsText {
     }
 }
 
-/// How many uploads there are of each kind, and for how long they have been waiting.
+/// The numbers of uploads in each queue, and their waiting times.
 struct QueueFigures {
     /// A queue and a route.
     struct Place: Hashable {
@@ -252,11 +252,11 @@ struct QueueFigures {
         var route: String
     }
 
-    /// Uploads by queue, those in `hold` by their cause.
+    /// Uploads by queue; those in `hold` by their cause.
     private(set) var counts: [(queue: Queue, cause: HoldCause?, count: Int)] = []
     /// Uploads in `incoming`.
     private(set) var incoming = 0
-    /// Seconds for which the oldest has been waiting.
+    /// The waiting time of the oldest upload, in seconds.
     private(set) var oldest: [Place: Int64] = [:]
 
     init(of gateway: Gateway) {

@@ -1,39 +1,37 @@
-// What has to be asked of the disk now and then, so that nobody who asks the daemon waits for it; and how fast
-// content comes.
+// Samples of the disk, so that no request to the admin socket waits for it, and the rate of received content.
 
 import SpoolgateJournal
 import SpoolgatePosix
 import SpoolgateSpool
 
-/// Looks at the spool's file system every few seconds, by a thread of its own, and by another one at the partial
-/// uploads.
+/// Samples the spool's file system every few seconds, and the partial uploads, each on a thread of its own.
 ///
 /// Any thread.
 final class Sampler: Sendable {
-    /// What was seen last.
+    /// The last sample.
     struct Sample: Sendable {
-        /// What is free; nil: it could not be seen.
+        /// The free space; nil: it could not be determined.
         var space: FileSystemSpace?
-        /// Why no file could be made; nil: one could.
+        /// The reason why no file could be created; nil: one could.
         var fault: String?
-        /// When what is over was removed last; nil: never.
+        /// The time of the last purge of expired uploads; nil: never.
         var lastPurge: WallTime?
-        /// The nodes that serve from a shared spool, or did until they died; none of another one.
+        /// The nodes of a shared spool that are running or crashed; empty for other spools.
         var nodes: [SpoolNode] = []
     }
 
     private struct State {
         var sample = Sample()
         var partial: [PartialUpload] = []
-        /// When the disk is taken for dead, as long as nothing new was seen.
+        /// The time at which the disk counts as unresponsive unless a new sample is taken.
         var patience = Deadline.after(Sampler.patience)
     }
 
     private static let interval = Duration.seconds(5)
     private static let patience = Duration.seconds(60)
     private static let partialInterval = Duration.seconds(10)
-    /// Most partial uploads that are kept: as many as are named, and as many again to which requests may send until
-    /// the next walk.
+    /// The maximum number of partial uploads kept: those that are listed, and as many again that requests may resume
+    /// before the next walk.
     private static let mostPartial = 2 * Status.most
 
     private let spool: Spool
@@ -41,10 +39,10 @@ final class Sampler: Sendable {
 
     init(_ spool: Spool) { self.spool = spool }
 
-    /// Looks once at the file system, and from then on by threads.
+    /// Takes a sample of the file system, and starts the threads.
     ///
-    /// - Parameter hasPartial: whether the spool may have partial uploads; they are not looked for without.
-    /// - Throws: `SystemError` when no thread can be started.
+    /// - Parameter hasPartial: whether the spool may have partial uploads; otherwise no walk is made.
+    /// - Throws: `SystemError` if no thread can be started.
     func start(hasPartial: @escaping @Sendable () -> Bool) throws(SystemError) {
         look()
         try Thread.start(name: "sampler") { [self] in
@@ -57,16 +55,16 @@ final class Sampler: Sendable {
             while true {
                 let watch = Stopwatch()
                 lookForPartial(hasPartial())
-                // A walk of a large spool takes long: it gets a hundredth of the time at most.
+                // A walk through a large spool takes long, so walks get at most one percent of the time.
                 let walk = Duration.nanoseconds(watch.nanoseconds)
                 Thread.pause(max(Self.partialInterval, walk * 99))
             }
         }
     }
 
-    /// Looks for partial uploads; `hasPartial`: whether there may be any.
+    /// Lists the partial uploads; `hasPartial`: whether there may be any.
     func lookForPartial(_ hasPartial: Bool) {
-        // A check of its own reports a spool that cannot be read; the last list goes, because it is old.
+        // An unreadable spool is reported by its own check. The last list is dropped, because it is outdated.
         let found = hasPartial ? try? spool.newestPartial(most: Self.mostPartial) : nil
         state.update { $0.partial = found ?? [] }
     }
@@ -87,13 +85,13 @@ final class Sampler: Sendable {
         }
     }
 
-    /// What was seen last.
+    /// The last sample.
     var sample: Sample { state.update { $0.sample } }
 
-    /// The partial uploads that changed last when they were looked for, the newest first; some may be whole or gone.
+    /// The partial uploads by last activity at the last walk, newest first; some may be complete or removed by now.
     var partial: [PartialUpload] { state.update { $0.partial } }
 
-    /// Why the spool takes no content; nil: it does.
+    /// The reason why the spool accepts no content; nil: it does.
     var fault: String? {
         state.update { state in
             state.patience.hasPassed
@@ -102,7 +100,7 @@ final class Sampler: Sendable {
     }
 }
 
-/// How fast content comes, over the last seconds.
+/// The rate of received content over the last seconds.
 ///
 /// Any thread.
 final class RateMeter: Sendable {
@@ -122,7 +120,7 @@ final class RateMeter: Sendable {
         state = Monitor(State(count: metrics.received))
     }
 
-    /// Bytes a second since this was asked before, at least two seconds ago.
+    /// Bytes per second since the last measurement, at least two seconds ago.
     var rate: Int64 {
         let count = metrics.received
         return state.update { state in

@@ -1,7 +1,6 @@
-// How one daemon is at one moment: what it does, what waits, what needs a person, and what there is room for.
+// The status of one daemon at one moment: current and waiting uploads, those that need a decision, and the free space.
 //
-// The page, the screen and the JSON are made from it, so that all say the same. Invariant: nothing of it comes
-// from the disk.
+// The page, the screen and the JSON are made from it, so that they agree. Invariant: no value is read from the disk.
 
 import SpoolgateDelivery
 import SpoolgateExchange
@@ -13,78 +12,78 @@ import SpoolgateTextFormats
 import SpoolgateUploadProtocol
 import SpoolgateUpstream
 
-/// How things are.
+/// The status of one daemon.
 struct Status: Sendable {
-    /// How bad it is, as Nagios has it.
+    /// The severity, with the levels of Nagios.
     enum Level: String, Sendable {
         case ok = "OK"
         case warning = "WARNING"
         case critical = "CRITICAL"
     }
 
-    /// Uploads of one kind: the first of them, and how many there are.
+    /// Uploads of one kind: the first ones, and their number.
     struct Part<Element: Sendable>: Sendable {
         var first: [Element]
         var count: Int
 
-        /// The first `most` of `all`, in this order.
+        /// Creates a part from the first `most` elements of `all`, in this order.
         init(_ all: [Element], most: Int = Status.most, others: Int = 0) {
             first = Array(all.prefix(most))
             count = all.count + others
         }
 
-        /// How many are not among the first.
+        /// The number of elements that are not among the first.
         var rest: Int { count - first.count }
     }
 
-    /// Most uploads of one kind that are named.
+    /// The maximum number of uploads of one kind that are listed.
     static let most = 20
 
     let version: String
-    /// Which build of that version it is; nil: not known.
+    /// The identity of the build; nil: unknown.
     let build: String?
     /// The name of the machine.
     let host: String
     /// The routes, by name.
     let routes: [RouteTargets]
-    /// The node; nil: there is one.
+    /// The node; nil: there are no others.
     let node: String?
     let start: WallTime
     let now: WallTime
     let checks: [Check]
     let busy: Int
     let maximum: Int
-    /// Uploads whose content is received.
+    /// The number of uploads being received.
     let receiving: Int
-    /// Those of them that are ordinary, and not among `transfers`: they have no name.
+    /// The number of ordinary uploads among them, which have no identity and are not in `transfers`.
     let ordinary: Int
-    /// Bytes of content a second.
+    /// Bytes of content per second.
     let rate: Int64
     let transfers: Part<Transfer>
-    /// In the order in which the queue tries them; those that wait for their clients last.
+    /// Deferred uploads in the order of their next attempts, those that wait for their clients last.
     let waiting: Part<WaitingUpload>
-    /// Those in `hold` that no operator has put there, so that one has to look; the oldest first.
+    /// Uploads in `hold` that no operator has put there, so an operator has to decide; oldest first.
     let needy: Part<WaitingUpload>
-    /// Those that an operator holds, the oldest first.
+    /// Uploads that an operator holds, oldest first.
     let held: Part<WaitingUpload>
-    /// Uploads of which a part was received, and that no request sends now: they wait for their clients.
+    /// Incomplete uploads that no request is sending: they wait for their clients.
     ///
-    /// Those that changed last are first, as they were when the sampler looked for them.
+    /// They are sorted by last activity when the sampler listed them, newest first.
     let partial: Part<PartialUpload>
-    /// The routes whose uploads do not get through, by name.
+    /// The failing routes, by name.
     let failing: [FailingRoute]
-    /// Whether more may wait than is known.
+    /// Whether more uploads may be waiting than are known.
     let isCounting: Bool
-    /// Whether a daemon has died, and not all that it left is looked at.
+    /// Whether a daemon crashed and not all of its uploads have been recovered.
     let isAfterDeath: Bool
-    /// For how long the oldest of those that wait has been whole; nil: none waits.
+    /// Seconds since the completion of the oldest waiting upload; nil: no uploads wait.
     let oldestWait: Int64?
     let failures: [RecentFailure]
     let figures: SpoolFigures
     let sample: Sampler.Sample
-    /// Why uploads are refused with 507, but for small ones that stay in memory; empty: none is for want of room.
+    /// The reasons for refusing uploads with 507, except small ones that stay in memory; empty: space is available.
     let full: [SpoolError]
-    /// Mistakes of the web server's configuration that were seen in the last quarter of an hour.
+    /// Faults in the web server's configuration detected in the last quarter of an hour.
     let faults: [FrontFault]
     let isReloadRefused: Bool
 
@@ -102,9 +101,9 @@ struct Status: Sendable {
         receiving = max(0, metrics.receiving.count)
         ordinary = max(0, metrics.receivingOrdinary.count)
         rate = admin.meter.rate
-        // Those that began first, which changes least from one look to the next.
+        // Oldest first, which changes least from one refresh to the next.
         transfers = Part(gateway.transfers.all.sorted { $0.number < $1.number })
-        // Before what is counted, so that it never says too early that all is.
+        // Before the counts, so that they are never reported as final too early.
         isCounting = metrics.waiting.isCounting
         isAfterDeath = gateway.deliveries.spool.isAfterDeath
         let (known, others) = metrics.waiting.all
@@ -135,7 +134,7 @@ struct Status: Sendable {
         isReloadRefused = metrics.refusedReload.count > 0
     }
 
-    /// By time, what has none last; of the same time in an order that stays.
+    /// Sorts by time, those without one last, and by identity if the times are equal.
     private static func isBefore(
         _ one: (time: WallTime?, id: UploadID),
         _ other: (time: WallTime?, id: UploadID)
@@ -146,26 +145,26 @@ struct Status: Sendable {
 
     private var versionText: String { ProgramVersion.text(version, build: build) }
 
-    /// What this is a status of.
+    /// The program, its version and node.
     private var program: String { "spoolgate \(versionText)\(node.map { ", node \($0)" } ?? "")" }
 
-    /// What this is a status of, for how long it has run and how busy it is.
+    /// The program, the machine, the uptime and the threads in use.
     var running: String {
         "\(program), on \(host), up \(since(start)), \(busy) of \(maximum) threads"
     }
 
-    /// For how long something has been so since `time`, in words.
+    /// The time since `time`, in words.
     func since(_ time: WallTime) -> String { DurationText.rounded(now.seconds - time.seconds) }
 
     // MARK: What it means
 
-    /// How bad it is.
+    /// The severity of the status.
     var level: Level {
         if !checks.allSatisfy(\.isGood) || !full.isEmpty { return .critical }
         return concerns.isEmpty ? .ok : .warning
     }
 
-    /// What somebody should look at, a few words each.
+    /// The problems that an operator should look at, a few words each.
     var concerns: [String] {
         var all = checks.filter { !$0.isGood }.map { "\($0.name): \($0.fault ?? "")" }
         all += full.map { "uploads are refused with 507: \($0.sentence)" }
@@ -200,7 +199,7 @@ struct Status: Sendable {
         return all
     }
 
-    /// The kinds of room of which little is left, but some.
+    /// The kinds of space that are short but not exhausted.
     private var roomConcerns: [String] {
         let causes = full.map(\.fullness)
         var all: [String] = []
@@ -221,14 +220,14 @@ struct Status: Sendable {
         return all
     }
 
-    /// Those that the line does not say already.
+    /// The concerns that the line does not mention.
     var furtherConcerns: [String] { concerns.filter { $0 != needs } }
 
     private var needs: String { "\(needy.count) \(needy.count == 1 ? "needs" : "need") you" }
 
-    /// All of it in one line, as `systemctl status` shows it.
+    /// The status in one line, as in `systemctl status`.
     var line: String {
-        // The rate is that of the last look, when there was something.
+        // The last measured rate may be from an earlier transfer.
         let speed = receiving > 0 ? " \(ByteSize.decimal(rate))/s" : ""
         var parts = ["\(receiving) receiving\(speed)", "\(waiting.count) waiting", needs]
         if held.count > 0 { parts.append("\(held.count) held") }
@@ -240,20 +239,20 @@ struct Status: Sendable {
     }
 }
 
-/// The reason for refusing uploads for want of room, as the metrics name it.
+/// The reason for refusing uploads because space is short, as named in the metrics.
 enum SpoolFullness: String, CaseIterable {
     /// `spool.reserve`.
     case reserve
     /// `spool.quota`.
     case quota
-    /// Too few files can still be made.
+    /// Too few files can still be created.
     case files
     /// `spool.maximum-uploads`.
     case uploads
 }
 
 extension SpoolError {
-    /// The reason for refusing uploads; nil: the error is no want of room.
+    /// The reason for refusing uploads; nil: another error.
     var fullness: SpoolFullness? {
         switch self {
         case .full: .reserve
@@ -267,25 +266,23 @@ extension SpoolError {
 
 /// A route and its upstream's targets.
 struct RouteTargets: Sendable {
-    /// The route.
     let name: String
-    /// Its upstream's targets, as they are written in the settings.
+    /// Its upstream's targets, as written in the settings.
     let targets: [String]
 
     /// Its targets in one text.
     var upstream: String { targets.joined(separator: ", ") }
 }
 
-/// A route whose uploads do not get through to its upstream.
+/// A route whose uploads do not reach its upstream.
 struct FailingRoute: Sendable {
-    /// The route.
     let name: String
-    /// Its upstream's targets, as they are written in the settings.
+    /// Its upstream's targets, as written in the settings.
     let targets: [String]
     /// The failures since its last success.
     let run: FailureRun
 
-    /// Nil for a route that is not failing.
+    /// Returns nil for a route that is not failing.
     init?(_ route: Route) {
         guard let run = route.counts.health.failing else { return nil }
         name = route.name
@@ -296,31 +293,31 @@ struct FailingRoute: Sendable {
     /// Its targets in one text.
     var upstream: String { targets.joined(separator: ", ") }
 
-    /// `5 deliveries failed since 12m, none reached the upstream`.
+    /// Such as `5 deliveries failed in 12m, none succeeded, none reached the upstream`.
     var count: String {
         let noun = run.count == 1 ? "delivery" : "deliveries"
         return "\(run.count) \(noun) failed in \(DurationText.rounded(run.age)), none succeeded"
             + (run.wasReached ? "" : ", none reached the upstream")
     }
 
-    /// A few words for the one line of `status --check`.
+    /// A few words for the line of `status --check`.
     var concern: String {
         "route \(name) is failing: \(count) (\(upstream)); last failure: \(run.reason.prefix(300))"
     }
 }
 
 extension Admin {
-    /// How things are in one line, for the service manager.
+    /// The status in one line, for the service manager.
     package var statusLine: String { Status(of: self).line }
 }
 
 extension Transfer {
-    /// How much of it has come, in hundredths; nil where the length is not known.
+    /// The percentage received; nil: the length is unknown.
     var percent: Int? {
         length.map { $0 == 0 ? 100 : Int(Double(offset) / Double($0) * 100) }
     }
 
-    /// Seconds until it is whole, at the rate so far; nil where nobody knows.
+    /// Seconds until completion at the current rate; nil: unknown.
     var secondsLeft: Int64? {
         guard let length, rate > 0 else { return nil }
         return max(0, length - offset) / rate
@@ -328,19 +325,19 @@ extension Transfer {
 }
 
 extension WaitingUpload {
-    /// When something happens to it, in words.
+    /// The time of the next attempt, in words.
     func when(_ now: WallTime) -> String {
         guard let next else { return "waits for its client" }
         return next <= now
             ? "next now" : "next in \(DurationText.rounded(next.seconds - now.seconds))"
     }
 
-    /// What a person has to find out before anything is typed; nil: nothing.
+    /// The question to answer before a command is typed; nil: no question.
     var question: String? {
         cause == .indeterminate ? "check whether the upstream has the upload" : nil
     }
 
-    /// What a person can type about it, each after when that is right.
+    /// The commands that an operator can type, each with its purpose or condition.
     var steps: [(when: String, command: String)] {
         switch cause {
         case nil: []
@@ -351,7 +348,7 @@ extension WaitingUpload {
                 ("to retry", "spoolgate requeue \(id)"),
             ]
         case .indeterminate?:
-            // A person decides: the upstream would get it twice.
+            // An operator decides, because the upstream would receive it twice.
             [
                 ("to inspect it", "spoolgate show \(id)"),
                 ("if it does not", "spoolgate requeue \(id)"),
@@ -362,7 +359,7 @@ extension WaitingUpload {
 }
 
 extension UploadNaming {
-    /// The name that the client gave its file; nil: it gave none, or the path ends with it.
+    /// The name that the client gave the file; nil: none was given, or the path ends with it.
     var file: String? {
         let name = ClientFileName(target: path, fields: fields).text
         return name == ClientFileName.unnamed || path.hasSuffix("/\(name)") ? nil : name
@@ -377,7 +374,7 @@ extension WallTime {
 // MARK: JSON
 
 extension Status {
-    /// The JSON object of `spoolgate status --json`; spoolgate(8) lists its members.
+    /// The JSON object of `spoolgate status --json`; spoolgate-metrics(7) lists its members.
     var json: JSON {
         .versioned(
             [

@@ -1,7 +1,7 @@
-// The status as a page for a browser. A script replaces what has changed every five seconds, but nothing while text
-// is selected; without scripts the browser loads the page again.
+// The status as a page for a browser. A script replaces changed parts every five seconds, but not while text is
+// selected; without scripts the browser reloads the page.
 //
-// Invariant: every word that is not this file's goes through `HTML.text`.
+// Invariant: all text that does not come from this file is escaped by `HTML.text`.
 
 import SpoolgateJournal
 import SpoolgatePosix
@@ -11,7 +11,7 @@ import SpoolgateTextFormats
 
 /// Text in a page.
 enum HTML {
-    /// Any text, so that it stands in the page as it is and nothing else comes of it.
+    /// Escapes a text, so that the page shows it unchanged and does not interpret it.
     static func text(_ text: String) -> String {
         var escaped = ""
         for scalar in text.forTerminal.unicodeScalars {
@@ -27,7 +27,7 @@ enum HTML {
         return escaped
     }
 
-    /// An element with text in it.
+    /// An element that contains a text.
     static func element(_ name: String, _ content: String, class kind: String = "") -> String {
         let attribute = kind.isEmpty ? "" : " class=\"\(kind)\""
         return "<\(name)\(attribute)>\(text(content))</\(name)>"
@@ -71,7 +71,7 @@ extension Status {
         return words.isEmpty ? "" : "<ul role=\"list\">\(items)</ul>"
     }
 
-    /// A part of the page: its title, its rows or what is said where there are none; nil: nothing is there then.
+    /// A section of the page with its title and rows, or `none` if there are no rows; empty if `none` is nil, too.
     private func part<Element>(
         _ title: String,
         _ part: Part<Element>,
@@ -98,7 +98,7 @@ extension Status {
         return rows.isEmpty ? "" : "<ul class=\"rows\" role=\"list\">\(rows)</ul>"
     }
 
-    /// The first lines of a row: the path and the file's name; the upload, its route, its owner, and a time.
+    /// The first lines of a row: the path and file name; then the upload, its route, owner and time.
     private func head(
         _ id: String,
         _ route: String,
@@ -212,7 +212,7 @@ extension Status {
     }
 }
 
-/// What the page looks like.
+/// The files that the page loads.
 enum StatusPage {
     /// The style sheet.
     static let style = """
@@ -269,7 +269,7 @@ enum StatusPage {
 
         """
 
-    /// The script, which replaces the parts of the page that changed.
+    /// The script that replaces the changed parts of the page.
     static let script = """
         'use strict'
 

@@ -1,6 +1,7 @@
 // The status as one screen of text, for `spoolgate status`.
 //
-// Invariants: the first line begins with the level, by which the command exits; what others wrote moves no cursor.
+// Invariants: the first line begins with the level, which sets the exit status of the command; no text of a client can
+// move the cursor.
 
 import SpoolgateJournal
 import SpoolgatePosix
@@ -9,7 +10,7 @@ import SpoolgateSpool
 import SpoolgateTextFormats
 
 extension Status {
-    /// Most rows of one part on the screen.
+    /// The maximum number of rows of one part.
     private static let rows = 8
 
     /// The screen.
@@ -92,7 +93,7 @@ extension Status {
         if ordinary > 0 { lines.append("  " + ordinaryWords) }
     }
 
-    /// A line for each row, its cells below those of the others; columns that are empty in all of them are left out.
+    /// The rows as lines with aligned columns, without columns that are empty in every row.
     private static func table(_ rows: [[String]]) -> [String] {
         let rows = rows.map { $0.map(\.forTerminal) }
         let widths = (rows.first ?? []).indices.map { column in
@@ -109,23 +110,23 @@ extension Status {
         }
     }
 
-    /// `2 ordinary uploads`.
+    /// Such as `2 ordinary uploads`.
     var ordinaryWords: String { "\(ordinary) ordinary upload\(ordinary == 1 ? "" : "s")" }
 
-    /// `2 partial uploads wait for their clients`.
+    /// Such as `2 partial uploads are waiting for their clients`.
     var partialWords: String {
         partial.count == 1
             ? "1 partial upload is waiting for its client"
             : "\(partial.count) partial uploads are waiting for their clients"
     }
 
-    /// The command that lists all of them.
+    /// The command that lists all partial uploads.
     static let listPartial = "spoolgate list --state partial"
 
-    /// `idle for 5m`.
+    /// Such as `idle for 5m`.
     func idle(_ upload: PartialUpload) -> String { "idle for \(since(upload.lastActivity))" }
 
-    /// What there is room for, in a few parts.
+    /// The space used and left, in a few parts.
     var room: [String] {
         var parts = [
             "\(ByteSize.decimal(figures.bytes))"
@@ -144,7 +145,7 @@ extension Status {
         return parts
     }
 
-    /// `12.0 MB of 3.9 GB`.
+    /// Such as `12.0 MB of 3.9 GB`.
     static func size(_ offset: Int64, of length: Int64?) -> String {
         ByteSize.decimal(offset) + (length.map { " of \(ByteSize.decimal($0))" } ?? "")
     }

@@ -96,7 +96,7 @@ final class PurgeReport {
     ///
     /// - Parameters:
     ///   - retention: the retention times that applied.
-    ///   - clockLead: the seconds by which the clock is ahead of the confirmed time; nil: it is not ahead.
+    ///   - clockLead: the seconds that the clock is ahead of the confirmed time; nil: it is not ahead.
     func end(_ retention: Retention, clockLead: Int64?) {
         guard !isJSON else {
             return progress.print(

@@ -14,8 +14,8 @@ import SpoolgateUploadProtocol
 final class Purging {
     /// The number of uploads whose removals are made durable together.
     ///
-    /// Each needs a descriptor until then, and the usual limit is 1,024, a quarter of which the spool's directories
-    /// take.
+    /// Each needs a descriptor until then. The usual limit is 1,024, and the spool's directories
+    /// take a quarter.
     private static let batch = 512
     /// The least age of orphaned content: newer content may belong to a creation in progress.
     private static let orphanAge: Int64 = 3_600

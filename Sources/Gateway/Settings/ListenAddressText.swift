@@ -1,12 +1,12 @@
-// Where the web server connects, as an operator writes it.
+// The text form of listen addresses in the settings.
 
 package import SpoolgatePosix
 
 extension ListenAddress {
-    /// What `init(_:)` reads, in words.
+    /// The forms that `init(_:)` accepts, in words.
     static let forms = "unix:/path, tcp:host:port or systemd"
 
-    /// Reads `unix:/path`, `tcp:host:port` (`tcp:[::1]:9000`) or `systemd`; nil for anything else.
+    /// Reads `unix:/path`, `tcp:host:port` (`tcp:[::1]:9000`) or `systemd`; returns nil for other texts.
     package init?(_ text: String) {
         if text == "systemd" {
             self = .inherited
@@ -23,7 +23,7 @@ extension ListenAddress {
         }
     }
 
-    /// The address as it is written in the settings.
+    /// The address as written in the settings.
     package var text: String {
         switch self {
         case .unix(let path, _, _): "unix:\(path)"
@@ -32,7 +32,7 @@ extension ListenAddress {
         }
     }
 
-    /// The permission bits of a unix socket; other addresses have none and take none.
+    /// The permission bits of a unix socket; other addresses have none and ignore them.
     var mode: UInt32? {
         get { if case .unix(_, let mode, _) = self { mode } else { nil } }
         set {
@@ -41,7 +41,7 @@ extension ListenAddress {
         }
     }
 
-    /// The group of a unix socket, where one is set; other addresses take none.
+    /// The group of a unix socket, if it is set; other addresses ignore it.
     package var group: String? {
         get { if case .unix(_, _, let group) = self { group } else { nil } }
         set {

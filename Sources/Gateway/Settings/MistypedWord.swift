@@ -1,14 +1,14 @@
-// Whether a word is most likely another one, mistyped.
+// Detection of mistyped words.
 
-/// A word that somebody wrote in place of a known one.
+/// A word typed instead of a known one.
 enum MistypedWord {
     /// Whether at most two letters were left out, added, replaced or exchanged.
     ///
-    /// Words of fewer than four letters are like none: too many are near them.
+    /// Words of fewer than four letters never match, because too many words are similar to them.
     static func isLike(_ word: some StringProtocol, _ known: some StringProtocol) -> Bool {
         let (one, other) = (Array(word.lowercased().utf8), Array(known.utf8))
         guard one.count >= 4, abs(one.count - other.count) <= 2 else { return false }
-        // Damerau's distance, of which two rows before the current one are needed.
+        // The Damerau distance, which needs two rows before the current one.
         var beforeLast: [Int] = []
         var last = Array(0...other.count)
         for (row, letter) in one.enumerated() {

@@ -1,45 +1,46 @@
-// When an upload of a route that was not delivered is tried again.
+// The times of retries for uploads that were not delivered.
 
 package import SpoolgatePosix
 
-/// When the queue tries an upload again.
+/// The retry policy of a route.
 package struct QueuePolicy: Sendable, Equatable {
-    /// Most delivery attempts of the route at any time; nil: as many as of all routes.
+    /// The maximum number of concurrent delivery attempts of the route; nil: limited only by that of all routes.
     package var maximumConcurrent: Int?
-    /// Pause after the first attempt; doubled after each further one.
+    /// The pause after the first attempt; it doubles after each further attempt.
     package var minimumBackoff = Duration.seconds(10)
-    /// Longest pause between two attempts.
+    /// The longest pause between two attempts.
     package var maximumBackoff = Duration.seconds(3_600)
-    /// How long a whole upload may wait; after that it has failed.
+    /// The time that a complete upload may wait before it fails.
     package var lifetime = Duration.seconds(5 * 86_400)
 
-    /// How long an upload that has failed is kept.
+    /// The retention of a failed upload.
     package var failedRetention = Duration.seconds(30 * 86_400)
-    /// Most bytes of content that `hold` may keep of the route before accepted uploads are refused; 0: no
-    /// limit.
+    /// The maximum number of bytes of the route's uploads in `hold` before accepted uploads are refused; 0: no limit.
     package var maximumHoldSize: Int64 = 64 << 30
 
-    /// Whether an upload that is whole since `since` has waited for longer than one may at `time`.
+    /// Whether the lifetime of an upload that was complete at `since` has ended at `time`.
     package func isOver(since: WallTime, at time: WallTime) -> Bool {
         time.seconds - since.seconds > lifetime.components.seconds
     }
 
-    /// When the time in the queue is over that begins at `start`.
+    /// The end of a lifetime that begins at `start`.
     package func end(from start: WallTime) -> WallTime {
         WallTime(seconds: start.seconds + lifetime.components.seconds)
     }
 
-    /// Whether an attempt that is to be made at `next` is due at `now`.
+    /// Whether an attempt scheduled for `next` is due at `now`.
     ///
-    /// Also where it is further away than any pause: then the clock was set back since.
+    /// It is also due if it is further away than the longest pause, because the clock was then set back.
     package func isDue(_ next: WallTime, at now: WallTime) -> Bool {
         next <= now || next.seconds - now.seconds > maximumBackoff.components.seconds
     }
 
-    /// The pause before a client can have another attempt made: none after the first, so that a client that tries again
-    /// after a short failure gets through; a second after the next, and doubled after each further one.
+    /// The pause before a client can trigger another attempt.
     ///
-    /// - Parameter attempts: attempts made.
+    /// There is none after the first attempt, so that a client that retries after a short failure succeeds; then one
+    /// second, which doubles after each further attempt.
+    ///
+    /// - Parameter attempts: the number of attempts made.
     /// - Returns: whole seconds, at most `maximumBackoff`.
     package func pauseOfClient(after attempts: Int) -> Duration {
         guard attempts > 1 else { return .zero }
@@ -49,10 +50,10 @@ package struct QueuePolicy: Sendable, Equatable {
     /// The pause before the next attempt.
     ///
     /// - Parameters:
-    ///   - attempts: attempts made.
-    ///   - asked: seconds the upstream asked for (`Retry-After`); nil: it did not.
-    ///   - random: any bits; a pause is drawn from the upper half of what is due, so that uploads that
-    ///     failed together do not come back together.
+    ///   - attempts: the number of attempts made.
+    ///   - asked: the seconds that the upstream requested (`Retry-After`); nil: none.
+    ///   - random: any bits, which select a pause from the upper half of the backoff, so that uploads that failed
+    ///     together are not retried together.
     /// - Returns: whole seconds, at most `maximumBackoff`.
     package func pause(after attempts: Int, asked: Int?, random: UInt64) -> Duration {
         let most = maximumBackoff.components.seconds

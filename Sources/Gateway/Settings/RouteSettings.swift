@@ -1,6 +1,6 @@
-// Every setting of a route: its type, unit and default. Their keys and ranges are in RouteSettingsKeys.
+// Every setting of a route: its type, unit and default. The keys and ranges are in RouteSettingsKeys.
 //
-// How a form is written stands in UploadForm.swift, what the rules of fields mean in FieldPolicy.swift.
+// UploadForm.swift has the encodings of forms, FieldPolicy.swift the meaning of rules for fields.
 
 package import HTTPTypes
 package import SpoolgatePosix
@@ -8,148 +8,149 @@ package import SpoolgateSpool
 package import SpoolgateUploadProtocol
 package import SpoolgateUpstream
 
-/// One route: which upstream gets the uploads, and what clients may send.
+/// One route: the upstream of its uploads, and the limits for clients.
 package struct RouteSettings: Sendable, Equatable {
     /// The route of requests that name none.
     package static let defaultName = "default"
 
-    /// The upstream; without targets where a file does not name it, and then nothing can be served.
+    /// The upstream; without targets if a file names none, and then no daemon can serve.
     package var upstream = UpstreamSettings(
         targets: [.directory(path: "/var/spool/spoolgate-delivered")]
     )
-    /// Path prefix of the upload resources, ends in `/`; nil: below the creation's own path.
+    /// The path prefix of upload resources, which ends in `/`; nil: below the creation's own path.
     package var uploadResources: String?
-    /// What clients may send.
+    /// The limits for clients.
     package var limits = UploadLimits(
         maxSize: 16 << 30,
         minSize: 128 << 10,
         maxAge: 7 * 86_400
     )
-    /// Most bytes of a final response's content that are stored for a client that lost it.
+    /// The maximum size of a final response's content that is stored for a client that lost it.
     package var maxResponseSize: Int64 = 256 << 10
-    /// How long a final response is kept for a client that lost it.
+    /// The retention of a final response for a client that lost it.
     package var responseRetention = Duration.seconds(86_400)
-    /// What the client of a whole upload gets.
+    /// The response to the client of a complete upload.
     package var reply = Reply.upstream
-    /// What a promise to a client survives.
+    /// The failures that a promise to a client survives.
     package var promise = UploadPromise.powerCut
-    /// Bytes a second that content has to bring: below it for a minute, its connection is closed; 0: any.
+    /// The minimum rate of content in bytes per second; a connection that is slower for a minute is closed; 0: any
+    /// rate.
     package var minimumRate: Int64 = 0
-    /// How ordinary uploads reach the upstream.
+    /// The way of ordinary uploads to the upstream.
     package var ordinary = OrdinaryUploads.spool
-    /// What becomes of ordinary uploads that ask to be forwarded as they come (RFC 10036).
+    /// The handling of ordinary uploads that ask for incremental forwarding (RFC 10036).
     package var incremental = IncrementalUploads.refuse
-    /// Who speaks tus with its clients.
+    /// The party that implements tus for the clients.
     package var tus = TusSpeaker.on
-    /// What a client of tus hears of the upstream's answer.
+    /// The response to clients of tus after the upstream has responded.
     package var tusAnswer = TusAnswer.status
-    /// Who writes content into the spool, if nginx offers to.
+    /// The process that writes content to the spool if nginx offers to.
     package var spoolReceive = SpoolReceive.on
-    /// Whether clients that name no interop version are those of the RFC, and hear 104.
+    /// Whether clients that name no interop version are treated as clients of the RFC, and receive 104.
     package var hasRFCClients = false
-    /// Whether anonymous clients may upload; nil: nothing is said, and they may.
+    /// Whether anonymous clients may upload; nil: not set, and they may.
     package var anonymous: AnonymousUploads?
-    /// Who is asked whether an upload may come in.
+    /// The authorizer, which decides whether an upload is accepted.
     package var authorization = ServiceSettings()
-    /// What looks at a whole upload before it is delivered.
+    /// The inspection of complete uploads before delivery.
     package var inspection = InspectionSettings()
-    /// When the queue tries an upload again.
+    /// The retry policy.
     package var queue = QueuePolicy()
-    /// Whether the upstream recognises a repeated `Idempotency-Key`, so that any delivery may be repeated.
+    /// Whether the upstream recognizes a repeated `Idempotency-Key`, so that any delivery may be repeated.
     package var honoursIdempotencyKey = false
-    /// Statuses of the upstream, 502 or 503, that mean that nothing of the request was processed.
+    /// Statuses of the upstream, 502 or 503, that mean that it processed no part of the request.
     package var notProcessed: [Int] = []
-    /// In which form uploads go to the upstream.
+    /// The form in which uploads are sent to the upstream.
     package var form = Form.body
-    /// What a `multipart` form has beside the file.
+    /// The parts of a `multipart` form besides the file.
     package var multipart = MultipartSettings()
-    /// How a `path` form hands a file over.
+    /// The handover of files by a `path` form.
     package var path = PathSettings()
-    /// The digest that the upstream is told of each upload; nil: none.
+    /// The digest of each upload that is sent to the upstream; nil: none.
     package var digest: DigestAlgorithm?
-    /// Which fields go to the upstream.
+    /// The fields that are sent to the upstream.
     package var fields = FieldPolicy()
-    /// What pages of other origins may do.
+    /// The rights of pages of other origins.
     package var crossOrigin = CrossOrigin()
 
-    /// Whether a response stored at `since` was kept for as long as the route keeps one at `time`.
+    /// Whether the retention of a response stored at `since` has ended at `time`.
     package func isResponseOld(since: WallTime, at time: WallTime) -> Bool {
         time.seconds - since.seconds > responseRetention.components.seconds
     }
 
-    /// The product's defaults.
+    /// Creates the product's defaults.
     package init() {}
 }
 
-/// What the client of a whole upload gets.
+/// The response to the client of a complete upload.
 package enum Reply: String, Sendable, CaseIterable {
-    /// The upstream's response; the completing request waits for it.
+    /// The upstream's response; the completing request waits until it is received.
     case upstream
     /// 202 (Accepted) as soon as the upload is durable; the queue delivers it (RFC 9110 §15.3.3).
     case accepted
 }
 
-/// What clients may do of whom the web server does not say who they are.
+/// The rights of clients that the web server does not identify.
 package enum AnonymousUploads: String, Sendable, CaseIterable {
-    /// They may upload, and that is meant.
+    /// They may upload, as the operator intends.
     case allow
-    /// Their uploads are refused with 403, before any content is read.
+    /// Their uploads are refused with 403 before any content is read.
     case refuse
 }
 
-/// How ordinary uploads reach the upstream: POST, PUT and PATCH without a mark of the upload protocol.
+/// The way of ordinary uploads to the upstream: POST, PUT and PATCH without a field of the upload protocol.
 package enum OrdinaryUploads: String, Sendable, CaseIterable {
-    /// Received whole, then sent with their length.
+    /// They are received completely, then sent with their length.
     case spool
-    /// Streamed as they come.
+    /// They are streamed while they are received.
     case pass
 }
 
-/// What becomes of ordinary uploads with `Incremental: ?1` where others are received whole (RFC 10036 §3).
+/// The handling of ordinary uploads with `Incremental: ?1` if other uploads are received completely (RFC 10036 §3).
 package enum IncrementalUploads: String, Sendable, CaseIterable {
-    /// 501, since what is received whole is not forwarded as it comes.
+    /// 501, because content that is received completely first is not forwarded incrementally.
     case refuse
-    /// Streamed as they come, as `OrdinaryUploads.pass` does with all.
+    /// They are streamed, as `OrdinaryUploads.pass` does with all ordinary uploads.
     case pass
 }
 
-/// Who writes content into the spool, where nginx's module offers to.
+/// The process that writes content to the spool if nginx's module offers to.
 package enum SpoolReceive: String, Sendable, CaseIterable {
-    /// The gateway: it declines, and content comes through the socket.
+    /// The gateway: it declines, and content is sent through the socket.
     case off
-    /// nginx, into the file that the gateway hands it.
+    /// nginx, to the file that the gateway passes to it.
     case on
 }
 
-/// Who speaks tus 1.0 with a route's clients.
+/// The party that implements tus 1.0 for a route's clients.
 package enum TusSpeaker: String, Sendable, CaseIterable {
     /// The gateway.
     case on
-    /// Nobody: what clients of tus send is as ordinary as anything else.
+    /// Neither: requests of tus clients are ordinary requests.
     case off
-    /// The upstream: requests of tus reach it as they are.
+    /// The upstream, which receives requests of tus unchanged.
     case pass
 }
 
-/// What a client of tus hears when the upstream has taken its upload.
+/// The response to a tus client after the upstream has accepted its upload.
 package enum TusAnswer: String, Sendable, CaseIterable {
-    /// What tus says: 204 to an append, without the upstream's content.
+    /// The response that tus specifies: 204 to an append, without the upstream's content.
     case status
-    /// The upstream's status and content, where that is 2xx.
+    /// The upstream's status and content if the status is 2xx.
     case upstream
 }
 
-/// How an upload becomes the content of one regular request.
+/// The encoding of an upload as the content of one regular request.
 package enum Form: String, Sendable, CaseIterable {
-    /// As it is.
+    /// The content itself.
     case body
-    /// As the file of a multipart/form-data form (RFC 7578).
+    /// The file of a multipart/form-data form (RFC 7578).
     case multipart
-    /// As a file in a directory of which the request tells the path.
+    /// A file in a directory, whose path is in the request.
     case path
 }
 
-/// A form field that gets its value from the settings.
+/// A form field with a value from the settings.
 package struct ConstantField: Sendable, Equatable {
     /// The form field's name.
     package var name: String
@@ -157,7 +158,7 @@ package struct ConstantField: Sendable, Equatable {
     package var value: String
 }
 
-/// A form field that gets its value from a field of the creation.
+/// A form field with the value of a field of the creation.
 package struct CopiedField: Sendable, Equatable {
     /// The form field's name.
     package var name: String
@@ -165,11 +166,11 @@ package struct CopiedField: Sendable, Equatable {
     package var source: HTTPField.Name
 }
 
-/// What a `multipart` form has beside the file.
+/// The parts of a `multipart` form besides the file.
 package struct MultipartSettings: Sendable, Equatable {
     /// The name of the file's form field.
     package var fileField = "file"
-    /// Fields with the settings' own values.
+    /// Fields with values from the settings.
     package var fields: [ConstantField] = []
     /// Fields with values of the creation's fields.
     package var fromFields: [CopiedField] = []
@@ -177,9 +178,9 @@ package struct MultipartSettings: Sendable, Equatable {
     package var metadata = true
 }
 
-/// How a `path` form hands a file over.
+/// The handover of files by a `path` form.
 package struct PathSettings: Sendable, Equatable {
-    /// How the members of a notice are written.
+    /// The encoding of a notice.
     package enum Encoding: String, Sendable, CaseIterable {
         /// `application/x-www-form-urlencoded`.
         case form
@@ -195,24 +196,24 @@ package struct PathSettings: Sendable, Equatable {
         }
     }
 
-    /// How the request's content is written.
+    /// The encoding of the request's content.
     package var encoding = Encoding.form
     /// The directory in which the upstream finds the file; nil only without a `path` form.
     package var directory: String?
     /// The file with the key of the signature; nil only without a `path` form.
     package var keyFile: String?
-    /// What the upstream knows the key by; nil: it is not told.
+    /// The name of the key for the upstream; nil: it is not sent.
     package var keyID: String?
-    /// How long a file stays that the upstream did not answer 2xx for.
+    /// The retention of a file if the upstream's response is not 2xx.
     package var retention = Duration.seconds(86_400)
 }
 
 /// The inspection of one route.
 package struct InspectionSettings: Sendable, Equatable {
-    /// The program's absolute path and its arguments, to which the file's path is added; empty: none.
+    /// The program's absolute path and its arguments, followed by the file's path; empty: no inspection.
     package var command: [String] = []
-    /// Longest time of one run, and of the wait for a free place.
+    /// The longest duration of one run, and of the wait for a free slot.
     package var timeout = Duration.seconds(300)
-    /// Most runs at a time.
+    /// The maximum number of concurrent runs.
     package var maximumConcurrent = 2
 }

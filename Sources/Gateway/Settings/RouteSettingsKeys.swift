@@ -1,4 +1,4 @@
-// A route's settings: one row a key, in the order in which `check` prints them.
+// A route's settings: one row per key, in the order in which `check` prints them.
 
 import HTTPTypes
 import SpoolgatePosix
@@ -27,7 +27,7 @@ extension RouteSettings {
             ),
             Key("limits.min-rate", \.minimumRate, .size(0...1 << 30)),
             Key("limits.max-append-size", \.limits.maxAppendSize, .size(sizes)),
-            // Above either of them, no append but the last could be right.
+            // A greater minimum would allow only the last append of an upload.
             Key(
                 "limits.min-append-size",
                 \.limits.minAppendSize,
@@ -106,7 +106,7 @@ extension RouteSettings {
             Key("cors.expose", \.crossOrigin.exposedFields, .anyNames()),
         ]
 
-    /// The first setting that does not go with the others, and why; nil where all can be carried out.
+    /// The first setting that contradicts others, and why; nil: there are no contradictions.
     var contradiction: (key: String, reason: String)? {
         if form != .body, let store {
             return ("form", "\(store) upstream requires form: body")
@@ -166,7 +166,7 @@ extension RouteSettings {
         return nil
     }
 
-    /// The first of the settings that need an ordinary upload whole; nil where there is none.
+    /// The first setting that requires complete ordinary uploads; nil: none does.
     private var needOfWhole: String? {
         if !inspection.command.isEmpty { return "inspect.command" }
         if let digest { return "digest: \(digest.rawValue)" }
@@ -175,7 +175,7 @@ extension RouteSettings {
         return store.map { "\($0) upstream" }
     }
 
-    /// Which of the upstreams it has that store uploads as they are; nil: another one.
+    /// The kind of the upstream if it stores uploads unchanged; nil: another kind.
     private var store: String? {
         switch upstream.targets.first {
         case .directory: "a directory:"
@@ -186,7 +186,7 @@ extension RouteSettings {
 }
 
 extension FieldPolicy {
-    /// The fields that are credentials beside those that always are.
+    /// The fields that carry credentials, without those that always do.
     fileprivate var furtherCredentialFields: [HTTPField.Name] {
         get { Array(credentialFields.dropFirst(FieldPolicy().credentialFields.count)) }
         set { credentialFields = FieldPolicy().credentialFields + newValue }

@@ -1,6 +1,6 @@
-// Where a service beside the gateway listens and what is asked of it, as an operator writes it.
+// The address of a service next to the gateway, and of the resource it requests there, as written in the settings.
 //
-// Pure; nothing is looked up. Invariant: the request target begins with a slash.
+// Pure, without name resolution. Invariant: the request target begins with a slash.
 
 package import SpoolgateUpstream
 
@@ -8,15 +8,14 @@ package import SpoolgateUpstream
 package struct ServiceURL: Sendable, Equatable {
     /// The service.
     package let target: UpstreamTarget
-    /// The request target that is asked for.
+    /// The request target.
     package let requestTarget: String
-    /// The text it was read from.
+    /// The address as it was written.
     package let text: String
 
-    /// Reads `http://host[:port][/path]`, `https://…` or `unix:/path/of.sock[:/path]`; a query may
-    /// follow the path.
+    /// Reads `http://host[:port][/path]`, `https://…` or `unix:/path/of.sock[:/path]`; a query may follow the path.
     ///
-    /// - Throws: `UpstreamTargetError`, a sentence about what is wrong with it.
+    /// - Throws: `UpstreamTargetError`, a sentence about the error in the text.
     package init(_ text: String) throws(UpstreamTargetError) {
         let (service, resource) = Self.split(text)
         guard !resource.contains("#") else { throw .init(reason: "a URL must not have a fragment") }
@@ -37,7 +36,7 @@ package struct ServiceURL: Sendable, Equatable {
     }
 
     private static func split(_ text: String) -> (service: String, resource: String) {
-        // Of a socket a second colon is behind its path, of a host the first slash.
+        // The resource begins after the second colon of a socket, and at the first slash after a host.
         let forms: [(scheme: String, mark: Character)] = [
             ("unix:", ":"), ("http://", "/"), ("https://", "/"),
         ]
@@ -49,20 +48,20 @@ package struct ServiceURL: Sendable, Equatable {
     }
 }
 
-/// A service beside the gateway that is asked over HTTP, and its limits.
+/// An HTTP service next to the gateway, and its limits.
 package struct ServiceSettings: Sendable, Equatable {
-    /// What is asked; nil: nothing.
+    /// The resource that is requested; nil: no service.
     package var url: ServiceURL?
-    /// Longest time to connect, and to wait for the answer.
+    /// The longest time to connect, and to wait for the response.
     package var timeout = Duration.seconds(10)
-    /// PEM file of the authorities to trust for https instead of the system's.
+    /// A PEM file of certificate authorities to trust for https instead of the system's.
     package var certificateAuthority: String?
-    /// PEM file of the client certificate.
+    /// A PEM file of the client certificate.
     package var clientCertificate: String?
-    /// PEM file of its key; nil: in `clientCertificate`.
+    /// A PEM file of its key; nil: in `clientCertificate`.
     package var clientKey: String?
 
-    /// How it is reached; nil where nothing is asked.
+    /// The connection to the service; nil: no service.
     package var upstream: UpstreamSettings? {
         url.map { url in
             UpstreamSettings(

@@ -1,4 +1,4 @@
-// Every setting: its type, unit and default. Their keys and ranges are in SettingsKeys and RouteSettingsKeys.
+// Every setting: its type, unit and default. The keys and ranges are in SettingsKeys and RouteSettingsKeys.
 
 package import HTTPTypes
 package import Logging
@@ -10,86 +10,85 @@ import SpoolgateUpstream
 ///
 /// Every default is safe and finite.
 package struct Settings: Sendable, Equatable {
-    /// Where the web server connects.
+    /// The address to which the web server connects.
     ///
-    /// TCP only where the web server is the sole peer on that network.
+    /// TCP is for networks whose only other host is the web server.
     package var listen = ListenAddress.unix(
         path: "/run/spoolgate/spoolgate.sock",
         mode: 0o660,
         group: nil
     )
-    /// The path of the socket where an operator asks how things are; nil: `admin.sock` beside `listen`.
+    /// The path of the admin socket; nil: `admin.sock` next to `listen`.
     package var adminPath: String?
-    /// This node among several behind one web server, in its upload resources' paths; nil: there is one.
+    /// The name of this node among several behind one web server, which is in its upload resources' paths; nil: there
+    /// are no others.
     package var node: String?
-    /// The spool directory.
     package var spoolDirectory = "/var/spool/spoolgate"
-    /// Whether several hosts share it, each with a `node` of its own.
+    /// Whether several hosts share the spool, each with its own `node`.
     package var sharesSpool = false
     /// Bytes that must stay free on the spool's file system.
     package var spoolReserve: Int64 = 256 << 20
-    /// Most bytes of content and records that the spool may hold; 0: no limit.
+    /// The maximum number of bytes of content and records in the spool; 0: no limit.
     package var spoolQuota: Int64 = 0
-    /// Most uploads that the spool may hold, those included whose response is kept; 0: no limit.
+    /// The maximum number of uploads in the spool, including those with a stored response; 0: no limit.
     package var maximumUploads = 1_000_000
-    /// Most requests at work at any time; one thread each.
+    /// The maximum number of concurrent requests, each with one thread.
     package var maximumThreads = 4096
-    /// Most requests that wait for others; nil: half of the requests at work, 0: no limit.
+    /// The maximum number of requests that wait for others; nil: half of `maximumThreads`, 0: no limit.
     package var maximumWaitingThreads: Int?
-    /// What one client may have.
+    /// The limits of one client.
     package var clients = ClientSettings()
-    /// Longest time without a byte from or to the web server.
+    /// The longest time without a byte from or to the web server.
     package var stallTimeout = Duration.seconds(60)
-    /// How long deliveries, and uploads that cannot be resumed, may go on after SIGTERM.
+    /// The time that deliveries, and uploads that cannot be resumed, have after SIGTERM.
     package var drainTimeout = Duration.seconds(30)
-    /// How long a request waits for another one that uses the same upload.
+    /// The time that a request waits for the lock of its upload.
     package var inUseTimeout = Duration.seconds(20)
-    /// Least level of the log lines written.
+    /// The minimum level of log lines.
     package var logLevel = Logger.Level.info
     /// Whether log lines, events and lists show the queries of targets.
     package var showsQueries = false
-    /// Most delivery attempts at any time.
+    /// The maximum number of concurrent delivery attempts.
     package var maximumDeliveries = 48
-    /// Time between two looks at the whole spool for uploads that wait for an attempt.
+    /// The time between two walks through the spool for uploads that wait for an attempt.
     package var queueRunInterval = Duration.seconds(30)
-    /// How often clients hear of progress.
+    /// The rate of progress reports to clients.
     package var interim = InterimRate()
-    /// Interop versions that are not known here, each with the known one that it is served as.
+    /// Unknown interop versions, each with the known version that replaces it.
     package var interopAliases: [Int: Int] = [:]
-    /// Where the events of uploads go.
+    /// The destinations of upload events.
     package var events = EventSettings()
     /// The field that correlates a request with other logs; nil: none.
     package var correlationField: HTTPField.Name?
-    /// The routes by name; a request without `SPOOLGATE_ROUTE` takes `default`, if there is one.
+    /// The routes by name; a request without `SPOOLGATE_ROUTE` has `default`, if that exists.
     package var routes: [String: RouteSettings] = [RouteSettings.defaultName: RouteSettings()]
-    /// The lines of the file that set what is no setting any more, and so have no effect.
+    /// The lines of the file without effect, because their settings were removed from the product.
     package internal(set) var ignored: [SettingsError] = []
-    /// The variables of the environment that have given settings.
+    /// The variables of the environment that set settings.
     package internal(set) var variables: [SettingsVariable] = []
 
-    /// The product's defaults.
+    /// Creates the product's defaults.
     package init() {}
 
-    /// Where an operator asks how things are: with the mode and the group of `listen`, or 0660 and none where
-    /// that has none.
+    /// The address of the admin socket: with the mode and group of `listen`, or 0660 and no group if that has none.
     package var admin: ListenAddress {
         .unix(path: adminSocket, mode: listen.mode ?? 0o660, group: listen.group)
     }
 
-    /// The path of that socket.
+    /// The path of the admin socket.
     package var adminSocket: String {
         if let adminPath { return adminPath }
         guard case .unix(let path, _, _) = listen else { return "/run/spoolgate/admin.sock" }
         return "\(PathAccess.parent(of: path))/admin.sock"
     }
 
-    /// The node that has the uploads it takes for itself, and so stands in the paths of their resources; nil: there
-    /// is one, or any node serves all.
+    /// The node in the paths of upload resources, if only that node serves them; nil: there are no others, or any node
+    /// serves all uploads.
     package var ownerNode: String? { sharesSpool ? nil : node }
-    /// The node that a shared spool knows this host by; nil: the spool is this host's alone.
+    /// The name of this host in a shared spool; nil: the spool belongs to this host alone.
     package var sharedNode: String? { sharesSpool ? node : nil }
 
-    /// The first setting that does not go with the others, and why; nil where all can be carried out.
+    /// The first setting that contradicts others, and why; nil: there are no contradictions.
     var contradiction: (key: String, reason: String)? {
         guard sharesSpool else { return nil }
         if node == nil {
@@ -105,12 +104,10 @@ package struct Settings: Sendable, Equatable {
         )
     }
 
-    /// Notes that a command line gives the setting `key`, and no variable of the environment.
+    /// Notes that the command line sets the setting `key`, instead of a variable of the environment.
     package mutating func noteOption(_ key: String) { variables.removeAll { $0.key == key } }
 
-    /// What a daemon cannot serve without: one sentence about routes whose upstream is not named.
-    ///
-    /// Nil where nothing is missing.
+    /// One sentence about routes without an upstream, which a daemon cannot serve; nil: every route has one.
     package var lack: String? {
         let keys = routes.filter { $0.value.upstream.targets.isEmpty }.keys.sorted()
             .map { "routes.\($0).upstream" }
@@ -122,34 +119,34 @@ package struct Settings: Sendable, Equatable {
     }
 }
 
-/// What one client may have at a time: an owner, an IPv4 address or an IPv6 network of 64 bits.
+/// The limits of one client: an owner, an IPv4 address or an IPv6 network of 64 bits.
 package struct ClientSettings: Sendable, Equatable {
-    /// Most requests at work; nil: half of `threads.maximum`, 0: no limit.
+    /// The maximum number of concurrent requests; nil: half of `threads.maximum`, 0: no limit.
     package var maximumConcurrent: Int?
-    /// Most uploads that are not delivered yet; 0: no limit.
+    /// The maximum number of undelivered uploads; 0: no limit.
     package var maximumUploads = 10_000
 }
 
-/// How often 104 (Upload Resumption Supported) tells progress, where client and web server know it.
+/// The rate of progress reports by 104 (Upload Resumption Supported), if client and web server support it.
 package struct InterimRate: Sendable, Equatable {
-    /// Least time between two reports while content comes.
+    /// The least time between two reports while content is received.
     package var progressInterval = Duration.seconds(5)
-    /// Least number of new bytes between two reports while content comes.
+    /// The least number of new bytes between two reports while content is received.
     package var progressSize: Int64 = 1 << 20
-    /// Time between two reports while the upstream works; zero: there are none.
+    /// The time between two reports during a delivery; zero: no reports.
     package var heartbeat = Duration.seconds(5)
 }
 
-/// Where the events of uploads go.
+/// The destinations of upload events.
 package struct EventSettings: Sendable, Equatable {
-    /// Where each event becomes a line.
+    /// The destination of event lines.
     package enum Destination: Sendable, Equatable {
         /// Standard error.
         case journal
         /// A file's absolute path.
         case file(String)
 
-        /// The destination as it is written in the settings.
+        /// The destination as written in the settings.
         var text: String {
             switch self {
             case .journal: "journal"
@@ -158,10 +155,10 @@ package struct EventSettings: Sendable, Equatable {
         }
     }
 
-    /// Where each event becomes a line; nil: nowhere.
+    /// The destination of event lines; nil: none.
     package var destination: Destination?
-    /// Who gets each event by POST.
+    /// The service that receives each event by POST.
     package var webhook = ServiceSettings()
-    /// How long an event is tried again.
+    /// The longest time between an event and its last retry.
     package var lifetime = Duration.seconds(86_400)
 }

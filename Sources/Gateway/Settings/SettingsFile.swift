@@ -1,22 +1,22 @@
-// A settings file, and what variables of the environment give in place of it, become Settings, strictly.
+// Decodes Settings from a file, and from variables of the environment that override it.
 //
-// A key that no table has is an error with its place, as is a value that its kind does not take.
+// Decoding is strict: an unknown key, or a value of the wrong kind, is an error with its place.
 
 package import SpoolgatePosix
 import SpoolgateUpstream
 
 extension Settings {
-    /// The largest settings file that is read.
+    /// The maximum size of a settings file.
     private static let fileLimit = 1 << 20
 
-    /// Reads a settings file and the environment, which wins.
+    /// Reads a settings file and the environment, which overrides it.
     ///
     /// - Parameters:
-    ///   - path: the file; nil: the environment alone gives settings, and without any all are the product's defaults.
-    ///   - environment: looks a variable of the environment up.
+    ///   - path: the file; nil: only the environment sets settings, and without variables all have their defaults.
+    ///   - environment: looks up a variable of the environment.
     /// - Returns: the settings.
     /// - Throws: `SettingsFault.unreadable` if the file cannot be read, `.wrong` with line and column, or with the
-    ///   variable, if something is not what settings must be.
+    ///   variable, if a key or value is invalid.
     package static func load(
         _ path: String?,
         environment: (String) -> String? = { _ in nil }
@@ -39,8 +39,8 @@ extension Settings {
         }
     }
 
-    /// Refuses a file with bytes that are no UTF-8, which reading made U+FFFD: a path that
-    /// differs from what was written would be used in silence.
+    /// Refuses a file with invalid UTF-8, which reading replaced by U+FFFD: otherwise a path that differs from the
+    /// file's would be used silently.
     private static func requireUTF8(_ text: String, file: String) throws(SettingsError) {
         guard let scalars = text.unicodeScalars.firstIndex(of: "\u{FFFD}") else { return }
         let offset = text.utf8.distance(from: text.startIndex, to: scalars)
@@ -51,8 +51,8 @@ extension Settings {
         )
     }
 
-    /// Decodes the text of a settings file; what it does not name keeps its default, but for the routes
-    /// and their upstreams: a file has those that it names.
+    /// Decodes the text of a settings file; keys that are not in it keep their defaults, except that only the routes
+    /// and upstreams in the file exist.
     package init(_ text: String, file: String) throws(SettingsError) {
         try self.init(text, file: file, [])
     }
@@ -102,11 +102,11 @@ extension Settings {
     }
 }
 
-/// Why there are no settings.
+/// The reason why settings cannot be loaded.
 package enum SettingsFault: Error, Sendable, Equatable, CustomStringConvertible {
     /// The file cannot be read.
     case unreadable(SystemError)
-    /// The file says something that settings cannot be.
+    /// A key or value is invalid.
     case wrong(SettingsError)
 
     /// One line for the operator.
@@ -118,17 +118,17 @@ package enum SettingsFault: Error, Sendable, Equatable, CustomStringConvertible 
     }
 }
 
-/// What a file, or a variable of the environment, says for one key or in one section.
+/// The value of one key or section, from a file or a variable of the environment.
 struct SettingsValue {
     /// The name of the file or of the variable.
     let file: String
-    /// The dotted key, empty for the root; part of every error.
+    /// The dotted key, which is part of every error; empty for the root.
     let name: String
     let node: YAMLNode
-    /// Whether an error says where in the file it is.
+    /// Whether errors have a place in the file.
     var hasPlaces = true
 
-    /// An error at this place.
+    /// Makes an error at this place.
     func fault(_ reason: String) -> SettingsError {
         error("\(name): \(reason)")
     }
@@ -137,25 +137,25 @@ struct SettingsValue {
         SettingsError(file: file, place: hasPlaces ? node.place : nil, reason: reason)
     }
 
-    /// A part of it.
+    /// A part of this value.
     private func part(_ name: String, _ node: YAMLNode) -> SettingsValue {
         SettingsValue(file: file, name: name, node: node, hasPlaces: hasPlaces)
     }
 
-    /// The text of a scalar; anything else is refused with `reason`.
+    /// The text of a scalar; any other value is refused with `reason`.
     func scalar(else reason: String) throws(SettingsError) -> String {
         guard case .scalar(let text, _) = node.content else { throw fault(reason) }
         return text
     }
 
-    /// The items of a list; one value alone is a list of one.
+    /// The items of a list; a single value is a list of one.
     var listed: [SettingsValue] {
         guard case .sequence(let nodes) = node.content else { return [self] }
         return nodes.map { part(name, $0) }
     }
 
-    /// The entries of a mapping, in the file's order, each with its key's place; anything else is
-    /// refused with the sentence `words`.
+    /// The entries of a mapping, in the file's order, each with its key's place; any other value is refused with the
+    /// sentence `words`.
     func entries(
         else words: String
     ) throws(SettingsError) -> [(key: String, place: SourcePlace, value: SettingsValue)] {
@@ -168,7 +168,7 @@ struct SettingsValue {
         }
     }
 
-    /// The entries of a section; none where nothing is said.
+    /// The entries of a section; empty if it has no value.
     func sections()
         throws(SettingsError) -> [(key: String, place: SourcePlace, value: SettingsValue)]
     {
@@ -178,7 +178,7 @@ struct SettingsValue {
         )
     }
 
-    /// What somebody who wrote an unknown key most likely means, or else which keys there are.
+    /// The most likely correction of an unknown key, or the list of known keys.
     private static func advice(on key: String, of known: [String], isTop: Bool) -> String {
         if known.contains(key), let dot = key.lastIndex(of: ".") {
             let (section, name) = (key[..<dot], key[key.index(after: dot)...])
@@ -194,9 +194,9 @@ struct SettingsValue {
         return "valid settings: " + choice.joined(separator: ", ")
     }
 
-    /// The values of a section's settings by dotted key, those left out for which nothing is said.
+    /// The values in a section by dotted key, without keys that have no value.
     ///
-    /// `known` are the dotted keys of all its settings. Lines that set a removed one join `ignored`.
+    /// `known` has the dotted keys of all settings in the section. Lines with removed settings are added to `ignored`.
     func values(
         of known: [String],
         _ ignored: inout [SettingsError]

@@ -1,13 +1,13 @@
-// One row of a table of settings: all that a file, `check` and a reload know of one key.
+// One row of a table of settings: the reading, printing and reloading of one key.
 
-/// Another setting that says how great a value may be.
+/// Another setting that limits a value.
 struct SettingsBound<Root, Value>: Sendable {
     /// The other setting's key, such as `limits.max-size`.
     let name: String
     /// The other setting's value; nil: it is not set.
     let value: @Sendable (Root) -> Value?
 
-    /// Makes it.
+    /// Creates the limit.
     init(_ name: String, _ value: @escaping @Sendable (Root) -> Value?) {
         (self.name, self.value) = (name, value)
     }
@@ -15,20 +15,20 @@ struct SettingsBound<Root, Value>: Sendable {
 
 /// One setting of `Root`.
 struct SettingsKey<Root>: Sendable {
-    /// Where the value of a setting is.
+    /// The location of a setting's value.
     typealias Path<Value> = any WritableKeyPath<Root, Value> & Sendable
 
     /// The dotted key, such as `spool.reserve`.
     let name: String
-    /// Whether only a restart puts a change in force.
+    /// Whether a change requires a restart.
     let needsRestart: Bool
-    /// The setting as it would be written in a file; empty where nothing is set.
+    /// The setting as written in a file; empty if it is not set.
     let text: @Sendable (Root) -> String
     private let read: @Sendable (SettingsValue, inout Root) throws(SettingsError) -> Void
-    /// Lowers the default to what another setting allows at most; nil where none does.
+    /// Lowers the default to the limit set by others; nil: there is no limit.
     private var lower: (@Sendable (inout Root) -> Void)?
 
-    /// A setting that always has a value.
+    /// Creates a setting that always has a value.
     init<Value>(
         _ name: String,
         _ path: Path<Value>,
@@ -41,7 +41,7 @@ struct SettingsKey<Root>: Sendable {
         read = { value, root throws(SettingsError) in root[keyPath: path] = try kind.read(value) }
     }
 
-    /// A setting that may have none.
+    /// Creates a setting that may have no value.
     init<Value>(
         _ name: String,
         _ path: Path<Value?>,
@@ -51,9 +51,9 @@ struct SettingsKey<Root>: Sendable {
         self.init(name, path, kind.optional, needsRestart: needsRestart)
     }
 
-    /// A setting that is at most what others say.
+    /// Creates a setting that is limited by others.
     ///
-    /// A file with a greater value is refused. A default that is greater is lowered.
+    /// A greater value in a file is refused. A greater default is lowered.
     init<Value: Comparable & Sendable>(
         _ name: String,
         _ path: Path<Value>,
@@ -78,7 +78,7 @@ struct SettingsKey<Root>: Sendable {
         }
     }
 
-    /// The same setting of a part of `Root`, in the section `section`.
+    /// Creates the same setting for a part of `Root`, in the section `section`.
     init<Part>(
         _ section: String,
         _ path: Path<Part>,
@@ -93,7 +93,7 @@ struct SettingsKey<Root>: Sendable {
         if let lower = key.lower { self.lower = { lower(&$0[keyPath: path]) } }
     }
 
-    /// Takes the values of a file into `root`; those that others bound come last.
+    /// Stores the values of a file in `root`, those limited by others last.
     static func take(
         _ values: [String: SettingsValue],
         by keys: [SettingsKey],

@@ -1,8 +1,8 @@
-// The daemon's settings: one row a key, in the order in which `check` prints them.
+// The daemon's settings: one row per key, in the order in which `check` prints them.
 //
-// A new setting is a property of Settings with its default and a row here (a route's: RouteSettings and RouteSettingsKeys),
-// an entry of spoolgate.yaml(5) and a line of deploy/spoolgate.yaml. Tests compare all four, and Tests/GatewayTests/Gate
-// tries each setting of a route.
+// A new setting needs a property of Settings with its default and a row here (a route's: RouteSettings and
+// RouteSettingsKeys), an entry of spoolgate.yaml(5) and a line of deploy/spoolgate.yaml. Tests compare all four, and
+// Tests/GatewayTests/Gate tries each setting of a route.
 
 import Logging
 import SpoolgatePosix
@@ -12,7 +12,7 @@ import SpoolgateUpstream
 extension Settings {
     private typealias Key = SettingsKey<Settings>
 
-    /// Every setting of the daemon; the section `routes` has a table of its own.
+    /// Every setting of the daemon; the section `routes` has its own table.
     static let keys: [SettingsKey<Settings>] =
         [
             Key("listen", \.listen, .address(), needsRestart: true),
@@ -46,9 +46,9 @@ extension Settings {
         + ServiceSettings.keys.map { Key("events.webhook", \.events.webhook, $0) }
         + [Key("events.webhook.lifetime", \.events.lifetime, .duration(1...2_592_000))]
 
-    /// What settings of earlier versions became, by their dotted keys; those of a route without its name.
+    /// The replacements of removed settings, by dotted key; those of a route without its name.
     ///
-    /// A line that sets one has no effect and is no error, so that the daemon starts after an upgrade.
+    /// A line with such a setting is ignored instead of refused, so that the daemon starts after an upgrade.
     static let removed = [
         "threads.minimum-spare": "16 threads are always ready",
         "threads.reserve":
@@ -58,7 +58,7 @@ extension Settings {
         ".inspect.status": "the client of a refused upload always gets 422",
     ]
 
-    /// Every setting's dotted key and its value as it would be written in the file, in the file's order.
+    /// Every setting's dotted key and its value as written in the file, in the file's order.
     package var table: [(key: String, value: String)] {
         var table = Self.keys.map { (key: $0.name, value: $0.text(self)) }
         for (name, route) in routes.sorted(by: { $0.key < $1.key }) {
@@ -67,14 +67,14 @@ extension Settings {
         return table
     }
 
-    /// The dotted keys whose values differ from those of `started` and need a restart.
+    /// The dotted keys of settings that differ from `started` and require a restart.
     package func needingRestart(since started: Settings) -> [String] {
         Self.keys.filter { $0.needsRestart && $0.text(self) != $0.text(started) }.map(\.name)
     }
 }
 
 extension ServiceSettings {
-    /// The settings of a service, below a section of its own.
+    /// The settings of a service, below its own section.
     static let keys: [SettingsKey<ServiceSettings>] = [
         SettingsKey("url", \.url, .service()),
         SettingsKey("timeout", \.timeout, .duration(1...3_600)),

@@ -1,6 +1,6 @@
-// The kinds of values that settings have: how each is read, refused and written.
+// The kinds of setting values: how each is read, refused and written.
 //
-// Strict: a value of the wrong kind or out of range is an error with its place.
+// Reading is strict: a value of the wrong kind or out of range is an error with its place.
 
 import HTTPTypes
 import SpoolgatePosix
@@ -8,16 +8,16 @@ import SpoolgateTextFormats
 import SpoolgateUploadProtocol
 import SpoolgateUpstream
 
-/// How the values of a setting are read and written.
+/// The reading and writing of a setting's values.
 struct SettingsKind<Value>: Sendable {
-    /// What a value is, in words.
+    /// The kind of value, in words.
     var expected = "a single value"
-    /// Reads what a file says.
+    /// Reads the value in a file.
     let read: @Sendable (SettingsValue) throws(SettingsError) -> Value
-    /// A value as it would be written in a file.
+    /// A value as written in a file.
     let text: @Sendable (Value) -> String
 
-    /// The same kind where there may be no value.
+    /// The same kind with optional values.
     var optional: SettingsKind<Value?> {
         SettingsKind<Value?>(
             expected: expected,
@@ -28,8 +28,7 @@ struct SettingsKind<Value>: Sendable {
 }
 
 extension SettingsKind {
-    /// A scalar that is `expected`; `read` gives nil for what is not, and that is refused with `refusal`
-    /// behind the text, or as not what is expected.
+    /// Creates the kind of a scalar; if `read` returns nil, the text is refused with `refusal`, or as not `expected`.
     private init(
         _ expected: String = "a single value",
         refusal: String? = nil,
@@ -47,7 +46,7 @@ extension SettingsKind {
         }
     }
 
-    /// A scalar whose reader says itself what is wrong with a text.
+    /// Creates the kind of a scalar whose reader throws the reason for refusing a text.
     private init(
         text: @escaping @Sendable (Value) -> String,
         read: @escaping @Sendable (String) throws(UpstreamTargetError) -> Value
@@ -63,8 +62,7 @@ extension SettingsKind {
         }
     }
 
-    /// A list of elements, each of the kind that may stand behind those before it; one value alone is a
-    /// list of one.
+    /// A list whose elements each have a kind that may depend on those before; a single value is a list of one.
     private static func list<Element>(
         text: @escaping @Sendable ([Element]) -> String,
         of kind: @escaping @Sendable (_ before: [Element]) -> SettingsKind<Element>
@@ -81,7 +79,7 @@ extension SettingsKind {
         )
     }
 
-    /// The operator's own names with values, in the file's order.
+    /// Names chosen by the operator with their values, in the file's order.
     private static func pairs<Pair>(
         _ expected: String,
         text: @escaping @Sendable (Pair) -> (name: String, value: String),
@@ -143,7 +141,7 @@ extension SettingsKind {
         }
     }
 
-    /// A duration, within a range of seconds; where `allowsZero`, zero too.
+    /// A duration, within a range of seconds, or zero if `allowsZero`.
     static func duration(_ range: ClosedRange<Int64>, allowsZero: Bool = false) -> Self
     where Value == Duration {
         Self(
@@ -157,7 +155,7 @@ extension SettingsKind {
         }
     }
 
-    /// A duration kept in whole seconds.
+    /// A duration stored in whole seconds.
     static func seconds(_ range: ClosedRange<Int64>) -> Self where Value == Int64 {
         let kind = SettingsKind<Duration>.duration(range)
         return Self(
@@ -175,7 +173,7 @@ extension SettingsKind {
         Self(expected) { isTaken($0) ? $0 : nil }
     }
 
-    /// A text; not empty.
+    /// A text that is not empty.
     static func text() -> Self where Value == String {
         Self("a text", refusal: " must not be empty") { $0.isEmpty ? nil : $0 }
     }
@@ -185,7 +183,7 @@ extension SettingsKind {
         text("an absolute path without control characters") { $0.isAbsolutePath }
     }
 
-    /// What can name a node.
+    /// The name of a node.
     static func node() -> Self where Value == String {
         Self("1 to 8 lower-case letters or digits") {
             UploadResources.isNode($0.utf8) ? $0 : nil
@@ -199,14 +197,14 @@ extension SettingsKind {
         }
     }
 
-    /// What the names of fields begin with.
+    /// The prefix of field names.
     static func fieldPrefix() -> Self where Value == String {
         text("the prefix of a field name, ending in -") {
             $0.hasSuffix("-") && $0.count > 1 && FieldPolicy.name($0 + "a") != nil
         }
     }
 
-    /// One of an enumeration's words.
+    /// One of the words of an enumeration.
     static func word() -> Self where Value: RawRepresentable<String> & CaseIterable & Sendable {
         let words = Value.allCases.map(\.rawValue)
         let expected =
@@ -215,7 +213,7 @@ extension SettingsKind {
         return Self(expected, text: { $0.rawValue }) { Value(rawValue: $0) }
     }
 
-    /// One of an enumeration's words that other settings may rule out (`RouteSettings.contradiction`).
+    /// One of the words of an enumeration that other settings may exclude (`RouteSettings.contradiction`).
     static func choice() -> Self where Value: RawRepresentable<String> & CaseIterable & Sendable {
         let words = Value.allCases.map(\.rawValue).joined(separator: ", ")
         return Self(refusal: " is not one of \(words)", text: { $0.rawValue }) {
@@ -244,7 +242,7 @@ extension SettingsKind {
 
     // MARK: Addresses
 
-    /// Where the web server connects.
+    /// The address to which the web server connects.
     static func address() -> Self where Value == ListenAddress {
         Self(ListenAddress.forms, text: \.text) { ListenAddress($0) }
     }
@@ -283,8 +281,8 @@ extension SettingsKind {
 
     /// The targets of an upstream, at least one.
     ///
-    /// One is written plain where YAML takes it so, several as a list of quoted ones: paths and
-    /// addresses may have brackets.
+    /// A single target is written plain if YAML allows it; several are written as a list of quoted ones, because paths
+    /// and addresses may contain brackets.
     static func targets() -> Self where Value == [UpstreamTarget] {
         let kind = list { targets in
             let quoted = targets.map { JSON.string($0.text).text }
@@ -316,7 +314,7 @@ extension SettingsKind {
         Self(expected, text: \.rawName) { FieldPolicy.name($0) }
     }
 
-    /// The name of a field that may hold anything of the gateway's own making.
+    /// The name of a field that may carry data of the gateway.
     static func passingName() -> Self where Value == HTTPField.Name {
         name("the name of a field that is forwarded to the upstream, such as X-Request-Id")
     }
@@ -326,7 +324,7 @@ extension SettingsKind {
         list(text: { listText($0.map(\.rawName)) }) { _ in .name(decidable) }
     }
 
-    /// Statuses out of a few.
+    /// Some of a few statuses.
     static func statuses(_ known: [Int]) -> Self where Value == [Int] {
         list(text: { $0.count > 1 ? "\($0)" : $0.first.map { "\($0)" } ?? "" }) { _ in
             SettingsKind<Int>(
@@ -346,7 +344,7 @@ extension SettingsKind {
         }
     }
 
-    /// Where the access key of a bucket is.
+    /// The location of a bucket's access key.
     static func credentials() -> Self where Value == BucketCredentials {
         Self(
             "environment, or an absolute path without control characters",
@@ -358,7 +356,7 @@ extension SettingsKind {
 
     private static var environment: String { "environment" }
 
-    /// The region of a store, as it stands in signatures.
+    /// The region of a store, as used in signatures.
     static func region() -> Self where Value == String {
         text("a region, such as eu-central-1: up to 63 lower-case letters, digits and hyphens") {
             (1...63).contains($0.utf8.count)
@@ -368,7 +366,7 @@ extension SettingsKind {
         }
     }
 
-    /// Fields of every object of a bucket, with their values.
+    /// Fields of every object in a bucket, with their values.
     static func objectFields() -> Self where Value == [HTTPField] {
         pairs(
             "Cache-Control, Expires or an X-Amz- field that the gateway does not set, with a value of "
@@ -398,7 +396,7 @@ extension SettingsKind {
         }
     }
 
-    /// Form fields, each with the request field that it is copied from.
+    /// Form fields, each with the request field that has its value.
     static func copies() -> Self where Value == [CopiedField] {
         pairs("the name of a field", text: { ($0.name, $0.source.rawName) }) { name, text in
             guard !name.isEmpty, let source = HTTPField.Name(text) else { return nil }
@@ -406,7 +404,7 @@ extension SettingsKind {
         }
     }
 
-    /// Interop versions that are not known here, each with a known one.
+    /// Unknown interop versions, each with a known one.
     static func aliases() -> Self where Value == [Int: Int] {
         let known = Dialect.versions
         let kind = SettingsKind<[(named: Int, served: Int)]>.pairs(

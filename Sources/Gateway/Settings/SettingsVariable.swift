@@ -1,10 +1,10 @@
-// The settings that variables of the environment may give, so that a container needs no file.
+// The settings that variables of the environment can set, so that a container needs no file.
 //
-// A new one is a row here and an entry of the section ENVIRONMENT of spoolgate.yaml(5); a test compares both.
+// A new one needs a row here and an entry in the section ENVIRONMENT of spoolgate.yaml(5); a test compares them.
 
 import SpoolgatePosix
 
-/// A variable of the environment that gives one setting.
+/// A variable of the environment that sets one setting.
 package struct SettingsVariable: Sendable, Equatable {
     /// Its name, such as `SPOOLGATE_LISTEN`.
     package let name: String
@@ -16,10 +16,11 @@ package struct SettingsVariable: Sendable, Equatable {
         self.key = key
     }
 
-    /// What the keys of the one route begin with whose settings can be given.
+    /// The prefix of keys in the only route that variables can set.
     static let routePrefix = "routes.\(RouteSettings.defaultName)."
 
-    /// Every variable; others that begin with `SPOOLGATE_` are somebody else's, such as Kubernetes' for a service.
+    /// Every variable; others that begin with `SPOOLGATE_` have other uses, such as those that Kubernetes sets for a
+    /// service.
     package static let all = [
         SettingsVariable("UPSTREAM", routePrefix + "upstream"),
         SettingsVariable("ANONYMOUS", routePrefix + "anonymous"),
@@ -41,11 +42,11 @@ package struct SettingsVariable: Sendable, Equatable {
         SettingsVariable("EVENTS_TO", "events.to"),
     ]
 
-    /// The values that the environment gives.
+    /// The values in the environment.
     ///
-    /// - Parameter environment: looks a variable up.
-    /// - Returns: each variable with its value, without those that say nothing.
-    /// - Throws: `SettingsError` if a value is no YAML.
+    /// - Parameter environment: looks up a variable.
+    /// - Returns: each variable with its value, without empty ones.
+    /// - Throws: `SettingsError` if a value is not valid YAML.
     static func given(
         in environment: (String) -> String?
     ) throws(SettingsError) -> [(variable: SettingsVariable, value: SettingsValue)] {

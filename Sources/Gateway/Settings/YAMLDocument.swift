@@ -1,11 +1,11 @@
 // A YAML document as a tree with the place of every node, read by libyaml's event interface.
 //
-// Only what a settings file needs: mappings, sequences and plain or quoted scalars. Anchors, aliases,
-// tags and second documents are errors, so that what stands in the file is what is meant.
+// Only the parts needed for a settings file are supported: mappings, sequences and plain or quoted scalars. Anchors,
+// aliases, tags and second documents are errors, so that the text of a file is its meaning.
 
 import CSpoolgateYAML
 
-/// Where something stands in a settings file, both counted from 1.
+/// A place in a settings file; line and column are counted from 1.
 package struct SourcePlace: Sendable, Equatable {
     /// The line.
     package var line: Int
@@ -14,7 +14,7 @@ package struct SourcePlace: Sendable, Equatable {
 }
 
 extension SourcePlace {
-    /// The place of the byte at `offset` of UTF-8 text; columns count characters, as libyaml's do.
+    /// Creates the place of the byte at `offset` of UTF-8 text; columns count characters, as libyaml's do.
     init(of offset: Int, in text: some Collection<UInt8>) {
         self.init(line: 1, column: 1)
         for byte in text.prefix(offset) {
@@ -28,13 +28,13 @@ extension SourcePlace {
     }
 }
 
-/// Why a settings file is refused: one sentence and its place.
+/// The reason for refusing a settings file: one sentence and its place.
 package struct SettingsError: Error, Sendable, Equatable, CustomStringConvertible {
     /// The file's name as the operator gave it, or the name of a variable of the environment.
     package var file: String
-    /// Where the fault stands; nil in a variable.
+    /// The place of the error; nil in a variable.
     package var place: SourcePlace?
-    /// What is wrong and what would be right.
+    /// The error and its correction.
     package var reason: String
 
     /// `settings.yaml:12:5: reason`, or `SPOOLGATE_LISTEN: reason`.
@@ -47,7 +47,7 @@ package struct SettingsError: Error, Sendable, Equatable, CustomStringConvertibl
 /// One node of a document.
 struct YAMLNode {
     enum Content {
-        /// A scalar; `isPlain` tells `80` from `"80"`.
+        /// A scalar; `isPlain` distinguishes `80` from `"80"`.
         case scalar(String, isPlain: Bool)
         case mapping([(key: String, place: SourcePlace, value: YAMLNode)])
         case sequence([YAMLNode])
@@ -56,7 +56,7 @@ struct YAMLNode {
     var content: Content
     var place: SourcePlace
 
-    /// Whether the node says nothing: an empty plain scalar, `~` or `null`.
+    /// Whether the node has no value: an empty plain scalar, `~` or `null`.
     var isNull: Bool {
         guard case .scalar(let text, isPlain: true) = content else { return false }
         return text.isEmpty || text == "~" || text == "null"
@@ -65,7 +65,7 @@ struct YAMLNode {
 
 /// Reads one document.
 struct YAMLDocument: ~Copyable {
-    /// Settings nest four deep; more is a mistake, and recursion needs a bound.
+    /// Settings are nested four levels deep; recursion needs a limit.
     private static let depthLimit = 16
 
     private let file: String
@@ -74,7 +74,7 @@ struct YAMLDocument: ~Copyable {
 
     /// Parses `text`.
     ///
-    /// - Returns: the root, or nil for a file without a document.
+    /// - Returns: the root; nil: the file has no document.
     static func root(of text: String, file: String) throws(SettingsError) -> YAMLNode? {
         let document = YAMLDocument(text, file: file)
         return try document.read()
@@ -93,7 +93,7 @@ struct YAMLDocument: ~Copyable {
     }
 
     private borrowing func read() throws(SettingsError) -> YAMLNode? {
-        // The input must outlive the parse: libyaml keeps the pointer it is given.
+        // The input must outlive the parse, because libyaml keeps the pointer to it.
         let input = UnsafeMutableBufferPointer<UInt8>.allocate(capacity: max(text.count, 1))
         defer { input.deallocate() }
         _ = input.initialize(from: text)
@@ -110,7 +110,7 @@ struct YAMLDocument: ~Copyable {
         return root
     }
 
-    /// One parser event, copied out of libyaml's memory.
+    /// One parser event, copied from libyaml's memory.
     private struct Event {
         var kind: yaml_event_type_t
         var place: SourcePlace
@@ -123,12 +123,12 @@ struct YAMLDocument: ~Copyable {
         var raw = yaml_event_t()
         guard yaml_parser_parse(parser, &raw) == 1 else {
             let problem = parser.pointee.problem.map { String(cString: $0) } ?? "invalid syntax"
-            // Where the bytes themselves are wrong there is no mark, only how far they were read.
+            // Errors in the encoding have no mark, only an offset.
             let place =
                 parser.pointee.error == YAML_READER_ERROR
                 ? SourcePlace(of: parser.pointee.problem_offset, in: text)
                 : Self.place(parser.pointee.problem_mark)
-            // libyaml does not say that it is the tab.
+            // libyaml does not mention that the character is a tab.
             let isTab = problem.hasPrefix("found character that cannot start any token")
             throw fault(
                 place,
