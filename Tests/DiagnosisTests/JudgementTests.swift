@@ -132,8 +132,8 @@ struct Judged: Sendable, CustomTestStringConvertible {
         ),
         Judged(secure(.expired), .failure, "this one has expired"),
         Judged(secure(.authority), .failure, "--cacert FILE"),
-        Judged(secure(.name), .failure, "one with the host's name in it"),
-        Judged(secure(.notTLS), .failure, "listen 443 ssl;", "speaks no TLS", "http URL"),
+        Judged(secure(.name), .failure, "a certificate with the host's name"),
+        Judged(secure(.notTLS), .failure, "listen 443 ssl;", "does not speak TLS", "http URL"),
         Judged(
             login(page(401), "Basic YWxpY2U6c2VjcmV0"),
             .failure,
@@ -146,7 +146,7 @@ struct Judged: Sendable, CustomTestStringConvertible {
         Judged(
             login(page(403), "Basic YWxpY2U6c2VjcmV0"),
             .failure,
-            "no file of passwords",
+            "password file is missing",
             "auth_basic_user_file",
             "error.log"
         ),
@@ -167,13 +167,18 @@ struct Judged: Sendable, CustomTestStringConvertible {
             "HTTP/2 without TLS",
             "listen 80;"
         ),
-        Judged(LoginSeen(answer: page(403)).finding, .warning, "not there", "auth_basic_user_file"),
+        Judged(
+            LoginSeen(answer: page(403)).finding,
+            .warning,
+            "is missing",
+            "auth_basic_user_file"
+        ),
         Judged(LoginSeen(answer: page(500)).finding, .failure, "may not read", "error.log"),
         Judged(gateway(taken, version: 10), .ok, "interop version 10, uploads of up to 16.0GiB"),
         Judged(gateway(taken), .failure, "snippets"),
         Judged(gateway(page(404)), .failure, "404 from nginx", "snippets/spoolgate*.conf"),
         Judged(gateway(page(401, [.wwwAuthenticate: "Basic"])), .failure, "login", "-H "),
-        Judged(gateway(page(403)), .failure, "403 from nginx", "allow, deny"),
+        Judged(gateway(page(403)), .failure, "403 from nginx", "allow and deny"),
         Judged(gateway(page(413)), .failure, "client_max_body_size 0;"),
         Judged(gateway(page(502)), .failure, "does not reach", "systemctl status"),
         Judged(gateway(silent, options: page(502)), .failure, "does not reach", "systemctl"),
@@ -194,11 +199,11 @@ struct Judged: Sendable, CustomTestStringConvertible {
             .ok,
             "403 from the gateway"
         ),
-        Judged(LoginSeen(answer: silent).finding, .skipped, "no answer"),
+        Judged(LoginSeen(answer: silent).finding, .skipped, "no response"),
         Judged(
             LoginSeen(answer: taken).finding,
             .failure,
-            "anybody gets in",
+            "anyone can log in",
             "auth_basic \"Uploads\";",
             "SPOOLGATE_OWNER $remote_user"
         ),
@@ -259,7 +264,7 @@ struct Judged: Sendable, CustomTestStringConvertible {
     static let content = [
         Judged(streaming(4 << 20), .ok, "4.0MiB of 4.0MiB had arrived after 2.1s"),
         Judged(streaming(0), .failure, "0B of 4.0MiB", "fastcgi_request_buffering off;"),
-        Judged(streaming(1 << 20), .warning, "holds content back", "fastcgi_request_buffering"),
+        Judged(streaming(1 << 20), .warning, "delays it", "fastcgi_request_buffering"),
         Judged(streaming(nil), .failure, "Empty reply"),
         Judged(cut(4 << 20, answer(204)), .ok, "4.0MiB kept; resumed on a second connection"),
         Judged(cut(4 << 20, answer(201)), .ok),
@@ -270,13 +275,13 @@ struct Judged: Sendable, CustomTestStringConvertible {
         Judged(
             CutSeen(sent: 0, kept: 0, resumed: answer(204), answer: page(413)).finding,
             .failure,
-            "content was answered 413 from nginx, not",
+            "content was refused with 413 from nginx, not",
             "client_max_body_size 0;"
         ),
         Judged(
             StreamingSeen(sent: 0, arrived: nil, after: .zero, answer: page(413)).finding,
             .failure,
-            "content was answered 413 from nginx, not",
+            "content was refused with 413 from nginx, not",
             "client_max_body_size 0;"
         ),
         Judged(speed(page(413)), .failure, "h1: 413 from nginx", "client_max_body_size 0;"),
@@ -289,13 +294,13 @@ struct Judged: Sendable, CustomTestStringConvertible {
         Judged(
             speed(100_000_000, 650_000, trip: .milliseconds(100)),
             .warning,
-            "h2 0.6MB/s at 100ms",
-            "window of some 63.4KiB",
+            "h2 0.6MB/s at 100ms round trip",
+            "window of about 63.4KiB",
             "client_body_buffer_size 1m;"
         ),
         Judged(speed(700_000, 650_000, trip: .milliseconds(100)), .ok),
         Judged(speed(100_000_000, 10_000_000, trip: .milliseconds(100)), .ok),
-        Judged(speed(silent), .failure, "h1: no answer"),
+        Judged(speed(silent), .failure, "h1: no response"),
         Judged(SilenceSeen(borne: .seconds(70), wasEnded: false).finding, .ok, "70s"),
         Judged(SilenceSeen(borne: .seconds(60), wasEnded: true).finding, .ok, "60s"),
         Judged(
@@ -358,33 +363,38 @@ struct Judged: Sendable, CustomTestStringConvertible {
     private static let tusSpoken: HTTPFields = [.tusVersion: "1.0.0"]
 
     static let protocols = [
-        Judged(interim([.location: "/x"]), .ok, "before content, 3.0ms"),
-        Judged(interim([.location: "/x"], sent: 5), .ok, "with content under way"),
+        Judged(interim([.location: "/x"]), .ok, "before content, after 3.0ms"),
+        Judged(interim([.location: "/x"], sent: 5), .ok, "during content"),
         Judged(interim([:]), .warning, "Location"),
-        Judged(interim(nil), .warning, "none", "libnginx-mod-http-interim"),
+        Judged(interim(nil), .warning, "no 104", "libnginx-mod-http-interim"),
         Judged(interim(nil, page(500)), .failure, "500 from nginx"),
-        Judged(interim(nil, silent), .failure, "no answer", "apt remove libnginx-mod-http-interim"),
+        Judged(
+            interim(nil, silent),
+            .failure,
+            "no response",
+            "apt remove libnginx-mod-http-interim"
+        ),
         Judged(
             interim([.location: "/x"], silent),
             .failure,
-            "104 came, and then no answer",
+            "104, but then no response",
             "apt remove libnginx-mod-http-interim"
         ),
         Judged(
             ErrorsSeen(conflict: conflict, unknown: unknown).finding,
             .ok,
-            "409 and 404 reached us"
+            "409 and 404 arrive"
         ),
         Judged(
             ErrorsSeen(conflict: page(409), unknown: unknown).finding,
             .failure,
-            "409 of the gateway",
+            "the gateway's 409",
             "fastcgi_intercept_errors off;"
         ),
         Judged(
             ErrorsSeen(conflict: conflict, unknown: page(404)).finding,
             .failure,
-            "404 of the gateway",
+            "the gateway's 404",
             "fastcgi_intercept_errors off;"
         ),
         Judged(crossOrigin(answer(200, allowing)), .ok, "https://app may upload"),
@@ -397,15 +407,19 @@ struct Judged: Sendable, CustomTestStringConvertible {
             "PATCH"
         ),
         Judged(crossOrigin(answer(200, allowing), answer(201)), .failure, "not read Location"),
-        Judged(tus([:], nil, nil), .skipped, "not spoken"),
+        Judged(tus([:], nil, nil), .skipped, "not enabled"),
         Judged(tus(tusSpoken, answer(201), answer(204, [.uploadOffset: "0"])), .ok, "tus 1.0.0"),
-        Judged(tus(tusSpoken, page(413), nil), .failure, "creation: 413 from nginx"),
-        Judged(tus(tusSpoken, answer(201), silent), .failure, "offset: no answer"),
+        Judged(tus(tusSpoken, page(413), nil), .failure, "creation failed: 413 from nginx"),
+        Judged(
+            tus(tusSpoken, answer(201), silent),
+            .failure,
+            "offset retrieval failed: no response"
+        ),
         Judged(CleanupSeen(cancelled: 1, left: []).finding, .ok, "1 upload cancelled"),
         Judged(
             CleanupSeen(cancelled: 2, left: [], unnamed: 1).finding,
             .warning,
-            "2 uploads cancelled; of 1 the answer was lost",
+            "2 uploads cancelled; 1 may be left",
             "limits.max-age"
         ),
         Judged(

@@ -32,8 +32,8 @@ import Testing
                 NginxLane(directive: directive("worker"), fileSizeLimit: 1 << 30),
                 .ok,
                 "in use: nginx writes content into the spool in its workers (spool_receive worker;)",
-                "a disk that stalls stalls them",
-                "content beyond 1.0GiB comes through the gateway"
+                "a stalled disk stalls the workers",
+                "content beyond 1.0GiB passes through the gateway"
             ),
             judged(.off, on, .ok, "not in use: the route has spool-receive: off"),
             judged(.shared, on, .ok, "not in use: the spool is shared"),
@@ -45,14 +45,14 @@ import Testing
                 "AppArmor or SELinux"
             ),
             judged(.digest, on, .skipped, "not in use: the content has a digest"),
-            judged(.notOffered, nil, .skipped, "the web server did not offer it"),
-            judged(nil, nil, .skipped, "no large content was seen"),
-            judged(nil, on, .skipped, "no large content was seen"),
+            judged(.notOffered, nil, .skipped, "the web server did not offer to write content"),
+            judged(nil, nil, .skipped, "no large content was received yet"),
+            judged(nil, on, .skipped, "no large content was received yet"),
             judged(
                 .notOffered,
                 NginxLane(hasModule: false),
                 .skipped,
-                "nginx's files load no ngx_http_interim_module"
+                "nginx's files do not load ngx_http_interim_module"
             ),
             judged(
                 nil,
@@ -64,13 +64,13 @@ import Testing
                 .notOffered,
                 NginxLane(directive: directive("on"), passesFiles: false),
                 .ok,
-                "by TCP, which passes no file"
+                "by TCP, which cannot pass files"
             ),
             judged(
                 .notOffered,
                 NginxLane(),
                 .warning,
-                "no spool_receive is in force in the location",
+                "no spool_receive applies to the location",
                 Mend.location,
                 Mend.module
             ),
@@ -84,7 +84,7 @@ import Testing
                 .notOffered,
                 on,
                 .warning,
-                "'spool_receive on;' is in force at /n:3",
+                "'spool_receive on;' is set at /n:3",
                 "nginx -s reload",
                 Mend.module
             ),

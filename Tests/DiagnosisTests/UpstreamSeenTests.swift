@@ -31,10 +31,10 @@ import Testing
         .authoritiesFile: ["routes.photos.tls.ca"],
         .clientCertificate: ["routes.photos.tls.certificate and routes.photos.tls.key"],
         .notTLS: [
-            "routes.photos.upstream: http://app.example:8443/base  (that port speaks no TLS)"
+            "routes.photos.upstream: http://app.example:8443/base  (this port does not speak TLS)"
         ],
-        .silence: ["http://app.example:8443/base  (if that port speaks plain HTTP)"],
-        .ended: ["http://app.example:8443/base  (if that port speaks plain HTTP)"],
+        .silence: ["http://app.example:8443/base  (if this port speaks plain HTTP)"],
+        .ended: ["http://app.example:8443/base  (if this port speaks plain HTTP)"],
         .handshake: ["openssl s_client", "TLS 1.2", "routes.photos.tls.certificate"],
     ]
 
@@ -48,7 +48,7 @@ import Testing
         #expect(finding.text == "photos: https://app.example:8443/base: words of OpenSSL")
         let mends = finding.mends.joined(separator: "\n")
         for word in try #require(Self.words[trouble]) { #expect(mends.contains(word), "\(mends)") }
-        #expect(!mends.contains("start what listens there"))
+        #expect(!mends.contains("start the server at"))
     }
 
     @Test(
@@ -60,14 +60,14 @@ import Testing
         }
         #expect(mends("authorizer").contains("routes.photos.authorize.tls.ca"))
         #expect(mends("webhook").contains("events.webhook.tls.ca"))
-        #expect(mends("upstream", "/etc/ca.pem").contains("in /etc/ca.pem (routes.photos.tls.ca)"))
+        #expect(mends("upstream", "/etc/ca.pem").contains("to /etc/ca.pem (routes.photos.tls.ca)"))
     }
 
     @Test("a port that speaks TLS although the setting says http")
     func speaksTLS() {
         var seen = Self.seen(nil, target: "http://app.example/base")
         #expect(
-            seen.finding == .ok("upstream", "photos: http://app.example/base takes connections")
+            seen.finding == .ok("upstream", "photos: http://app.example/base accepts connections")
         )
         seen.speaksTLS = true
         #expect(seen.finding.level == .failure)
@@ -87,7 +87,7 @@ import Testing
         )
         #expect(
             Self.seen(ClientFault(.noConnection, "x")).finding.mends[0].hasPrefix(
-                "start what listens"
+                "start the server at app.example:8443"
             )
         )
         var late = ClientFault(.noConnection, "x")

@@ -39,7 +39,7 @@ struct CheckLiveTests {
         #expect(origin.requests.isEmpty && authorizer.requests.isEmpty, "nothing is sent")
         report.expect("receive", "ok", ["slow: not in use: the route has spool-receive: off"])
         if NginxConfiguration.hasLane {
-            report.expect("receive", "skip", ["default: no large content was seen"])
+            report.expect("receive", "skip", ["default: no large content was received yet"])
             let resource = try sandbox.create("/files/a")
             _ = try sandbox.append(resource, Data(repeating: 7, count: 300_000), complete: false)
             try check(sandbox).expect("receive", "ok", ["default: in use: nginx writes content"])
@@ -54,7 +54,7 @@ struct CheckLiveTests {
         broken.expect("upstream", "fail", ["default: \(origin.base)"])
         broken.expect("authorizer", "fail", ["default: \(authorizer.base)"])
         broken.expect("socket", "fail", ["nobody listens", "systemctl start"])
-        broken.expect("daemon", "fail", ["no daemon answers on", "journalctl -u spoolgate"])
+        broken.expect("daemon", "fail", ["no daemon responds on", "journalctl -u spoolgate"])
         if NginxConfiguration.hasLane {
             broken.expect("receive", "skip", ["default: no daemon was reached"])
         }
@@ -90,7 +90,7 @@ struct CheckLiveTests {
         report.expect(
             "upstream",
             "ok",
-            ["right: \(right.base) takes", "http: \(plain.base) takes"]
+            ["right: \(right.base) accepts", "http: \(plain.base) accepts"]
         )
         report.expect(
             "upstream",
@@ -101,7 +101,7 @@ struct CheckLiveTests {
                 "name: \(other.base): ", "subjectAltName",
                 "plain: \(secure): ",
                 "routes.plain.upstream: \(plain.base)  (",
-                "reverse: \(reverse): that port speaks TLS",
+                "reverse: \(reverse): this port speaks TLS",
                 "routes.reverse.upstream: \(right.base)  (in place of \(reverse))",
                 "absent: connect unix:\(absent): No such file or directory",
             ]
@@ -110,7 +110,7 @@ struct CheckLiveTests {
         #expect(!report.shown.contains("localhost port 80"), "\(report.shown)")
         let failures = report.lines.filter { $0.check == "upstream" && $0.level == "fail" }
         #expect(failures.count == 6, "\(report.shown)")
-        #expect(!failures.contains { $0.mend?[0].hasPrefix("start what") ?? true })
+        #expect(!failures.contains { $0.mend?[0].hasPrefix("start the server") ?? true })
         #expect(plain.requests.isEmpty, "no request is sent")
         // Its delivery names the socket, too.
         let put = try sandbox.curl([

@@ -149,10 +149,10 @@ struct NodesTests {
             )
         }
         let right = try probe(Scene())
-        right.expect("nodes", "ok", ["reaches its node"])
+        right.expect("nodes", "ok", ["reach its node"])
         #expect(right.status == 0, "\(right.shown)")
         let wrong = try probe(Scene(names: ["n2", "n3"], inNginx: "n3"))
-        wrong.expect("nodes", "fail", ["goes to another node", "fastcgi_pass $spoolgate_node;"])
+        wrong.expect("nodes", "fail", ["reach another node", "fastcgi_pass $spoolgate_node;"])
         #expect(wrong.status != 0)
     }
 

@@ -116,16 +116,16 @@ struct ProbeTests {
         )
         let rest = report.lines.dropLast().filter { !["login", "receive"].contains($0.check) }
         #expect(rest.allSatisfy { $0.level == "ok" }, "\(report.shown)")
-        report.expect("login", "skip", ["none was asked for"])
-        report.expect("receive", "skip", ["not asked (--local)"])
+        report.expect("login", "skip", ["no login is required"])
+        report.expect("receive", "skip", ["not tested (--local)"])
         #expect(report.lines.last?.failures == 0 && report.lines.last?.warnings == 0)
         report.expect("reach", "ok", ["TLS 1.3, HTTP/1.1 and HTTP/2, nginx"])
         report.expect("streaming", "ok", ["4.0MiB of 4.0MiB"])
         report.expect("104-http1", "ok", ["before content"])
         report.expect("104-http2", "ok", ["before content"])
         report.expect("cut", "ok", ["4.0MiB kept; resumed"])
-        report.expect("size", "ok", ["64.0MiB may come"])
-        report.expect("names", "ok", ["13 endings"])
+        report.expect("size", "ok", ["64.0MiB would be accepted"])
+        report.expect("names", "ok", ["13 different endings"])
     }
 
     @Test("people get the same in columns; a single HTTP version can be requested")
@@ -139,7 +139,7 @@ struct ProbeTests {
         let lines = command.output.split(separator: "\n")
         #expect(lines.first == "spoolgate probe \(stage.plain)")
         #expect(lines.dropFirst().first?.hasPrefix(" ok    reach       no TLS, HTTP/1.1") == true)
-        #expect(lines.contains(" -     cors        not asked (--origin)"))
+        #expect(lines.contains(" -     cors        not tested (--origin)"))
         #expect(lines.last == "no failures, no warnings.")
         let second = try stage.probe(stage.secure, ["--http", "2"])
         #expect(second.complaints.isEmpty, "\(second.shown)")
@@ -191,7 +191,7 @@ struct ProbeTests {
             front: .nginx,
             complaints: ["warn location"],
             words: [
-                "http://uploads.example, not back to https://localhost", "SPOOLGATE_ORIGIN",
+                "http://uploads.example, not to https://localhost", "SPOOLGATE_ORIGIN",
             ],
             origin: "http://uploads.example"
         ),
@@ -220,7 +220,7 @@ struct ProbeTests {
             testDescription: "nginx has error pages of its own",
             front: .nginxMistaken(.errorPages),
             complaints: ["fail errors"],
-            words: ["409 of the gateway", "from nginx", "fastcgi_intercept_errors off;"]
+            words: ["the gateway's 409", "from nginx", "fastcgi_intercept_errors off;"]
         ),
         Mistake(
             testDescription: "the path is none of the gateway's",
@@ -239,7 +239,7 @@ struct ProbeTests {
             testDescription: "content may not pause",
             front: .nginxMistaken(.shortGap),
             complaints: ["warn silence"],
-            words: ["was ended after ", "client_body_timeout 60s;"],
+            words: ["was closed after ", "client_body_timeout 60s;"],
             arguments: ["--thorough"]
         ),
         Mistake(
@@ -300,7 +300,9 @@ struct ProbeTests {
             .nginxMistaken(.openLogin),
             routeSettings: ["anonymous: refuse"]
         )
-        let words = ["anybody gets in", "auth_basic \"Uploads\";", "SPOOLGATE_OWNER $remote_user"]
+        let words = [
+            "anyone can log in", "auth_basic \"Uploads\";", "SPOOLGATE_OWNER $remote_user",
+        ]
         let none = try stage.probe(stage.plain, ["--http", "1.1"])
         #expect(none.complaints == ["fail gateway", "fail login"], "\(none.shown)")
         none.expect("login", "fail", words)
@@ -343,7 +345,11 @@ struct ProbeTests {
     func passwordFile() throws {
         let missing = try Stage(.nginxMistaken(.noPasswords))
         let right = try missing.probe(missing.plain, Self.basic("alice:secret"))
-        right.expect("gateway", "fail", ["403 from nginx", "no file of passwords", "error.log"])
+        right.expect(
+            "gateway",
+            "fail",
+            ["403 from nginx", "password file is missing", "error.log"]
+        )
         let none = try missing.probe(missing.plain, ["--http", "1.1"])
         none.expect("login", "warn", ["got 403", "auth_basic_user_file"])
         let local = try missing.probe(missing.plain, missing.local)
@@ -359,7 +365,7 @@ struct ProbeTests {
         try "alice:{PLAIN}secret\n".write(toFile: file, atomically: true, encoding: .utf8)
         chmod(file, 0o600)
         let refused = try closed.probe(closed.plain, Self.basic("alice:secret"))
-        refused.expect("gateway", "fail", ["500 from nginx", "file of passwords"])
+        refused.expect("gateway", "fail", ["500 from nginx", "password file"])
         let looked = try closed.probe(closed.plain, closed.local)
         looked.expect("login", "fail", ["may not read \(file)", "chgrp "])
     }
@@ -374,7 +380,7 @@ struct ProbeTests {
             "login",
             "fail",
             [
-                "lets clients of 127.0.0.1 in without the password", "anybody gets in",
+                "lets clients of 127.0.0.1 in without the password", "anyone can log in",
                 "satisfy all;", "(in place of satisfy any; at ",
             ]
         )
@@ -468,7 +474,7 @@ struct ProbeTests {
                 testDescription: "without the module",
                 front: .nginx,
                 level: "skip",
-                words: ["not in use: nginx's files load no ngx_http_interim_module"]
+                words: ["not in use: nginx's files do not load ngx_http_interim_module"]
             ),
             Receiving(
                 testDescription: "nginx buffers",

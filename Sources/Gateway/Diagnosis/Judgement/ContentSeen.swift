@@ -24,19 +24,22 @@ struct StreamingSeen: Seen, Sendable, Equatable {
         guard let arrived else {
             return failure(
                 answer.isTooLarge
-                    ? "content was answered \(answer.description)"
-                    : "while content came, an offset was asked for: \(answer.description)",
+                    ? "content was refused with \(answer.description)"
+                    : "the offset could not be retrieved during a transfer: \(answer.description)",
                 Mend.refusal(answer, otherwise: [Mend.units])
             )
         }
         let text =
             "\(ByteSize.rounded(arrived)) of \(ByteSize.rounded(sent)) had arrived after "
-            + "\(after.seconds) of trickling"
+            + "\(after.seconds) of slow sending"
         if arrived == 0 {
-            return failure("\(text): something buffers", [Mend.buffering, Mend.hasIt, Mend.proxy])
+            return failure(
+                "\(text): nginx or a proxy buffers it",
+                [Mend.buffering, Mend.hasIt, Mend.proxy]
+            )
         }
         guard arrived >= sent / 2 else {
-            return warning("\(text): something holds content back", [Mend.buffering, Mend.proxy])
+            return warning("\(text): nginx or a proxy delays it", [Mend.buffering, Mend.proxy])
         }
         return ok(text)
     }
@@ -57,22 +60,25 @@ struct CutSeen: Seen, Sendable, Equatable {
     /// What it means.
     var finding: Finding {
         if answer.isTooLarge {
-            return failure("content was answered \(answer.description)", [Mend.size])
+            return failure("content was refused with \(answer.description)", [Mend.size])
         }
-        let cut = "connection reset at \(ByteSize.rounded(sent))"
+        let cut = "connection reset after \(ByteSize.rounded(sent))"
         guard let kept else {
-            return failure("\(cut): no offset was told", [Mend.units])
+            return failure("\(cut): the gateway reported no offset", [Mend.units])
         }
         let text = "\(cut): \(ByteSize.rounded(kept)) kept"
         guard kept > 0 else {
             return failure(
-                "\(text): what is cut never reaches the gateway",
+                "\(text): interrupted content does not reach the gateway",
                 [Mend.buffering, Mend.hasIt, Mend.proxy]
             )
         }
         guard let resumed, (200..<300).contains(resumed.status) else {
             let told = resumed?.description ?? "not tried"
-            return failure("\(text), not resumed: \(told)", ["journalctl -u spoolgate"])
+            return failure(
+                "\(text), not resumed: \(told)",
+                ["journalctl -u spoolgate  (shows the reason)"]
+            )
         }
         guard kept >= sent / 2 else {
             return warning("\(text); resumed on a second connection", [Mend.buffering, Mend.proxy])
@@ -94,12 +100,15 @@ struct SizeSeen: Seen, Sendable, Equatable {
     /// What it means.
     var finding: Finding {
         let length = ByteSize.rounded(declared)
-        if isWelcome { return ok("\(length) may come (none of it was sent)") }
-        let text = "\(answer.description), at Content-Length \(length) (no byte sent)"
+        if isWelcome { return ok("\(length) would be accepted (no content was sent)") }
+        let text = "Content-Length \(length), no content sent: \(answer.description)"
         switch (answer.status, answer.code) {
         case (413, nil): return failure(text, [Mend.size])
         case (507, _):
-            return warning(text, ["spool.quota, spool.reserve in spoolgate.yaml, or a larger disk"])
+            return warning(
+                text,
+                ["enlarge the disk, raise spool.quota or lower spool.reserve in spoolgate.yaml"]
+            )
         default: return failure(text, [Mend.size, Mend.location])
         }
     }
@@ -139,11 +148,14 @@ struct SpeedSeen: Seen, Sendable, Equatable {
         if let refused = runs.first(where: { !$0.isTaken }) {
             return failure(
                 "\(refused.name): \(refused.answer.description)",
-                Mend.refusal(refused.answer, otherwise: ["journalctl -u spoolgate"])
+                Mend.refusal(
+                    refused.answer,
+                    otherwise: ["journalctl -u spoolgate  (shows the reason)"]
+                )
             )
         }
         let rates = runs.map { "\($0.name) \(Self.text($0.rate))" }.joined(separator: "; ")
-        let text = "\(rates) at \(roundTrip.milliseconds)"
+        let text = "\(rates) at \(roundTrip.milliseconds) round trip"
         // What is under way at a time is the window, where that is what limits.
         guard let second = runs.first(where: { $0.version == .http2 }), roundTrip >= Self.shortTrip
         else { return ok(text) }
@@ -153,7 +165,7 @@ struct SpeedSeen: Seen, Sendable, Equatable {
             return ok(text)
         }
         return warning(
-            "\(text): a window of some \(ByteSize.rounded(Int64(underWay)))",
+            "\(text): limited by a window of about \(ByteSize.rounded(Int64(underWay)))",
             [Mend.window]
         )
     }
@@ -179,12 +191,12 @@ struct SilenceSeen: Seen, Sendable, Equatable {
 
     /// What it means.
     var finding: Finding {
-        guard wasEnded else { return ok("\(borne.seconds) without a byte were borne") }
-        let text = "the connection was ended after \(borne.seconds) without a byte"
+        guard wasEnded else { return ok("the connection survived \(borne.seconds) without a byte") }
+        let text = "the connection was closed after \(borne.seconds) without a byte"
         guard borne < Self.least else { return ok(text) }
         return warning(
             text,
-            [Mend.gap, "the idle timeouts of proxies and load balancers in front"]
+            [Mend.gap, "raise the idle timeouts of proxies and load balancers in front"]
         )
     }
 }

@@ -38,25 +38,25 @@ package struct DaemonSeen: Seen, Sendable, Equatable {
             if line.hasPrefix("WARNING:") { return warning(line, ["spoolgate status"]) }
             return ok(line)
         case .denied:
-            return skipped("this user may not ask on \(socket) (root may)")
+            return skipped("this user may not connect to \(socket) (root may)")
         case .nobody where run == .waiting:
-            return skipped("it does not run: the first connection starts it")
+            return skipped("the daemon does not run: the first connection starts it")
         case .nobody where run == .running:
             return warning(
-                "the daemon runs, and nobody listens on \(socket): no status and no metrics",
+                "the daemon runs, but no process listens on \(socket): no status, no metrics",
                 [
-                    "\(log)  (looks for 'admin socket unavailable')",
-                    "admin-listen in spoolgate.yaml",
+                    "\(log)  (look for 'admin socket unavailable')",
+                    "check admin-listen in spoolgate.yaml",
                 ]
             )
         case .nobody:
             return failure(
-                "no daemon answers on \(socket), whoever holds the socket for uploads",
+                "no daemon responds on \(socket), even if the socket for uploads accepts connections",
                 ["systemctl status spoolgate; \(log)"]
             )
         case .silence(let why):
             return failure(
-                "the daemon gives no answer: \(why)",
+                "the daemon does not respond: \(why)",
                 ["systemctl restart spoolgate; \(log)"]
             )
         }

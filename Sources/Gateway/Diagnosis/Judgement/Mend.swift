@@ -7,10 +7,10 @@ enum Mend {
     /// The one include that has most of the others.
     static let location = "include /usr/share/spoolgate/nginx/location*.conf;"
     /// The same, where a mend stands that it has.
-    static let hasIt = location + "  (has it)"
+    static let hasIt = location + "  (includes it)"
     static let buffering = "fastcgi_request_buffering off;"
     static let lateBody = "client_body_early_read 0;"
-    static let proxy = "proxy_request_buffering off;  (where another nginx stands in front)"
+    static let proxy = "proxy_request_buffering off;  (on another nginx in front, if any)"
     static let size = "client_max_body_size 0;"
     static let window = "client_body_buffer_size 1m;"
     static let gap = "client_body_timeout 60s;"
@@ -18,12 +18,12 @@ enum Mend {
     static let http2 = "listen 443 ssl http2;"
     static let snippet = "include snippets/spoolgate*.conf;"
     static let nodes =
-        "fastcgi_pass $spoolgate_node;  (and spoolgate_nodes.conf, with every node in it)"
+        "fastcgi_pass $spoolgate_node;  (and list every node in spoolgate_nodes.conf)"
     static let login = "auth_basic \"Uploads\";"
     static let passwords =
-        "auth_basic_user_file /etc/nginx/uploads.htpasswd;  (a file that is there and that nginx's workers "
-        + "may read; --local looks)"
-    static let all = "satisfy all;  (where satisfy any lets clients in without the password)"
+        "auth_basic_user_file /etc/nginx/uploads.htpasswd;  (an existing file that nginx's workers may "
+        + "read; --local checks it)"
+    static let all = "satisfy all;  (if satisfy any admits clients without the password)"
     static let credentials =
         "-H \"Authorization: Basic $(printf %s NAME:PASSWORD | base64 -w0)\""
     static let errorLog =
@@ -31,12 +31,12 @@ enum Mend {
     private static let moduleName = "libnginx-mod-http-interim"
     static let module = "apt install \(moduleName)"
     static let noModule =
-        "apt remove \(moduleName)  (where a proxy in front takes 104 for the answer)"
+        "apt remove \(moduleName)  (if a proxy in front takes a 104 for the final response)"
     static let units = "systemctl status spoolgate.socket spoolgate"
     static let owner =
-        "fastcgi_param SPOOLGATE_OWNER $remote_user;  (only beside auth_basic and its file)"
+        "fastcgi_param SPOOLGATE_OWNER $remote_user;  (only with auth_basic and auth_basic_user_file)"
     /// Of a probe from elsewhere.
-    static let local = "--local says more"
+    static let local = "run the probe with --local on the server, which reports more"
 
     /// What mends that content was answered `answer`, where no more is known of it than that.
     static func refusal(_ answer: ProbeAnswer, otherwise mends: [String]) -> [String] {

@@ -23,23 +23,23 @@ struct InterimSeen: Seen, Sendable, Equatable {
         if let first {
             guard first.head.fields.contains(.location) else {
                 return warning(
-                    "without a Location: nothing to resume from",
-                    ["a proxy in front of nginx must not touch 1xx"]
+                    "104 without Location: clients cannot resume",
+                    ["make any proxy in front of nginx pass 1xx responses unchanged"]
                 )
             }
             guard answer.head != nil else {
-                return failure("104 came, and then \(answer.description)", [Mend.noModule])
+                return failure("104, but then \(answer.description)", [Mend.noModule])
             }
-            let place = first.sent == 0 ? "before content" : "with content under way"
-            return ok("\(place), \(first.after.milliseconds)")
+            let place = first.sent == 0 ? "before content" : "during content"
+            return ok("\(place), after \(first.after.milliseconds)")
         }
         guard answer.status == 201 else {
             let mends = [Mend.location] + (answer.head == nil ? [Mend.noModule] : [])
             return failure(answer.description, mends)
         }
         return warning(
-            "none: what a client sends at once cannot be resumed",
-            [Mend.module, Mend.location, "a proxy in front of nginx may drop it"]
+            "no 104: an upload in a single request cannot be resumed",
+            [Mend.module, Mend.location, "make any proxy in front of nginx pass it on"]
         )
     }
 }
@@ -56,11 +56,11 @@ struct ErrorsSeen: Seen, Sendable, Equatable {
     var finding: Finding {
         let conflictIsRight = conflict.status == 409 && conflict.offset != nil && conflict.isProblem
         if conflictIsRight, unknown.status == 404, unknown.isProblem {
-            return ok("409 and 404 reached us with Upload-Offset and problem+json")
+            return ok("409 and 404 arrive with Upload-Offset and problem+json")
         }
         let (wrong, right) = conflictIsRight ? (unknown, 404) : (conflict, 409)
         return failure(
-            "\(right) of the gateway reached us as \(wrong.description)",
+            "the gateway's \(right) arrived as \(wrong.description)",
             [Mend.errors, Mend.hasIt]
         )
     }
@@ -76,9 +76,9 @@ struct LongFieldSeen: Seen, Sendable, Equatable {
 
     /// What it means.
     var finding: Finding {
-        if answer.offset != nil { return ok("a field of \(size >> 10) KiB passes") }
+        if answer.offset != nil { return ok("a field of \(size >> 10) KiB is accepted") }
         return warning(
-            "a request with a field of \(size >> 10) KiB was answered \(answer.description)",
+            "a request with a field of \(size >> 10) KiB failed: \(answer.description)",
             [
                 "large_client_header_buffers 8 64k;   (in the http block, or in the server block and the default server of its port)"
             ]
@@ -101,13 +101,13 @@ struct CrossOriginSeen: Seen, Sendable, Equatable {
         let setting = "cors: {origins: [\"\(origin)\"]}  (of the route in spoolgate.yaml)"
         if preflight.status == 401 {
             return failure(
-                "the browser's question (OPTIONS) was answered \(preflight.description)",
+                "the browser's preflight (OPTIONS) failed: \(preflight.description)",
                 "auth_basic $spoolgate_realm;"
             )
         }
         guard (200..<300).contains(preflight.status) else {
             return failure(
-                "the browser's question (OPTIONS) was answered \(preflight.description)",
+                "the browser's preflight (OPTIONS) failed: \(preflight.description)",
                 setting
             )
         }
@@ -118,7 +118,7 @@ struct CrossOriginSeen: Seen, Sendable, Equatable {
             lists(preflight, .accessControlAllowHeaders, "Upload-Offset")
         else { return failure("pages may not send PATCH with Upload-Offset", setting) }
         guard allows(creation), lists(creation, .accessControlExposeHeaders, "Location") else {
-            return failure("pages may upload, and not read Location", setting)
+            return failure("pages may upload, but not read Location", setting)
         }
         return ok("pages of \(origin) may upload and resume")
     }
@@ -154,15 +154,15 @@ struct TusSeen: Seen, Sendable, Equatable {
 
     /// What it means.
     var finding: Finding {
-        guard isSpoken else { return skipped("not spoken on this route") }
+        guard isSpoken else { return skipped("not enabled on this route") }
         guard let creation, creation.status == 201 else {
-            return failure("creation: \(creation?.description ?? "not tried")")
+            return failure("creation failed: \(creation?.description ?? "not tried")")
         }
         guard let retrieval, retrieval.offset == 0 else {
-            return failure("offset: \(retrieval?.description ?? "not asked")")
+            return failure("offset retrieval failed: \(retrieval?.description ?? "not tried")")
         }
         let version = options[.tusVersion] ?? ""
-        return ok("tus \(version): created, and its offset told")
+        return ok("tus \(version): upload created and offset retrieved")
     }
 
     private func failure(_ text: String) -> Finding {
@@ -200,10 +200,10 @@ struct NodesSeen: Seen, Sendable, Equatable {
     var finding: Finding {
         let all = names.sorted().joined(separator: ", ")
         guard !missed.isEmpty else {
-            return ok("\(all): what is on an upload reaches its node")
+            return ok("\(all): requests for an upload reach its node")
         }
         return failure(
-            "what is on an upload of \(missed.sorted().joined(separator: ", ")) goes to another node",
+            "requests for uploads of \(missed.sorted().joined(separator: ", ")) reach another node",
             [Mend.nodes]
         )
     }
@@ -225,8 +225,8 @@ struct CleanupSeen: Seen, Sendable {
         guard let first = left.first else {
             guard unnamed > 0 else { return ok(counted) }
             return warning(
-                "\(counted); of \(unnamed) the answer was lost, and with it where to cancel",
-                ["nothing: what is left of it goes by itself (limits.max-age)"]
+                "\(counted); \(unnamed) may be left, whose URL was lost with the response",
+                ["nothing to do: uploads that are left expire (limits.max-age)"]
             )
         }
         return failure(

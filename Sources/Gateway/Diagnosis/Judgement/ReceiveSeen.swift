@@ -47,9 +47,9 @@ struct ReceiveSeen: Seen, Sendable, Equatable {
             warning(
                 notInUse(path?.reason ?? ""),
                 [
-                    "a rule by which AppArmor or SELinux lets nginx write the files of the spool, "
-                        + "then a reload of the gateway",
-                    "spool-receive: off",
+                    "allow nginx in AppArmor or SELinux to write the files of the spool, then reload the "
+                        + "gateway",
+                    "spool-receive: off  (of the route in spoolgate.yaml, if nginx should not write them)",
                 ]
             )
         case .digest?, .ordinary?, .full?, .small?: skipped(notInUse(path?.reason ?? ""))
@@ -67,10 +67,10 @@ struct ReceiveSeen: Seen, Sendable, Equatable {
             let isWorker = directive.arguments.first == "worker"
             text += isWorker ? " in its workers" : " on threads"
             text += " (\(directive.text))"
-            if isWorker { text += "; a disk that stalls stalls them and all their clients" }
+            if isWorker { text += "; a stalled disk stalls the workers and all their clients" }
         }
         if let limit = nginx.fileSizeLimit {
-            text += "; content beyond \(ByteSize.rounded(limit)) comes through the gateway"
+            text += "; content beyond \(ByteSize.rounded(limit)) passes through the gateway"
         }
         return text
     }
@@ -79,37 +79,37 @@ struct ReceiveSeen: Seen, Sendable, Equatable {
         guard let nginx else {
             return skipped(
                 path == nil
-                    ? text("no large content was seen")
-                    : notInUse("the web server did not offer it")
+                    ? text("no large content was received yet")
+                    : notInUse("the web server did not offer to write content")
             )
         }
         guard nginx.hasModule else {
-            return skipped(notInUse("nginx's files load no ngx_http_interim_module"))
+            return skipped(notInUse("nginx's files do not load ngx_http_interim_module"))
         }
         if nginx.isBuffering {
             return skipped(notInUse("nginx buffers content (fastcgi_request_buffering on)"))
         }
         if !nginx.passesFiles {
-            return ok(notInUse("nginx reaches the gateway by TCP, which passes no file"))
+            return ok(notInUse("nginx reaches the gateway by TCP, which cannot pass files"))
         }
         guard let directive = nginx.directive else {
             // An older package of the module has an include without it.
             return warning(
-                notInUse("no spool_receive is in force in the location"),
+                notInUse("no spool_receive applies to the location"),
                 [Mend.location, Mend.module]
             )
         }
         guard nginx.isOn else {
             return ok(notInUse("'\(directive.text)' at \(directive.place)"))
         }
-        guard path != nil else { return skipped(text("no large content was seen")) }
+        guard path != nil else { return skipped(text("no large content was received yet")) }
         return warning(
             notInUse(
-                "nginx did not offer it, and '\(directive.text)' is in force at \(directive.place)"
+                "nginx did not offer to write, although '\(directive.text)' is set at \(directive.place)"
             ),
             [
                 "nginx -s reload", Mend.module,
-                "an nginx that was built --with-threads (nginx -V), which spool_receive on needs",
+                "use an nginx built --with-threads (see nginx -V): spool_receive on needs threads",
             ]
         )
     }

@@ -26,16 +26,16 @@ struct RoomSeen: Seen, Sendable, Equatable {
         let shown = "\(path), \(ByteSize.rounded(room)) free above the reserve"
         guard room > 0 else {
             return failure(
-                "\(path): \(ByteSize.rounded(free)) free, all of it spool.reserve "
-                    + "(\(ByteSize.rounded(reserve))): nothing is taken",
-                ["make room, or a smaller spool.reserve in spoolgate.yaml"]
+                "\(path): \(ByteSize.rounded(free)) free, all within spool.reserve "
+                    + "(\(ByteSize.rounded(reserve))): every upload is refused",
+                ["free some space, or lower spool.reserve in spoolgate.yaml"]
             )
         }
         let most = quota == 0 ? room : min(room, quota)
         guard most >= largest else {
             return warning(
-                "\(shown); one upload may have \(ByteSize.rounded(largest)) (limits.max-size)",
-                ["a larger disk or quota, or a smaller limits.max-size in spoolgate.yaml"]
+                "\(shown); one upload may need \(ByteSize.rounded(largest)) (limits.max-size)",
+                ["enlarge the disk or spool.quota, or lower limits.max-size in spoolgate.yaml"]
             )
         }
         return ok(shown)

@@ -26,11 +26,11 @@ struct UpstreamSeen: Seen, Sendable, Equatable {
     var finding: Finding {
         if speaksTLS {
             return failure(
-                "\(name): \(target): that port speaks TLS, and \(setting) says http",
+                "\(name): \(target): this port speaks TLS, but \(setting) says http",
                 ["\(setting): \(other(scheme: "https"))  (in place of \(target))"]
             )
         }
-        guard let fault else { return ok("\(name): \(target) takes connections") }
+        guard let fault else { return ok("\(name): \(target) accepts connections") }
         // libcurl's words for a socket name it.
         let place = socket == nil ? "\(target): " : ""
         return failure("\(name): \(place)\(fault.reason)", mends(fault))
@@ -41,20 +41,20 @@ struct UpstreamSeen: Seen, Sendable, Equatable {
     private func mends(_ fault: ClientFault) -> [String] {
         if let socket {
             return [
-                "start the application that listens on \(socket), let the daemon's user connect, or name "
-                    + "another socket in \(setting)"
+                "start the application that listens on \(socket), allow the daemon's user to connect, or "
+                    + "name another socket in \(setting)"
             ]
         }
         if let tls = fault.tls { return mends(tls) }
         switch fault.kind {
         case .noAddress:
-            return ["getent hosts \(host)  (the name in \(setting), or the resolver, is wrong)"]
+            return ["getent hosts \(host)  (fix the name in \(setting), or the resolver)"]
         case .noConnection where fault.isLate:
             return [
-                "look at firewalls on the way to \(host), and at the port in \(setting): nothing "
-                    + "answers, and nothing refuses"
+                "check the firewalls on the way to \(host), and the port in \(setting): connections are "
+                    + "neither accepted nor refused"
             ]
-        default: return ["start what listens there, or name another one in \(setting)"]
+        default: return ["start the server at \(place), or name another one in \(setting)"]
         }
     }
 
@@ -68,42 +68,43 @@ struct UpstreamSeen: Seen, Sendable, Equatable {
             ]
         case .notYetValid:
             return [
-                "date  (the clock here, or there: the certificate of \(place) is not valid yet)",
+                "date  (this machine's clock or the server's is wrong: the certificate of \(place) is not "
+                    + "valid yet)",
                 "\(look) | openssl x509 -noout -dates",
             ]
         case .authority:
             return [
                 authorities.map {
-                    "the certificate of the authority that signed that of \(place), in \($0) (\(tls).ca)"
+                    "add the certificate of the authority of \(place) to \($0) (\(tls).ca)"
                 }
-                    ?? "\(tls).ca: a PEM file with the certificate of the authority that signed that of "
-                    + "\(place), or with that itself if it is self-signed",
+                    ?? "\(tls).ca: a PEM file with the certificate of the authority of \(place), or with "
+                    + "the certificate of \(place) itself if it is self-signed",
                 "\(look) | openssl x509 -noout -issuer",
             ]
         case .name:
             return [
-                "in \(setting), one of the names in the certificate; or a certificate for \(host)",
+                "in \(setting), use one of the names in the certificate, or get a certificate for \(host)",
                 "\(look) | openssl x509 -noout -ext subjectAltName",
             ]
         case .authoritiesFile:
             return [
-                "\(tls).ca: a PEM file of certificates; \(authorities ?? "the system's") is none"
+                "\(tls).ca: a PEM file of certificates; \(authorities ?? "the system's") is not one"
             ]
         case .clientCertificate:
             return ["\(tls).certificate and \(tls).key: PEM files of a certificate and its key"]
         case .notTLS:
             return [
-                "\(setting): \(other(scheme: "http"))  (that port speaks no TLS), or the port that does"
+                "\(setting): \(other(scheme: "http"))  (this port does not speak TLS), or the port that does"
             ]
         case .silence, .ended:
             return [
-                "\(setting): \(other(scheme: "http"))  (if that port speaks plain HTTP), or the port that "
+                "\(setting): \(other(scheme: "http"))  (if this port speaks plain HTTP), or the port that "
                     + "speaks TLS", look,
             ]
         case .distrust, .handshake:
             return [
                 look,
-                "TLS 1.2 or newer at the server; \(tls).certificate, if it asks for a certificate",
+                "enable TLS 1.2 or newer on the server; set \(tls).certificate if it requires one",
             ]
         }
     }

@@ -40,7 +40,7 @@ struct ReachSeen: Seen, Sendable, Equatable {
             // Nobody expects it there, unless it is all that was asked for.
             return asked.contains(.http1)
                 ? ok(text)
-                : failure("no HTTP/2 without TLS", ["an https URL"])
+                : failure("no HTTP/2 without TLS", ["use an https URL"])
         }
         text += "; HTTP/2 is not offered"
         return asked.contains(.http1) ? warning(text, [Mend.http2]) : failure(text, [Mend.http2])
@@ -48,29 +48,32 @@ struct ReachSeen: Seen, Sendable, Equatable {
 
     private func mend(_ fault: ClientFault) -> String {
         switch fault.kind {
-        case .noAddress: "look at the host's name, and at its record in the DNS"
+        case .noAddress: "check the host name and its DNS record"
         case .noTLS: mend(fault.tls ?? .handshake)
         default:
             fault.tls.map { mend($0) }
-                ?? "look whether nginx runs and listens there, and at what stands before it"
+                ?? "check that nginx runs and listens there, and any firewall or proxy in front"
         }
     }
 
     private func mend(_ trouble: TLSTrouble) -> String {
         switch trouble {
-        case .expired: "ssl_certificate: a new one, this one has expired; then nginx -s reload"
-        case .notYetValid: "date  (the clock here, or there: the certificate is not valid yet)"
+        case .expired:
+            "ssl_certificate: install a new certificate, this one has expired; then nginx -s reload"
+        case .notYetValid:
+            "date  (this machine's clock or the server's is wrong: the certificate is not valid yet)"
         case .authority:
-            "--cacert FILE for an authority of one's own; else ssl_certificate: with the certificates of "
-                + "the authorities between behind it"
-        case .name: "ssl_certificate: one with the host's name in it; or that name in the URL"
+            "--cacert FILE for a private authority; otherwise append the intermediate certificates to "
+                + "the file in ssl_certificate"
+        case .name:
+            "ssl_certificate: a certificate with the host's name; or a name of this certificate in the URL"
         case .authoritiesFile, .clientCertificate: "--cacert: a PEM file of certificates"
-        case .notTLS: "listen 443 ssl;  (that port speaks no TLS); or an http URL"
+        case .notTLS: "listen 443 ssl;  (this port does not speak TLS); or use an http URL"
         case .silence, .ended:
-            "listen 443 ssl;  (that port may speak no TLS); or an http URL; look also at what stands before "
-                + "nginx"
+            "listen 443 ssl;  (this port may not speak TLS); or use an http URL; also check any proxy in "
+                + "front of nginx"
         case .distrust, .handshake:
-            "ssl_protocols TLSv1.2 TLSv1.3;  (look also at ssl_certificate and ssl_ciphers)"
+            "ssl_protocols TLSv1.2 TLSv1.3;  (also check ssl_certificate and ssl_ciphers)"
         }
     }
 }
@@ -121,39 +124,42 @@ struct GatewaySeen: Seen, Sendable, Equatable {
         if let code = answer.code { return (told, mends(ofCode: code)) }
         if isElsewhere {
             return (
-                "\(told): no location of nginx hands \(url.path) to the gateway",
+                "\(told): no nginx location passes \(url.path) to the gateway",
                 [Mend.snippet + "  (in this server block; it serves /files/)"]
             )
         }
         switch answer.status {
         case 400 where answer.content.contains("plain HTTP request was sent to HTTPS port"):
             return (
-                "\(told): that port speaks TLS",
+                "\(told): this port speaks TLS",
                 [url.text.replacing("http:", with: "https:", maxReplacements: 1)]
             )
         case 401: return refusedLogin
         case 403 where login != .none:
             return (
-                "\(told): it lets nobody in, or not from here, or has no file of passwords",
-                ["allow, deny: in the location", Mend.passwords, Mend.errorLog]
+                "\(told): nginx admits no client, or not this one, or its password file is missing",
+                ["check allow and deny in the location", Mend.passwords, Mend.errorLog]
             )
         case 403:
-            return ("\(told): nobody may, or not from here", ["allow, deny: in the location"])
+            return (
+                "\(told): nginx admits no client, or not this one",
+                ["check allow and deny in the location"]
+            )
         case 500:
             return (
-                "\(told): it cannot ask who may upload, or cannot read the file of passwords",
-                [Mend.errorLog, Mend.passwords, "auth_request: look whether that service runs"]
+                "\(told): nginx cannot reach its auth_request service, or cannot read its password file",
+                [Mend.errorLog, Mend.passwords, "check that the auth_request service runs"]
             )
         case 413: return (told, [Mend.size])
         case 502, 503, 504:
             return ("\(told): nginx does not reach the gateway", [Mend.units, Mend.local])
         case 200..<300:
             return (
-                "\(told): an answer without an upload resource", [Mend.snippet, Mend.location]
+                "\(told): a response without an upload resource", [Mend.snippet, Mend.location]
             )
         case 300..<400:
             let target = answer[.location].map { " to \($0)" } ?? ""
-            return ("\(told): redirected\(target)", ["name the URL that clients upload to"])
+            return ("\(told): redirected\(target)", ["probe the URL that it redirects to"])
         default: return (told, [Mend.location])
         }
     }
@@ -166,27 +172,27 @@ struct GatewaySeen: Seen, Sendable, Equatable {
         case .none:
             let isBasic = answer[.wwwAuthenticate]?.lowercased().hasPrefix("basic") ?? false
             return (
-                "\(told): a login stands in front\(realm)",
+                "\(told): a login is required\(realm)",
                 [isBasic ? Mend.credentials : "-H 'Authorization: ...'"]
             )
         case .malformed:
             return (
-                "\(told): Authorization in -H is not 'Basic ' and a name and a password in Base64\(realm)",
+                "\(told): Authorization in -H is not 'Basic ' and NAME:PASSWORD in Base64\(realm)",
                 [Mend.credentials]
             )
         case .password(let name):
             return (
                 "\(told): the name '\(name)' and its password in -H are refused\(realm)",
                 [
-                    "another password in -H; or, on the server, take the line of that name out of the file in "
-                        + "auth_basic_user_file, then",
+                    "use another password in -H; or, on the server, remove the name's line from the file "
+                        + "in auth_basic_user_file, then",
                     Mend.addUser(name, to: "FILE"), Mend.local,
                 ]
             )
         case .other(let scheme):
             return (
                 "\(told): the credentials in -H (\(scheme)) are refused\(realm)",
-                ["other credentials in -H: these may have expired"]
+                ["use other credentials in -H: these may have expired"]
             )
         }
     }
@@ -194,7 +200,7 @@ struct GatewaySeen: Seen, Sendable, Equatable {
     private var unanswered: (String, [String]) {
         if let reason = answer.fault?.reason, reason.contains("HTTP/0.9") {
             return (
-                "what answers a creation is not HTTP/1.1: that port speaks HTTP/2 without TLS",
+                "the response to a creation is not HTTP/1.1: this port speaks HTTP/2 without TLS",
                 [
                     "listen 80;  (without http2: before 1.25.1 nginx speaks nothing else on such a port)"
                 ]
@@ -203,11 +209,11 @@ struct GatewaySeen: Seen, Sendable, Equatable {
         let mends = [Mend.units, Mend.local]
         if let options, [502, 503, 504].contains(options.status), !options.isProblem {
             return (
-                "nginx does not reach the gateway: no answer to a creation, \(options.status) to "
+                "nginx does not reach the gateway: no response to a creation, \(options.status) to "
                     + "OPTIONS", mends
             )
         }
-        return ("to a creation \(answer.description)", mends)
+        return ("the creation failed: \(answer.description)", mends)
     }
 
     private func mends(ofCode code: String) -> [String] {
@@ -218,9 +224,13 @@ struct GatewaySeen: Seen, Sendable, Equatable {
         case "anonymous-refused" where login == .none:
             [Mend.credentials, Mend.login, Mend.passwords, Mend.owner]
         case "anonymous-refused": [Mend.login, Mend.passwords, Mend.owner]
-        case "check-unavailable": ["authorize: in spoolgate.yaml; look whether that service runs"]
-        case "client-too-many-requests": ["limit_conn, limit_req: wait, and probe again"]
-        default: ["journalctl -u spoolgate; the codes stand in spoolgate(8)"]
+        case "check-unavailable": ["check that the service in authorize.url of spoolgate.yaml runs"]
+        case "client-too-many-requests":
+            [
+                "wait, then probe again  (limits for each client: limit_conn and limit_req in nginx, "
+                    + "clients.maximum-concurrent in spoolgate.yaml)"
+            ]
+        default: ["journalctl -u spoolgate  (spoolgate(8) explains the code)"]
         }
     }
 }
@@ -237,19 +247,19 @@ struct LoginSeen: Seen, Sendable, Equatable {
         switch (answer.status, answer.code) {
         case (201, _):
             return failure(
-                "a made-up name and password were taken: anybody gets in, by any name",
+                "a made-up name and password were accepted: anyone can log in, under any name",
                 [Mend.login, Mend.passwords, Mend.all, Mend.owner]
             )
         case (401, _), (403, _?): return ok(text)
         // nginx refuses a wrong password with 401.
         case (403, nil):
             return warning(
-                "\(text): so nginx answers every login if the file of passwords is not there",
+                "\(text): nginx responds like this to every login if its password file is missing",
                 [Mend.passwords, Mend.errorLog]
             )
         case (500, nil):
             return failure(
-                "\(text): so nginx answers every login if its workers may not read the file of passwords",
+                "\(text): nginx responds like this to every login if its workers may not read its password file",
                 [Mend.passwords, Mend.errorLog]
             )
         default: return skipped(text)
@@ -270,12 +280,15 @@ struct LocationSeen: Seen, Sendable, Equatable {
         let mend = [Mend.origin(url.origin)]
         guard let told = ProbeURL(location) else {
             guard location.hasPrefix("/") else {
-                return failure("'\(location)' is no address", mend)
+                return failure("Location '\(location)' is not a URL", mend)
             }
-            return warning("only a path, on which some clients fail", mend)
+            return warning("Location is only a path, which some clients do not support", mend)
         }
-        guard !told.hasSameOrigin(as: url) else { return ok("on \(told.origin)") }
-        return warning("clients are sent to \(told.origin), not back to \(url.origin)", mend)
+        guard !told.hasSameOrigin(as: url) else { return ok("Location is on \(told.origin)") }
+        return warning(
+            "Location sends clients to \(told.origin), not to \(url.origin)",
+            mend
+        )
     }
 }
 
@@ -317,7 +330,7 @@ struct NamesSeen: Seen, Sendable, Equatable {
     var finding: Finding {
         let wrong = creations.filter { !Self.isTaken($0.answer) }
         guard let first = wrong.first else {
-            return ok("\(creations.count) endings of file names reach the gateway")
+            return ok("names with \(creations.count) different endings reach the gateway")
         }
         let others = wrong.dropFirst().map(\.name)
         return failure(

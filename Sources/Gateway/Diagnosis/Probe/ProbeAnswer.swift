@@ -52,7 +52,7 @@ extension ProbeAnswer {
     var author: String {
         if code != nil { return "the gateway" }
         if content.contains("<center>nginx") { return "nginx, not the gateway" }
-        return "not the gateway"
+        return "another server, not the gateway"
     }
 
     /// Whether a web server on the way takes no content of that length.
@@ -65,7 +65,9 @@ extension ProbeAnswer {
 
     /// `413 from nginx, not the gateway`, or why there is no answer.
     var description: String {
-        guard let head else { return "no answer (\(fault?.reason ?? "the connection ended"))" }
+        guard let head else {
+            return "no response (\(fault?.reason ?? "the connection was closed"))"
+        }
         let reason = detail.map { ": \($0)" } ?? ""
         return "\(head.status.code) from \(author)\(reason)"
     }

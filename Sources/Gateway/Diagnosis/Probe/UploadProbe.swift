@@ -135,7 +135,7 @@ package final class UploadProbe {
     /// Tries a login that nobody has, where one is asked for; `isAsked`: the gateway or nginx said so.
     private func login(isAsked: Bool) {
         guard isAsked || question.fields.contains(.authorization) else {
-            return tell(.skipped("login", "none was asked for"))
+            return tell(.skipped("login", "no login is required"))
         }
         tell(LoginSeen(answer: ProbeAnswer(requests.createByUnknown())).finding)
     }
@@ -188,7 +188,7 @@ package final class UploadProbe {
     private func names() {
         let url = question.url
         guard url.path.hasSuffix("/") else {
-            return tell(.skipped("names", "the URL is not a directory's"))
+            return tell(.skipped("names", "the URL does not end in /"))
         }
         func creation(_ ending: String) -> (name: String, answer: ProbeAnswer) {
             let name = "spoolgate-probe\(ending)"
@@ -200,7 +200,7 @@ package final class UploadProbe {
         }
         let plain = creation("").answer
         guard NamesSeen.isTaken(plain) else {
-            return tell(.skipped("names", "the gateway takes this URL alone"))
+            return tell(.skipped("names", "the gateway serves only this URL"))
         }
         let others = NamesSeen.endings.compactMap { isStopped() ? nil : creation($0) }
         guard !isStopped() else { return }
@@ -264,7 +264,7 @@ package final class UploadProbe {
     /// Asks the daemon which path content took, of an upload that is there already.
     private func receive() {
         guard let ask = question.contentPath else {
-            return tell(.skipped("receive", "not asked (--local)"))
+            return tell(.skipped("receive", "not tested (--local)"))
         }
         let name = trickled?.target.split(separator: "/").last
         let path = name.flatMap { UploadID($0) }.flatMap(ask)
@@ -273,7 +273,7 @@ package final class UploadProbe {
 
     private func size() {
         guard requests.version == .http1 else {
-            return tell(.skipped("size", "asked over HTTP/1.1 only"))
+            return tell(.skipped("size", "tested over HTTP/1.1 only"))
         }
         let length = min(
             limits.maxSize ?? Self.large,
@@ -376,7 +376,7 @@ package final class UploadProbe {
 
     private func crossOrigin() {
         guard let origin = question.origin else {
-            return tell(.skipped("cors", "not asked (--origin)"))
+            return tell(.skipped("cors", "not tested (--origin)"))
         }
         let (creation, upload) = requests.create(fields: [.origin: origin])
         // On the resource: on the creation's URL the upstream would be asked where the gateway is not.
@@ -415,8 +415,8 @@ package final class UploadProbe {
     private func notCreated(_ name: String) -> Finding {
         .failure(
             name,
-            "one more upload could not be created",
-            ["journalctl -u spoolgate; clients.maximum-uploads in spoolgate.yaml"]
+            "another upload could not be created",
+            ["journalctl -u spoolgate  (shows the reason, such as clients.maximum-uploads)"]
         )
     }
 }
