@@ -51,7 +51,7 @@ import Testing
     func found(base: String, servers: String) throws {
         let found = try #require(self.finding(.http(base: base), servers), "\(base), \(servers)")
         #expect(found.level == .failure)
-        #expect(found.text.contains("hands requests back to the gateway"))
+        #expect(found.text.contains("passes requests back to the gateway"))
         #expect(found.text.contains("/n:1"))
     }
 

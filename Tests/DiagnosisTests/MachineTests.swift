@@ -130,21 +130,25 @@ import Testing
             found == [
                 [
                     "fail",
-                    "'fastcgi_request_buffering on;' at /etc/nginx/snippets/spoolgate.conf:4",
+                    "'fastcgi_request_buffering on;' at /etc/nginx/snippets/spoolgate.conf:4: nginx buffers "
+                        + "uploads, and interrupted ones start again",
                     "fastcgi_request_buffering off;",
                 ],
                 [
-                    "fail", "'client_max_body_size 8m;' at /etc/nginx/nginx.conf:4",
+                    "fail",
+                    "'client_max_body_size 8m;' at /etc/nginx/nginx.conf:4: nginx refuses larger content",
                     "client_max_body_size 0;",
                 ],
                 [
                     "warn",
-                    "nginx's own 'client_body_buffer_size 16k;' is in force at "
-                        + "/etc/nginx/snippets/spoolgate.conf:1",
+                    "nginx's default 'client_body_buffer_size 16k;' applies at "
+                        + "/etc/nginx/snippets/spoolgate.conf:1: uploads over HTTP/2 are slow",
                     "client_body_buffer_size 1m;",
                 ],
                 [
-                    "warn", "'client_body_timeout 10s;' at /etc/nginx/snippets/spoolgate.conf:6",
+                    "warn",
+                    "'client_body_timeout 10s;' at /etc/nginx/snippets/spoolgate.conf:6: nginx closes the "
+                        + "connections of clients that pause longer",
                     "client_body_timeout 60s;",
                 ],
             ]
@@ -155,11 +159,11 @@ import Testing
         )
         #expect(
             place.place(of: "fastcgi_param SPOOLGATE_ORIGIN https://a;")
-                == "(location /files/, /etc/nginx/snippets/spoolgate.conf:1)"
+                == "(in location /files/ at /etc/nginx/snippets/spoolgate.conf:1)"
         )
         #expect(
             place.place(of: "fastcgi_intercept_errors off;")
-                == "(is there already, at /etc/nginx/snippets/spoolgate.conf:5: look at what stands in "
+                == "(already present at /etc/nginx/snippets/spoolgate.conf:5: check the proxies in "
                 + "front)"
         )
         #expect(place.place(of: "systemctl status spoolgate.socket") == nil)
@@ -170,7 +174,7 @@ import Testing
     @Test("an nginx configuration error differs from a file that only root may read")
     func unread() {
         let wrong = LocalCheck.unread("nginx -T: [emerg] 1#1: unknown directive \"a\" in /n:3")
-        #expect(wrong.level == .failure && wrong.mends.first?.hasPrefix("mend that line") == true)
+        #expect(wrong.level == .failure && wrong.mends.first?.hasPrefix("fix that line") == true)
         let unloaded = LocalCheck.unread(
             "[emerg] unknown directive in /usr/share/spoolgate/nginx/modules/interim.conf:10"
         )
@@ -178,7 +182,10 @@ import Testing
         let closed = LocalCheck.unread(
             "nginx -T: [emerg] 1#1: open() \"/k\" failed (13: Permission denied)"
         )
-        #expect(closed.level == .warning && closed.mends == ["run it as root, where nginx is"])
+        #expect(
+            closed.level == .warning
+                && closed.mends == ["run the probe as root, on the machine of nginx"]
+        )
         #expect(LocalCheck.unread("nginx is not installed").level == .warning)
     }
 
@@ -239,7 +246,7 @@ import Testing
         #expect(deaf.finding.mends == ["systemctl unmask spoolgate.socket"])
         let absent = SocketSeen(path: "/nowhere/at/all.sock", workers: [])
         #expect(absent.finding.level == .failure)
-        #expect(absent.finding.text == "/nowhere/at/all.sock is not there (/nowhere)")
+        #expect(absent.finding.text == "/nowhere/at/all.sock does not exist (/nowhere is missing)")
     }
 
     @Test("the operator's socket error names the affected pages and the worker's group")
@@ -254,7 +261,7 @@ import Testing
             workers: [worker]
         )
         #expect(seen.finding.name == "admin" && seen.finding.level == .failure)
-        #expect(seen.finding.text.hasSuffix(": status page and metrics are 502"))
+        #expect(seen.finding.text.hasSuffix(": the status page and the metrics return 502"))
         #expect(seen.finding.mends[0].hasPrefix("systemctl restart spoolgate"))
         #expect(seen.finding.mends[1].contains("SocketGroup=99, SocketMode=0660"))
         worker.group = nil

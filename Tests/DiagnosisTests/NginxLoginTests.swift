@@ -69,7 +69,7 @@ import Testing
     func claimed(location: String, http: String) throws {
         let found = try Self.findings(location, http: http)
         #expect(found.map(\.level) == [.failure])
-        #expect(found[0].text.contains("takes any name that a client claims"))
+        #expect(found[0].text.contains("accepts any name that a client claims"))
         #expect(found[0].mends[0].hasPrefix("auth_basic \"Uploads\";"))
         #expect(found[0].mends[1].hasPrefix("auth_basic_user_file "))
     }
@@ -87,7 +87,7 @@ import Testing
         let any = "satisfy any; allow 10.0.0.0/8; deny all; "
         let found = try Self.findings(Self.basic + Self.owner + any)
         #expect(found.map(\.level) == [.failure])
-        #expect(found[0].text.contains("lets clients of 10.0.0.0/8 in without the password"))
+        #expect(found[0].text.contains("admits clients of 10.0.0.0/8 without the password"))
         #expect(
             found[0].mends[0].hasPrefix("satisfy all;   (in place of satisfy any; at /etc/nginx/")
         )
@@ -97,7 +97,7 @@ import Testing
         #expect(without[0].text.contains("have no owner"))
         let both = try Self.findings(Self.basic + "auth_request /ask; satisfy any; " + Self.owner)
         #expect(both.map(\.level) == [.failure])
-        #expect(both[0].text.contains("clients that auth_request lets in"))
+        #expect(both[0].text.contains("clients that auth_request admits"))
     }
 
     private static func file(
@@ -135,7 +135,7 @@ import Testing
             way: PathWay(
                 path: "/e/p",
                 facts: [],
-                obstacle: "/e/p is not there (/e/p)",
+                obstacle: "/e/p does not exist",
                 isMissing: true
             ),
             names: nil
@@ -150,7 +150,7 @@ import Testing
             ),
             (
                 Self.file(group: 33, mode: 0o640, names: []),
-                ["nobody can log in", "openssl passwd -apr1"]
+                ["no login succeeds", "openssl passwd -apr1"]
             ),
         ]
         for (file, words) in cases {
@@ -206,7 +206,7 @@ import Testing
         }
         let found = try #require(try finding(Self.basic + Self.owner))
         #expect(found.level == .failure)
-        #expect(found.text.contains("before the preflight of routes.default.cors"))
+        #expect(found.text.contains("for the preflight of routes.default.cors"))
         #expect(found.mends[0].hasPrefix("auth_basic $spoolgate_realm;   (in place of auth_basic"))
         for right in [
             "", "auth_basic off; auth_basic_user_file x;",
@@ -233,7 +233,7 @@ import Testing
         let found = try Self.http2("listen 80 http2;")
         #expect(found.map(\.level) == [.failure])
         #expect(found[0].text.contains("'listen 80 http2;' at /etc/nginx/nginx.conf:4"))
-        #expect(found[0].text.contains("nginx 1.22.1 nothing else there"))
+        #expect(found[0].text.contains("nginx 1.22.1 speaks nothing else on that port"))
         #expect(
             found[0].mends == [
                 "listen 80;   (in place of listen 80 http2; at /etc/nginx/nginx.conf:4)"
@@ -279,7 +279,7 @@ import Testing
     func same(line: String, mend: String) throws {
         let place = try #require(Self.dump(line).gateways.first)
         let words = try #require(place.place(of: mend), "\(mend)")
-        #expect(words.hasPrefix("(is there already, at /etc/nginx/nginx.conf:8"), "\(words)")
+        #expect(words.hasPrefix("(already present at /etc/nginx/nginx.conf:8"), "\(words)")
     }
 
     @Test("an existing include is not suggested again")
@@ -295,18 +295,18 @@ import Testing
         )
         let place = try #require(dump.gateways.first)
         let there = try #require(place.place(of: Mend.location))
-        #expect(there.hasPrefix("(is there already, at /usr/share/spoolgate/nginx/location.conf:1"))
+        #expect(there.hasPrefix("(already present at /usr/share/spoolgate/nginx/location.conf:1"))
         #expect(place.place(of: Mend.proxy) == nil, "what stands in front is another server's")
         let other = "location ^~ /files/ {"
         #expect(
             place.place(of: other) == "(in place of location /files/ { at /etc/nginx/nginx.conf:1)"
         )
         let right = try #require(Self.dump("").gateways.first)
-        #expect(right.place(of: other)?.hasPrefix("(is there already") == true)
+        #expect(right.place(of: other)?.hasPrefix("(already present") == true)
         #expect(place.place(of: Mend.http2) == "(in the server block at /etc/nginx/nginx.conf:1)")
         for listen in ["listen 443 ssl http2;", "listen 443 ssl; http2 on;"] {
             let spoken = try #require(Self.dump("", listen: listen).gateways.first)
-            #expect(spoken.place(of: Mend.http2)?.hasPrefix("(is there already") == true)
+            #expect(spoken.place(of: Mend.http2)?.hasPrefix("(already present") == true)
         }
     }
 

@@ -90,7 +90,7 @@ import Testing
             testDescription: "an expression inside",
             text: #"location ^~ /files/ G{ location ~ \.php$ R }"#,
             taken: ["/files/x.php"],
-            mend: "take it out of location ^~ /files/"
+            mend: "move it out of location ^~ /files/"
         ),
         Case(
             testDescription: "the gateway's is an expression, and not the first one",

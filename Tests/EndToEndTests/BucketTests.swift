@@ -226,7 +226,7 @@ struct BucketTests {
         }
         #expect(
             try check(bucket.url).contains(
-                "default: bucket checked at \(bucket.store.url) knows the key"
+                "default: bucket checked at \(bucket.store.url) accepts the key"
             )
         )
         #expect(try check("\(bucket.store.url)/none").contains("(NoSuchBucket)"))

@@ -53,10 +53,10 @@ struct CheckLiveTests {
         #expect(broken.status == 69)
         broken.expect("upstream", "fail", ["default: \(origin.base)"])
         broken.expect("authorizer", "fail", ["default: \(authorizer.base)"])
-        broken.expect("socket", "fail", ["nobody listens", "systemctl start"])
+        broken.expect("socket", "fail", ["no process listens", "systemctl start"])
         broken.expect("daemon", "fail", ["no daemon responds on", "journalctl -u spoolgate"])
         if NginxConfiguration.hasLane {
-            broken.expect("receive", "skip", ["default: no daemon was reached"])
+            broken.expect("receive", "skip", ["default: the daemon was not reached"])
         }
     }
 
@@ -143,17 +143,17 @@ struct CheckLiveTests {
         report.expect(
             "admin",
             "fail",
-            ["may not connect to", "status page and metrics are 502", "SocketGroup="]
+            ["may not connect to", "the status page and the metrics return 502", "SocketGroup="]
         )
         report.expect("socket", "ok")
-        try check(Sandbox()).expect("admin", "skip", ["no location of nginx has the status page"])
+        try check(Sandbox()).expect("admin", "skip", ["nginx has no location for the status page"])
     }
 
     @Test("a route that refuses clients without an owner, and an nginx that passes none")
     func noOwner() throws {
         let report = try check(Sandbox(routeSettings: ["anonymous: refuse"]))
         #expect(report.status == 69)
-        report.expect("login", "fail", ["passes no SPOOLGATE_OWNER", "every upload is 403"])
+        report.expect("login", "fail", ["passes no SPOOLGATE_OWNER", "every upload gets 403"])
     }
 
     @Test("a location that intercepts files is named with the line that fixes it")
@@ -170,7 +170,7 @@ struct CheckLiveTests {
             ]
         )
         let right = try check(Sandbox(front: .nginxMistaken(.locationsBeside)))
-        right.expect("nginx", "ok", ["location takes names from ^~ /files/"])
+        right.expect("nginx", "ok", ["location takes paths from ^~ /files/"])
     }
 
     @Test("an upstream that leads back to the gateway is named, and the gateway responds 508")

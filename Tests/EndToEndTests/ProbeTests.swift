@@ -356,7 +356,7 @@ struct ProbeTests {
         local.expect(
             "login",
             "fail",
-            ["is not there (/nowhere)", "403 to every login", "install -D -g "]
+            ["does not exist (/nowhere is missing)", "403 to every login", "install -D -g "]
         )
         // Its workers are root's otherwise.
         guard geteuid() == 0 else { return }
@@ -380,7 +380,7 @@ struct ProbeTests {
             "login",
             "fail",
             [
-                "lets clients of 127.0.0.1 in without the password", "anyone can log in",
+                "admits clients of 127.0.0.1 without the password", "anyone can log in",
                 "satisfy all;", "(in place of satisfy any; at ",
             ]
         )
@@ -415,7 +415,7 @@ struct ProbeTests {
             "nginx",
             "fail",
             [
-                "'listen 127.0.0.1:\(sandbox.port) http2;' at ", "clients of HTTP/1.1 fail",
+                "'listen 127.0.0.1:\(sandbox.port) http2;' at ", "HTTP/1.1 clients fail",
                 "listen 127.0.0.1:\(sandbox.port);   (in place of ",
             ]
         )
@@ -443,7 +443,7 @@ struct ProbeTests {
         #expect(dead.status == 69)
         dead.expect("gateway", "fail", ["nginx does not reach the gateway", "systemctl status"])
         #expect(!dead.shown.contains("--local"))
-        dead.expect("socket", "fail", ["nobody listens", "systemctl start"])
+        dead.expect("socket", "fail", ["no process listens", "systemctl start"])
     }
 
     /// nginx, and what is said of content that it may write into the spool.

@@ -134,7 +134,7 @@ def other_user(day):
         said(found),
     )
     day.check("SocketGroup=nginx" in said(found), "and the group that mends it", said(found))
-    day.check("status page and metrics are 502" in said(found), "and what fails", said(found))
+    day.check("the status page and the metrics return 502" in said(found), "and what fails", said(found))
     result = day.run(f"curl -sS {LOGIN} -o /dev/null -w '%{{http_code}}\\n' {ADMIN}/live")
     day.check(result.output.strip() == "502", "as the page does")
     day.machine.write(SOCKET_DROP_IN, "")
@@ -163,7 +163,7 @@ def login(day):
     path = "/etc/nginx/uploads.htpasswd"
     day.run(f"mv {path} {path}.away")
     status, found = look(day, "login")
-    day.check("is not there" in said(found) and "403" in said(found), "a missing file is named", said(found))
+    day.check("does not exist" in said(found) and "403" in said(found), "a missing file is named", said(found))
     result = day.run(f"curl -sS {LOGIN} -o /dev/null -w '%{{http_code}}\\n' {ADMIN}/live")
     day.check(result.output.strip() == "403", "and nginx answers as it says")
     day.run(f"mv {path}.away {path} && chmod 600 {path}")

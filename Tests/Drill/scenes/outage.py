@@ -56,7 +56,7 @@ def loop(day):
     upstream(day, "http://uploads.example")
     result = day.run("spoolgate check --live")
     day.check(
-        not result.ok and "hands requests back to the gateway" in result.output,
+        not result.ok and "passes requests back to the gateway" in result.output,
         "check --live names the location that leads back",
     )
     since = day.now()

@@ -110,7 +110,7 @@ package struct LiveCheck {
             } else if let paths {
                 seen.path = paths[name] ?? nil
             } else {
-                findings.append(.skipped("receive", "\(name): no daemon was reached"))
+                findings.append(.skipped("receive", "\(name): the daemon was not reached"))
                 continue
             }
             seen.nginx = LoopSeen(settings.listen, files).lane(ofRoute: name, nginx)
@@ -128,7 +128,7 @@ package struct LiveCheck {
             let seen = SocketSeen(path: path, workers: nginx.workers, unmask: unmask)
             findings.append(seen.finding)
         case .tcp, .inherited:
-            findings.append(.skipped("socket", "it is \(address.text)"))
+            findings.append(.skipped("socket", "not tested: listen is \(address.text)"))
         }
     }
 
@@ -148,7 +148,7 @@ package struct LiveCheck {
             let why =
                 loops.files.isEmpty
                 ? NginxProcesses.noFiles
-                : "no location of nginx has the status page and the metrics (admin.conf)"
+                : "nginx has no location for the status page and the metrics (admin.conf)"
             findings.append(.skipped("admin", why))
             return
         }
@@ -157,9 +157,9 @@ package struct LiveCheck {
             findings.append(
                 .failure(
                     "admin",
-                    "location \(shown) at \(first.place.location.place) asks on "
-                        + "\(first.socket ?? "another address"), and the daemon answers on \(path)",
-                    ["fastcgi_pass unix:\(path);  (or admin-listen in spoolgate.yaml)"]
+                    "location \(shown) at \(first.place.location.place) passes requests to "
+                        + "\(first.socket ?? "another address"), but the daemon's admin socket is \(path)",
+                    ["fastcgi_pass unix:\(path);  (or change admin-listen in spoolgate.yaml)"]
                 )
             )
             return
@@ -206,15 +206,15 @@ package struct LiveCheck {
             return [
                 .warning(
                     "nginx",
-                    "no location hands uploads to this gateway",
-                    ["\(Mend.snippet)  (in the server block that is to take uploads)"]
+                    "no nginx location passes uploads to this gateway",
+                    ["\(Mend.snippet)  (in the server block for uploads)"]
                 )
             ]
         }
         let faults = places.flatMap(\.rivalFaults)
         guard faults.isEmpty else { return faults }
         let shown = places.map { $0.location.arguments.joined(separator: " ") }
-        return [.ok("nginx", "no other location takes names from \(shown.joined(separator: ", "))")]
+        return [.ok("nginx", "no other location takes paths from \(shown.joined(separator: ", "))")]
     }
 
     private mutating func look(atSpool settings: Settings, _ user: SystemUser) {
@@ -325,9 +325,12 @@ package struct LiveCheck {
         var patient = settings
         patient.connectTimeout = min(settings.connectTimeout, Self.patience)
         patient.responseTimeout = Self.patience
-        guard let fault = bucket.fault(patient) else { return .ok(kind, "\(place) knows the key") }
+        guard let fault = bucket.fault(patient) else {
+            return .ok(kind, "\(place) accepts the key")
+        }
         let parts = fault.split(separator: "; ", maxSplits: 1).map(String.init)
-        let mend = parts.count > 1 ? parts[1] : "start the store, or name another one"
+        let mend =
+            parts.count > 1 ? parts[1] : "start the store, or name another one in spoolgate.yaml"
         return .failure(kind, "\(place): \(parts[0])", [mend])
     }
 
@@ -338,7 +341,7 @@ package struct LiveCheck {
     ) -> Finding {
         do throws(PathObstacle) {
             _ = try PathAccess.require(.search, to: program)
-            return .ok("inspect", "\(name): user \(user.name) may run \(program)")
+            return .ok("inspect", "\(name): user \(user.name) can run \(program)")
         } catch {
             return .failure(
                 "inspect",
@@ -350,10 +353,14 @@ package struct LiveCheck {
 
     private static func module(_ nginx: NginxProcesses) -> Finding {
         switch nginx.hasModule {
-        case nil: .skipped("module", "no nginx that this user may look into")
-        case true?: .ok("module", "nginx has ngx_http_interim_module")
+        case nil: .skipped("module", "no nginx process that this user may inspect (root may)")
+        case true?: .ok("module", "nginx has loaded ngx_http_interim_module")
         case false?:
-            .warning("module", "nginx runs without ngx_http_interim_module: no 104", [Mend.module])
+            .warning(
+                "module",
+                "nginx runs without ngx_http_interim_module: clients receive no 104",
+                [Mend.module]
+            )
         }
     }
 }

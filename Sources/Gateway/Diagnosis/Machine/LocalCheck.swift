@@ -46,16 +46,16 @@ package struct LocalCheck {
     /// Why nginx's files were not read; without root it may not open what they name.
     static func unread(_ reason: String) -> Finding {
         guard reason.contains("[emerg]"), !reason.contains("ermission denied") else {
-            return .warning("nginx", reason, ["run it as root, where nginx is"])
+            return .warning("nginx", reason, ["run the probe as root, on the machine of nginx"])
         }
         // The file is the module package's: what is missing is its line that loads the module.
         let mend =
             reason.contains(" in /usr/share/spoolgate/nginx/modules/")
-            ? "apt install --reinstall libnginx-mod-http-interim" : "mend that line"
+            ? "apt install --reinstall libnginx-mod-http-interim" : "fix that line"
         return .failure(
             "nginx",
             reason,
-            ["\(mend)  (until then nginx goes on with what it read before)"]
+            ["\(mend)  (until then nginx keeps its previous configuration)"]
         )
     }
 
@@ -71,11 +71,11 @@ package struct LocalCheck {
             let mend =
                 others.isEmpty
                 ? Mend.snippet + "  (in the server block of \(url.host))"
-                : "probe a URL below \(others.joined(separator: ", "))  (there uploads are taken)"
+                : "probe a URL below \(others.joined(separator: ", "))  (these locations accept uploads)"
             findings.append(
                 .failure(
                     "nginx",
-                    "no location for \(url.path) hands anything on by fastcgi_pass",
+                    "no nginx location for \(url.path) has a fastcgi_pass",
                     [mend]
                 )
             )

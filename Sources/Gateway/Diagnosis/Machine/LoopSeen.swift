@@ -61,14 +61,14 @@ struct LoopSeen {
             return Self.finding(
                 kind,
                 "\(name): \(base) is this machine's nginx, whose location \(shown) at "
-                    + "\(place.location.place) hands requests back to the gateway"
+                    + "\(place.location.place) passes requests back to the gateway"
             )
         case .directory, .bucket: return nil
         }
     }
 
     private static func finding(_ kind: String, _ text: String) -> Finding {
-        .failure(kind, text, ["name the address of the application itself in spoolgate.yaml"])
+        .failure(kind, text, ["set the application's own address in spoolgate.yaml"])
     }
 
     /// The location of the gateway's that requests come back to.

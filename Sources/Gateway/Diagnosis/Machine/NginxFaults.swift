@@ -23,6 +23,7 @@ extension NginxPlace {
         /// nginx's own value where it is not set.
         var standard: String
         var level: Finding.Level
+        var effect: String
         var mend: String
         var isRight: @Sendable (String) -> Bool
     }
@@ -32,30 +33,35 @@ extension NginxPlace {
             name: "fastcgi_request_buffering",
             standard: "on",
             level: .failure,
+            effect: "nginx buffers uploads, and interrupted ones start again",
             mend: Mend.buffering
         ) { $0.lowercased() == "off" },
         Rule(
             name: "client_max_body_size",
             standard: "1m",
             level: .failure,
+            effect: "nginx refuses larger content",
             mend: Mend.size
         ) { size($0) == 0 },
         Rule(
             name: "fastcgi_intercept_errors",
             standard: "off",
             level: .failure,
+            effect: "nginx replaces the gateway's error responses",
             mend: Mend.errors
         ) { $0.lowercased() == "off" },
         Rule(
             name: "client_body_buffer_size",
             standard: "16k",
             level: .warning,
+            effect: "uploads over HTTP/2 are slow",
             mend: Mend.window
         ) { size($0) >= 1 << 20 },
         Rule(
             name: "client_body_timeout",
             standard: "60s",
             level: .warning,
+            effect: "nginx closes the connections of clients that pause longer",
             mend: Mend.gap
         ) { seconds($0) >= 60 },
     ]
@@ -70,13 +76,19 @@ extension NginxPlace {
             guard !rule.isRight(value) else { continue }
             let place =
                 directive.map { "'\($0.text)' at \($0.place)" }
-                ?? "nginx's own '\(rule.name) \(rule.standard);' is in force at \(location.place)"
-            found.append(Finding(rule.level, "nginx", place, mends: [rule.mend]))
+                ?? "nginx's default '\(rule.name) \(rule.standard);' applies at \(location.place)"
+            found.append(
+                Finding(rule.level, "nginx", "\(place): \(rule.effect)", mends: [rule.mend])
+            )
         }
         if let early = earlyRead { found.append(early) }
         if value(of: "fastcgi_param", "REQUEST_METHOD") == nil {
             found.append(
-                .failure("nginx", "no parameters are passed at \(location.place)", [Mend.location])
+                .failure(
+                    "nginx",
+                    "the location at \(location.place) passes no FastCGI parameters",
+                    [Mend.location]
+                )
             )
         }
         return found
@@ -94,8 +106,8 @@ extension NginxPlace {
         return Finding(
             isAlways ? .failure : .warning,
             "nginx",
-            "'\(directive.text)' at \(directive.place) has nginx gather content before it chooses the location"
-                + (isAlways ? "" : "; look whether an upload can meet it"),
+            "'\(directive.text)' at \(directive.place): nginx buffers content before it chooses the location"
+                + (isAlways ? "" : ", if the condition applies to uploads"),
             mends: [Mend.lateBody]
         )
     }
@@ -104,7 +116,7 @@ extension NginxPlace {
     func place(of mend: String) -> String? {
         guard let directive = Mend.directive(mend), let name = directive.first else { return nil }
         if let there = place(ofSame: directive) {
-            return "(is there already, at \(there): look at what stands in front)"
+            return "(already present at \(there): check the proxies in front)"
         }
         switch name {
         // It belongs to another server, in front.
@@ -117,7 +129,7 @@ extension NginxPlace {
             return "(in place of \(present.text) at \(present.place))"
         }
         let path = location.arguments.joined(separator: " ")
-        return "(location \(path), \(location.place))"
+        return "(in location \(path) at \(location.place))"
     }
 
     /// The server block that the location is in.

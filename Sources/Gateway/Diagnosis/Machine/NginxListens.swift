@@ -58,17 +58,17 @@ extension NginxDump {
                 let plain = line.words.filter { $0 != "http2" }.joined(separator: " ")
                 return "\(plain);   (in place of \(line.text) at \(line.place))"
             }
-            let text = "'\(first.text)' at \(first.place) speaks HTTP/2 without TLS"
+            let text = "'\(first.text)' at \(first.place) enables HTTP/2 without TLS"
             guard let version else {
                 return .warning(
                     "nginx",
-                    "\(text): before nginx 1.25.1 clients of HTTP/1.1 fail on that port",
+                    "\(text): HTTP/1.1 clients fail on that port before nginx 1.25.1",
                     mends
                 )
             }
             return .failure(
                 "nginx",
-                "\(text), and nginx \(version) nothing else there: clients of HTTP/1.1 fail",
+                "\(text): nginx \(version) speaks nothing else on that port, and HTTP/1.1 clients fail",
                 mends
             )
         }

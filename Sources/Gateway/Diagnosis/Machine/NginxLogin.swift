@@ -89,8 +89,7 @@ struct NginxLogin: Sendable {
         guard let realm, hasRealm, file == nil else { return nil }
         return .failure(
             "login",
-            "'\(realm.text)' at \(realm.place) has no auth_basic_user_file: nginx asks nobody for a "
-                + "password",
+            "'\(realm.text)' at \(realm.place) has no auth_basic_user_file: nginx requires no password",
             [Self.fileLine]
         )
     }
@@ -103,7 +102,7 @@ struct NginxLogin: Sendable {
             ?? "no auth_basic at \(place.location.place)"
         return .failure(
             "login",
-            "'\(owner.text)' at \(owner.place) takes any name that a client claims: nginx asks for no "
+            "'\(owner.text)' at \(owner.place) accepts any name that a client claims: nginx requires no "
                 + "password (\(where_))",
             [Mend.login + (realm.map { "   (in place of \($0.text) at \($0.place))" } ?? "")]
                 + (file == nil ? [Self.fileLine] : [])
@@ -119,24 +118,24 @@ struct NginxLogin: Sendable {
         let request = place.value(of: "auth_request").flatMap { $0.saysOff ? nil : $0 }
         let others =
             (allowed.isEmpty ? [] : ["clients of \(allowed.joined(separator: ", "))"])
-            + (asksPassword && request != nil ? ["clients that auth_request lets in"] : [])
+            + (asksPassword && request != nil ? ["clients that auth_request admits"] : [])
         guard let first = others.first, asksPassword || request != nil else { return nil }
         let mends = ["satisfy all;   (in place of \(satisfy.text) at \(satisfy.place))"]
         if let owner, isClaimed(owner), asksPassword {
             return .failure(
                 "login",
-                "'\(satisfy.text)' at \(satisfy.place) lets \(first) in without the password: any name "
-                    + "that they claim is their owner ('\(owner.text)')",
+                "'\(satisfy.text)' at \(satisfy.place) admits \(first) without the password: any name "
+                    + "they claim becomes the owner ('\(owner.text)')",
                 mends
             )
         }
         guard !allowed.isEmpty else { return nil }
         return .warning(
             "login",
-            "'\(satisfy.text)' at \(satisfy.place) lets \(first) in without a login: their uploads have "
+            "'\(satisfy.text)' at \(satisfy.place) admits \(first) without a login: their uploads have "
                 + "no owner",
             mends + [
-                "anonymous: refuse  (in spoolgate.yaml: then only those with a login may upload)"
+                "anonymous: refuse  (in spoolgate.yaml: then only clients with a login may upload)"
             ]
         )
     }
@@ -152,7 +151,7 @@ struct NginxLogin: Sendable {
         if password.way.isMissing {
             return .failure(
                 "login",
-                "\(shown): \(password.way.obstacle ?? path): nginx answers 403 to every login",
+                "\(shown): \(password.way.obstacle ?? path): nginx responds 403 to every login",
                 [
                     "install -D -g \(worker == nil ? "www-data" : group) -m 640 /dev/null \(path.shellWord)",
                     addUser,
@@ -161,7 +160,11 @@ struct NginxLogin: Sendable {
         }
         guard let facts = password.way.last else { return nil }
         if facts.isDirectory {
-            return .failure("login", "\(shown): it is a directory", [Self.fileLine])
+            return .failure(
+                "login",
+                "\(shown): \(path) is a directory, not a password file",
+                [Self.fileLine]
+            )
         }
         // Another nginx may run here that has nothing to do with it.
         if let worker,
@@ -172,13 +175,13 @@ struct NginxLogin: Sendable {
                 return .failure(
                     "login",
                     "\(shown): nginx's user \(user) may not pass \(directory.path) "
-                        + "(\(directory.description)): nginx answers 500 to every login",
+                        + "(\(directory.description)): nginx responds 500 to every login",
                     ["chmod o+x \(directory.path.shellWord)"]
                 )
             }
             return .failure(
                 "login",
-                "\(shown): nginx's user \(user) may not read \(path) (\(facts.description)): nginx answers "
+                "\(shown): nginx's user \(user) may not read \(path) (\(facts.description)): nginx responds "
                     + "500 to every login",
                 ["chgrp \(group) \(path.shellWord) && chmod g+r \(path.shellWord)"]
             )
@@ -186,7 +189,7 @@ struct NginxLogin: Sendable {
         guard password.names?.isEmpty ?? false else { return nil }
         return .failure(
             "login",
-            "\(shown): no line of it is NAME:HASH: nobody can log in",
+            "\(shown): no line of \(path) has the form NAME:HASH: no login succeeds",
             [addUser]
         )
     }
@@ -198,7 +201,7 @@ struct NginxLogin: Sendable {
         else { return nil }
         return .failure(
             "login",
-            "\(path) has no line for '\(name)', whom -H names",
+            "\(path) has no line for '\(name)', the name in -H",
             [Mend.addUser(name, to: path)]
         )
     }
@@ -209,8 +212,8 @@ struct NginxLogin: Sendable {
         let path = place.location.arguments.joined(separator: " ")
         return .failure(
             "login",
-            "location \(path) at \(place.location.place) passes no SPOOLGATE_OWNER, and routes.\(route) has "
-                + "anonymous: refuse: every upload is 403",
+            "location \(path) at \(place.location.place) passes no SPOOLGATE_OWNER, but routes.\(route) has "
+                + "anonymous: refuse: every upload gets 403",
             [Mend.owner]
         )
     }
@@ -224,8 +227,8 @@ struct NginxLogin: Sendable {
         else { return nil }
         return .failure(
             "login",
-            "'\(realm.text)' at \(realm.place) asks for a password before the preflight of routes.\(route).cors, "
-                + "and browsers send none: no page of another origin can upload",
+            "'\(realm.text)' at \(realm.place) requires a password for the preflight of routes.\(route).cors, "
+                + "but browsers send none: pages of other origins cannot upload",
             ["auth_basic $spoolgate_realm;   (in place of \(realm.text) at \(realm.place))"]
         )
     }

@@ -60,7 +60,7 @@ package struct NginxProcesses: Sendable {
     /// Why no files of nginx were looked at.
     static var noFiles: String {
         geteuid() == 0
-            ? "no nginx runs here" : "no nginx whose files this user may read (root may)"
+            ? "no nginx runs on this machine" : "no nginx whose files this user may read (root may)"
     }
 
     /// The most that is read of one file.

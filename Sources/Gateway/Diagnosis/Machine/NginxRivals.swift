@@ -126,13 +126,13 @@ extension NginxPlace {
     var rivalFaults: [Finding] {
         rivals.map { rival in
             let own = location.arguments.joined(separator: " ")
-            let names = rival.path ?? "some names"
+            let names = rival.path ?? "some paths"
             let first = "location ^~ \(path) {"
             let mend =
                 switch rival.place {
                 case .beside: "\(first)   (in place of location \(own) { at \(location.place))"
                 case .around: "\(first)   (in the server block itself, not inside another location)"
-                case .inside: "take it out of location \(own)"
+                case .inside: "move it out of location \(own)"
                 }
             return .failure(
                 "nginx",

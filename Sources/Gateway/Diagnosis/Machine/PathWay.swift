@@ -43,11 +43,13 @@ package struct PathWay: Sendable, Equatable {
 
     private static func words(_ obstacle: PathObstacle, on way: String) -> String {
         switch obstacle {
-        case .missing(let path, _): path == way ? "is not there" : "is not there (\(path))"
-        case .notDirectory(let facts): "is below \(facts.path), which is no directory"
-        case .denied(let facts, _, _): "cannot be looked at: \(facts.path) (\(facts.description))"
-        case .readOnly(let facts): "is on a file system that is read-only: \(facts.path)"
-        case .failed(let error): "cannot be looked at: \(error)"
+        case .missing(let path, _):
+            path == way ? "does not exist" : "does not exist (\(path) is missing)"
+        case .notDirectory(let facts): "is below \(facts.path), which is not a directory"
+        case .denied(let facts, _, _):
+            "cannot be accessed: \(facts.path) (\(facts.description))"
+        case .readOnly(let facts): "is on a read-only file system: \(facts.path)"
+        case .failed(let error): "cannot be accessed: \(error)"
         }
     }
 

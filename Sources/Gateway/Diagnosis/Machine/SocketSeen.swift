@@ -73,11 +73,11 @@ extension SocketSeen {
             )
         case .deaf:
             return failure(
-                "nobody listens on \(path): the gateway does not run",
+                "no process listens on \(path): the gateway does not run",
                 [
                     unmask
-                        ?? "systemctl start spoolgate.socket spoolgate; journalctl -u spoolgate says why it "
-                        + "ended"
+                        ?? "systemctl start spoolgate.socket spoolgate; journalctl -u spoolgate  (shows why "
+                        + "it ended)"
                 ]
             )
         case .listening: break
@@ -89,7 +89,7 @@ extension SocketSeen {
         if able.isEmpty, let refused = refusals.first?.1 { return refused }
         let shown = "\(path) (\(socket.description))"
         guard !workers.isEmpty else {
-            return warning("\(shown); no worker of nginx runs", ["systemctl start nginx"])
+            return warning("\(shown); no nginx worker runs", ["systemctl start nginx"])
         }
         let users = Set(able.map { SystemUser.name(ofUser: $0.user) }).sorted()
         return ok("\(shown); nginx (\(users.joined(separator: ", "))) may connect")
@@ -105,7 +105,7 @@ extension SocketSeen {
         }
         guard let socket = way.last, !worker.has(.write, to: socket) else { return nil }
         let group = SystemUser.name(ofGroup: worker.mainGroup)
-        let what = kind == .uploads ? "" : ": status page and metrics are 502"
+        let what = kind == .uploads ? "" : ": the status page and the metrics return 502"
         return failure(
             "nginx's user \(name) may not connect to \(path) (\(socket.description))\(what)",
             mends(group)
@@ -119,8 +119,8 @@ extension SocketSeen {
         var mends = [
             "systemctl edit spoolgate.socket: [Socket], SocketGroup=\(group), SocketMode=0660; then "
                 + restart,
-            "socket-group: \(group) and socket-mode: \"0660\"  (spoolgate.yaml, where the daemon "
-                + "binds it)",
+            "socket-group: \(group) and socket-mode: \"0660\"  (in spoolgate.yaml, if the daemon "
+                + "binds the socket itself)",
         ]
         if kind == .admin {
             mends.insert(

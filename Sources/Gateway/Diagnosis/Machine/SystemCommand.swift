@@ -39,7 +39,8 @@ enum SystemCommand {
                 let lines = String(decoding: process.errors, as: UTF8.self).split(separator: "\n")
                 // nginx's own last line says only that there was another one.
                 let words =
-                    lines.first { $0.contains("[emerg]") } ?? lines.last ?? "it did not end well"
+                    lines.first { $0.contains("[emerg]") } ?? lines.last
+                    ?? "failed without a message"
                 return .failure(.init(reason: "\(name): \(words)"))
             }
             return .success(

@@ -140,7 +140,7 @@ extension UnitsSeen {
             return .warning(
                 "units",
                 "\(Self.service) is starting",
-                ["wait: after a crash it reads every record of the spool first"]
+                ["wait: after a crash the daemon first reads every record of the spool"]
             )
         }
         return .failure(
@@ -154,13 +154,15 @@ extension UnitsSeen {
     private func running(_ states: String) -> Finding {
         guard restarts > 0 else { return .ok("units", states) }
         guard let age, age < Self.longRun else {
-            return .ok("units", "\(states); restarts since it was started: \(restarts)")
+            return .ok("units", "\(states); automatic restarts: \(restarts)")
         }
-        let since = "runs for \(DurationText.rounded(age.components.seconds)) now"
-        if restarts > Self.mostRestarts, age < Self.shortRun { return notStayingUp(", \(since)") }
+        let since = "has run for \(DurationText.rounded(age.components.seconds))"
+        if restarts > Self.mostRestarts, age < Self.shortRun {
+            return notStayingUp("; it \(since)")
+        }
         return .warning(
             "units",
-            "\(Self.service) \(since); systemd has restarted it, in all: \(restarts)",
+            "\(Self.service) \(since); automatic restarts: \(restarts)",
             Self.causes(service)
         )
     }
@@ -169,8 +171,8 @@ extension UnitsSeen {
         let times = restarts == 1 ? "once" : "\(restarts) times"
         return .failure(
             "units",
-            "\(Self.service) does not stay up: systemd has restarted it \(times)\(more)"
-                + Self.result(of: service),
+            "\(Self.service) does not stay up: systemd has restarted it \(times)"
+                + Self.result(of: service) + more,
             Self.causes(service)
         )
     }
@@ -188,13 +190,13 @@ extension UnitsSeen {
         guard run == .running else {
             return .failure(
                 "units",
-                "\(names) \(verb) masked: nothing can start \(main.count == 1 ? "it" : "them")",
+                "\(names) \(verb) masked: systemd cannot start \(main.count == 1 ? "it" : "them")",
                 [unmask ?? mend]
             )
         }
         return .warning(
             "units",
-            "\(names) \(verb) masked: the daemon runs until it ends, and nothing can start it again",
+            "\(names) \(verb) masked: once the running daemon ends, systemd cannot start it again",
             [mend]
         )
     }
@@ -232,8 +234,8 @@ extension UnitsSeen {
         let mend =
             state == "not-found"
             ? "apt install --reinstall spoolgate; systemctl daemon-reload"
-            : "systemctl status \(bad.name); systemctl edit \(bad.name)  (a drop-in may be wrong)"
-        return .failure("units", "systemd does not read \(bad.name) (\(state))", [mend])
+            : "systemctl status \(bad.name); systemctl edit \(bad.name)  (a drop-in may have an error)"
+        return .failure("units", "systemd cannot load \(bad.name) (\(state))", [mend])
     }
 
     /// The commands that start a unit which failed.
@@ -252,8 +254,8 @@ extension UnitsSeen {
         case "exit-code"?: " (exit status \(unit["ExecMainStatus"] ?? "unknown"))"
         case "signal"?, "core-dump"?: " (killed by signal \(unit["ExecMainStatus"] ?? "unknown"))"
         case "oom-kill"?: " (killed because memory ran out)"
-        case "watchdog"?: " (it took no connections for WatchdogSec)"
-        case "timeout"?: " (it took too long to start or to end)"
+        case "watchdog"?: " (it accepted no connections for WatchdogSec)"
+        case "timeout"?: " (it took too long to start or to stop)"
         case "protocol"?: " (it ended before it was ready)"
         case let other?: " (\(other))"
         }
@@ -261,20 +263,20 @@ extension UnitsSeen {
 
     /// The commands that show the cause of a service's end.
     private static func causes(_ unit: Properties) -> [String] {
-        let log = "journalctl -u spoolgate -n 20  (says why it ended)"
+        let log = "journalctl -u spoolgate -n 20  (shows why it ended)"
         switch (unit["Result"], unit["ExecMainStatus"]) {
         case ("exit-code"?, "78"?):
-            return ["spoolgate check  (says what is wrong in the settings)", log]
+            return ["spoolgate check  (reports the errors in the settings)", log]
         case ("exit-code"?, "226"?):
             return [
-                "systemctl cat spoolgate  (a directory in ReadWritePaths= is not there, or cannot be "
+                "systemctl cat spoolgate  (a directory in ReadWritePaths= is missing or cannot be "
                     + "mounted)", log,
             ]
-        case ("exit-code"?, "217"?): return ["systemd-sysusers  (the user is not there)", log]
+        case ("exit-code"?, "217"?): return ["systemd-sysusers  (creates the missing user)", log]
         case ("exit-code"?, "203"?):
             return ["systemctl cat spoolgate  (the program in ExecStart= cannot be run)", log]
         case ("oom-kill"?, _):
-            return ["systemctl edit spoolgate  (a higher MemoryMax=, if it has one)", log]
+            return ["systemctl edit spoolgate  (raise MemoryMax=, if it is set)", log]
         default: return [log]
         }
     }
@@ -289,7 +291,7 @@ extension UnitsSeen {
                 .warning(
                     "units",
                     "\(masked.map(\.name).joined(separator: ", ")) \(masked.count == 1 ? "is" : "are") "
-                        + "masked: while the daemon does not run, nothing is purged",
+                        + "masked: no uploads are purged while the daemon is stopped",
                     [
                         Self.unmask(masked)
                             + (first.name == Self.timer ? " && systemctl start \(Self.timer)" : "")
@@ -302,7 +304,7 @@ extension UnitsSeen {
             .warning(
                 "units",
                 "\(Self.purge) failed\(Self.result(of: purge))",
-                ["journalctl -u spoolgate-purge -n 20  (says why)"]
+                ["journalctl -u spoolgate-purge -n 20  (shows why)"]
             )
         ]
     }
@@ -314,13 +316,13 @@ extension UnitsSeen {
         guard let text = service["TimeoutStopUSec"], let most = Self.time(text),
             !Self.isMasked(service)
         else {
-            return .skipped("stopping", "systemd does not tell TimeoutStopSec")
+            return .skipped("stopping", "systemd reports no TimeoutStopSec")
         }
         let shown = "TimeoutStopSec=\(text), timeouts.drain \(DurationText.text(drain))"
         guard most <= drain else { return .ok("stopping", shown) }
         return .warning(
             "stopping",
-            "\(shown): the daemon is killed while deliveries may go on",
+            "\(shown): systemd may kill the daemon during deliveries",
             [
                 "TimeoutStopSec=\(DurationText.text(drain + .seconds(15)))  (systemctl edit spoolgate)"
             ]
