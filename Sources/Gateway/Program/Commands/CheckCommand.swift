@@ -113,7 +113,7 @@ struct Check: SpoolgateCommand {
                 mends: parts.count > 1 ? [parts[parts.count - 1]] : []
             )
         }
-        if faults.isEmpty { findings.append(.ok("settings", "usable")) }
+        if faults.isEmpty { findings.append(.ok("settings", "valid and usable")) }
         if let variables = settings.fromEnvironment {
             findings.append(.ok("settings", "from the environment: \(variables)"))
         }
