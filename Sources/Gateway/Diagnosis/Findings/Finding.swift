@@ -1,24 +1,24 @@
-// What a check found, and how a list of it is written: for people in aligned lines, for programs in JSON.
+// Findings of a check and their output: aligned lines for people, JSON for programs.
 //
-// Nothing is looked at here. The invariant: what is not well names what mends it.
+// Invariant: each warning and each failure names its fix.
 
 import SpoolgatePosix
 package import SpoolgateTextFormats
 
-/// What one check found.
+/// The result of one check.
 package struct Finding: Sendable, Equatable {
-    /// How well it is.
+    /// The severity of a finding.
     package enum Level: String, Sendable, CaseIterable {
-        /// As it should be.
+        /// No problem.
         case ok
-        /// It works, and less well than it could.
+        /// Uploads work, but not as well as they could.
         case warning = "warn"
-        /// Uploads fail, or cannot be resumed.
+        /// Uploads fail or cannot be resumed.
         case failure = "fail"
-        /// It was not looked at.
+        /// Not tested.
         case skipped = "skip"
 
-        /// The word in a line for people.
+        /// The word in lines for people.
         var shown: String {
             switch self {
             case .ok, .warning: rawValue
@@ -28,39 +28,38 @@ package struct Finding: Sendable, Equatable {
         }
     }
 
-    /// Which check it is, one word of at most eleven letters.
+    /// The name of the check, a word of at most eleven letters.
     package var name: String
-    /// How well it is.
     package var level: Level
-    /// What was seen, in one sentence without its end.
+    /// The observation, without a final period.
     package var text: String
-    /// What mends it: directives, settings or commands, one each; empty only where nothing has to be mended.
+    /// Fixes: one directive, setting or command each; empty only if none is needed.
     package var mends: [String]
 
-    /// Makes a finding.
+    /// Creates a finding.
     package init(_ level: Level, _ name: String, _ text: String, mends: [String] = []) {
         (self.level, self.name, self.text, self.mends) = (level, name, text, mends)
     }
 
-    /// Something as it should be.
+    /// Creates a finding without a problem.
     package static func ok(_ name: String, _ text: String) -> Finding { .init(.ok, name, text) }
 
-    /// Something that was not looked at, and why.
+    /// Creates a finding for a skipped check; `text` says why.
     package static func skipped(_ name: String, _ text: String) -> Finding {
         .init(.skipped, name, text)
     }
 
-    /// Something that works, and not as well as it could.
+    /// Creates a finding for a problem that uploads survive.
     static func warning(_ name: String, _ text: String, _ mends: [String]) -> Finding {
         .init(.warning, name, text, mends: mends)
     }
 
-    /// Something that does not work.
+    /// Creates a finding for a problem that breaks uploads.
     static func failure(_ name: String, _ text: String, _ mends: [String]) -> Finding {
         .init(.failure, name, text, mends: mends)
     }
 
-    /// ` FAIL  streaming   …`, and below it what mends it; no line ends but between those lines.
+    /// ` FAIL  streaming   …`, and a line for each fix; control characters are replaced.
     package var line: String {
         let head = " \(level.shown.padded(toColumns: 5)) \(name.padded(toColumns: 11)) "
         let indent = String(repeating: " ", count: head.count)
@@ -68,7 +67,7 @@ package struct Finding: Sendable, Equatable {
             .joined(separator: "\n")
     }
 
-    /// The same for programs.
+    /// The finding as a JSON object.
     package var json: JSON {
         .versioned([
             ("check", .string(name)), ("level", .string(level.rawValue)),
@@ -77,17 +76,15 @@ package struct Finding: Sendable, Equatable {
     }
 }
 
-/// How many findings of each level there are.
+/// The number of warnings and failures.
 package struct Verdict: Sendable, Equatable {
-    /// How many failures.
     package private(set) var failures = 0
-    /// How many warnings.
     package private(set) var warnings = 0
 
-    /// A verdict on nothing.
+    /// Creates a count of zero.
     package init() {}
 
-    /// Counts one more.
+    /// Adds a finding to the count.
     package mutating func count(_ finding: Finding) {
         switch finding.level {
         case .failure: failures += 1
@@ -96,7 +93,7 @@ package struct Verdict: Sendable, Equatable {
         }
     }
 
-    /// Both in words: `2 failures, 1 warning.`.
+    /// The count for people, such as `2 failures, 1 warning.`.
     package var line: String {
         func counted(_ count: Int, _ word: String) -> String {
             "\(count == 0 ? "no" : "\(count)") \(word)\(count == 1 ? "" : "s")"
@@ -104,7 +101,7 @@ package struct Verdict: Sendable, Equatable {
         return "\(counted(failures, "failure")), \(counted(warnings, "warning"))."
     }
 
-    /// The same for programs.
+    /// The count as a JSON object.
     package var json: JSON {
         .versioned([
             ("failures", .integer(Int64(failures))),

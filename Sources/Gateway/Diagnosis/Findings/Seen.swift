@@ -1,21 +1,20 @@
-// What a check has seen: its findings have its name.
+// The common protocol of observations, which create findings in the name of their check.
 
-/// Something seen by one check.
+/// The observation of one check.
 protocol Seen {
-    /// The check's name, as in `Finding.name`.
     var check: String { get }
 }
 
 extension Seen {
-    /// It is as it should be.
+    /// Creates a finding without a problem.
     func ok(_ text: String) -> Finding { .ok(check, text) }
 
-    /// It was not looked at, and why.
+    /// Creates a finding for a skipped check; `text` says why.
     func skipped(_ text: String) -> Finding { .skipped(check, text) }
 
-    /// It works, and not as well as it could; `mends` as of `Finding`.
+    /// Creates a finding for a problem that uploads survive.
     func warning(_ text: String, _ mends: [String]) -> Finding { .warning(check, text, mends) }
 
-    /// It does not work; `mends` as of `Finding`.
+    /// Creates a finding for a problem that breaks uploads.
     func failure(_ text: String, _ mends: [String]) -> Finding { .failure(check, text, mends) }
 }

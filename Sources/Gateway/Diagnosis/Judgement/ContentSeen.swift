@@ -1,25 +1,23 @@
-// What content does on its way: whether it comes as it is sent, survives a cut, may be as long as the gateway
-// allows, and how fast it is.
+// The checks of content on its path to the gateway: buffering, interruption, size, speed and pauses.
 //
-// Pure: what was seen, and what that means.
+// Pure: turns observations into findings.
 
 import SpoolgateCurl
 import SpoolgatePosix
 import SpoolgateTextFormats
 
-/// What had arrived of content that trickled.
+/// How much content the gateway had received while it was sent slowly.
 struct StreamingSeen: Seen, Sendable, Equatable {
     var check: String { "streaming" }
-    /// Bytes that had been sent.
+    /// Bytes sent.
     var sent: Int64
-    /// Bytes that had arrived then; nil: it was not told.
+    /// The offset that the gateway reported by then; nil if it reported none.
     var arrived: Int64?
-    /// How long it had trickled.
+    /// The time since the transfer began.
     var after: Duration
-    /// The answer that should have told the offset.
+    /// The response to the offset retrieval, or to the transfer if that ended early.
     var answer: ProbeAnswer
 
-    /// What it means.
     var finding: Finding {
         guard let arrived else {
             return failure(
@@ -45,19 +43,18 @@ struct StreamingSeen: Seen, Sendable, Equatable {
     }
 }
 
-/// What was kept of content whose connection was reset, and whether it went on.
+/// How much content the gateway kept after a connection reset, and whether the upload resumed.
 struct CutSeen: Seen, Sendable, Equatable {
     var check: String { "cut" }
-    /// Bytes that had been sent.
+    /// Bytes sent.
     var sent: Int64
-    /// Bytes that were kept; nil: it was not told.
+    /// The offset after the reset; nil if the gateway reported none.
     var kept: Int64?
-    /// The answer to the append that went on from there; nil: it was not tried.
+    /// The response to the append that resumed the upload; nil if it was not sent.
     var resumed: ProbeAnswer?
-    /// What came of the connection before it could be reset.
+    /// The response to the interrupted append, if it was received before the reset.
     var answer: ProbeAnswer
 
-    /// What it means.
     var finding: Finding {
         if answer.isTooLarge {
             return failure("content was refused with \(answer.description)", [Mend.size])
@@ -87,17 +84,15 @@ struct CutSeen: Seen, Sendable, Equatable {
     }
 }
 
-/// The answer to an append of the greatest length, of which nothing was sent.
+/// Whether an append of the largest permitted length is accepted; its content is not sent.
 struct SizeSeen: Seen, Sendable, Equatable {
     var check: String { "size" }
-    /// The length that was told.
+    /// The `Content-Length` of the append.
     var declared: Int64
-    /// Whether 100 (Continue) came, or the wait for any answer ended.
+    /// Whether 100 (Continue) was received, or the wait for it ended without a response.
     var isWelcome: Bool
-    /// The answer, if there was one.
     var answer: ProbeAnswer
 
-    /// What it means.
     var finding: Finding {
         let length = ByteSize.rounded(declared)
         if isWelcome { return ok("\(length) would be accepted (no content was sent)") }
@@ -114,18 +109,15 @@ struct SizeSeen: Seen, Sendable, Equatable {
     }
 }
 
-/// How fast content went.
+/// The transfer speed over each version of HTTP.
 struct SpeedSeen: Seen, Sendable, Equatable {
     var check: String { "speed" }
-    /// How one version of HTTP did.
+    /// The transfer over one version of HTTP.
     struct Run: Sendable, Equatable {
-        /// The version.
         var version: ClientRequest.Version
-        /// Bytes that went.
+        /// Bytes sent.
         var bytes: Int64
-        /// How long that took.
         var time: Duration
-        /// The answer.
         var answer: ProbeAnswer
 
         var isTaken: Bool { (200..<300).contains(answer.status) && bytes > 0 }
@@ -133,17 +125,14 @@ struct SpeedSeen: Seen, Sendable, Equatable {
         var name: String { version == .http2 ? "h2" : "h1" }
     }
 
-    /// How each version did.
     var runs: [Run]
-    /// One round trip.
     var roundTrip: Duration
 
-    /// Below that a round trip does not limit anything that is measured.
+    /// The round-trip time below which a small window does not limit the measured speed.
     private static let shortTrip = Duration.milliseconds(10)
-    /// The window that the shipped files set.
+    /// The HTTP/2 window in bytes that the shipped files set.
     private static let window = 1_048_576.0
 
-    /// What it means.
     var finding: Finding {
         if let refused = runs.first(where: { !$0.isTaken }) {
             return failure(
@@ -156,7 +145,7 @@ struct SpeedSeen: Seen, Sendable, Equatable {
         }
         let rates = runs.map { "\($0.name) \(Self.text($0.rate))" }.joined(separator: "; ")
         let text = "\(rates) at \(roundTrip.milliseconds) round trip"
-        // What is under way at a time is the window, where that is what limits.
+        // If the window limits the speed, one window is sent in each round trip.
         guard let second = runs.first(where: { $0.version == .http2 }), roundTrip >= Self.shortTrip
         else { return ok(text) }
         let underWay = second.rate * (roundTrip / .seconds(1))
@@ -176,20 +165,18 @@ struct SpeedSeen: Seen, Sendable, Equatable {
     }
 }
 
-/// What a long silence in the middle of content brought.
+/// Whether a connection survives a long pause in the content.
 struct SilenceSeen: Seen, Sendable, Equatable {
     var check: String { "silence" }
-    /// How long the other side bore it.
+    /// How long the connection stayed open during the pause.
     var borne: Duration
-    /// Whether it ended the connection.
     var wasEnded: Bool
 
-    /// How long this side is silent: longer than the shipped files allow.
+    /// The length of the pause, longer than the shipped files allow.
     static let length = Duration.seconds(70)
-    /// Less than that is shorter than the shipped files, and than a train's tunnel.
+    /// The shortest acceptable timeout, slightly less than in the shipped files.
     private static let least = Duration.seconds(55)
 
-    /// What it means.
     var finding: Finding {
         guard wasEnded else { return ok("the connection survived \(borne.seconds) without a byte") }
         let text = "the connection was closed after \(borne.seconds) without a byte"
@@ -202,13 +189,11 @@ struct SilenceSeen: Seen, Sendable, Equatable {
 }
 
 extension Duration {
-    /// `2.1s`.
     var seconds: String {
         let tenths = wholeMilliseconds / 100
         return tenths % 10 == 0 ? "\(tenths / 10)s" : "\(tenths / 10).\(tenths % 10)s"
     }
 
-    /// `3ms`, `0.2ms`.
     var milliseconds: String {
         let tenths = components.seconds * 10_000 + components.attoseconds / 100_000_000_000_000
         if tenths == 0 { return "under 0.1ms" }

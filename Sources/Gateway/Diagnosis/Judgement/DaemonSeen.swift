@@ -1,35 +1,33 @@
-// The daemon's own answer on its admin socket. A socket that takes connections proves nothing: systemd may hold it.
+// The daemon's own status, from its admin socket. An accepted connection proves nothing, because systemd may hold the
+// socket.
 //
-// Pure: judges an answer.
+// Pure: turns a response into a finding.
 
-/// The daemon's answer to the question of how it is.
+/// The daemon's response to a request for its status.
 package struct DaemonSeen: Seen, Sendable, Equatable {
-    /// The outcome of the question.
+    /// The outcome of the request.
     package enum Answer: Sendable, Equatable {
-        /// The first line of its status, such as `OK: 0 receiving, …`.
+        /// The first line of the status, such as `OK: 0 receiving, …`.
         case status(String)
-        /// No process takes the connection.
+        /// No process accepts the connection.
         case nobody
         /// This user may not connect.
         case denied
-        /// Another reason for which there is no answer.
+        /// There was no response for another reason, given in words.
         case silence(String)
     }
 
     var check: String { "daemon" }
-    /// The path of the socket.
     package var socket: String
-    /// The outcome of the question.
     package var answer: Answer
-    /// Whether the service runs, as systemd says; nil: systemd does not know it.
+    /// Whether systemd reports that the service runs; nil if systemd does not know the service.
     package var run: UnitsSeen.Run?
 
-    /// Makes it.
+    /// Creates the observation.
     package init(socket: String, answer: Answer, run: UnitsSeen.Run?) {
         (self.socket, self.answer, self.run) = (socket, answer, run)
     }
 
-    /// The judgement.
     var finding: Finding {
         let log = "journalctl -u spoolgate -n 20"
         switch answer {

@@ -1,12 +1,12 @@
-// What mends a front, each in one place: nginx's directives first, as they stand in the shipped files.
+// The texts of fixes, each defined once; nginx's directives are written as in the shipped files.
 
 import SpoolgateTextFormats
 
-/// What is to be written, and where.
+/// The fixes that findings name.
 enum Mend {
-    /// The one include that has most of the others.
+    /// The include of the shipped location files, which contain most of the other directives.
     static let location = "include /usr/share/spoolgate/nginx/location*.conf;"
-    /// The same, where a mend stands that it has.
+    /// `location`, for a list with a directive that these files contain.
     static let hasIt = location + "  (includes it)"
     static let buffering = "fastcgi_request_buffering off;"
     static let lateBody = "client_body_early_read 0;"
@@ -35,23 +35,24 @@ enum Mend {
     static let units = "systemctl status spoolgate.socket spoolgate"
     static let owner =
         "fastcgi_param SPOOLGATE_OWNER $remote_user;  (only with auth_basic and auth_basic_user_file)"
-    /// Of a probe from elsewhere.
+    /// A hint for probes without `--local`.
     static let local = "run the probe with --local on the server, which reports more"
 
-    /// What mends that content was answered `answer`, where no more is known of it than that.
+    /// The fixes for a refusal of content: the size limit after a 413 from a web server, otherwise `mends`.
     static func refusal(_ answer: ProbeAnswer, otherwise mends: [String]) -> [String] {
         answer.isTooLarge ? [size] : mends
     }
 
-    /// The command that adds a name to a file of passwords; it asks for the password.
+    /// The command that adds a user to a password file; it prompts for the password.
     static func addUser(_ name: String, to path: String) -> String {
-        // A name with characters of its own is for a person to write.
+        // A name that the shell would not take literally is left for the operator to fill in.
         let word = name.shellWord == name ? name : "NAME"
         return
             "printf '\(word):%s\\n' \"$(openssl passwd -apr1)\" >>\(path.shellWord)  (asks for the password)"
     }
 
-    /// The words of the directive of nginx that a mend begins with, without quotes; nil: it is a command or a setting.
+    /// Parses the nginx directive at the beginning of a fix into words without quotes; nil if it is a command or a
+    /// setting.
     static func directive(_ mend: String) -> [String]? {
         guard mend.contains(where: { ";{".contains($0) }) else { return nil }
         var reader = NginxReader(mend.prefix { !";{".contains($0) } + ";", file: "")
@@ -65,7 +66,7 @@ enum Mend {
         return isDirective ? words : nil
     }
 
-    /// The parameter by which nginx tells several directives of one name apart: `SPOOLGATE_ORIGIN`; nil: there is one.
+    /// The parameter that distinguishes directives of the same name, such as `SPOOLGATE_ORIGIN`; nil if there is none.
     static func parameter(of words: [String]) -> String? {
         words.first == "fastcgi_param" ? words.dropFirst().first : nil
     }

@@ -1,24 +1,21 @@
-// What of the protocols reaches a client: interim responses, refusals, what pages may do, tus, and that
-// nothing is left.
+// The checks of protocol features that a client must receive: interim responses, refusals, CORS, tus and routing to
+// nodes; and of the cleanup.
 //
-// Pure: what was seen, and what that means.
+// Pure: turns observations into findings.
 
 import HTTPTypes
 import SpoolgateCurl
 import SpoolgateTextFormats
 import SpoolgateUploadProtocol
 
-/// Whether 104 came to a creation that has content.
+/// Whether a creation with content receives a 104.
 struct InterimSeen: Seen, Sendable, Equatable {
     var check: String { version == .http2 ? "104-http2" : "104-http1" }
-    /// The version of HTTP.
     var version: ClientRequest.Version
-    /// The first 104; nil: none came.
+    /// The first 104; nil if there was none.
     var first: ClientInterim?
-    /// The final answer.
     var answer: ProbeAnswer
 
-    /// What it means.
     var finding: Finding {
         if let first {
             guard first.head.fields.contains(.location) else {
@@ -44,15 +41,14 @@ struct InterimSeen: Seen, Sendable, Equatable {
     }
 }
 
-/// Whether the gateway's refusals reach the client as they are.
+/// Whether the client receives the gateway's refusals unchanged.
 struct ErrorsSeen: Seen, Sendable, Equatable {
     var check: String { "errors" }
-    /// The answer to an append at a wrong offset; 409 is right.
+    /// The response to an append at a wrong offset; expected is 409.
     var conflict: ProbeAnswer
-    /// The answer to an append to an upload that is not there; 404 is right.
+    /// The response to an append to an unknown upload; expected is 404.
     var unknown: ProbeAnswer
 
-    /// What it means.
     var finding: Finding {
         let conflictIsRight = conflict.status == 409 && conflict.offset != nil && conflict.isProblem
         if conflictIsRight, unknown.status == 404, unknown.isProblem {
@@ -66,15 +62,13 @@ struct ErrorsSeen: Seen, Sendable, Equatable {
     }
 }
 
-/// Whether long lines of a head pass: metadata of some kilobytes, and uploads made of hundreds of parts.
+/// Whether long fields are accepted, as in uploads with several kilobytes of metadata or of hundreds of parts.
 struct LongFieldSeen: Seen, Sendable, Equatable {
     var check: String { "fields" }
-    /// Bytes of the field.
     var size: Int
-    /// The answer to an offset retrieval with that field.
+    /// The response to an offset retrieval with that field.
     var answer: ProbeAnswer
 
-    /// What it means.
     var finding: Finding {
         if answer.offset != nil { return ok("a field of \(size >> 10) KiB is accepted") }
         return warning(
@@ -86,17 +80,14 @@ struct LongFieldSeen: Seen, Sendable, Equatable {
     }
 }
 
-/// What a page of another origin may do.
+/// Whether pages of another origin may upload.
 struct CrossOriginSeen: Seen, Sendable, Equatable {
     var check: String { "cors" }
-    /// The page's origin.
     var origin: String
-    /// The answer to the preflight request.
     var preflight: ProbeAnswer
-    /// The answer to a creation with that `Origin`.
+    /// The response to a creation with that `Origin`.
     var creation: ProbeAnswer
 
-    /// What it means.
     var finding: Finding {
         let setting = "cors: {origins: [\"\(origin)\"]}  (of the route in spoolgate.yaml)"
         if preflight.status == 401 {
@@ -139,20 +130,18 @@ struct CrossOriginSeen: Seen, Sendable, Equatable {
     }
 }
 
-/// What a client of tus got.
+/// Whether tus works on the route.
 struct TusSeen: Seen, Sendable, Equatable {
     var check: String { "tus" }
-    /// The answer to OPTIONS.
+    /// The response to OPTIONS.
     var options: ProbeAnswer
-    /// The answer to a creation; nil where tus is not spoken.
+    /// The response to a creation; nil if tus is not enabled.
     var creation: ProbeAnswer?
-    /// The answer to HEAD on what it made; nil where nothing was made.
+    /// The response to HEAD on the created upload; nil if there is no such upload.
     var retrieval: ProbeAnswer?
 
-    /// Whether the route speaks it.
     var isSpoken: Bool { options[.tusVersion] != nil }
 
-    /// What it means.
     var finding: Finding {
         guard isSpoken else { return skipped("not enabled on this route") }
         guard let creation, creation.status == 201 else {
@@ -170,15 +159,15 @@ struct TusSeen: Seen, Sendable, Equatable {
     }
 }
 
-/// Where uploads went whose nodes stand in their paths.
+/// Whether requests for an upload reach the node that is named in its path.
 struct NodesSeen: Seen, Sendable, Equatable {
     var check: String { "nodes" }
-    /// The nodes that have one.
+    /// The nodes of the created uploads.
     var names: Set<String>
-    /// Those of which one went to another node.
+    /// The nodes among them whose requests reached another node.
     var missed: Set<String>
 
-    /// Makes it of uploads and the answers to OPTIONS on them.
+    /// Creates it from uploads and the responses to OPTIONS on them.
     init(_ uploads: [(target: String, answer: ProbeAnswer)]) {
         names = Set(uploads.compactMap { Self.node(in: $0.target) })
         missed = Set(
@@ -187,7 +176,7 @@ struct NodesSeen: Seen, Sendable, Equatable {
         )
     }
 
-    /// The node in the path of an upload's resource; nil where there is none.
+    /// Returns the node in the path of an upload resource; nil if the path names none.
     static func node(in target: String) -> String? {
         let parts = target.split(separator: "/").suffix(3)
         guard parts.count == 3, parts.first == "upload-resource" else { return nil }
@@ -196,7 +185,6 @@ struct NodesSeen: Seen, Sendable, Equatable {
         }
     }
 
-    /// What it means.
     var finding: Finding {
         let all = names.sorted().joined(separator: ", ")
         guard !missed.isEmpty else {
@@ -209,17 +197,15 @@ struct NodesSeen: Seen, Sendable, Equatable {
     }
 }
 
-/// What is left of the uploads that were created.
+/// The cleanup of the uploads that the probe created.
 struct CleanupSeen: Seen, Sendable {
     var check: String { "cleanup" }
-    /// How many were cancelled.
     var cancelled: Int
-    /// Those that were not, and why.
+    /// The uploads that could not be cancelled, each with the response.
     var left: [(address: String, answer: ProbeAnswer)]
-    /// How many there may be besides, whose address was lost with the answer.
+    /// The number of uploads that may exist with an unknown URL, because the response was lost.
     var unnamed = 0
 
-    /// What it means.
     var finding: Finding {
         let counted = "\(cancelled) upload\(cancelled == 1 ? "" : "s") cancelled"
         guard let first = left.first else {

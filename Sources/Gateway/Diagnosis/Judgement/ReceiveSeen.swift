@@ -1,43 +1,42 @@
-// Whether nginx writes content into the spool by itself, and if not, why.
+// Whether nginx writes content into the spool directly, and why not.
 //
-// Pure: what was seen, and what that means. What another check complains of is no second complaint here.
+// Pure: turns observations into findings. A cause that another check reports is not reported again as a problem.
 
 import SpoolgateExchange
 import SpoolgateTextFormats
 
-/// What nginx's files and processes say of content that nginx may write into the spool.
+/// The state of nginx that decides whether it writes content into the spool.
 package struct NginxLane: Sendable, Equatable {
-    /// The directive `spool_receive` that is in force; nil: there is none.
+    /// The effective directive `spool_receive`; nil if there is none.
     var directive: NginxDirective?
-    /// Whether nginx gathers content before it hands it on (`fastcgi_request_buffering`).
+    /// Whether nginx buffers a request's content before it passes it on (`fastcgi_request_buffering`).
     var isBuffering = false
-    /// Whether the gateway is reached by a unix socket, by which alone a file can be passed.
+    /// Whether nginx connects to the gateway over a unix socket, the only way to pass a file.
     var passesFiles = true
-    /// Whether nginx's files load the module, or use it.
+    /// Whether nginx's files load the module or use its directives.
     var hasModule = true
-    /// The limit on the size of its workers' files in bytes; nil: none, or this process may not see.
+    /// The limit on the size of the workers' files in bytes; nil if there is none or this process may not read it.
     var fileSizeLimit: Int64?
 
-    /// Whether the directive is there and does not say `off`.
+    /// Whether the directive exists and its value is not `off`.
     var isOn: Bool { directive.map { !$0.saysOff } ?? false }
 }
 
 extension NginxDirective {
-    /// Whether it switches something off.
+    /// Whether the first parameter is `off`.
     var saysOff: Bool { arguments.first?.lowercased() == "off" }
 }
 
-/// Which path content took into the spool.
+/// The path of content into the spool.
 struct ReceiveSeen: Seen, Sendable, Equatable {
     var check: String { "receive" }
-    /// The route; nil: that of the URL that is probed.
+    /// The route; nil for the route of the probed URL.
     var route: String?
-    /// The path of the last large content; nil: none is known.
+    /// The path of the last large content; nil if unknown.
     var path: ContentPath?
-    /// What nginx says; nil: its files were not read.
+    /// The state of nginx; nil if its files were not read.
     var nginx: NginxLane?
 
-    /// What it means.
     var finding: Finding {
         switch path {
         case .taken?: ok(text(inUse))
@@ -93,7 +92,7 @@ struct ReceiveSeen: Seen, Sendable, Equatable {
             return ok(notInUse("nginx reaches the gateway by TCP, which cannot pass files"))
         }
         guard let directive = nginx.directive else {
-            // An older package of the module has an include without it.
+            // The include of an older package of the module does not set it.
             return warning(
                 notInUse("no spool_receive applies to the location"),
                 [Mend.location, Mend.module]

@@ -1,26 +1,22 @@
-// The room that the spool has, against what one upload may have.
+// Whether the spool has enough space for the largest permitted upload.
 //
-// Pure: what was seen, and what that means.
+// Pure: turns an observation into a finding.
 
 import SpoolgateTextFormats
 
-/// How much room the spool has.
+/// The space in the spool, in bytes.
 struct RoomSeen: Seen, Sendable, Equatable {
     var check: String { "spool" }
-    /// The spool.
     var path: String
-    /// Whose it is.
     var user: String
-    /// Bytes that are free on its file system.
+    /// The free space of the file system.
     var free: Int64
-    /// Bytes that must stay free.
     var reserve: Int64
-    /// Most bytes of the spool; 0: no limit.
+    /// The maximum size of the spool; 0 if unlimited.
     var quota: Int64
-    /// The greatest upload that any route takes.
+    /// The size of the largest upload that any route accepts.
     var largest: Int64
 
-    /// What it means.
     var finding: Finding {
         let room = max(0, free - reserve)
         let shown = "\(path), \(ByteSize.rounded(room)) free above the reserve"

@@ -1,6 +1,8 @@
-// The result of connecting to an upstream, an authorizer or the webhook, and the setting to change.
+// The result of connecting to an upstream, an authorizer or the webhook, with the setting to change.
 //
-// Pure: judges a result. Each failure has its own advice: starting a server that runs already does not help.
+// Pure: turns an observation into a finding. Each cause has its own advice: starting a server that already runs does
+// not
+// help.
 
 import SpoolgateCurl
 import SpoolgateTextFormats
@@ -13,16 +15,15 @@ struct UpstreamSeen: Seen, Sendable, Equatable {
     var name: String
     /// The target as it is written in the settings.
     var target: String
-    /// The path of the unix socket; nil: the target is a URL.
+    /// The path of the unix socket; nil if the target is a URL.
     var socket: String?
-    /// The file of trusted authorities in the settings; nil: the system's.
+    /// The file of trusted authorities in the settings; nil for the system's.
     var authorities: String?
-    /// Why there is no connection; nil: there is one.
+    /// Why the connection failed; nil if it succeeded.
     var fault: ClientFault?
-    /// Whether a server that is to speak plain HTTP speaks TLS.
+    /// Whether a server that the settings expect to speak plain HTTP speaks TLS.
     var speaksTLS = false
 
-    /// The judgement.
     var finding: Finding {
         if speaksTLS {
             return failure(
@@ -31,7 +32,7 @@ struct UpstreamSeen: Seen, Sendable, Equatable {
             )
         }
         guard let fault else { return ok("\(name): \(target) accepts connections") }
-        // libcurl's words for a socket name it.
+        // For a socket, libcurl's description already contains the path.
         let place = socket == nil ? "\(target): " : ""
         return failure("\(name): \(place)\(fault.reason)", mends(fault))
     }
@@ -118,7 +119,7 @@ struct UpstreamSeen: Seen, Sendable, Equatable {
         }
     }
 
-    /// The keys of its TLS settings, without the last part.
+    /// The common prefix of the keys of its TLS settings.
     private var tls: String {
         switch check {
         case "webhook": "events.webhook.tls"
@@ -133,10 +134,9 @@ struct UpstreamSeen: Seen, Sendable, Equatable {
 
     private var host: String { url?.origin[1] ?? target }
 
-    /// Host and port.
     private var place: String { url.map { "\($0.origin[1]):\($0.origin[2])" } ?? target }
 
-    /// The target with another scheme and, written out, the same port.
+    /// The target with another scheme and with its port written out.
     private func other(scheme: String) -> String {
         guard let url else { return target }
         let prefix = target.hasPrefix("s3:") ? "s3:" : ""

@@ -1,29 +1,27 @@
-// The way to the gateway: whether it can be reached, who answers there, and which address it tells.
+// The checks of the path to the gateway: connection, creation, login, `Location` and file names.
 //
-// Pure: what was seen, and what that means.
+// Pure: turns observations into findings.
 
 import HTTPTypes
 import SpoolgateCurl
 import SpoolgateTextFormats
 import SpoolgateUploadProtocol
 
-/// What connecting brought.
+/// The result of connecting.
 struct ReachSeen: Seen, Sendable, Equatable {
     var check: String { "reach" }
-    /// Whether the URL is `https`.
     var isSecure: Bool
-    /// The versions of HTTP that were asked for.
+    /// The versions of HTTP to test.
     var asked: [ClientRequest.Version]
-    /// `TLS 1.3`; nil without TLS.
+    /// The version of TLS, such as `TLS 1.3`; nil without TLS.
     var tls: String?
-    /// Why there was no connection.
+    /// Why the connection failed; nil if it succeeded.
     var fault: ClientFault?
-    /// Whether HTTP/2 was answered; nil: nobody asked, or nothing was answered at all.
+    /// Whether the server responded over HTTP/2; nil if that was not tested or there was no response.
     var hasHTTP2: Bool?
-    /// What the server calls itself.
+    /// The server's `Server` field.
     var server: String?
 
-    /// What it means.
     var finding: Finding {
         if let fault { return failure(fault.reason, [mend(fault)]) }
         let wanted = asked.contains(.http2)
@@ -37,7 +35,7 @@ struct ReachSeen: Seen, Sendable, Equatable {
         text = "\(tls ?? "no TLS"), \(text)" + (server.map { ", \($0)" } ?? "")
         guard wanted, hasHTTP2 == false else { return ok(text) }
         if !isSecure {
-            // Nobody expects it there, unless it is all that was asked for.
+            // HTTP/2 without TLS is a failure only if no other version was to be tested.
             return asked.contains(.http1)
                 ? ok(text)
                 : failure("no HTTP/2 without TLS", ["use an https URL"])
@@ -78,35 +76,31 @@ struct ReachSeen: Seen, Sendable, Equatable {
     }
 }
 
-/// What the first creation brought.
+/// The result of the first creation.
 struct GatewaySeen: Seen, Sendable, Equatable {
     var check: String { "gateway" }
-    /// The answer to it.
     var answer: ProbeAnswer
-    /// The answer to OPTIONS; asked only where there was none to the creation.
+    /// The response to OPTIONS, which is sent only if the creation received no response.
     var options: ProbeAnswer?
-    /// Where it was sent.
     var url: ProbeURL
-    /// The interop version that it speaks with us.
+    /// The interop version that the probe and the gateway agreed on; nil if they did not.
     var version: Int?
-    /// The login that was sent with it.
     var login = ProbeLogin.none
 
-    /// Whether the creation was refused for want of a login.
+    /// Whether the creation was refused for lack of a login.
     var wantsLogin: Bool { answer.status == 401 || answer.code == "anonymous-refused" }
 
-    /// Whether the gateway took the creation.
+    /// Whether the gateway accepted the creation.
     var isTaken: Bool {
         answer.status == 201 && answer[.location] != nil && answer[.uploadOffset] != nil
             && version != nil
     }
 
-    /// Whether something else than the gateway knew nothing of the path.
+    /// Whether another server than the gateway responded that the path or the method is unknown.
     var isElsewhere: Bool {
         [404, 405].contains(answer.status) && answer.code == nil
     }
 
-    /// What it means.
     var finding: Finding {
         if isTaken {
             let limits = ProbeLimits(answer.head?.fields ?? [:]).maxSize.map {
@@ -164,7 +158,7 @@ struct GatewaySeen: Seen, Sendable, Equatable {
         }
     }
 
-    /// A login that is missing, or was refused.
+    /// The text and the fixes for a missing or refused login.
     private var refusedLogin: (String, [String]) {
         let told = answer.description
         let realm = answer[.wwwAuthenticate].map { " (\($0))" } ?? ""
@@ -235,13 +229,11 @@ struct GatewaySeen: Seen, Sendable, Equatable {
     }
 }
 
-/// What a login brought that nobody has, where one is asked for.
+/// The result of a creation with a made-up login.
 struct LoginSeen: Seen, Sendable, Equatable {
     var check: String { "login" }
-    /// The answer to a creation with a name and a password that were made up.
     var answer: ProbeAnswer
 
-    /// What it means.
     var finding: Finding {
         let text = "a made-up name and password got \(answer.description)"
         switch (answer.status, answer.code) {
@@ -251,7 +243,7 @@ struct LoginSeen: Seen, Sendable, Equatable {
                 [Mend.login, Mend.passwords, Mend.all, Mend.owner]
             )
         case (401, _), (403, _?): return ok(text)
-        // nginx refuses a wrong password with 401.
+        // nginx refuses a wrong password with 401, so this 403 has another cause.
         case (403, nil):
             return warning(
                 "\(text): nginx responds like this to every login if its password file is missing",
@@ -267,15 +259,12 @@ struct LoginSeen: Seen, Sendable, Equatable {
     }
 }
 
-/// The address that a creation's answer told.
+/// Whether the creation's `Location` leads back to the probed server.
 struct LocationSeen: Seen, Sendable, Equatable {
     var check: String { "location" }
-    /// `Location` as it came.
     var location: String
-    /// Where the creation was sent.
     var url: ProbeURL
 
-    /// What it means.
     var finding: Finding {
         let mend = [Mend.origin(url.origin)]
         guard let told = ProbeURL(location) else {
@@ -292,41 +281,37 @@ struct LocationSeen: Seen, Sendable, Equatable {
     }
 }
 
-/// Which names below the URL reach the gateway: nginx may have another location for an ending.
+/// Whether file names with common endings reach the gateway; nginx may have another location for an ending.
 struct NamesSeen: Seen, Sendable, Equatable {
     var check: String { "names" }
-    /// One creation.
     struct Creation: Sendable, Equatable {
-        /// The last part of its path.
         var name: String
-        /// The answer to it.
         var answer: ProbeAnswer
     }
 
-    /// Endings for which web servers have locations: scripts, images, what a page consists of, archives, films, and
-    /// names that begin with a dot.
+    /// Endings that web servers often have locations for: scripts, images, parts of pages, archives and films, and
+    /// hidden
+    /// files.
     static let endings = [
         ".php", ".jpg", ".png", ".gif", ".svg", ".css", ".js", ".html", ".txt", ".pdf", ".zip",
         ".mp4", "/.htaccess",
     ]
 
-    /// The creations.
     var creations: [Creation]
-    /// The directory, with a slash at its end.
+    /// The path of the directory, which ends in a slash.
     var directory: String
 
-    /// Makes it.
+    /// Creates it from the last parts of paths and the responses to creations there.
     init(_ creations: [(name: String, answer: ProbeAnswer)], below directory: String) {
         self.creations = creations.map { Creation(name: $0.name, answer: $0.answer) }
         self.directory = directory
     }
 
-    /// Whether the gateway itself answered a creation.
+    /// Whether the response comes from the gateway.
     static func isTaken(_ answer: ProbeAnswer) -> Bool {
         answer.code != nil || (answer.status == 201 && answer[.uploadOffset] != nil)
     }
 
-    /// What it means.
     var finding: Finding {
         let wrong = creations.filter { !Self.isTaken($0.answer) }
         guard let first = wrong.first else {
