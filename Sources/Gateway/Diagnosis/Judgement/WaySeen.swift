@@ -96,7 +96,7 @@ struct GatewaySeen: Seen, Sendable, Equatable {
             && version != nil
     }
 
-    /// Whether another server than the gateway responded that the path or the method is unknown.
+    /// Whether a server other than the gateway responded that the path or the method is unknown.
     var isElsewhere: Bool {
         [404, 405].contains(answer.status) && answer.code == nil
     }

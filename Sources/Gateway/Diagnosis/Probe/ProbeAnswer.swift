@@ -1,25 +1,25 @@
-// An answer as those who judge it see it: whose it is, and what it says.
+// A response as the checks see it: its sender and its content.
 //
-// Pure. The gateway's own answers are problem documents with a code (spoolgate(8)); nginx's are pages in HTML.
+// Pure. The gateway's own responses are problem documents with a code (spoolgate(8)); nginx's are HTML pages.
 
 import HTTPTypes
 import SpoolgateCurl
 import SpoolgateUploadProtocol
 
-/// One answer, or why there is none.
+/// A response, or the reason why there is none.
 struct ProbeAnswer: Sendable, Equatable {
-    /// The head; nil: there is no answer.
+    /// The head; nil if there was no response.
     var head: ResponseHead?
-    /// The first bytes of its content.
+    /// The first bytes of the content.
     var content = ""
-    /// Why there is no answer.
+    /// Why there was no response.
     var fault: ClientFault?
-    /// The statuses of the interim responses before it.
+    /// The status codes of the preceding interim responses.
     var interim: [Int] = []
 }
 
 extension ProbeAnswer {
-    /// What became of a request that is over.
+    /// Creates it from an ended request.
     init(_ transfer: ClientTransfer) {
         self.init(
             head: transfer.head,
@@ -29,41 +29,41 @@ extension ProbeAnswer {
         )
     }
 
-    /// The status; 0 without an answer.
+    /// The status code; 0 without a response.
     var status: Int { head?.status.code ?? 0 }
 
-    /// The value of a field, the first one.
+    /// Returns the value of the first field with this name.
     subscript(name: HTTPField.Name) -> String? {
         head?.fields.first { $0.name == name }?.value
     }
 
-    /// Whether it is a problem document (RFC 9457).
+    /// Whether the content is a problem document (RFC 9457).
     var isProblem: Bool {
         self[.contentType]?.hasPrefix("application/problem+json") ?? false
     }
 
-    /// The code in the gateway's problem document; nil where it is none.
+    /// The code in the problem document; nil if there is none.
     var code: String? { isProblem ? member("code") : nil }
 
-    /// The sentence in the problem document; nil where there is none.
+    /// The detail in the problem document; nil if there is none.
     var detail: String? { isProblem ? member("detail") : nil }
 
-    /// Who seems to have made it.
+    /// The probable sender, in words.
     var author: String {
         if code != nil { return "the gateway" }
         if content.contains("<center>nginx") { return "nginx, not the gateway" }
         return "another server, not the gateway"
     }
 
-    /// Whether a web server on the way takes no content of that length.
+    /// Whether a server other than the gateway refuses content of this length.
     var isTooLarge: Bool { status == 413 && code == nil }
 
-    /// The offset it tells.
+    /// The offset in the response; nil if there is none.
     var offset: Int64? {
         head.flatMap { StructuredField.integer(.uploadOffset, in: $0.fields) }
     }
 
-    /// `413 from nginx, not the gateway`, or why there is no answer.
+    /// `413 from nginx, not the gateway`, or the reason why there is no response.
     var description: String {
         guard let head else {
             return "no response (\(fault?.reason ?? "the connection was closed"))"
@@ -72,7 +72,7 @@ extension ProbeAnswer {
         return "\(head.status.code) from \(author)\(reason)"
     }
 
-    /// A string member of a document that the gateway wrote: one line, without spaces between its tokens.
+    /// Returns a string member of a problem document of the gateway: one line, without spaces between tokens.
     private func member(_ name: String) -> String? {
         guard let start = content.firstRange(of: "\"\(name)\":\"")?.upperBound else { return nil }
         var value = ""

@@ -1,14 +1,14 @@
-// The contents that a probe sends: each behaves in one way that is told in an answer, or in its absence.
+// The contents that a probe sends. Each behaves in one way that the response, or its absence, reveals.
 //
-// None of them completes an upload: that is said by a field, and the fields say that more comes.
+// None completes an upload: the request's fields say that more content follows.
 
 import HTTPTypes
 import SpoolgateCurl
 import SpoolgateUploadProtocol
 
-/// Makes contents.
+/// Creates contents.
 enum ProbeContent {
-    /// `size` bytes, as fast as they are taken; `begun` is told the first time.
+    /// Creates `size` bytes, sent as fast as possible; calls `begun` before the first.
     static func plain(_ size: Int64, begun: @escaping () -> Void = {}) -> ClientContent {
         ClientContent(length: size) { buffer, transfer in
             if transfer.sent == 0 { begun() }
@@ -16,7 +16,7 @@ enum ProbeContent {
         }
     }
 
-    /// `size` bytes that wait for an interim response 104, for a time at most.
+    /// Creates `size` bytes, sent when a 104 is received or `time` has passed.
     static func held(
         _ size: Int64,
         for time: Duration,
@@ -29,7 +29,7 @@ enum ProbeContent {
         }
     }
 
-    /// Says that `length` bytes come and, asked for them, breaks off; `asked` is told then.
+    /// Announces `length` bytes but resets the connection instead of sending them; calls `asked` just before.
     static func none(of length: Int64, asked: @escaping () -> Void) -> ClientContent {
         ClientContent(length: length) { _, _ in
             asked()
@@ -37,10 +37,10 @@ enum ProbeContent {
         }
     }
 
-    /// Says that more comes, and sends `size` bytes: piece by piece over `time`, or at once where that is zero.
+    /// Announces twice `size` bytes and sends `size`, evenly over `time` or, if that is zero, at once.
     ///
-    /// When they have left this machine, and had the time of `settling` to reach the gateway, `end` is asked until
-    /// it breaks off or the other side does.
+    /// When these bytes have left the machine and `settling` has passed, calls `end` until it or the server ends the
+    /// transfer.
     static func broken(
         after size: Int64,
         over time: Duration = .zero,
@@ -59,7 +59,7 @@ enum ProbeContent {
             }
             guard time > .zero else { return .bytes(fill(buffer, upTo: size - transfer.sent)) }
             guard ContinuousClock.now >= next else { return .later }
-            // A buffer may be smaller than a piece: then the rest of it goes at once.
+            // A buffer may be smaller than a piece; the rest of the piece then follows at once.
             let room = size / pieces - transfer.sent % (size / pieces)
             let count = fill(buffer, upTo: min(room, size - transfer.sent))
             if Int64(count) == room { next = .now + time / Int(pieces) }
@@ -67,7 +67,7 @@ enum ProbeContent {
         }
     }
 
-    /// Puts bytes into a buffer that no compression makes fewer.
+    /// Fills a buffer with bytes that do not compress.
     private static func fill(_ buffer: UnsafeMutableRawBufferPointer, upTo most: Int64) -> Int {
         let count = Int(min(Int64(buffer.count), most))
         var state: UInt64 = 0x9e37_79b9_7f4a_7c15

@@ -1,15 +1,15 @@
-// The limits that the gateway tells, so that no check brings more than it takes.
+// The gateway's limits, which no check exceeds.
 
 import HTTPTypes
 import SpoolgateUploadProtocol
 
-/// The limits that a creation's answer told (draft-12 §4.1.4).
+/// The limits in the response to a creation (draft-12 §4.1.4).
 struct ProbeLimits {
     var maxSize: Int64?
     var maxAppendSize: Int64?
     var minAppendSize: Int64
 
-    /// Reads `Upload-Limit` of an answer's fields.
+    /// Reads `Upload-Limit` from a response's fields.
     init(_ fields: HTTPFields) {
         let members = StructuredField.integers(.uploadLimit, in: fields)
         maxSize = members["max-size"]
@@ -17,7 +17,7 @@ struct ProbeLimits {
         minAppendSize = members["min-append-size"] ?? 0
     }
 
-    /// The length nearest to `length` that one append may have.
+    /// Returns the length nearest to `length` that the limits permit for an append.
     func fitting(_ length: Int64) -> Int64 {
         max(minAppendSize, min(length, maxSize ?? length, maxAppendSize ?? length))
     }

@@ -1,4 +1,4 @@
-// The login that a probe was given, taken apart as far as its mistakes need.
+// The login of a probe, parsed to explain why it was refused.
 //
 // Pure. The password is never shown.
 
@@ -7,11 +7,10 @@ import SpoolgateTextFormats
 
 /// The field `Authorization` of a probe's requests.
 enum ProbeLogin: Sendable, Equatable {
-    /// There is none.
     case none
-    /// A name and a password, by Basic; the name.
+    /// Basic, with this user name.
     case password(String)
-    /// It says Basic, or nothing, and no name and password follow in Base64.
+    /// Basic without a name and password in Base64, or a value without a scheme.
     case malformed
     /// Another scheme, such as Bearer.
     case other(String)

@@ -1,32 +1,33 @@
-// What a probe is asked to look at.
+// The options of a probe.
 
 package import HTTPTypes
 package import SpoolgateCurl
 package import SpoolgateExchange
 package import SpoolgateUploadProtocol
 
-/// Which upload URL to look at, as whom, and how closely.
+/// The URL to probe, the login and the extent of the probe.
 package struct ProbeQuestion: Sendable {
-    /// Where uploads are created.
+    /// The URL of creations.
     package var url: ProbeURL
     /// Fields of each request, such as a login.
     package var fields: HTTPFields = [:]
-    /// The versions of HTTP to look at.
+    /// The versions of HTTP to test.
     package var versions = ClientRequest.Version.allCases
-    /// Bytes that are sent for the speed, over each version.
+    /// The number of bytes sent to measure the speed of each version.
     package var size: Int64 = 32 << 20
-    /// The origin of pages that are to upload; nil: nobody asked.
+    /// The origin of pages that should be able to upload; nil to skip the check.
     package var origin: String?
-    /// PEM file of the authorities to trust instead of the system's.
+    /// A PEM file of authorities to trust instead of the system's.
     package var certificateAuthority: String?
-    /// Whether to be silent for longer than servers usually bear.
+    /// Whether to test a long pause in the content.
     package var isThorough = false
 
-    /// Says which path an upload's content took into the spool, nil if it is not known; nil: no daemon is asked.
+    /// Returns the path of an upload's content into the spool, or nil if it is unknown; nil if the daemon is not
+    /// queried.
     package var contentPath: (@Sendable (UploadID) -> ContentPath?)?
-    /// What nginx says of content that it may write into the spool; nil: its files were not read.
+    /// The state of nginx that decides whether it writes content into the spool; nil if its files were not read.
     package var lane: NginxLane?
 
-    /// Asks about a URL.
+    /// Creates the default options for a URL.
     package init(_ url: ProbeURL) { self.url = url }
 }

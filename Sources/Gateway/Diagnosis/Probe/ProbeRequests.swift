@@ -1,34 +1,32 @@
-// The requests of a probe, and the uploads that they make, each of which is cancelled in the end.
+// The requests of a probe and the uploads that they create.
 //
-// Nothing is judged here. The invariants: every creation says that more comes, and no append completes an
-// upload; what was created is known until it was cancelled.
+// Invariants: no creation and no append completes an upload, and each upload is remembered until it is cancelled.
 
 import HTTPTypes
 import SpoolgateCurl
 import SpoolgateTextFormats
 import SpoolgateUploadProtocol
 
-/// One upload of a probe.
 struct ProbeUpload: Equatable {
-    /// The path of its resource.
+    /// The path of the upload resource.
     var target: String
-    /// Its resource as the creation told it.
+    /// The upload resource as in the creation's `Location`.
     var location: String
-    /// The fields that each request on it needs.
+    /// The fields that each request for the upload needs.
     var fields: HTTPFields
-    /// Whether it was made without the fields of every request.
+    /// Whether it was created without the common fields of all requests.
     var isAnonymous = false
 }
 
-/// Sends requests, one at a time or one within another's content.
+/// Sends requests: one at a time, or one while another sends its content.
 final class ProbeRequests {
     let question: ProbeQuestion
-    /// The version of the protocol that is spoken.
+    /// The interop version of requests.
     var interopVersion = Dialect.versions.upperBound
-    /// The version of HTTP that is spoken where none is asked for.
+    /// The default version of HTTP.
     var version: ClientRequest.Version
 
-    /// The shortest round trip of all connections; nil before the first.
+    /// The shortest round-trip time of all connections; nil before the first.
     private(set) var roundTrip: Duration?
 
     private let isStopped: () -> Bool
@@ -36,7 +34,7 @@ final class ProbeRequests {
     private var cancelled = 0
     private var unnamed = 0
 
-    /// How long a request without content of note may be silent.
+    /// The timeout of requests with little or no content.
     private static let patience = Duration.seconds(20)
 
     init(_ question: ProbeQuestion, isStopped: @escaping () -> Bool) {
@@ -47,7 +45,9 @@ final class ProbeRequests {
 
     // MARK: Sending
 
-    /// Sends one request; `canStop`: whether it may be broken off, which nothing may that makes an upload.
+    /// Sends a request.
+    ///
+    /// `canStop` must be false for a request that may create an upload, so that a signal does not lose its URL.
     func send(
         _ method: HTTPRequest.Method,
         _ target: String,
@@ -71,7 +71,7 @@ final class ProbeRequests {
         return run(request, canStop: canStop)
     }
 
-    /// Connects, and says nothing; `wantsNewestTLS`: by TLS 1.3 or not at all.
+    /// Connects without sending a request; `wantsNewestTLS` accepts only TLS 1.3.
     func connect(wantsNewestTLS: Bool) -> ClientTransfer {
         var request = ClientRequest(.head, question.url.text)
         request.timeout = Self.patience
@@ -96,7 +96,7 @@ final class ProbeRequests {
         [.uploadDraftInteropVersion: String(interopVersion)]
     }
 
-    /// Creates an upload of which more comes; `target`: where, if not at the URL that is looked at.
+    /// Creates an incomplete upload at `target`, by default at the probed URL.
     func create(
         at target: String? = nil,
         length: Int64? = nil,
@@ -117,7 +117,6 @@ final class ProbeRequests {
         )
     }
 
-    /// Creates an upload of tus.
     func createByTus(length: Int64) -> (transfer: ClientTransfer, upload: ProbeUpload?) {
         let own: HTTPFields = [.tusResumable: Tus.version]
         var fields = own
@@ -125,7 +124,7 @@ final class ProbeRequests {
         return create(fields, own: own, version: nil, content: nil)
     }
 
-    /// Creates an upload by a login that was made up, and none of the fields of every request.
+    /// Creates an upload with a made-up login and without the common fields of all requests.
     func createByUnknown() -> ClientTransfer {
         let numbers = (0..<2).map { _ in String(UInt64.random(in: 0...(.max)), radix: 36) }
         let login = Base64.encode(Array("probe-\(numbers[0]):\(numbers[1])".utf8))
@@ -153,14 +152,14 @@ final class ProbeRequests {
             canStop: false,
             isAnonymous: isAnonymous
         )
-        // Also where the answer got lost: the interim response names the same upload.
+        // If the final response was lost, the interim response has the same URL.
         let heads = [transfer.head].compactMap { $0 } + transfer.interim.map(\.head)
         let location = heads.lazy.filter { [201, 104].contains($0.status.code) }
-            // What another application made of the request is not ours to remove.
+            // An upload of another application must not be cancelled.
             .filter { head in Self.ownFields.contains { head.fields.contains($0) } }
             .compactMap { $0.fields[.location] }.first
         guard let location, let target = ProbeURL(location)?.target ?? Self.path(location) else {
-            // Before the first one nobody knows whether the gateway is there at all.
+            // Before the first upload it is unknown whether the URL is the gateway's.
             if transfer.head == nil, cancelled + open.count > 0 { unnamed += 1 }
             return (transfer, nil)
         }
@@ -174,7 +173,7 @@ final class ProbeRequests {
         return (transfer, upload)
     }
 
-    /// Of these a gateway's answer to a creation has one at least.
+    /// A gateway's response to a creation has at least one of these fields.
     private static let ownFields: [HTTPField.Name] = [
         .uploadDraftInteropVersion, .uploadOffset, .uploadComplete, .tusResumable,
     ]
@@ -183,7 +182,7 @@ final class ProbeRequests {
         location.hasPrefix("/") ? location : nil
     }
 
-    /// Appends to an upload; more comes.
+    /// Appends to an upload without completing it.
     func append(
         to upload: ProbeUpload,
         at offset: Int64,
@@ -207,14 +206,13 @@ final class ProbeRequests {
         )
     }
 
-    /// Asks for an upload's offset, over a connection of its own.
+    /// Retrieves an upload's offset over a connection of its own.
     func offset(of upload: ProbeUpload) -> ProbeAnswer {
         ProbeAnswer(send(.head, upload.target, upload.fields))
     }
 
     // MARK: The end
 
-    /// Cancels one upload.
     @discardableResult
     func cancel(_ upload: ProbeUpload) -> ProbeAnswer {
         let answer = ProbeAnswer(
@@ -233,7 +231,7 @@ final class ProbeRequests {
         return answer
     }
 
-    /// Cancels everything that is left, each twice if need be.
+    /// Cancels all remaining uploads and retries each failure once.
     func cancelAll() -> CleanupSeen {
         var left: [(address: String, answer: ProbeAnswer)] = []
         for upload in open {

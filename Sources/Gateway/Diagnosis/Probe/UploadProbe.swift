@@ -1,57 +1,56 @@
-// Looks at the whole way from a client to the gateway, by uploading as clients do, and says what is wrong
-// with it.
+// Tests the whole path from a client to the gateway by uploading as clients do.
 //
-// What is seen is judged in Judgement. The invariant: nothing is delivered. Every upload says that more
-// comes, none is completed, and each is cancelled, also where the probe is stopped; no request reaches the
-// upstream once the gateway has answered the first.
+// Judgement turns the observations into findings. Invariant: nothing is delivered. No upload is completed and all are
+// cancelled, even if the probe is stopped; after the first response of the gateway no request reaches the upstream.
 
 import HTTPTypes
 import SpoolgateCurl
 import SpoolgatePosix
 import SpoolgateUploadProtocol
 
-/// One look at an upload URL.
+/// A probe of one upload URL.
 ///
-/// One thread; runs once.
+/// Used on one thread, for one run.
 package final class UploadProbe {
     private let question: ProbeQuestion
     private let requests: ProbeRequests
     private let isStopped: () -> Bool
     private let tell: (Finding) -> Void
 
-    /// Bytes of content in what trickles, and before a cut.
+    /// The number of bytes sent slowly, or before an interruption.
     private static let part: Int64 = 4 << 20
-    /// How long content trickles.
+    /// The duration of the slow transfer.
     private static let trickling = Duration.seconds(2)
-    /// How long what has left this machine may take to reach the gateway.
+    /// How long bytes that have left this machine may take to reach the gateway.
     private static let settling = Duration.milliseconds(500)
-    /// How long an interim response is waited for, beside the way: shorter than any server waits for
-    /// content, since the address of the upload would be lost with the answer.
+    /// The wait for an interim response, in addition to round trips.
+    ///
+    /// Shorter than any server waits for content, because a timeout would lose the upload's URL.
     private static let interimPatience = Duration.milliseconds(800)
-    /// How long old workers of nginx may answer after a reload.
+    /// How long old workers of nginx may respond after a reload.
     private static let reloading = Duration.seconds(1)
-    /// Content of a creation: small, and above what is too small for anything.
+    /// The length of small content in bytes.
     private static let small: Int64 = 64 << 10
-    /// Bytes of a field that is longer than nginx takes unless it is told to.
+    /// The size of a field that exceeds nginx's default limit.
     private static let longField = 32 << 10
-    /// Uploads by which several nodes are met.
+    /// The number of uploads created to reach several nodes.
     private static let creations = 8
-    /// The length that is asked for where the gateway allows any.
+    /// The length to test if the gateway allows any.
     private static let large: Int64 = 16 << 30
 
     private var limits = ProbeLimits([:])
     private var hasHTTP2 = false
-    /// Whether the first creation was answered over HTTP/2.
+    /// Whether the response to the first creation was received over HTTP/2.
     private var wasHTTP2 = false
-    /// The upload whose content trickled: of a length for which nginx may write it into the spool.
+    /// The upload that was sent slowly, long enough for nginx to write its content into the spool.
     private var trickled: ProbeUpload?
 
-    /// Makes a probe.
+    /// Creates a probe.
     ///
     /// - Parameters:
-    ///   - question: what to look at.
-    ///   - isStopped: asked some times a second; true ends everything but the cancelling.
-    ///   - tell: gets each finding as it is made.
+    ///   - question: the options.
+    ///   - isStopped: called several times a second; true ends everything except cancellations.
+    ///   - tell: receives each finding immediately.
     package init(
         _ question: ProbeQuestion,
         isStopped: @escaping () -> Bool,
@@ -63,7 +62,7 @@ package final class UploadProbe {
         requests = ProbeRequests(question, isStopped: isStopped)
     }
 
-    /// Looks at everything that was asked about.
+    /// Runs all checks and cancels all uploads.
     package func run() {
         defer { tell(requests.cancelAll().finding) }
         guard let first = reach(), nodes(first) else { return }
@@ -81,7 +80,7 @@ package final class UploadProbe {
 
     // MARK: Getting there
 
-    /// Reaches the gateway and creates the first upload; nil where that fails.
+    /// Connects and creates the first upload; nil if that fails.
     private func reach() -> ProbeUpload? {
         var seen = ReachSeen(isSecure: question.url.isSecure, asked: question.versions)
         var connection = requests.connect(wantsNewestTLS: question.url.isSecure)
@@ -105,7 +104,7 @@ package final class UploadProbe {
             (answer, upload, version) = begin()
         }
         seen.server = answer[.server]
-        // The first one was sent over the version that is asked for first.
+        // The first creation used the first of the versions.
         if question.versions == [.http2] {
             seen.hasHTTP2 = answer.head.map { _ in wasHTTP2 }
         } else if question.versions.contains(.http2) {
@@ -114,7 +113,7 @@ package final class UploadProbe {
         hasHTTP2 = seen.hasHTTP2 ?? false
         tell(seen.finding)
         guard seen.finding.level != .failure, !isStopped() else { return nil }
-        // The shipped nginx answers a creation with nothing where the gateway is not there.
+        // The shipped nginx closes the connection of a creation if the gateway is not running.
         let options =
             answer.head == nil ? ProbeAnswer(requests.send(.options, question.url.target)) : nil
         let gateway = GatewaySeen(
@@ -132,7 +131,7 @@ package final class UploadProbe {
         return gateway.isTaken ? upload : nil
     }
 
-    /// Tries a login that nobody has, where one is asked for; `isAsked`: the gateway or nginx said so.
+    /// Tries a made-up login if a login is required (`isAsked`) or was given.
     private func login(isAsked: Bool) {
         guard isAsked || question.fields.contains(.authorization) else {
             return tell(.skipped("login", "no login is required"))
@@ -140,10 +139,10 @@ package final class UploadProbe {
         tell(LoginSeen(answer: ProbeAnswer(requests.createByUnknown())).finding)
     }
 
-    /// Creates an upload in the newest version that both sides know.
+    /// Creates an upload in the newest interop version that both sides support.
     private func begin() -> (answer: ProbeAnswer, upload: ProbeUpload?, version: Int?) {
         var answer = ProbeAnswer(head: nil)
-        // Before the sixth there is no Upload-Limit.
+        // Versions before 6 have no `Upload-Limit`.
         for version in (6...Dialect.versions.upperBound).reversed() {
             requests.interopVersion = version
             let (transfer, upload) = requests.create()
@@ -158,18 +157,18 @@ package final class UploadProbe {
         return (answer, nil, nil)
     }
 
-    /// Whether HTTP/2 is answered; nil where nothing is.
+    /// Returns whether the server responds over HTTP/2; nil if it does not respond.
     private func speaksHTTP2() -> Bool? {
         let transfer = requests.create(version: .http2).transfer
         return transfer.head.map { _ in transfer.isHTTP2 }
     }
 
-    /// Looks whether what is on an upload reaches the node that has it, where there are several.
+    /// Checks that requests for an upload reach its node, if there are several nodes.
     ///
-    /// - Returns: whether the other checks mean anything: elsewhere each would blame something else.
+    /// - Returns: whether the other checks are meaningful; after a failure they would blame other causes.
     private func nodes(_ first: ProbeUpload) -> Bool {
         guard NodesSeen.node(in: first.target) != nil else { return true }
-        // So many that two nodes are both met, most likely.
+        // Enough uploads to reach two nodes with high probability.
         let others = (1..<Self.creations).compactMap { _ in
             isStopped() ? nil : requests.create().upload
         }
@@ -184,7 +183,7 @@ package final class UploadProbe {
         return seen.finding.level != .failure
     }
 
-    /// Looks whether files of other names, in the same directory, reach the gateway, too.
+    /// Checks that file names with other endings in the same directory reach the gateway.
     private func names() {
         let url = question.url
         guard url.path.hasSuffix("/") else {
@@ -193,7 +192,7 @@ package final class UploadProbe {
         func creation(_ ending: String) -> (name: String, answer: ProbeAnswer) {
             let name = "spoolgate-probe\(ending)"
             let (transfer, upload) = requests.create(at: url.path + name)
-            // Its resource is below its name: what takes that is told by the answer.
+            // The upload resource is below the name, so another location's response to its cancellation counts.
             let end = upload.map { requests.cancel($0) }
             let answer = end.map { $0.code == nil && $0.status != 204 ? $0 : nil } ?? nil
             return (name, answer ?? ProbeAnswer(transfer))
@@ -261,7 +260,7 @@ package final class UploadProbe {
         )
     }
 
-    /// Asks the daemon which path content took, of an upload that is there already.
+    /// Queries the daemon for the path that the content of the slow upload took.
     private func receive() {
         guard let ask = question.contentPath else {
             return tell(.skipped("receive", "not tested (--local)"))
@@ -379,7 +378,7 @@ package final class UploadProbe {
             return tell(.skipped("cors", "not tested (--origin)"))
         }
         let (creation, upload) = requests.create(fields: [.origin: origin])
-        // On the resource: on the creation's URL the upstream would be asked where the gateway is not.
+        // Sent to the upload resource: at the creation's URL the upstream might respond instead of the gateway.
         guard let upload else { return tell(notCreated("cors")) }
         let asking: HTTPFields = [
             .origin: origin, .accessControlRequestMethod: "PATCH",
