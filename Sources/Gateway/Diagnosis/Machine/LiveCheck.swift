@@ -1,7 +1,7 @@
-// What of the settings can only be told where everything runs: that the socket takes nginx, that others are
-// there, and that there is room.
+// The checks that need the running system: sockets, nginx, the other servers, and the space in the spool.
 //
-// It connects and says nothing; a bucket is asked for a list, since only its store knows the key. The files that settings name are looked at elsewhere, before this.
+// It connects without sending requests, except to a bucket's store: only a request for a list tests the key. The files
+// that settings name are checked before.
 
 import HTTPTypes
 import SpoolgateCurl
@@ -11,26 +11,25 @@ package import SpoolgateSettings
 import SpoolgateUploadProtocol
 import SpoolgateUpstream
 
-/// What the running machine tells of settings.
+/// The check of settings on a running machine.
 package struct LiveCheck {
-    /// What was found.
     package private(set) var findings: [Finding] = []
 
-    /// How long others are waited for.
+    /// The longest wait for another server.
     private static let patience = Duration.seconds(10)
-    /// How long a server of plain HTTP is given to answer over TLS.
+    /// The longest wait for a plain HTTP server to refuse TLS.
     private static let tlsPatience = Duration.seconds(2)
 
-    /// Looks, as the user whom this process is.
+    /// Runs the checks as this process's user.
     ///
     /// - Parameters:
     ///   - settings: the settings.
-    ///   - user: whom this process is.
-    ///   - nginx: what runs of nginx; looked at before, where this process was root then.
-    ///   - files: what it printed of its files then.
-    ///   - units: the state of the gateway's units, from systemd; nil: systemd does not know them.
-    ///   - answer: the daemon's answer to the question of how it is.
-    ///   - paths: by route, which path the last large content took, as the daemon says; nil: none answered.
+    ///   - user: this process's user.
+    ///   - nginx: the nginx processes, inspected while this process was possibly still root.
+    ///   - files: their configurations, read at the same time.
+    ///   - units: the state of the gateway's units; nil if systemd does not know them.
+    ///   - answer: the daemon's response to a request for its status.
+    ///   - paths: the path of the last large content of each route, from the daemon; nil if it did not respond.
     package init(
         _ settings: Settings,
         as user: SystemUser,
@@ -94,7 +93,7 @@ package struct LiveCheck {
         look(atPaths: paths, settings, files, nginx)
     }
 
-    /// Says of each route whether nginx writes its content into the spool.
+    /// Checks for each route whether nginx writes content into the spool.
     private mutating func look(
         atPaths paths: [String: ContentPath?]?,
         _ settings: Settings,
@@ -132,13 +131,13 @@ package struct LiveCheck {
         }
     }
 
-    /// Checks whether nginx may connect to the admin socket, if one of its locations uses it.
+    /// Checks that nginx may connect to the admin socket, if one of its locations uses it.
     private mutating func look(
         atAdmin path: String,
         _ nginx: NginxProcesses,
         _ loops: LoopSeen
     ) {
-        // Another nginx, and one with several gateways, may ask other daemons.
+        // Another nginx, or one with several gateways, may use other daemons' sockets.
         let places = loops.files.flatMap { dump in
             let isAlone = !dump.gateways.isEmpty && dump.gateways.allSatisfy { loops.isOurs($0) }
             return dump.adminPlaces.map { (place: $0, socket: dump.socket(of: $0)) }
@@ -172,7 +171,7 @@ package struct LiveCheck {
         findings.append(seen.finding)
     }
 
-    /// Checks the logins and ports of the locations that hand uploads to this gateway.
+    /// Checks the login and the ports of the locations that pass uploads to this gateway.
     private mutating func look(
         atLogins loops: LoopSeen,
         _ settings: Settings,
@@ -197,7 +196,7 @@ package struct LiveCheck {
         }
     }
 
-    /// Whether other locations take names from those that hand uploads to this gateway.
+    /// Checks that no other location takes paths from those that pass uploads to this gateway.
     private static func rivals(of places: [NginxPlace], _ files: [NginxDump]) -> [Finding] {
         guard !files.isEmpty else {
             return [.skipped("nginx", NginxProcesses.noFiles)]
@@ -263,7 +262,7 @@ package struct LiveCheck {
         case .bucket(let bucket):
             seen.target = "s3:\(bucket.endpoint)/\(bucket.name)"
             connect(to: bucket.endpoint, settings, &seen)
-            // The store's answer about the key implies a connection.
+            // The store's response about the key implies a connection.
             guard seen.finding.level == .ok else {
                 findings.append(seen.finding)
                 return
@@ -277,9 +276,9 @@ package struct LiveCheck {
         }
     }
 
-    /// Connects, TLS included, without a request.
+    /// Connects, including TLS, without a request.
     ///
-    /// A server of plain HTTP is offered TLS as well, and refuses it.
+    /// On a plain HTTP target it also tries TLS, which a plain HTTP server refuses.
     private func connect(to base: String, _ settings: UpstreamSettings, _ seen: inout UpstreamSeen)
     {
         var request = ClientRequest(.head, base)
@@ -292,13 +291,13 @@ package struct LiveCheck {
         seen.fault = Self.fault(of: request)
         if let fault = seen.fault, fault.isLate, base.hasPrefix("https://") {
             request.url = "http" + base.dropFirst(5)
-            // Then the connection was made, and TLS got no answer.
+            // Then the server accepts connections but does not respond to TLS.
             if Self.fault(of: request) == nil { seen.fault?.tls = .silence }
         }
         guard seen.fault == nil, seen.socket == nil, base.hasPrefix("http://") else { return }
         request.url = "https" + base.dropFirst(4)
         request.timeout = Self.tlsPatience
-        // A certificate that is not trusted is one.
+        // An untrusted certificate also proves TLS.
         seen.speaksTLS =
             Self.fault(of: request).map { fault in
                 switch fault.tls {
@@ -308,7 +307,9 @@ package struct LiveCheck {
             } ?? true
     }
 
-    /// Why a request is not carried out; its connection is closed by then, since some servers take one at a time.
+    /// Returns why a request fails.
+    ///
+    /// Its connection is closed on return, since some servers accept only one at a time.
     private static func fault(of request: ClientRequest) -> ClientFault? {
         let transfer = ClientTransfer(request)
         transfer.run()

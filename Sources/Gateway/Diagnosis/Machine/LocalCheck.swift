@@ -1,26 +1,25 @@
-// A probe's look at the machine that it runs on: nginx's files, the gateway's socket and its units.
+// The probe's checks of the local machine: nginx's files, the gateway's socket and its units.
 //
-// It only looks. nginx's files need root, since nginx opens its certificates and logs to print them.
+// It changes nothing. Reading nginx's files requires root, since nginx opens its certificates and logs to print them.
 
 package import HTTPTypes
 import SpoolgatePosix
 
-/// What this machine tells of the way to the gateway.
+/// The check of the local machine.
 package struct LocalCheck {
-    /// What was found.
     package private(set) var findings: [Finding] = []
-    /// What nginx says of content that it may write into the spool; nil: its files were not read.
+    /// The state of nginx that decides whether it writes content into the spool; nil if its files were not read.
     package private(set) var lane: NginxLane?
-    /// The daemon's admin socket as it is by default, beside the socket that nginx hands requests to; nil: not known.
+    /// The default path of the admin socket, next to the socket in nginx's files; nil if unknown.
     package private(set) var adminSocket: String?
     private var place: NginxPlace?
 
-    /// Looks.
+    /// Runs the checks.
     ///
     /// - Parameters:
-    ///   - url: where uploads are created.
+    ///   - url: the URL of creations.
     ///   - nginx: the command that prints nginx's files: `nginx -T`.
-    ///   - fields: the fields of each request of the probe, such as a login.
+    ///   - fields: the common fields of the probe's requests, such as a login.
     package init(of url: ProbeURL, nginx: [String], fields: HTTPFields = [:]) {
         let processes = NginxProcesses(of: nginx)
         let units = UnitsSeen()
@@ -43,12 +42,12 @@ package struct LocalCheck {
         }
     }
 
-    /// Why nginx's files were not read; without root it may not open what they name.
+    /// Returns the finding for unreadable files, which without root may only lack permissions.
     static func unread(_ reason: String) -> Finding {
         guard reason.contains("[emerg]"), !reason.contains("ermission denied") else {
             return .warning("nginx", reason, ["run the probe as root, on the machine of nginx"])
         }
-        // The file is the module package's: what is missing is its line that loads the module.
+        // This file belongs to the module's package; it is included although the module is not loaded.
         let mend =
             reason.contains(" in /usr/share/spoolgate/nginx/modules/")
             ? "apt install --reinstall libnginx-mod-http-interim" : "fix that line"
@@ -101,12 +100,12 @@ package struct LocalCheck {
         }
     }
 
-    /// A finding whose mends say where in nginx's files they belong, and do not ask for this look.
+    /// Adds to the fixes of a finding their places in nginx's files, and removes the hint to use `--local`.
     package func placed(_ finding: Finding) -> Finding {
         var finding = finding
         finding.mends.removeAll { $0 == Mend.local }
         guard let place, finding.name != "nginx" else { return finding }
-        // A line that is there already is no advice, unless it is the only one.
+        // A directive that is already present is no fix, unless there is no other.
         let others = finding.mends.filter { mend in
             Mend.directive(mend).flatMap { place.place(ofSame: $0) } == nil
         }

@@ -1,27 +1,27 @@
-// Whether what the gateway sends leads back to it: to its own socket, or through an nginx of this machine.
+// Whether requests that the gateway sends return to it, over its own socket or through nginx on this machine.
 //
-// The gateway itself refuses a request that comes back (508); here the settings are told before that. What other
-// machines do is not known.
+// The gateway itself refuses such a request with 508; this check detects the loop from the settings. Loops through
+// other
+// machines remain undetected.
 
 import SpoolgatePosix
 import SpoolgateUpstream
 
-/// The ways back to one gateway.
+/// The entries to one gateway.
 struct LoopSeen {
-    /// Where the gateway listens.
     let address: ListenAddress
-    /// The files of the nginx that run here.
+    /// The configurations of the local nginx processes.
     let files: [NginxDump]
-    /// Their locations that hand requests to the gateway.
+    /// Their locations that pass requests to the gateway.
     let places: [NginxPlace]
 
-    /// Looks for the gateway that listens at `address` in files of nginx.
+    /// Finds the locations that pass requests to the gateway at `address`.
     init(_ address: ListenAddress, _ files: [NginxDump]) {
         self.address = address
         self.files = files
         places = files.flatMap { dump in
             dump.gateways.filter { place in
-                // Where a variable names it, or a port, it may be this one.
+                // A variable or a port may lead to this gateway.
                 guard case .unix(let path, _, _) = address, let socket = dump.socket(of: place)
                 else { return true }
                 return socket == path
@@ -29,14 +29,14 @@ struct LoopSeen {
         }
     }
 
-    /// Why requests to a target come back; nil if they do not, as far as is known.
+    /// Returns the failure for a target whose requests return to the gateway; nil if no loop is known.
     ///
     /// - Parameters:
-    ///   - target: of an upstream, or of a service.
+    ///   - target: the target of an upstream or a service.
     ///   - kind: `upstream`, `authorizer` or `webhook`.
     ///   - name: the route; `events` for the webhook.
-    ///   - service: the request target at a service; nil: it is an upstream, which gets its clients' own.
-    /// - Returns: what to say of it.
+    ///   - service: the request target of a service; nil for an upstream, which receives the clients' own.
+    /// - Returns: the finding.
     func finding(
         _ target: UpstreamTarget,
         _ kind: String,
@@ -71,7 +71,7 @@ struct LoopSeen {
         .failure(kind, text, ["set the application's own address in spoolgate.yaml"])
     }
 
-    /// The location of the gateway's that requests come back to.
+    /// Returns the gateway's location that receives the requests.
     private func place(
         _ url: ProbeURL,
         _ addresses: [String],
@@ -83,7 +83,7 @@ struct LoopSeen {
                 $0.gateway(service, of: [url.host], at: addresses, url.port)
             }.first { isOurs($0) }
         }
-        // The upstream is sent the client's own host and path.
+        // The upstream receives the client's host and path.
         let base = url.path == "/" ? "" : url.path
         for place in places where place.route == route {
             let found = files.lazy.compactMap {
@@ -94,8 +94,8 @@ struct LoopSeen {
         return nil
     }
 
-    /// What nginx says of content that it may write into the spool, at the first location of a route; nil: none is
-    /// known.
+    /// Returns the state of nginx at the first location of a route that decides whether nginx writes content into the
+    /// spool; nil if there is none.
     func lane(ofRoute name: String, _ processes: NginxProcesses) -> NginxLane? {
         for dump in files {
             let place = dump.gateways.first { isOurs($0) && $0.route == name }
@@ -104,19 +104,18 @@ struct LoopSeen {
         return nil
     }
 
-    /// Whether a place hands requests to this gateway.
     func isOurs(_ place: NginxPlace) -> Bool {
         places.contains { $0.location == place.location }
     }
 }
 
 extension NginxPlace {
-    /// The route that its requests name.
+    /// The route in its parameters.
     var route: String {
         value(of: "fastcgi_param", "SPOOLGATE_ROUTE")?.arguments.last ?? "default"
     }
 
-    /// The names of the server block that it is in.
+    /// The server names of its server block.
     fileprivate var serverNames: [String] {
         around.first { $0.name == "server" }?.serverNames ?? []
     }
@@ -140,16 +139,16 @@ extension NginxDirective {
     }
 }
 
-/// The address of a `listen`.
+/// The address of a `listen` directive.
 struct NginxListen: Equatable {
-    /// nil: all addresses.
+    /// nil for all addresses.
     private let host: String?
-    /// nil: a unix socket.
+    /// nil for a unix socket.
     let port: UInt16?
-    /// Whether it is an IPv6 address: `80` and `[::]:80` are two sockets.
+    /// Whether the address is IPv6: `80` and `[::]:80` are two sockets.
     private let isSix: Bool
 
-    /// Reads `80`, `192.0.2.1:80`, `[::1]:80`, `*:80`, `192.0.2.1` or `unix:…`.
+    /// Parses `80`, `192.0.2.1:80`, `[::1]:80`, `*:80`, `192.0.2.1` or `unix:…`.
     init(_ text: String) {
         isSix = text.hasPrefix("[")
         guard !text.hasPrefix("unix:") else {
@@ -166,17 +165,17 @@ struct NginxListen: Equatable {
         port = colon.map { UInt16(text[text.index(after: $0)...]) ?? 0 } ?? 80
     }
 
-    /// Whether a connection to one of these addresses and that port ends here.
+    /// Returns whether it accepts connections to this port of one of these addresses.
     func hears(_ addresses: [String], port: UInt16) -> Bool {
         self.port == port && (host.map { addresses.contains($0) } ?? true)
     }
 }
 
 extension NginxDump {
-    /// The location that serves a path, if it is a gateway's: of the server block that nginx chooses for one of the
-    /// names among those that hear the address and port, by the longest prefix.
+    /// Returns the location that serves a path, if it belongs to a gateway: the longest prefix in the server block that
+    /// nginx chooses by address, port and name.
     ///
-    /// Regular expressions are not tried: what they take from the gateway is told elsewhere.
+    /// Ignores regular expressions, which have their own check.
     fileprivate func gateway(
         _ path: String,
         of names: [String],

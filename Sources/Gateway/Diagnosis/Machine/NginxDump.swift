@@ -1,47 +1,42 @@
-// What `nginx -T` prints, taken apart: directives with the file and the line where they stand.
+// The output of `nginx -T`, parsed into directives with file and line.
 //
-// Pure. Files that are included stand where the include stands, as nginx has it. What the values mean is
-// judged elsewhere.
+// Pure, except for the version and the password files. Included files replace their include, as in nginx.
 
 import Glibc
 
-/// One directive of nginx.
+/// A directive of nginx.
 struct NginxDirective: Sendable, Equatable {
-    /// Its name and its parameters.
     var words: [String]
-    /// The file.
     var file: String
-    /// The line in it, counted from 1.
+    /// The line, counted from 1.
     var line: Int
-    /// What is in its block; nil where it has none.
+    /// The content of the block; nil without a block.
     var block: [NginxDirective]?
 
-    /// Its name.
     var name: String { words.first ?? "" }
-    /// Its parameters.
     var arguments: ArraySlice<String> { words.dropFirst() }
-    /// `/etc/nginx/nginx.conf:12`.
+    /// File and line: `/etc/nginx/nginx.conf:12`.
     var place: String { "\(file):\(line)" }
-    /// As it is written.
+    /// The directive as text, without the content of its block.
     var text: String { words.joined(separator: " ") + (block == nil ? ";" : " {") }
 }
 
-/// All of nginx's configuration.
+/// A configuration of nginx.
 package struct NginxDump: Sendable {
-    /// The directives of the main file, included ones among them.
+    /// The directives of the main file, with included ones in place.
     let directives: [NginxDirective]
-    /// The directory of the main file, from which relative paths count.
+    /// The directory of the main file, the base of relative paths.
     let folder: String
-    /// The version of the nginx that printed it; nil: not known.
+    /// The version of nginx; nil if unknown.
     var version: NginxVersion?
-    /// The files of passwords that locations of a gateway name, by their paths, if they were looked at.
+    /// The password files of the gateway's locations by path, if read.
     private(set) var passwordFiles: [String: PasswordFile] = [:]
 
     private static let mark = "# configuration file "
-    /// As deep as files that include each other are followed.
+    /// The maximum depth of nested includes.
     private static let deepest = 16
 
-    /// Reads what `nginx -T` wrote to standard output.
+    /// Parses the standard output of `nginx -T`.
     init(_ text: String) {
         var files: [(name: String, text: [Substring])] = []
         for line in text.split(separator: "\n", omittingEmptySubsequences: false) {
@@ -63,11 +58,11 @@ package struct NginxDump: Sendable {
         directives = Self.expand(main.1, from: parsed, folder: folder, depth: 0)
     }
 
-    /// Reads what a command printed, asks it for its version, and looks at the files of passwords.
+    /// Parses the output of a command, and reads nginx's version and the password files.
     ///
     /// - Parameters:
-    ///   - text: its standard output.
-    ///   - command: how it was called: `nginx -T`, with options.
+    ///   - text: the command's standard output.
+    ///   - command: `nginx -T`, possibly with options.
     init(_ text: String, by command: [String]) {
         self.init(text)
         let asking = command.map { $0 == "-T" ? "-v" : $0 }
@@ -80,16 +75,16 @@ package struct NginxDump: Sendable {
         }
     }
 
-    /// The file of passwords at a place; nil: there is none, or it was not looked at.
+    /// Returns the password file of a location; nil if there is none or it was not read.
     func passwordFile(at place: NginxPlace) -> PasswordFile? {
         NginxLogin(at: place).passwordFile(below: folder).flatMap { passwordFiles[$0] }
     }
 
-    /// The faults of the login and the ports at a place, which the location alone does not show.
+    /// Finds faults of the login and the ports of a location.
     ///
     /// - Parameters:
-    ///   - place: a location that hands requests to the gateway.
-    ///   - workers: nginx's workers, each kind once.
+    ///   - place: a location that passes requests to the gateway.
+    ///   - workers: the distinct credentials of nginx's workers.
     /// - Returns: empty if no fault is known.
     func findings(at place: NginxPlace, workers: Set<Credentials>) -> [Finding] {
         cleartextHTTP2(at: place)
@@ -117,7 +112,7 @@ package struct NginxDump: Sendable {
         }
     }
 
-    /// The unix socket that a location's requests go to; nil where it is none.
+    /// Returns the unix socket that receives a location's requests; nil if it is another address.
     func socket(of place: NginxPlace) -> String? {
         guard let target = place.value(of: "fastcgi_pass")?.arguments.first else { return nil }
         if let path = Self.socket(target) { return path }
@@ -139,11 +134,13 @@ package struct NginxDump: Sendable {
             ? String(target.dropFirst(5).prefix { $0 != ":" }) : nil
     }
 
-    /// The places where requests for a path of a host are handed on by FastCGI, the best match first: as nginx
-    /// chooses a server block, by port, name and `default_server`, then those of the gateway before others'.
+    /// Returns the locations that pass requests for a URL on over FastCGI, best match first.
     ///
-    /// None where the block of that port and name hands the path to nobody. Where it hands it to another server,
-    /// those of other ports; and of all ports where no block has that one, which a proxy may have in front.
+    /// Server blocks rank by port, name and `default_server`, as in nginx, and the gateway's locations before others.
+    /// If the
+    /// block with this port and name has no such location, the result is empty, or, if that block is a proxy, contains
+    /// only
+    /// the locations on other ports.
     func locations(of path: String, host: String, port: UInt16) -> [NginxPlace] {
         var found: [(place: NginxPlace, rank: Int)] = []
         var isBehind = false
@@ -170,23 +167,23 @@ package struct NginxDump: Sendable {
             .sorted { $0.rank > $1.rank }.map(\.place)
     }
 
-    /// The rank of a block that listens on the port, above all that may be added to others.
+    /// The rank of a block that listens on the port, higher than all other ranks together.
     private static let heard = 80_000
 
-    /// Whether anything in a block is handed on to a server of HTTP.
+    /// Returns whether a block passes requests to an HTTP server.
     private static func handsOn(_ block: NginxDirective) -> Bool {
         (block.block ?? []).contains { $0.name == "proxy_pass" || handsOn($0) }
     }
 
-    /// Every location of every server block that hands uploads to a gateway.
+    /// All locations that pass uploads to a gateway.
     var gateways: [NginxPlace] { places(where: \.isGateways).filter { !isAdmin($0) } }
 
-    /// Every location of every server block that hands an operator's questions to a daemon.
+    /// All locations that pass requests to an admin socket.
     var adminPlaces: [NginxPlace] {
         places { $0.block?.contains { $0.name == "fastcgi_pass" } ?? false }.filter(isAdmin)
     }
 
-    /// Whether a location is the one of admin.conf, or hands requests to such a socket.
+    /// Returns whether a location is that of admin.conf, or passes requests to an admin socket.
     private func isAdmin(_ place: NginxPlace) -> Bool {
         place.path == "/-/spoolgate/" || socket(of: place)?.hasSuffix("/admin.sock") ?? false
     }
@@ -219,17 +216,15 @@ package struct NginxDump: Sendable {
     }
 }
 
-/// One location, with the blocks around it.
 struct NginxPlace: Sendable {
-    /// The location, then what it is in, up to `http`.
+    /// The location and its enclosing blocks, up to `http`.
     let around: [NginxDirective]
 
-    /// The location itself.
     var location: NginxDirective { around[0] }
 
-    /// How much of a path it matches; nil: it does not.
+    /// Returns the length of the match with a path, a measure of its precedence; nil without a match.
     ///
-    /// Patterns are taken for the least match.
+    /// A regular expression counts as the shortest match.
     func match(_ path: String) -> Int? {
         switch location.match {
         case .exact(let exact)?: exact == path ? 9_000 : nil
@@ -239,19 +234,19 @@ struct NginxPlace: Sendable {
         }
     }
 
-    /// All directives of a name that are in force here: those of the innermost block that has any.
+    /// Returns the effective directives of a name, from the innermost block that has any.
     func values(of name: String) -> [NginxDirective] {
         around.lazy.map { ($0.block ?? []).filter { $0.name == name } }.first { !$0.isEmpty } ?? []
     }
 
-    /// The directive that is in force here for `name`, and for a first parameter, where one is given.
+    /// Returns the effective directive of a name and, if given, a first parameter.
     func value(of name: String, _ first: String? = nil) -> NginxDirective? {
         for block in around {
             let found = (block.block ?? []).last {
                 $0.name == name && (first == nil || $0.arguments.first == first)
             }
             if let found { return found }
-            // It is never inherited; parameters are only where a level has none of its own.
+            // `fastcgi_pass` is not inherited, and `fastcgi_param` only by a block without any.
             if name == "fastcgi_pass" { return nil }
             if name == "fastcgi_param", block.block?.contains(where: { $0.name == name }) ?? false {
                 return nil

@@ -1,12 +1,12 @@
-// What in nginx's location would break uploads, by the files as they stand.
+// Mistakes in nginx's location that break or slow uploads.
 //
-// Pure. It complains of what is known to break or slow uploads, and of nothing else.
+// Pure. Reports only directives known to be harmful.
 
 import Glibc
 import SpoolgateTextFormats
 
 extension NginxDirective {
-    /// Whether nginx takes it for the same as these words, in which quotes and the case of `on` and `off` do not count.
+    /// Returns whether the words mean the same to nginx, which ignores quotes and the case of `on` and `off`.
     func hasSameEffect(as other: [String]) -> Bool {
         func plain(_ word: String) -> String {
             let lower = word.lowercased()
@@ -17,10 +17,10 @@ extension NginxDirective {
 }
 
 extension NginxPlace {
-    /// One directive, and which of its values are right.
+    /// A directive and its permitted values.
     private struct Rule: Sendable {
         var name: String
-        /// nginx's own value where it is not set.
+        /// The default value in nginx.
         var standard: String
         var level: Finding.Level
         var effect: String
@@ -66,12 +66,12 @@ extension NginxPlace {
         ) { seconds($0) >= 60 },
     ]
 
-    /// What is wrong; empty where nothing is.
+    /// The harmful directives; empty if none are known.
     var faults: [Finding] {
         var found: [Finding] = []
         for rule in Self.rules {
             let directive = value(of: rule.name)
-            // A time may have several words.
+            // A time may consist of several words.
             let value = directive?.arguments.joined(separator: " ") ?? rule.standard
             guard !rule.isRight(value) else { continue }
             let place =
@@ -94,10 +94,10 @@ extension NginxPlace {
         return found
     }
 
-    /// That nginx gathers content before it chooses a location, and so before any other directive counts (nginx master of
-    /// August 2026); nil: it does not.
+    /// The finding for an nginx that buffers content before it chooses a location, and thus before any other directive
+    /// applies (nginx master of August 2026); nil otherwise.
     ///
-    /// Each argument is a condition, and one that is neither empty nor 0 has the content gathered.
+    /// Each argument is a condition; one that is neither empty nor 0 makes nginx buffer the content.
     private var earlyRead: Finding? {
         guard let directive = value(of: "client_body_early_read") else { return nil }
         let conditions = directive.arguments.filter { !["", "0"].contains($0) }
@@ -112,14 +112,14 @@ extension NginxPlace {
         )
     }
 
-    /// The place of a mend's directive, now or in future; nil: the mend is no directive of this location.
+    /// Returns the present or future place of a fix's directive; nil if the fix is not a directive of this location.
     func place(of mend: String) -> String? {
         guard let directive = Mend.directive(mend), let name = directive.first else { return nil }
         if let there = place(ofSame: directive) {
             return "(already present at \(there): check the proxies in front)"
         }
         switch name {
-        // It belongs to another server, in front.
+        // It belongs into a proxy in front.
         case "proxy_request_buffering": return nil
         case "location": return "(in place of \(location.text) at \(location.place))"
         case "listen": return "(in the server block at \(server?.place ?? location.place))"
@@ -132,10 +132,9 @@ extension NginxPlace {
         return "(in location \(path) at \(location.place))"
     }
 
-    /// The server block that the location is in.
     private var server: NginxDirective? { around.first { $0.name == "server" } }
 
-    /// The place of a directive with the very same effect, which another one would not change; nil: there is none.
+    /// Returns the place of a directive with the same effect; nil if there is none.
     func place(ofSame words: [String]) -> String? {
         guard let name = words.first else { return nil }
         if name == "location" { return location.words == words ? location.place : nil }
@@ -154,7 +153,7 @@ extension NginxPlace {
             }?.place
         }
         guard let present = value(of: name, Mend.parameter(of: words)) else { return nil }
-        // Whatever they say, they say it in an operator's own words.
+        // The operator's own value is as good as the proposed one.
         let isOwn = name == "auth_basic_user_file" || Mend.parameter(of: words) == "SPOOLGATE_OWNER"
         if isOwn || name == "auth_basic" && !present.saysOff { return present.place }
         return present.hasSameEffect(as: words) ? present.place : nil
@@ -164,7 +163,7 @@ extension NginxPlace {
         amount(text.lowercased(), ["k": 1 << 10, "m": 1 << 20, "g": 1 << 30])
     }
 
-    /// A time as nginx takes it: `60`, `60s`, `1m 30s`, `60000ms`; 0 for anything else.
+    /// Parses a time as nginx does: `60`, `60s`, `1m 30s` or `60000ms`; 0 if invalid.
     private static func seconds(_ text: String) -> Int64 {
         var milliseconds: Int64 = 0
         let parts = text.lowercased().matches(of: /(\d+) *(ms|s|m|h|d|w)?/)
@@ -179,7 +178,7 @@ extension NginxPlace {
         return milliseconds / 1_000
     }
 
-    /// Digits, and perhaps a unit; 0 for anything else.
+    /// Parses digits with an optional unit; 0 if invalid.
     private static func amount(_ text: String, _ units: [Character: Int64]) -> Int64 {
         guard let last = text.last, let unit = units[last] else { return Int64(digits: text) ?? 0 }
         return (Int64(digits: text.dropLast()) ?? 0) * unit

@@ -1,12 +1,12 @@
-// What nginx's files and processes say of content that nginx may write into the spool by itself.
+// The directives and limits of nginx that decide whether it writes content into the spool directly.
 
 extension NginxDump {
-    /// What is in force at a place.
+    /// Returns the state of nginx at a location.
     ///
     /// - Parameters:
-    ///   - place: a location that hands requests to the gateway.
-    ///   - processes: what runs of this nginx.
-    /// - Returns: the directives that decide whether nginx can offer to write content.
+    ///   - place: a location that passes requests to the gateway.
+    ///   - processes: the processes of this nginx.
+    /// - Returns: the state that decides whether nginx can offer to write content.
     func lane(at place: NginxPlace, _ processes: NginxProcesses) -> NginxLane {
         NginxLane(
             directive: place.spoolReceive,
@@ -26,7 +26,7 @@ extension NginxDump {
 }
 
 extension NginxPlace {
-    /// The directive in force; if one block has several, one that says `off` is enough.
+    /// The effective directive; in a block with several, one that is `off` wins.
     fileprivate var spoolReceive: NginxDirective? {
         for block in around {
             let found = (block.block ?? []).filter { $0.name == "spool_receive" }
@@ -36,7 +36,7 @@ extension NginxPlace {
         return nil
     }
 
-    /// Whether a variable names the gateway's address, which may be a socket.
+    /// Whether the gateway's address is a variable, which may name a socket.
     fileprivate var isVariable: Bool {
         value(of: "fastcgi_pass")?.arguments.first?.hasPrefix("$") ?? false
     }

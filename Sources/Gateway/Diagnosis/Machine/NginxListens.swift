@@ -1,16 +1,15 @@
-// Ports on which nginx speaks HTTP/2 without TLS, by its files.
+// Ports on which nginx speaks HTTP/2 without TLS.
 //
-// Before 1.25.1 such a port speaks nothing else: `listen 80 http2;` breaks every client of HTTP/1.1, and that of one
-// server block does so for all that share the port.
+// Before 1.25.1 such a port speaks nothing else: `listen 80 http2;` in one server block breaks HTTP/1.1 clients of all
+// blocks with that port.
 
 import SpoolgateTextFormats
 
-/// The version of an nginx.
+/// A version of nginx.
 struct NginxVersion: Sendable, Equatable, Comparable, CustomStringConvertible {
-    /// Its numbers.
     let numbers: [Int]
 
-    /// Reads the output of `nginx -v`: `nginx version: nginx/1.22.1`; nil for any other text.
+    /// Parses the output of `nginx -v`, `nginx version: nginx/1.22.1`; nil if there is no version.
     init?(_ text: String) {
         guard let slash = text.lastIndex(of: "/") else { return nil }
         let version = text[text.index(after: slash)...].prefix {
@@ -22,7 +21,7 @@ struct NginxVersion: Sendable, Equatable, Comparable, CustomStringConvertible {
 
     private init(_ numbers: [Int]) { self.numbers = numbers }
 
-    /// The first one whose ports tell HTTP/1.1 and HTTP/2 without TLS apart.
+    /// The first version that accepts both HTTP/1.1 and HTTP/2 on a port without TLS.
     static let tellsApart = NginxVersion([1, 25, 1])
 
     static func < (one: NginxVersion, other: NginxVersion) -> Bool {
@@ -33,7 +32,7 @@ struct NginxVersion: Sendable, Equatable, Comparable, CustomStringConvertible {
 }
 
 extension NginxDump {
-    /// The `listen` of ports by which a place is reached and that speak HTTP/2 alone.
+    /// Finds ports of a location that accept only HTTP/2.
     func cleartextHTTP2(at place: NginxPlace) -> [Finding] {
         if let version, version >= .tellsApart { return [] }
         guard let server = place.around.first(where: { $0.name == "server" }),
@@ -44,7 +43,7 @@ extension NginxDump {
         return server.listenLines.compactMap { listen in
             let address = NginxListen(listen.arguments.first ?? "")
             guard address.port != nil else { return nil }
-            // The parameters of one block hold for every block with the same address.
+            // The parameters of one block apply to all blocks with the same address.
             let same = all.flatMap { block in
                 block.listenLines.filter { NginxListen($0.arguments.first ?? "") == address }
                     .map { (listen: $0, isSecure: $0.arguments.contains("ssl") || block.hasOldTLS) }
@@ -76,10 +75,9 @@ extension NginxDump {
 }
 
 extension NginxDirective {
-    /// The lines `listen` of a server block.
     fileprivate var listenLines: [NginxDirective] { (block ?? []).filter { $0.name == "listen" } }
 
-    /// Whether a server block switches TLS on for all its ports, as before 1.25.1.
+    /// Whether a server block enables TLS for all its ports, as before 1.25.1.
     fileprivate var hasOldTLS: Bool {
         (block ?? []).contains { $0.name == "ssl" && !$0.saysOff }
     }

@@ -1,33 +1,33 @@
-// The clients that nginx lets in at a location of the gateway, and the owner that it passes for them, by its files.
+// The clients that nginx admits at the gateway's locations, and the owner that it passes for them.
 //
-// Pure, but for reading files of passwords. A client sees little of a login mistake: if the file is missing, nginx answers
-// 403; if it cannot be read, 500; and it takes a name that is not verified in silence.
+// Pure, except for reading password files. Clients cannot detect most mistakes: for a missing file nginx responds 403,
+// for
+// an unreadable one 500, and an unverified name is accepted silently.
 
 import SpoolgatePosix
 import SpoolgateTextFormats
 
-/// A file of names and passwords, as `auth_basic_user_file` names it.
+/// A file of names and passwords in `auth_basic_user_file`.
 struct PasswordFile: Sendable, Equatable {
-    /// The way to it.
+    /// The path with its directories.
     var way: PathWay
-    /// The names in it; nil: this process cannot read it.
+    /// The names in the file; nil if this process cannot read it.
     var names: [String]?
 
     private static let limit = 4 << 20
 
-    /// Makes it of its parts.
     init(way: PathWay, names: [String]?) {
         (self.way, self.names) = (way, names)
     }
 
-    /// Looks at a file.
+    /// Reads a file.
     init(at path: String) {
         self.init(way: PathWay(to: path), names: nil)
-        // `try?`: a file that this process cannot read is not judged.
+        // `try?`: an unreadable file is not checked.
         names = (try? TextFile.read(path, limit: Self.limit)).map(Self.names)
     }
 
-    /// The names in a file: the text before the first colon of each line that has a password behind it.
+    /// Returns the names in a file: the text before the first colon of each line that also has a password.
     static func names(in text: String) -> [String] {
         text.split(whereSeparator: \.isNewline).compactMap { line in
             let parts = line.split(separator: ":", omittingEmptySubsequences: false)
@@ -39,16 +39,15 @@ struct PasswordFile: Sendable, Equatable {
     }
 }
 
-/// The login at one location.
+/// The login of a location.
 struct NginxLogin: Sendable {
-    /// The location.
     let place: NginxPlace
-    /// `SPOOLGATE_OWNER`; nil: none is passed.
+    /// The parameter `SPOOLGATE_OWNER`; nil if it is not passed.
     let owner: NginxDirective?
     private let realm: NginxDirective?
     private let file: NginxDirective?
 
-    /// Reads the directives in force at a location.
+    /// Reads the effective directives of a location.
     init(at place: NginxPlace) {
         self.place = place
         owner = place.value(of: "fastcgi_param", "SPOOLGATE_OWNER")
@@ -56,12 +55,12 @@ struct NginxLogin: Sendable {
         file = place.value(of: "auth_basic_user_file")
     }
 
-    /// Whether a password is asked for: nginx needs both directives for that.
+    /// Whether nginx requires a password, for which it needs both directives.
     var asksPassword: Bool { hasRealm && file != nil }
 
     private var hasRealm: Bool { realm.map { !$0.saysOff } ?? false }
 
-    /// The path of the file of passwords; nil: there is none, or a variable names it.
+    /// Returns the path of the password file; nil if there is none or it contains a variable.
     func passwordFile(below folder: String) -> String? {
         guard asksPassword, let path = file?.arguments.first, !path.contains("$") else {
             return nil
@@ -71,11 +70,11 @@ struct NginxLogin: Sendable {
 
     // MARK: Findings
 
-    /// The faults of the login.
+    /// Finds faults of the login.
     ///
     /// - Parameters:
-    ///   - password: the file of passwords; nil: there is none, or it was not looked at.
-    ///   - workers: nginx's workers, each kind once.
+    ///   - password: the password file; nil if there is none or it was not read.
+    ///   - workers: the distinct credentials of nginx's workers.
     /// - Returns: empty if no fault is known.
     func findings(_ password: PasswordFile?, workers: Set<Credentials>) -> [Finding] {
         if let halfLogin { return [halfLogin] }
@@ -84,7 +83,7 @@ struct NginxLogin: Sendable {
             + [password.flatMap { unusable($0, workers) }].compactMap { $0 }
     }
 
-    /// A password that nginx does not ask for, because one of the two directives is missing.
+    /// The finding for an `auth_basic` without a password file.
     private var halfLogin: Finding? {
         guard let realm, hasRealm, file == nil else { return nil }
         return .failure(
@@ -94,7 +93,7 @@ struct NginxLogin: Sendable {
         )
     }
 
-    /// An owner that nginx does not verify.
+    /// The finding for an owner that nginx does not verify.
     private var claimed: Finding? {
         guard let owner, isClaimed(owner), !asksPassword, !hasOtherLogin else { return nil }
         let where_ =
@@ -109,7 +108,7 @@ struct NginxLogin: Sendable {
         )
     }
 
-    /// Clients that are let in by another condition than the login.
+    /// The finding for clients admitted without the login.
     private var letIn: Finding? {
         guard let satisfy = place.value(of: "satisfy"), satisfy.arguments.first == "any" else {
             return nil
@@ -140,7 +139,7 @@ struct NginxLogin: Sendable {
         )
     }
 
-    /// A file of passwords with which no login succeeds.
+    /// Returns the finding for a password file with which no login succeeds.
     private func unusable(_ password: PasswordFile, _ workers: Set<Credentials>) -> Finding? {
         guard let file else { return nil }
         let path = password.way.path
@@ -166,7 +165,7 @@ struct NginxLogin: Sendable {
                 [Self.fileLine]
             )
         }
-        // Another nginx may run here that has nothing to do with it.
+        // An unrelated nginx may also run on this machine.
         if let worker,
             workers.allSatisfy({ password.way.closed(to: $0) != nil || !$0.has(.read, to: facts) })
         {
@@ -194,7 +193,7 @@ struct NginxLogin: Sendable {
         )
     }
 
-    /// The fault of a name that a client logs in with; nil: none is known.
+    /// Returns the finding for a user name that the password file lacks; nil if no fault is known.
     func finding(forName name: String, _ password: PasswordFile?) -> Finding? {
         guard let names = password?.names, !names.isEmpty, !names.contains(where: { $0 == name }),
             let path = password?.way.path
@@ -206,7 +205,7 @@ struct NginxLogin: Sendable {
         )
     }
 
-    /// The fault of a location that passes no owner, if the settings refuse clients without one; nil: it passes one.
+    /// Returns the finding for a location that passes no owner although the settings require one; nil if it passes one.
     func findingOfRefusal(route: String) -> Finding? {
         guard owner == nil else { return nil }
         let path = place.location.arguments.joined(separator: " ")
@@ -218,9 +217,9 @@ struct NginxLogin: Sendable {
         )
     }
 
-    /// The fault of a location that asks a browser for a password before it sends a page's request; nil: it does not.
+    /// Returns the finding for a location that requires a password for preflight requests; nil otherwise.
     ///
-    /// A preflight request never has credentials (Fetch, section 4.8), so pages of other origins cannot upload.
+    /// They never contain credentials (Fetch, section 4.8), so pages of other origins cannot upload.
     func findingOfPreflight(route: String) -> Finding? {
         guard let realm, asksPassword, !realm.arguments.contains(where: { $0.contains("$") }),
             place.value(of: "satisfy")?.arguments.first != "any"
@@ -237,7 +236,7 @@ struct NginxLogin: Sendable {
 
     private static let fileLine = "auth_basic_user_file /etc/nginx/uploads.htpasswd;"
 
-    /// Whether another module of nginx verifies who a client is: some of them set $remote_user, too.
+    /// Whether another module authenticates clients; some modules set `$remote_user` too.
     private var hasOtherLogin: Bool {
         place.around.contains { block in
             (block.block ?? []).contains { directive in
@@ -247,7 +246,7 @@ struct NginxLogin: Sendable {
         }
     }
 
-    /// Whether a directive's value is made of the name that a client claims.
+    /// Returns whether a directive's value contains the name that a client claims.
     private func isClaimed(_ directive: NginxDirective) -> Bool {
         directive.arguments.dropFirst().contains { isClaimed($0, depth: 0) }
     }
@@ -260,7 +259,7 @@ struct NginxLogin: Sendable {
         }
     }
 
-    /// The sources of a variable: those of a `map` of the http block, or of `set`.
+    /// Returns the sources of a variable in `map` and `set`.
     private func sources(of name: String) -> [String] {
         let variables = ["$" + name, "${\(name)}"]
         let maps = (place.around.last?.block ?? []).filter {
@@ -272,7 +271,6 @@ struct NginxLogin: Sendable {
         return maps.compactMap(\.arguments.first) + sets.compactMap(\.arguments.last)
     }
 
-    /// The names of the variables in a text.
     private static func variables(in text: String) -> [String] {
         text.matches(of: /\$\{?(\w+)\}?/).map { String($0.1) }
     }

@@ -1,24 +1,22 @@
-// The nginx that runs on this machine, as /proc tells it: who its workers are, and whether it has the module.
+// The nginx processes on this machine, from /proc: the credentials of their workers, limits and the module.
 
 import Glibc
 import SpoolgatePosix
 import SpoolgateTextFormats
 
-/// Whom the kernel takes a process for.
+/// The identity of a process in permission checks.
 struct Credentials: Sendable, Equatable, Hashable {
-    /// Its user's number.
     var user: UInt32
-    /// The numbers of all its groups.
     var groups: Set<UInt32>
-    /// The number of its own group; nil: not known.
+    /// The primary group ID; nil if unknown.
     var group: UInt32?
 
-    /// Its own group, or the first of all if that is not known.
+    /// The primary group ID, or the lowest one if that is unknown.
     var mainGroup: UInt32 { group ?? groups.min() ?? 0 }
 }
 
 extension Credentials {
-    /// Reads /proc/PID/status; nil for what is none.
+    /// Parses /proc/PID/status; nil if it is invalid.
     init?(status: String) {
         var values: [Substring: [UInt32]] = [:]
         for line in status.split(separator: "\n") {
@@ -26,7 +24,7 @@ extension Credentials {
             let numbers = line[line.index(after: colon)...].split { " \t".contains($0) }
             values[line[..<colon]] = numbers.compactMap { UInt32($0) }
         }
-        // Real, effective, saved, and that for files.
+        // The real, effective, saved and file system IDs.
         guard let users = values["Uid"], let groups = values["Gid"], users.count == 4,
             groups.count == 4
         else { return nil }
@@ -37,7 +35,7 @@ extension Credentials {
         )
     }
 
-    /// Whether these rights are there: the file's owner's, its group's, or everybody's.
+    /// Returns whether the process has these rights by owner, group or mode.
     func has(_ rights: AccessRights, to facts: PathFacts) -> Bool {
         if user == 0 { return true }
         let shift: UInt32 =
@@ -46,38 +44,39 @@ extension Credentials {
     }
 }
 
-/// What runs of nginx.
+/// The nginx processes of this machine.
 package struct NginxProcesses: Sendable {
-    /// Its workers, each kind once.
+    /// The distinct credentials of the workers.
     private(set) var workers: Set<Credentials> = []
-    /// Whether the module for interim responses is loaded; nil: this process may not see.
+    /// Whether the module for interim responses is loaded; nil if unknown to this user.
     private(set) var hasModule: Bool?
-    /// The smallest limit on the size of a worker's files, in bytes; nil: none, or this process may not see.
+    /// The smallest limit on the size of the workers' files in bytes; nil if there is none or this process may not read
+    /// it.
     private(set) var fileSizeLimit: Int64?
-    /// How each that was started by root, or by this user, prints its files, each way once.
+    /// The distinct commands that print the configurations of masters started by root or this user.
     private(set) var commands: [[String]] = []
 
-    /// Why no files of nginx were looked at.
+    /// Why no configuration was read.
     static var noFiles: String {
         geteuid() == 0
             ? "no nginx runs on this machine" : "no nginx whose files this user may read (root may)"
     }
 
-    /// The most that is read of one file.
+    /// The maximum number of bytes read from a file.
     private static let limit = 4 << 20
     private static let master = "nginx: master process "
 
-    /// Looks at every process that may be seen.
+    /// Inspects all visible processes.
     ///
-    /// - Parameter command: how nginx is called; only what was started with the same files counts. Nil: any.
+    /// - Parameter command: the command of nginx; only processes with the same files count. nil for all.
     package init(of command: [String]? = nil) {
         let wanted = command.map { Self.files(of: $0[...]) }
-        // Without /proc there is nothing to be seen.
+        // Without /proc there is no information.
         guard let names = try? Directory(path: "/proc").names() else { return }
         var masters: Set<String> = []
         var children: [(master: String, status: String, limit: Int64?)] = []
         for name in names where name.utf8.allSatisfy({ (0x30...0x39).contains($0) }) {
-            // Processes end while one looks.
+            // A process may end meanwhile.
             guard
                 let title = try? TextFile.read("/proc/\(name)/cmdline", limit: Self.limit),
                 title.hasPrefix("nginx: "),
@@ -104,7 +103,7 @@ package struct NginxProcesses: Sendable {
         fileSizeLimit = own.compactMap(\.limit).min()
     }
 
-    /// The limit on the size of files in /proc/PID/limits, in bytes; nil: none.
+    /// Parses the limit on file sizes in /proc/PID/limits, in bytes; nil if unlimited.
     static func fileSizeLimit(_ limits: String) -> Int64? {
         let name = "Max file size "
         return limits.split(separator: "\n").first { $0.hasPrefix(name) }
@@ -112,9 +111,9 @@ package struct NginxProcesses: Sendable {
             .flatMap { Int64(digits: $0) }
     }
 
-    /// Notes how a master prints its files.
+    /// Records the command that prints a master's configuration.
     ///
-    /// Not of another user's process, which could name any program.
+    /// Ignores other users' processes, which could name any program to run.
     private mutating func note(_ words: [String], _ status: String) {
         guard let program = words.first, let owner = Credentials(status: status)?.user,
             owner == 0 || owner == SystemUser.current.number
@@ -126,15 +125,15 @@ package struct NginxProcesses: Sendable {
         if !commands.contains(command) { commands.append(command) }
     }
 
-    /// What they print, of those that print anything.
+    /// Returns the readable configurations.
     package func dumps() -> [NginxDump] {
         commands.compactMap { command in
-            // `try?`: one in a container, or with files that this user may not read, is left out.
+            // `try?`: a process in a container, or with unreadable files, is skipped.
             (try? SystemCommand.output(of: command).get()).map { NginxDump($0, by: command) }
         }
     }
 
-    /// Which files a command line of nginx names: the values of -p and -c.
+    /// Returns the values of -p and -c in a command line of nginx.
     static func files(of words: ArraySlice<String>) -> [String?] {
         ["-p", "-c"].map { option in
             words.firstIndex(of: option).flatMap { index in

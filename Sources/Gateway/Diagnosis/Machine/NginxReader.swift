@@ -1,8 +1,8 @@
-// nginx's own grammar: words, quotes, comments, `;` and blocks.
+// The grammar of nginx's files: words, quotes, comments, `;` and blocks.
 //
-// Pure. What an include brings is put in its place by NginxDump.swift.
+// Pure. NginxDump.swift resolves includes.
 
-/// Takes one file apart.
+/// Parses one file.
 struct NginxReader {
     private var rest: Substring
     private var line = 1
@@ -13,7 +13,7 @@ struct NginxReader {
         self.file = file
     }
 
-    /// The directives up to the end of the block, or of the file.
+    /// Parses the directives up to the end of the block or the file.
     mutating func directives() -> [NginxDirective] {
         var all: [NginxDirective] = []
         var words: [String] = []
@@ -81,8 +81,9 @@ struct NginxReader {
         return word
     }
 
-    /// What stands for a backslash and the character behind it: it goes before a quote, itself and some letters,
-    /// and stays before all others, such as the dot of a regular expression.
+    /// Returns the text for an escape sequence: a backslash is dropped before a quote, a backslash and some letters,
+    /// and
+    /// kept before other characters, such as the dot of a regular expression.
     private mutating func escaped() -> String {
         guard let character = rest.popFirst() else { return "\\" }
         if character == "\n" { line += 1 }
@@ -98,7 +99,7 @@ struct NginxReader {
     private mutating func plain() -> String {
         var word = ""
         while let character = rest.first, !character.isWhitespace, character != ";" {
-            // `${name}` is part of a word, and `{` else begins a block.
+            // `${name}` is part of a word; any other `{` begins a block.
             if character == "{", word.last != "$" { break }
             rest.removeFirst()
             if character == "\\" {

@@ -1,20 +1,20 @@
-// Which other locations of nginx take names below the one that hands uploads to the gateway.
+// Locations of nginx that take paths from those of the gateway.
 //
-// Pure. nginx chooses the longest prefix, and then a regular expression wins over it, unless the prefix stands
-// behind `^~`. So one for `.php` or for images takes `/files/photo.jpg`, while the directory itself is fine.
+// Pure. A regular expression has precedence over the longest prefix, unless that has `^~`. A location for `.php` or
+// images thus takes `/files/photo.jpg`, although requests for `/files/` itself succeed.
 
-/// Which paths a location is for.
+/// The paths that a location matches.
 enum NginxMatch: Equatable {
     /// `location = /files/`: one path.
     case exact(String)
-    /// `location /files/`: all paths that begin so; `isFinal`: `^~`, and no regular expression beside it is tried.
+    /// `location /files/`: all paths with this prefix; `isFinal` (`^~`): regular expressions next to it are not tried.
     case prefix(String, isFinal: Bool)
     /// `location ~ \.php$`, or `~*`, which ignores case.
     case pattern(String, ignoresCase: Bool)
-    /// `location @name`: none.
+    /// `location @name`: no path.
     case named
 
-    /// Reads the parameters of a location; nginx takes the modifier also without a space behind it.
+    /// Parses the parameters of a location; nginx permits the modifier without a following space.
     init(_ words: ArraySlice<String>) {
         var modifier = words.first ?? ""
         var rest = words.last ?? ""
@@ -34,10 +34,10 @@ enum NginxMatch: Equatable {
 }
 
 extension NginxDirective {
-    /// Which paths it is for, where it is a location.
+    /// The paths that the location matches; nil if this is not a location.
     var match: NginxMatch? { name == "location" ? NginxMatch(arguments) : nil }
 
-    /// Whether it is a location that hands something to the gateway.
+    /// Whether this is a location that passes requests to the gateway.
     var isGateways: Bool {
         guard let block, block.contains(where: { $0.name == "fastcgi_pass" }) else { return false }
         return block.contains {
@@ -47,27 +47,25 @@ extension NginxDirective {
 }
 
 extension NginxPlace {
-    /// Where a rival stands, by which it is mended.
+    /// The place of a rival, which determines the fix.
     enum Standing {
-        /// Beside this location, which `^~` puts first.
+        /// Next to this location; `^~` gives precedence to this one.
         case beside
-        /// Around this location: that of a block which it stands in.
+        /// Next to a location that encloses this one.
         case around
-        /// In this location, where `^~` changes nothing.
+        /// Inside this location; `^~` has no effect.
         case inside
     }
 
-    /// A location that takes what belongs to this one.
+    /// A location that takes paths from this one.
     struct Rival {
-        /// It.
         var location: NginxDirective
-        /// Where it stands.
         var place: Standing
-        /// A path that it takes; nil: none is known, and there are some.
+        /// An example of a path that it takes; nil if none is known.
         var path: String?
     }
 
-    /// The locations by a regular expression that take paths from this one.
+    /// The locations with a regular expression that take paths from this one.
     var rivals: [Rival] {
         guard case .prefix(let prefix, _)? = location.match else { return patternsBefore }
         var found = Self.patterns(in: location.block).map { ($0, Standing.inside) }
@@ -79,7 +77,7 @@ extension NginxPlace {
             case .prefix(_, isFinal: true): continue
             case .prefix: found += patterns.map { ($0, standing) }
             case .pattern:
-                // The first one that fits is taken, and none further out is tried.
+                // nginx takes the first match and tries none further out.
                 found += Self.patterns(in: parent.block, before: child).map { ($0, standing) }
                 return Self.rivals(found, below: prefix)
             case .exact, .named: return []
@@ -88,7 +86,7 @@ extension NginxPlace {
         return Self.rivals(found, below: prefix)
     }
 
-    /// Where this location is one by a regular expression itself: those before it, the first of which wins.
+    /// The rivals of a location that itself has a regular expression: those before it, because the first match wins.
     private var patternsBefore: [Rival] {
         guard case .pattern(let own, _)? = location.match, around.count > 1,
             let prefix = LocationPattern.literal(own)
@@ -122,7 +120,6 @@ extension NginxPlace {
         }
     }
 
-    /// What is to be said of the locations that take names below this one.
     var rivalFaults: [Finding] {
         rivals.map { rival in
             let own = location.arguments.joined(separator: " ")
@@ -153,20 +150,20 @@ extension NginxPlace {
     }
 }
 
-/// A regular expression of a location.
+/// The regular expression of a location.
 struct LocationPattern {
-    /// What it takes below a prefix.
+    /// The paths that it takes below a prefix.
     enum Taken: Equatable {
         case none
         case path(String)
-        /// Something, of which no example was found.
+        /// Some paths, without a known example.
         case some
     }
 
     let text: String
     let ignoresCase: Bool
 
-    /// Endings that people give to files and servers have locations for.
+    /// Common file name endings, for which servers often have locations.
     private static let endings = [
         "php", "jpg", "jpeg", "png", "gif", "webp", "svg", "ico", "css", "js", "mjs", "map", "json",
         "xml", "html",
@@ -177,21 +174,21 @@ struct LocationPattern {
         "jsp", "cgi", "pl", "py", "sh", "sql", "log", "ini", "bak", "phtml", "phar",
     ]
 
-    /// What it takes of the paths that begin with `prefix`.
+    /// Returns the paths beginning with `prefix` that it takes.
     func takes(below prefix: String) -> Taken {
         let folder = prefix.hasSuffix("/") ? prefix : prefix + "/"
         guard let regex = try? Regex(text).ignoresCase(ignoresCase) else { return guess }
         let path = paths(below: folder).first { path in
-            // `try?`: what cannot be matched is not taken.
+            // `try?`: an expression that fails takes no path.
             (try? regex.firstMatch(in: path)) != nil
         }
         return path.map { .path($0) } ?? guess
     }
 
-    /// Where no example was found: an expression that may begin anywhere takes some name of every directory.
+    /// The result without an example: an expression that is not anchored takes some name in every directory.
     private var guess: Taken { text.contains("^") || text.contains("(?") ? .none : .some }
 
-    /// Paths to try, those that people understand first.
+    /// Returns example paths, the most familiar first.
     private func paths(below folder: String) -> [String] {
         let words = words
         var names = (Self.endings + words).map { "x." + $0 } + words
@@ -202,7 +199,7 @@ struct LocationPattern {
         return names.map { folder + $0 }
     }
 
-    /// The words in the expression, with and without a letter that may be left out.
+    /// The words in the expression, with and without optional letters.
     private var words: [String] {
         let without = text.replacing(/\w\?/, with: "")
         return [text.replacing("?", with: ""), without].flatMap { text in
@@ -210,7 +207,7 @@ struct LocationPattern {
         }
     }
 
-    /// The path that all matches of an expression begin with; nil where it may begin anywhere.
+    /// Returns the prefix that all matches of an expression have; nil if it is not anchored.
     static func literal(_ text: String) -> String? {
         guard text.hasPrefix("^/") else { return nil }
         var path = ""
@@ -220,7 +217,7 @@ struct LocationPattern {
                 guard let next = rest.popFirst(), !next.isLetter, !next.isNumber else { break }
                 path.append(next)
             } else if ".*?+()[]{}|$".contains(character) {
-                // What may be left out, or come again, is not surely there.
+                // An optional or repeated character may be absent.
                 if "*?{".contains(character), !path.isEmpty { path.removeLast() }
                 break
             } else {

@@ -1,21 +1,19 @@
-// The way to a file or socket, as another process meets it: the directories from the root on, and the file itself.
+// The way to a file or socket from the root, to check whether another process may access it.
 //
-// It only looks. The rights of a process are judged by owner, group and mode alone: access control lists are not read.
+// It changes nothing. Only owner, group and mode count; access control lists are ignored.
 
 import SpoolgatePosix
 
-/// The way to a path.
+/// A path with its directories.
 package struct PathWay: Sendable, Equatable {
-    /// The path.
     package var path: String
-    /// The directories on the way, from the root on, and the file at its end; empty if the path leads nowhere.
+    /// The directories from the root on, and the file itself; empty if the path is not accessible.
     var facts: [PathFacts] = []
-    /// Why it leads nowhere; nil: it does not, or that is not known.
+    /// Why the path is not accessible; nil if it is.
     var obstacle: String?
-    /// Whether nothing has this path.
+    /// Whether the path does not exist.
     var isMissing = false
 
-    /// Makes it of its parts.
     init(path: String, facts: [PathFacts], obstacle: String? = nil, isMissing: Bool = false) {
         self.path = path
         self.facts = facts
@@ -23,7 +21,7 @@ package struct PathWay: Sendable, Equatable {
         self.isMissing = isMissing
     }
 
-    /// Looks at the way to an absolute path.
+    /// Inspects an absolute path.
     package init(to path: String) {
         self.init(path: path, facts: [])
         do throws(PathObstacle) {
@@ -53,10 +51,10 @@ package struct PathWay: Sendable, Equatable {
         }
     }
 
-    /// The file at the end of the way; nil if the path leads nowhere.
+    /// The file itself; nil if the path is not accessible.
     var last: PathFacts? { facts.last }
 
-    /// The first directory on the way that a process may not pass; nil: it may pass all.
+    /// Returns the first directory that a process may not pass; nil if it may pass all.
     func closed(to process: Credentials) -> PathFacts? {
         facts.dropLast().first { !process.has(.search, to: $0) }
     }

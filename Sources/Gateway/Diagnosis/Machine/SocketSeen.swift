@@ -1,47 +1,40 @@
-// A socket of the gateway: whether it is there, somebody listens, and nginx may connect.
-//
-// Pure but for the looking.
+// The check of a gateway's socket: it exists, a process listens, and nginx may connect.
 
 import SpoolgatePosix
 import SpoolgateTextFormats
 
-/// A socket of the gateway, as nginx meets it.
+/// A socket of the gateway.
 struct SocketSeen: Seen, Sendable {
-    /// Which of the two sockets it is.
     enum Kind: Sendable, Equatable {
-        /// That which takes uploads.
+        /// The socket for uploads.
         case uploads
-        /// The admin socket, which the daemon makes; it has the group of the other one.
+        /// The admin socket, which the daemon creates with the group of the other one.
         case admin
     }
 
-    /// What stands in the way to it.
+    /// Whether this process can connect.
     enum State: Sendable, Equatable {
-        /// Nothing: somebody listens.
+        /// A process listens.
         case listening
-        /// It is not there, or cannot be reached.
+        /// The socket does not exist or is not accessible, for the given reason.
         case unreachable(String)
-        /// It is there, and nobody listens.
+        /// The socket exists, but no process listens.
         case deaf
     }
 
     var check: String { kind == .uploads ? "socket" : "admin" }
-    /// Which it is.
     var kind = Kind.uploads
-    /// Its path.
     var path: String
-    /// What stands in the way of this process.
     var state: State
-    /// The directories on the way, from the root on, and the socket; empty where it is not there.
+    /// The directories from the root on, and the socket; empty if it does not exist.
     var way: [PathFacts]
-    /// nginx's workers, each kind once; empty: none run.
+    /// The distinct credentials of nginx's workers; empty if none run.
     var workers: Set<Credentials>
-    /// The commands that unmask and start the units; nil: none is masked.
+    /// The commands that unmask and start the units; nil if none is masked.
     var unmask: String?
 }
 
 extension SocketSeen {
-    /// Looks at a socket.
     init(
         _ kind: Kind = .uploads,
         path: String,
@@ -54,12 +47,11 @@ extension SocketSeen {
         if let obstacle = way.obstacle {
             state = .unreachable(obstacle)
         } else if (try? LocalSocket.isListening(path)) == false {
-            // `try?`: where it cannot be asked it is not known to be deaf.
+            // `try?`: a socket that this user may not connect to counts as listening.
             state = .deaf
         }
     }
 
-    /// What it means.
     var finding: Finding {
         switch state {
         case .unreachable(let why):
@@ -83,7 +75,7 @@ extension SocketSeen {
         case .listening: break
         }
         guard let socket = way.last else { return ok(path) }
-        // Another nginx may run here that has nothing to do with it.
+        // An unrelated nginx may also run on this machine.
         let refusals = workers.sorted { $0.user < $1.user }.map { ($0, refusal(of: $0)) }
         let able = refusals.filter { $0.1 == nil }.map(\.0)
         if able.isEmpty, let refused = refusals.first?.1 { return refused }

@@ -1,8 +1,7 @@
-// Other programs of the system that are asked how things are: nginx and systemctl.
+// Runs programs of the system that report state: nginx and systemctl.
 
 import SpoolgatePosix
 
-/// One question to a program.
 enum SystemCommand {
     private static let places = [
         "/usr/sbin", "/usr/bin", "/sbin", "/bin", "/usr/local/sbin", "/usr/local/bin",
@@ -10,14 +9,14 @@ enum SystemCommand {
     private static let timeout = Duration.seconds(20)
     private static let limit = 16 << 20
 
-    /// What a program wrote to its standard output; or, in one line, why there is nothing.
+    /// Returns the standard output of a program, or a one-line reason for its failure.
     static func output(of command: [String]) -> Result<String, SystemCommandFault> {
         run(command).map(\.output)
     }
 
-    /// The standard error of a program that succeeded; nil: it did not.
+    /// Returns the standard error of a program; nil if it failed.
     static func errors(of command: [String]) -> String? {
-        // `try?`: the caller has no use for the reason.
+        // `try?`: the caller does not need the reason.
         try? run(command).get().errors
     }
 
@@ -37,7 +36,7 @@ enum SystemCommand {
             let end = process.wait(until: .after(timeout))
             guard end == .exited(0) else {
                 let lines = String(decoding: process.errors, as: UTF8.self).split(separator: "\n")
-                // nginx's own last line says only that there was another one.
+                // nginx's last line only says that the test failed.
                 let words =
                     lines.first { $0.contains("[emerg]") } ?? lines.last
                     ?? "failed without a message"
@@ -57,13 +56,12 @@ enum SystemCommand {
     private static func path(_ name: String) -> String? {
         if name.hasPrefix("/") { return name }
         return places.map { "\($0)/\(name)" }.first { path in
-            // `try?`: what cannot be run there is looked for elsewhere.
+            // `try?`: the next directory may have an executable one.
             (try? PathAccess.require(.search, to: path)) != nil
         }
     }
 }
 
-/// Why a program said nothing.
 struct SystemCommandFault: Error {
     var reason: String
 }

@@ -1,25 +1,20 @@
-// The gateway's units, as systemd tells them.
+// The state of the gateway's units in systemd.
 //
-// Pure but for the asking. A socket that systemd holds takes connections also while the daemon ends again and again:
-// the state of the service, from systemd, is the proof that it stays up.
+// Pure, except for the query. A socket that systemd holds accepts connections even while the daemon crashes repeatedly;
+// only the state of the service shows whether the daemon stays up.
 
 import SpoolgatePosix
 import SpoolgateTextFormats
 
-/// What systemd says of the gateway's units.
+/// The state of the gateway's units.
 package struct UnitsSeen: Sendable, Equatable {
-    /// One unit's properties.
     typealias Properties = [String: String]
 
-    /// spoolgate.service.
     var service: Properties
-    /// spoolgate.socket.
     var socket: Properties
-    /// spoolgate-purge.timer.
     var timer: Properties = [:]
-    /// spoolgate-purge.service.
     var purge: Properties = [:]
-    /// Microseconds of the clock that systemd's times are of; 0: not known.
+    /// The time of the query in microseconds, on the clock of systemd's timestamps; 0 if unknown.
     var now: Int64 = 0
 
     private static let service = "spoolgate.service"
@@ -30,15 +25,15 @@ package struct UnitsSeen: Sendable, Equatable {
         "LoadState", "ActiveState", "SubState", "Result", "NRestarts", "ExecMainStatus",
         "UnitFileState", "TimeoutStopUSec", "ActiveEnterTimestampMonotonic",
     ]
-    /// A service that was restarted so often, and runs for so short a time, does not stay up.
+    /// A service with more restarts than this, the last one more recent than `shortRun`, does not stay up.
     private static let mostRestarts: Int64 = 2
     private static let shortRun = Duration.seconds(60)
-    /// Restarts are told for so long after the last one.
+    /// The time after the last restart during which restarts are a warning.
     private static let longRun = Duration.seconds(600)
 }
 
 extension UnitsSeen {
-    /// Asks systemd; nil where it does not run, or knows none of the units.
+    /// Queries systemd; nil if it does not run or knows neither service nor socket.
     package init?() {
         let units = [Self.service, Self.socket, Self.timer, Self.purge]
         let command =
@@ -47,7 +42,7 @@ extension UnitsSeen {
         self.init(shown: text, now: Int64(clamping: Deadline.after(.zero).nanoseconds / 1_000))
     }
 
-    /// Reads the output of `systemctl show` for the four units, one after the other; nil if systemd knows none.
+    /// Parses the output of `systemctl show` for the four units in order; nil if neither service nor socket is known.
     init?(shown text: String, now: Int64) {
         let units = Self.readAll(text)
         guard units.count == 4 else { return nil }
@@ -58,14 +53,13 @@ extension UnitsSeen {
         guard isKnown else { return nil }
     }
 
-    /// Reads blocks of lines of `Name=value`, with an empty line between two blocks.
+    /// Parses blocks of `Name=value` lines, separated by empty lines.
     static func readAll(_ text: String) -> [Properties] {
         var all: [Properties] = []
         for block in text.split(separator: "\n\n") { all.append(read(String(block))) }
         return all
     }
 
-    /// Reads lines of `Name=value`.
     static func read(_ text: String) -> Properties {
         var properties: Properties = [:]
         for line in text.split(separator: "\n") {
@@ -79,15 +73,13 @@ extension UnitsSeen {
 
     /// Whether the service runs.
     package enum Run: Sendable, Equatable {
-        /// It runs.
         case running
-        /// It does not, and the first connection to its socket starts it.
+        /// It does not run; the first connection to its socket starts it.
         case waiting
-        /// It does not.
+        /// It does not run.
         case down
     }
 
-    /// Whether the service runs now.
     package var run: Run {
         switch service["ActiveState"] {
         case "active", "reloading", "refreshing": .running
@@ -107,7 +99,7 @@ extension UnitsSeen {
 
     private var restarts: Int64 { service["NRestarts"].flatMap { Int64(digits: $0) } ?? 0 }
 
-    /// For how long the service has run; nil: it does not, or that is not known.
+    /// The time since the service started; nil if it does not run or the time is unknown.
     private var age: Duration? {
         guard now > 0, run == .running,
             let start = service["ActiveEnterTimestampMonotonic"].flatMap({ Int64(digits: $0) }),
@@ -116,10 +108,10 @@ extension UnitsSeen {
         return .microseconds(now - start)
     }
 
-    /// The findings: first of service and socket, then of the purge.
+    /// The findings for the daemon's units, then for those of the purge.
     package var findings: [Finding] { [finding] + purgeFindings }
 
-    /// Whether service and socket run, and stay up.
+    /// The finding for service and socket: they run and stay up.
     var finding: Finding {
         if let masked { return masked }
         if let unread { return unread }
@@ -150,7 +142,6 @@ extension UnitsSeen {
         )
     }
 
-    /// The finding for a service that runs.
     private func running(_ states: String) -> Finding {
         guard restarts > 0 else { return .ok("units", states) }
         guard let age, age < Self.longRun else {
@@ -179,7 +170,7 @@ extension UnitsSeen {
 
     // MARK: Why they do not run
 
-    /// The finding for masked units, which nothing can start; nil: neither service nor socket is masked.
+    /// The finding for a masked service or socket, which systemd cannot start; nil if neither is masked.
     private var masked: Finding? {
         let all = named.filter { Self.isMasked($0.unit) }
         let main = all.filter { [Self.service, Self.socket].contains($0.name) }
@@ -201,7 +192,7 @@ extension UnitsSeen {
         )
     }
 
-    /// The commands that unmask and start the daemon's units; nil: neither is masked.
+    /// The commands that unmask and start the daemon's units; nil if neither is masked.
     package var unmask: String? {
         let all = named.filter { Self.isMasked($0.unit) }
         guard all.contains(where: { [Self.service, Self.socket].contains($0.name) }) else {
@@ -210,7 +201,7 @@ extension UnitsSeen {
         return Self.unmask(all) + " && systemctl enable --now spoolgate"
     }
 
-    /// The commands that unmask units: those until the next boot have one of their own.
+    /// Returns the commands that unmask units; those masked until the next boot need their own.
     private static func unmask(_ units: [(name: String, unit: Properties)]) -> String {
         func command(_ option: String, _ isRuntime: Bool) -> String? {
             let names = units.filter {
@@ -223,7 +214,7 @@ extension UnitsSeen {
             .joined(separator: " && ")
     }
 
-    /// The finding for a unit that systemd cannot read; nil: systemd reads both.
+    /// The finding for a unit that systemd cannot load; nil if it loaded both.
     private var unread: Finding? {
         let bad = named.prefix(2).first { unit in
             guard let state = unit.unit["LoadState"] else { return false }
@@ -238,7 +229,7 @@ extension UnitsSeen {
         return .failure("units", "systemd cannot load \(bad.name) (\(state))", [mend])
     }
 
-    /// The commands that start a unit which failed.
+    /// Returns the commands that start a failed unit.
     private func starting(_ unit: Properties) -> [String] {
         var start = "systemctl start spoolgate.socket spoolgate"
         if unit["Result"]?.hasSuffix("limit-hit") ?? false {
@@ -247,7 +238,7 @@ extension UnitsSeen {
         return [start] + Self.causes(service)
     }
 
-    /// ` (exit status 78)`: the last end of a unit; empty if it is not known.
+    /// Returns the unit's last result, such as ` (exit status 78)`; empty after a success or if unknown.
     private static func result(of unit: Properties) -> String {
         switch unit["Result"] {
         case nil, "", "success": ""
@@ -261,7 +252,7 @@ extension UnitsSeen {
         }
     }
 
-    /// The commands that show the cause of a service's end.
+    /// Returns the commands that show why a service ended.
     private static func causes(_ unit: Properties) -> [String] {
         let log = "journalctl -u spoolgate -n 20  (shows why it ended)"
         switch (unit["Result"], unit["ExecMainStatus"]) {
@@ -283,7 +274,7 @@ extension UnitsSeen {
 
     // MARK: The purge
 
-    /// The findings for the purge's units; the daemon purges by itself while it runs.
+    /// The findings for the purge's units; while the daemon runs, it purges by itself.
     private var purgeFindings: [Finding] {
         let masked = named.suffix(2).filter { Self.isMasked($0.unit) }
         if let first = masked.first {
@@ -311,7 +302,7 @@ extension UnitsSeen {
 
     // MARK: How they stop
 
-    /// Whether systemd leaves the daemon the time that it may take to end.
+    /// Checks that systemd gives the daemon enough time to stop.
     func stopping(within drain: Duration) -> Finding {
         guard let text = service["TimeoutStopUSec"], let most = Self.time(text),
             !Self.isMasked(service)
@@ -329,7 +320,7 @@ extension UnitsSeen {
         )
     }
 
-    /// Reads systemd's `1min 30s`, `infinity`.
+    /// Parses systemd's `1min 30s` and `infinity`; nil if invalid.
     static func time(_ text: String) -> Duration? {
         if text == "infinity" { return .seconds(Int64.max / 4) }
         let units: [(String, Int64)] = [

@@ -19,7 +19,6 @@ struct ProbeAnswer: Sendable, Equatable {
 }
 
 extension ProbeAnswer {
-    /// Creates it from an ended request.
     init(_ transfer: ClientTransfer) {
         self.init(
             head: transfer.head,

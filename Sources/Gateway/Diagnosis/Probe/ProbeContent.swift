@@ -6,7 +6,6 @@ import HTTPTypes
 import SpoolgateCurl
 import SpoolgateUploadProtocol
 
-/// Creates contents.
 enum ProbeContent {
     /// Creates `size` bytes, sent as fast as possible; calls `begun` before the first.
     static func plain(_ size: Int64, begun: @escaping () -> Void = {}) -> ClientContent {

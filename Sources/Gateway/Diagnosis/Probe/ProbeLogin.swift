@@ -15,7 +15,6 @@ enum ProbeLogin: Sendable, Equatable {
     /// Another scheme, such as Bearer.
     case other(String)
 
-    /// Reads it from the fields of each request.
     init(_ fields: HTTPFields) {
         guard let value = fields[.authorization] else {
             self = .none

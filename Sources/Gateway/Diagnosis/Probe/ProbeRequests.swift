@@ -21,9 +21,7 @@ struct ProbeUpload: Equatable {
 /// Sends requests: one at a time, or one while another sends its content.
 final class ProbeRequests {
     let question: ProbeQuestion
-    /// The interop version of requests.
     var interopVersion = Dialect.versions.upperBound
-    /// The default version of HTTP.
     var version: ClientRequest.Version
 
     /// The shortest round-trip time of all connections; nil before the first.
