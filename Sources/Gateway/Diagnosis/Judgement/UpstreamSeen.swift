@@ -1,8 +1,7 @@
 // The result of connecting to an upstream, an authorizer or the webhook, with the setting to change.
 //
 // Pure: turns an observation into a finding. Each cause has its own advice: starting a server that already runs does
-// not
-// help.
+// not help.
 
 import SpoolgateCurl
 import SpoolgateTextFormats

@@ -290,8 +290,7 @@ struct NamesSeen: Seen, Sendable, Equatable {
     }
 
     /// Endings that web servers often have locations for: scripts, images, parts of pages, archives and films, and
-    /// hidden
-    /// files.
+    /// hidden files.
     static let endings = [
         ".php", ".jpg", ".png", ".gif", ".svg", ".css", ".js", ".html", ".txt", ".pdf", ".zip",
         ".mp4", "/.htaccess",

@@ -1,8 +1,7 @@
 // Whether requests that the gateway sends return to it, over its own socket or through nginx on this machine.
 //
 // The gateway itself refuses such a request with 508; this check detects the loop from the settings. Loops through
-// other
-// machines remain undetected.
+// other machines remain undetected.
 
 import SpoolgatePosix
 import SpoolgateUpstream

@@ -137,10 +137,8 @@ package struct NginxDump: Sendable {
     /// Returns the locations that pass requests for a URL on over FastCGI, best match first.
     ///
     /// Server blocks rank by port, name and `default_server`, as in nginx, and the gateway's locations before others.
-    /// If the
-    /// block with this port and name has no such location, the result is empty, or, if that block is a proxy, contains
-    /// only
-    /// the locations on other ports.
+    /// If the block with this port and name has no such location, the result is empty, or, if that block is a proxy,
+    /// contains only the locations on other ports.
     func locations(of path: String, host: String, port: UInt16) -> [NginxPlace] {
         var found: [(place: NginxPlace, rank: Int)] = []
         var isBehind = false

@@ -1,8 +1,7 @@
 // The clients that nginx admits at the gateway's locations, and the owner that it passes for them.
 //
 // Pure, except for reading password files. Clients cannot detect most mistakes: for a missing file nginx responds 403,
-// for
-// an unreadable one 500, and an unverified name is accepted silently.
+// for an unreadable one 500, and an unverified name is accepted silently.
 
 import SpoolgatePosix
 import SpoolgateTextFormats
@@ -232,7 +231,7 @@ struct NginxLogin: Sendable {
         )
     }
 
-    // MARK: Whose word the owner is
+    // MARK: The source of the owner
 
     private static let fileLine = "auth_basic_user_file /etc/nginx/uploads.htpasswd;"
 

@@ -82,8 +82,7 @@ struct NginxReader {
     }
 
     /// Returns the text for an escape sequence: a backslash is dropped before a quote, a backslash and some letters,
-    /// and
-    /// kept before other characters, such as the dot of a regular expression.
+    /// and kept before other characters, such as the dot of a regular expression.
     private mutating func escaped() -> String {
         guard let character = rest.popFirst() else { return "\\" }
         if character == "\n" { line += 1 }

@@ -69,7 +69,7 @@ extension UnitsSeen {
         return properties
     }
 
-    // MARK: Whether they run
+    // MARK: State
 
     /// Whether the service runs.
     package enum Run: Sendable, Equatable {
@@ -168,7 +168,7 @@ extension UnitsSeen {
         )
     }
 
-    // MARK: Why they do not run
+    // MARK: Failures
 
     /// The finding for a masked service or socket, which systemd cannot start; nil if neither is masked.
     private var masked: Finding? {
@@ -300,7 +300,7 @@ extension UnitsSeen {
         ]
     }
 
-    // MARK: How they stop
+    // MARK: Stopping
 
     /// Checks that systemd gives the daemon enough time to stop.
     func stopping(within drain: Duration) -> Finding {

@@ -209,7 +209,7 @@ final class ProbeRequests {
         ProbeAnswer(send(.head, upload.target, upload.fields))
     }
 
-    // MARK: The end
+    // MARK: Cancellation
 
     @discardableResult
     func cancel(_ upload: ProbeUpload) -> ProbeAnswer {

@@ -78,7 +78,7 @@ package final class UploadProbe {
         for check in checks where !isStopped() { check() }
     }
 
-    // MARK: Getting there
+    // MARK: Connection and creation
 
     /// Connects and creates the first upload; nil if that fails.
     private func reach() -> ProbeUpload? {
@@ -331,7 +331,7 @@ package final class UploadProbe {
         tell(SilenceSeen(borne: borne, wasEnded: !wasBorne).finding)
     }
 
-    // MARK: What is said
+    // MARK: Protocols
 
     private func interim() {
         for version in question.versions where !isStopped() {
