@@ -110,7 +110,7 @@ extension Prose {
         return kinds
     }()
 
-    private static func files(in folder: URL) -> [String] {
+    static func files(in folder: URL) -> [String] {
         let skipped: Set = [".build", ".git", ".run", "Sources", "Tests", "nginx", "deploy"]
         let names = (try? FileManager.default.contentsOfDirectory(atPath: folder.path)) ?? []
         return names.sorted().filter { !skipped.contains($0) }.flatMap { name -> [String] in

@@ -127,7 +127,7 @@ struct CoreTableTests {
         case .accepted: "202 again"
         case .replay(let refusal): "stored response, else \(words(refusal))"
         case .refuse(let refusal): words(refusal)
-        case .breakOff: "break off"
+        case .breakOff: "close"
         }
     }
 
@@ -136,7 +136,7 @@ struct CoreTableTests {
         case .tell(let completeness): "offset, \(words(completeness))"
         case .deliverFirst: "deliver first"
         case .refuse(let refusal): words(refusal)
-        case .breakOff: "break off"
+        case .breakOff: "close"
         }
     }
 
@@ -144,7 +144,7 @@ struct CoreTableTests {
         switch decision {
         case .remove: "remove"
         case .refuse(let refusal): words(refusal)
-        case .breakOff: "break off"
+        case .breakOff: "close"
         }
     }
 

@@ -1,0 +1,173 @@
+// The glossary of CONTRIBUTING.md: the words that it forbids are in no comment of Sources, no page and no manual page.
+
+import Foundation
+import Testing
+
+/// A text that must follow the glossary.
+struct GlossaryText: CustomTestStringConvertible {
+    /// Relative to the package.
+    var path: String
+    /// The lines of the file; nil for a line that is not prose.
+    var lines: [String?]
+
+    var testDescription: String { path }
+
+    static let all: [GlossaryText] = comments + pages + manualPages
+
+    private static let comments = SourceFile.sources.map { file in
+        GlossaryText(
+            path: file.path,
+            lines: file.lines.map { line in
+                let code = line.drop { $0 == " " }
+                return code.hasPrefix("//") ? String(code.drop { $0 == "/" }) : nil
+            }
+        )
+    }
+
+    private static let pages = texts(
+        Prose.files(in: SourceFile.root).filter { $0.hasSuffix(".md") }
+    ) { lines in
+        var isCode = false
+        return lines.map { line in
+            guard line.hasPrefix("```") else { return isCode ? nil : line }
+            isCode.toggle()
+            return nil
+        }
+    }
+
+    private static let manualPages = texts(
+        Prose.files(in: SourceFile.root.appending(path: "deploy/man"))
+    ) { lines in
+        // Comments, and lines that have only names, code or paths.
+        let skipped = [
+            ".\\\"", ".Nm", ".Fl", ".Ic", ".Cm", ".Ql", ".Li", ".Dl", ".Pa", ".Ev", ".Va", ".Xr",
+        ]
+        var isCode = false
+        return lines.map { line in
+            if line.hasPrefix(".Bd -literal") { isCode = true }
+            if line.hasPrefix(".Ed") { isCode = false }
+            return isCode || skipped.contains { line.hasPrefix($0) } ? nil : line
+        }
+    }
+
+    private static func texts(
+        _ paths: [String],
+        prose: ([String]) -> [String?]
+    ) -> [GlossaryText] {
+        paths.compactMap { path in
+            guard let text = try? String(contentsOfFile: path, encoding: .utf8) else { return nil }
+            return GlossaryText(
+                path: String(path.dropFirst(SourceFile.root.path.count).drop { $0 == "/" }),
+                lines: prose(text.components(separatedBy: "\n"))
+            )
+        }
+    }
+}
+
+/// The forbidden words.
+struct Glossary {
+    /// A forbidden word, or several in a row.
+    struct Term {
+        var text: String
+        /// The forms of each word.
+        var forms: [Set<String>]
+
+        init(_ text: Substring) {
+            self.text = String(text)
+            forms = text.split(separator: " ").map { word in
+                Set(["", "s", "d", "ed", "ing"].map { "\(word.lowercased())\($0)" })
+            }
+        }
+    }
+
+    /// An occurrence of a forbidden word.
+    struct Finding: Equatable {
+        var line: Int
+        var term: String
+    }
+
+    /// In the order of the table.
+    let terms: [Term]
+
+    /// The table of CONTRIBUTING.md.
+    static let table: Glossary = {
+        let url = SourceFile.root.appending(path: "CONTRIBUTING.md")
+        return Glossary(page: (try? String(contentsOf: url, encoding: .utf8)) ?? "")
+    }()
+
+    /// Reads the section "Glossary" of a page: the words in backticks in the third column of its table.
+    init(page: String) {
+        var isInside = false
+        var terms: [Term] = []
+        for line in page.components(separatedBy: "\n") {
+            if line.hasPrefix("## ") { isInside = line == "## Glossary" }
+            let cells = line.split(separator: "|", omittingEmptySubsequences: false)
+            guard isInside, line.hasPrefix("|"), cells.count == 5 else { continue }
+            for match in cells[3].matches(of: /`([^`]+)`/) { terms.append(Term(match.1)) }
+        }
+        self.terms = terms
+    }
+
+    /// Finds the forbidden words in lines of prose, also if the next word is on the next line.
+    ///
+    /// Code in backticks, quotations and names of Swift files are not prose.
+    func findings(in lines: [String?]) -> [Finding] {
+        var words: [(text: String, line: Int)] = []
+        for (index, line) in lines.enumerated() {
+            // The empty word matches no term.
+            guard let line else {
+                words.append(("", index + 1))
+                continue
+            }
+            let prose = line.replacing(/`[^`]*`|"[^"]*"|\w+\.swift/, with: " X ")
+            for word in prose.split(whereSeparator: {
+                !($0.isASCII && $0.isLetter || $0 == "'" || $0 == "-")
+            }) {
+                words.append((word.lowercased(), index + 1))
+            }
+        }
+        var starts: [String: [Term]] = [:]
+        for term in terms {
+            for form in term.forms.first ?? [] { starts[form, default: []].append(term) }
+        }
+        return words.indices.flatMap { start -> [Finding] in
+            let rest = words[start...]
+            return (starts[words[start].text] ?? []).filter { term in
+                rest.count >= term.forms.count
+                    && zip(term.forms, rest).allSatisfy { forms, word in forms.contains(word.text) }
+            }
+            .map { Finding(line: words[start].line, term: $0.text) }
+        }
+    }
+}
+
+@Suite("The glossary")
+struct GlossaryTests {
+    @Test("no text contains a word that the glossary forbids", arguments: GlossaryText.all)
+    func words(text: GlossaryText) {
+        for finding in Glossary.table.findings(in: text.lines) {
+            Issue.record("\(text.path):\(finding.line) has '\(finding.term)'")
+        }
+    }
+
+    @Test("all texts are read, and the table forbids words")
+    func complete() {
+        #expect(Glossary.table.terms.count >= 20)
+        for path in ["CONTRIBUTING.md", "docs/STATES.md", "deploy/man/spoolgate.8"] {
+            #expect(GlossaryText.all.contains { $0.path == path }, "\(path) is not read")
+        }
+    }
+
+    @Test("a forbidden word is found in each form and across lines, not in code or quotations")
+    func found() {
+        let glossary = Glossary(
+            page: "| a | b | `c` |\n## Glossary\n| `d` | e | `let go`, f, `hear` |\n"
+        )
+        #expect(glossary.terms.map(\.text) == ["let go", "hear"])
+        let lines = ["It Hears that one lets", "go.", "`let go` \"hear\" let", nil, "go hearty f"]
+        let expected = [
+            Glossary.Finding(line: 1, term: "hear"), Glossary.Finding(line: 1, term: "let go"),
+        ]
+        #expect(glossary.findings(in: lines) == expected)
+    }
+}
