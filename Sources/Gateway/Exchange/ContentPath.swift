@@ -1,4 +1,4 @@
-// The path by which the content of a message reached the spool, and why it was not the lane.
+// How the content of a message reached the spool, and why it was not the lane.
 
 /// The writer of a message's content: the web server, or the gateway for one of several reasons.
 package enum ContentPath: Int, Sendable, CaseIterable {

@@ -1,86 +1,88 @@
-// What a front supplies for one request, and how its content can end.
+// The interface between the FastCGI listener and the gateway for one request, and the ways its content can end.
 
 package import SpoolgatePosix
 package import SpoolgateUploadProtocol
 
-/// Why content did not come to its proper end.
+/// The reason why content did not end properly.
 ///
-/// Bytes received before it are good.
+/// The bytes received before it are valid.
 package enum ContentError: Error, Sendable, Equatable {
     /// The connection ended first, or the message was malformed.
     case truncated
-    /// No byte came for the stall limit.
+    /// No byte arrived within the stall timeout.
     case stalled
-    /// Fewer bytes came for a minute than the route wants.
+    /// Fewer bytes arrived in a minute than the route requires.
     case tooSlow
-    /// A newer request, or the end of the daemon, asked this one to let go.
+    /// A newer request, or the daemon's shutdown, asked this request to end.
     case released
 }
 
-/// The client is gone: nothing more can be sent to it.
+/// The client is gone, so that no more can be sent to it.
 package struct ClientGone: Error, Sendable, CustomStringConvertible {
-    /// Makes the error.
+    /// Creates the error.
     package init() {}
 
-    /// A clause for a reason.
+    /// The clause for a log message's reason.
     package var description: String { "the client disconnected" }
 }
 
-/// One request and the way to answer it.
+/// One request, and the means to respond to it.
 ///
-/// Used by one thread, but for `interrupt`.
+/// Used by one thread, except for `interrupt`.
 package protocol Exchange: AnyObject {
-    /// The request's head, validated by the front, or why it is no request we take.
+    /// The head, validated by the FastCGI listener, or the refusal of an invalid one.
     var head: Result<RequestHead, Refusal> { get }
-    /// What the web server says of it.
     var context: ExchangeContext { get }
-    /// Asks this request's thread, from any other, to stop receiving: its next read ends with
-    /// `.released`. Harmless when the request is over.
+    /// Asks this request to stop receiving, from any thread; its next read throws `.released`.
+    ///
+    /// Does nothing after the request has ended.
     var interrupt: @Sendable () -> Void { get }
-    /// Whether the web server has gone away from this request, as far as can be told without reading.
+    /// Whether the web server has closed this request, as far as can be found without reading.
     var isPeerGone: Bool { get }
 
-    /// Adds content to `buffer`: at least one byte, and as many as are there without waiting; nothing if the wait for
-    /// it was ended by the alarm.
-    /// - Returns: false at the proper end of the content, with nothing added.
+    /// Appends content to `buffer`: at least one byte, and all bytes available without waiting.
+    ///
+    /// Appends nothing if the alarm ended the wait.
+    ///
+    /// - Returns: false at the proper end of the content; then nothing was appended.
     func receive(into buffer: ContentBuffer) throws(ContentError) -> Bool
 
-    /// Has `alarm` end waits for content early, from here on; nil: nothing does.
+    /// Sets the alarm that ends waits for content early; nil for none.
     func setAlarm(_ alarm: Alarm?)
 
-    /// The way on which the web server writes content into a file by itself; nil: this front has none.
+    /// The lane, on which the web server writes content into a file; nil if it is not supported.
     var lane: (any ContentLane)? { get }
 
-    /// Sends an interim response if `context.interimStatuses` has its status; otherwise nothing.
+    /// Sends an interim response if `context.interimStatuses` contains its status.
+    ///
     /// - Returns: whether it was sent.
     @discardableResult
     func send(interim head: ResponseHead) -> Bool
 
-    /// Sends the final head. With `contentLength` the content that follows must have that length;
-    /// nil where it is not known beforehand.
+    /// Sends the final head; the content must have the length `contentLength`, or any length if that is nil.
     func send(head: ResponseHead, contentLength: Int64?) throws(ClientGone)
 
     /// Sends content after the head.
     func send(content: RawSpan) throws(ClientGone)
 
-    /// Ends the exchange without an answer, so that the client sees its connection break.
+    /// Ends the exchange without a response, so that the client's connection is closed.
     func abort()
 }
 
 extension Exchange {
-    /// A front that does not say otherwise has no lane.
+    /// By default, there is no lane.
     package var lane: (any ContentLane)? { nil }
 
-    /// A front that does not say otherwise waits until content comes, whatever rings.
+    /// By default, only content ends a wait.
     package func setAlarm(_ alarm: Alarm?) {}
 
-    /// Sends one whole response of the gateway's own; a client that is gone is not an error here.
+    /// Sends a complete response; ignores that the client is gone.
     package func answer(_ response: Response) {
         do throws(ClientGone) {
             try send(head: response.head, contentLength: Int64(response.content.count))
             if !response.content.isEmpty { try send(content: response.content.span.bytes) }
         } catch {
-            // Nobody is left to tell.
+            // The client is gone.
         }
     }
 }

@@ -11,9 +11,7 @@ package import SpoolgateUploadProtocol
 
 /// One request on one connection.
 package final class FastCGIExchange: Exchange {
-    /// The head read from the parameters, or the refusal of invalid ones.
     package let head: Result<RequestHead, Refusal>
-    /// The parameters that the operator has set in the web server.
     package let context: ExchangeContext
     /// Asks this request, and never a later one on the connection, to stop receiving.
     package let interrupt: @Sendable () -> Void
@@ -26,18 +24,17 @@ package final class FastCGIExchange: Exchange {
     private let stallTimeout: Duration
     /// Whether the connection's receive timeout is the one for content.
     private var isLimited = false
-    /// The alarm that ends a wait for content early; nil if there is none.
+    /// Ends a wait for content early.
     private var alarm: Alarm?
     /// Whether the exchange has ended, so that it must not use the connection any more.
     var isOver = false
     var incoming: Incoming
     var outgoing = Outgoing.nothing
-    /// The number of bytes that nginx has reported as written into the file.
+    /// Bytes that nginx has reported as written into the file.
     var laneCount: Int64 = 0
     /// How the records ended while nginx was writing.
     var laneEnd = RecordReader.End.none
 
-    /// The state of the request's content.
     enum Incoming {
         /// More content is expected; `remaining` bytes if the length is known.
         case content(remaining: Int64?)
@@ -46,7 +43,6 @@ package final class FastCGIExchange: Exchange {
         case failed(ContentError)
     }
 
-    /// The state of the response.
     enum Outgoing: Equatable {
         case nothing
         /// The head was sent; content may follow, `remaining` bytes if the length was given.
@@ -102,9 +98,9 @@ extension FastCGIExchange {
 
     /// The time without content after which a wait is treated as long.
     ///
-    /// The socket becomes empty hundreds of times per gibibyte if the web server is slightly slower than the gateway;
-    /// with many clients on few processors, threads wait for a processor longer than for the network. Each memory page
-    /// released then costs a page fault, and an interrupt on all processors.
+    /// If the web server is slightly slower than the gateway, the socket becomes empty hundreds of times per gibibyte;
+    /// with many clients on few processors, threads wait longer for a processor than for the network. Releasing memory
+    /// then costs page faults, and interrupts all processors.
     private static let breath = Duration.milliseconds(100)
 
     /// Adds content to `buffer`, which must have room; waits only for the first bytes.

@@ -8,13 +8,10 @@ package import SpoolgatePosix
 package struct FastCGIQuestion {
     /// The response.
     package struct Answer: Sendable {
-        /// The status code.
         package var status: Int
-        /// The content.
         package var content: [UInt8]
     }
 
-    /// The maximum number of bytes of a response.
     private static let mostBytes = 16 << 20
 
     private let path: String
@@ -67,7 +64,6 @@ package struct FastCGIQuestion {
             + RecordHeader.record(RecordType.content, 1, [])
     }
 
-    /// Returns the bytes of the response stream; nil if it did not end properly.
     private func receive(on connection: Connection) -> [UInt8]? {
         let deadline = Deadline.after(timeout)
         var (parser, header) = (RecordParser(), RecordHeader(type: 0, id: 0, count: 0))

@@ -6,10 +6,8 @@ package import SpoolgateExchange
 package import SpoolgatePosix
 
 extension FastCGIExchange: ContentLane {
-    /// The lane, which nginx may offer.
     package var lane: (any ContentLane)? { self }
 
-    /// Whether nginx has offered the lane, as far as records were read.
     package var wasOffered: Bool { reader.lane != .none }
 
     /// Waits until content arrives, and returns whether nginx offers to write it into a file.
@@ -74,7 +72,6 @@ extension FastCGIExchange: ContentLane {
         }
     }
 
-    /// Counts the bytes that nginx has written as received content.
     private func note(_ report: LaneReport) throws(ContentError) -> LaneReport {
         guard case .content(var remaining) = incoming, report.count >= laneCount else {
             throw fail()

@@ -23,14 +23,11 @@ struct RecordHeader: Equatable {
     var type: UInt8
     /// The request's number; 0 for a record about the connection.
     var id: UInt16
-    /// The number of bytes of content.
     var count: Int
-    /// The number of padding bytes after the content, up to 255.
+    /// Padding bytes after the content, up to 255.
     var padding: Int = 0
 
-    /// The number of bytes of a header.
     static let size = 8
-    /// The maximum number of bytes of content.
     static let mostContent = Int(UInt16.max)
 
     /// Appends the header's bytes; `padding` must be 0.
@@ -38,14 +35,12 @@ struct RecordHeader: Equatable {
         withUnsafeBytes(of: word.bigEndian) { bytes.append(contentsOf: $0) }
     }
 
-    /// Overwrites the eight bytes from `index` on.
     func replace(in bytes: inout [UInt8], at index: Int) {
         bytes.withUnsafeMutableBytes {
             $0.storeBytes(of: word.bigEndian, toByteOffset: index, as: UInt64.self)
         }
     }
 
-    /// Returns a record with this type and request number.
     static func record(_ type: UInt8, _ id: UInt16, _ content: [UInt8]) -> [UInt8] {
         var bytes: [UInt8] = []
         bytes.reserveCapacity(size + content.count)
@@ -71,7 +66,6 @@ extension RecordHeader {
 
 /// Splits a byte stream into records, regardless of how the stream was fragmented.
 struct RecordParser {
-    /// The next item of the stream.
     enum Piece {
         case header(RecordHeader)
         /// Content of the current record; `rest` is the number of bytes that are still to follow.
@@ -80,9 +74,8 @@ struct RecordParser {
         case malformed
     }
 
-    /// The number of bytes of the current record's content that have not arrived.
+    /// Bytes of the current record's content that have not arrived.
     private(set) var rest = 0
-    /// The number of padding bytes before the next header.
     private var padding = 0
     private var header: UInt64 = 0
     private var headerCount = 0
@@ -117,7 +110,6 @@ struct RecordParser {
         return .header(found)
     }
 
-    /// Removes the current record's padding from the start of `bytes`.
     mutating func skipPadding(_ bytes: inout UnsafeRawBufferPointer) {
         let count = rest == 0 ? min(padding, bytes.count) : 0
         _ = take(count, off: &bytes)

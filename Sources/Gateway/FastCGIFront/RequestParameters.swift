@@ -1,8 +1,8 @@
-// FastCGI parameters become a request head and what the web server says of it.
+// Conversion of FastCGI parameters into a request head and its context.
 //
-// Pure: bytes in, values out. It decides nothing about uploads. Invariant: a parameter that begins
-// with HTTP_ is the client's word and becomes a field, every other one is the operator's and never
-// does, but for CONTENT_TYPE, which is the client's under another name.
+// Pure: bytes in, values out. It decides nothing about uploads. Invariant: a parameter that begins with HTTP_ comes
+// from the client and becomes a field. All others come from the operator and never do, except CONTENT_TYPE, which is
+// the client's field under another name.
 
 import HTTPTypes
 package import SpoolgateExchange
@@ -12,11 +12,11 @@ package import SpoolgateUploadProtocol
 
 /// The parameters of one request, added one by one, then read as a whole.
 package struct RequestParameters: ~Copyable {
-    /// How much of a request head is taken; the defaults are above what web servers let through by default.
+    /// The limits on a request's head; the defaults exceed what web servers accept by default.
     package struct Limits: Sendable, Equatable {
         /// Field lines.
         package var fields = 200
-        /// Bytes of all field names and values together.
+        /// Bytes of all field names and values.
         package var fieldBytes = 64 * 1024
         /// Bytes of the request target.
         package var targetBytes = 32 * 1024
@@ -26,23 +26,23 @@ package struct RequestParameters: ~Copyable {
     private var fields = HTTPFields()
     private var fieldCount = 0
     private var fieldBytes = 0
-    /// How many of the fields the web server has set by itself.
+    /// The number of leading fields that the web server has set itself.
     private var configuredCount = 0
-    /// The first one counts; a list, since that is one word where there is none.
+    /// The refusals found; the first one counts.
     private var refusals: [Refusal] = []
     private var method = Word<HTTPRequest.Method>.missing
     private var target = Word<String>.missing
     private var contentLength: ContentLength = .unknown
     private var context = ExchangeContext()
-    // What becomes faults, once all parameters are here.
+    // The basis of the context's faults.
     private var isMisconfigured = false
     private var isOriginThere = false
     private var isBuffered = false
-    /// Whether the web server is an nginx, and whether it told what it does with content.
+    /// Whether the web server is nginx, and whether it reported how it handles content.
     private var isNginx = false
     private var isBufferingTold = false
 
-    /// A word without which there is no request.
+    /// A parameter that every request needs.
     private enum Word<Value> {
         case missing
         indirect case refused(Refusal)
@@ -51,13 +51,13 @@ package struct RequestParameters: ~Copyable {
         var isMissing: Bool { if case .missing = self { true } else { false } }
     }
 
-    /// Starts with no parameter.
+    /// Creates an empty set of parameters.
     package init(limits: Limits = Limits()) {
         self.limits = limits
         fields.reserveCapacity(8)
     }
 
-    /// The head of a request with these parameters, `NAME=value` each, in the order received.
+    /// Reads the head of a request from `NAME=value` parameters, in the order received.
     package static func read(
         _ parameters: [[UInt8]],
         limits: Limits = Limits()
@@ -77,9 +77,8 @@ package struct RequestParameters: ~Copyable {
 
     /// Adds the parameters of a request.
     ///
-    /// - Returns: false where they are cut off, or libfcgi does not take them.
-    /// - Throws: `SystemError` when there is no descriptor or memory to hand them to libfcgi; then none was
-    ///   added.
+    /// - Returns: false if they are truncated, or libfcgi does not accept them.
+    /// - Throws: `SystemError` if no descriptor or memory is left to pass them to libfcgi; then none was added.
     mutating func take(
         _ beginning: inout RequestBeginning,
         takenApartBy request: borrowing FastCGIRequest
@@ -87,26 +86,26 @@ package struct RequestParameters: ~Copyable {
         if beginning.role != RequestBeginning.responder { refuse(.wrongRole) }
         if beginning.parameters == nil { refuse(.fieldsTooLarge(limit: limits.fieldBytes)) }
         guard let isSound = beginning.keepSoundParameters() else { return false }
-        // No configuration has a NUL: it is a client's, in a value that the web server takes from it.
+        // No configuration contains a NUL, so it comes from a client, in a value that the web server takes from it.
         if !isSound { refuse(.malformed(reason: "a parameter contains NUL or has = in its name")) }
         return try request.forEachParameter(of: beginning) { add($0, $1) }
     }
 
     /// Adds one parameter.
     ///
-    /// Of several operator's parameters with one name the last counts, as in the configurations
-    /// they come from; of the client's all do, in order.
+    /// If an operator's parameter occurs repeatedly, the last value counts, as in the configurations. Client fields are
+    /// all kept, in order.
     package mutating func add(_ name: ParameterBytes, _ value: ParameterBytes) {
         if name.hasPrefix("HTTP_") {
             addField(ParameterBytes(rebasing: name[5...]), value)
         } else {
-            // A web server sends what it was configured to before what its client has sent.
+            // Web servers send configured parameters before the client's fields.
             configuredCount = fields.count
             addOperatorWord(name, value)
         }
     }
 
-    /// The head, or the first reason why it is none, and the operator's words.
+    /// Returns the head, or the first reason to refuse the request, and the context.
     package consuming func read() -> (head: Result<RequestHead, Refusal>, context: ExchangeContext)
     {
         let head = readHead()
@@ -116,7 +115,7 @@ package struct RequestParameters: ~Copyable {
         if !isOriginThere { context.faults.insert(.noOrigin) }
         if context.badOrigin != nil { context.faults.insert(.badOrigin) }
         if isBuffered { context.faults.insert(.buffered) }
-        // Of nginx's own parameters, which are not ours, SERVER_SOFTWARE is one.
+        // SERVER_SOFTWARE is among nginx's stock parameters, and not among the shipped ones.
         if isNginx, !isBufferingTold { context.faults.insert(.bufferingUntold) }
         return (head, context)
     }
@@ -129,7 +128,7 @@ package struct RequestParameters: ~Copyable {
         case (.refused(let refusal), _), (_, .refused(let refusal)): return .failure(refusal)
         case (.valid(let method), .valid(let target)):
             var fields = fields
-            // The type of the content comes under such a name, and is the client's word: mostly it is the only one.
+            // CONTENT_TYPE looks like a configured parameter, but is the client's; usually it is the only one.
             let isTypeAlone = configuredCount == 1 && fields[0].name == .contentType
             if configuredCount > 0, !isTypeAlone {
                 fields.keepFromConnection(first: configuredCount)
@@ -150,22 +149,22 @@ package struct RequestParameters: ~Copyable {
     }
 }
 
-// MARK: The client's words
+// MARK: Client fields
 
 extension RequestParameters {
-    /// `name` is what follows `HTTP_`.
+    /// Adds a field; `name` is the part of the parameter's name after `HTTP_`.
     private mutating func addField(_ name: ParameterBytes, _ value: ParameterBytes) {
         switch ClientFieldNames.all.find(name) {
         case .replaced: return
         case .name(let known): addField(known, value)
         case .unknown:
-            // The gateway's own.
+            // The gateway's own fields.
             if name.isReserved { return }
             let lowered = String(unsafeUninitializedCapacity: name.count) { text in
                 for (index, byte) in name.enumerated() { text[index] = byte.loweredFieldNameByte }
                 return name.count
             }
-            // Not `parsed:`, which takes `:path`; such a name among the fields ends the process.
+            // Not `parsed:`, which accepts `:path`; such a name among the fields would crash the process.
             addField(HTTPField.Name(lowered), value, nameCount: name.count)
         }
     }
@@ -188,14 +187,14 @@ extension RequestParameters {
         guard trimmed.allSatisfy(\.isFieldValueByte) else {
             return refuse(.malformed(reason: "a field value contains a control character"))
         }
-        // The same either way; of bytes that are no text the library keeps a list.
+        // Both give the same field; for bytes that are not ASCII, the library stores an array.
         fields.append(
             trimmed.isASCII
                 ? HTTPField(name: name, value: trimmed.text) : HTTPField(name: name, value: trimmed)
         )
     }
 
-    /// `CONTENT_LENGTH`: nothing, an empty value and `-1` all mean that the length is not known.
+    /// Sets the length from `CONTENT_LENGTH`; a missing or empty value and `-1` mean that it is unknown.
     private mutating func setContentLength(_ value: ParameterBytes) {
         let digits = value.trimmed
         guard !digits.isEmpty, !digits.equals("-1") else { return contentLength = .unknown }
@@ -206,7 +205,7 @@ extension RequestParameters {
     }
 }
 
-// MARK: The operator's words
+// MARK: Operator parameters
 
 extension RequestParameters {
     private mutating func addOperatorWord(_ name: ParameterBytes, _ value: ParameterBytes) {
@@ -235,7 +234,7 @@ extension RequestParameters {
         }
     }
 
-    /// Its name in lower case, as all names of a request's fields here.
+    /// The name in lower case, like all field names of a request here.
     private static let contentType = HTTPField.Name("content-type")
 
     private static func method(_ value: ParameterBytes) -> Word<HTTPRequest.Method> {
@@ -263,21 +262,20 @@ extension RequestParameters {
                 .malformed(reason: "the target is not UTF-8; percent-encode non-ASCII characters")
             )
         }
-        // Few have one anywhere.
+        // Few targets contain either character.
         let mayHaveDots = value.has(UInt8(ascii: ".")) || value.has(UInt8(ascii: "%"))
-        // The web server chose the location by the path without them, and what the upstream makes of them
-        // need not be the same.
+        // The web server chose the location by the path without dot segments, and the upstream may interpret them
+        // differently.
         guard !mayHaveDots || !target.hasDotSegment else {
             return .refused(.malformed(reason: "the path has a segment . or .."))
         }
         return .valid(target)
     }
 
-    /// The value; nil if it is empty.
     private mutating func word(_ name: ParameterBytes, _ value: ParameterBytes) -> String? {
         guard !value.isEmpty else { return nil }
-        // Repaired bytes could make one owner of two. No configuration has a NUL or such bytes: they
-        // are a client's, in a value that the web server takes from it.
+        // Repaired bytes could make two owners equal. No configuration contains a NUL or such bytes, so they come from
+        // a client, in a value that the web server takes from it.
         guard let text = value.validText, !value.has(0) else {
             let name = name.text
             refuse(.malformed(reason: "the value of \(name) is not UTF-8 text or contains NUL"))
@@ -286,18 +284,18 @@ extension RequestParameters {
         return text
     }
 
-    /// An origin that is none is often what a client sent as `Host`: it is left out, not refused.
+    /// Sets the origin; an invalid one is ignored, not refused, because it often is the client's `Host`.
     private mutating func setOrigin(_ value: ParameterBytes) {
         context.origin = nil
         context.badOrigin = nil
         isOriginThere = !value.isEmpty
-        // `$scheme://$http_host` of a request without Host: as if there were no origin.
+        // `$scheme://$http_host` of a request without `Host` counts as no origin.
         guard isOriginThere, !value.hasSuffix("://") else { return }
         context.origin = PublicOrigin.normalised(value)
         if context.origin == nil { context.badOrigin = value.text }
     }
 
-    /// What the shipped configurations say, made once.
+    /// The values in the shipped configurations, parsed once.
     private static let usualInterims: [(text: StaticString, statuses: Set<Int>)] = [
         ("", []), ("104", [104]), ("104 100", [104, 100]),
     ]
@@ -324,11 +322,12 @@ extension RequestParameters {
 }
 
 extension HTTPFields {
-    /// Takes the names of some fields out of `Connection`, which is the client's: these are not, and it must not have
-    /// them left out (RFC 9110 §7.6.1).
+    /// Removes the names of fields set by the web server from the client's `Connection`.
     ///
-    /// - Parameter count: how many of the first fields may be the web server's. One that sends its own words behind its
-    ///   client's fields (lighttpd) has `Connection` among them, and then nobody knows which are.
+    /// Otherwise a client could have these fields removed (RFC 9110 §7.6.1).
+    ///
+    /// - Parameter count: the number of leading fields that the web server may have set. If it sends its own parameters
+    ///   after the client's fields (lighttpd), `Connection` is among them and its fields cannot be identified.
     fileprivate mutating func keepFromConnection(first count: Int) {
         guard let first = firstIndex(where: { $0.name == .connection }), first >= count else {
             return
@@ -336,7 +335,7 @@ extension HTTPFields {
         let names = Set(prefix(count).map(\.name.canonicalName))
         let comma = UInt8(ascii: ",")
         for index in indices where self[index].name == .connection {
-            // Bytes, not characters, as whoever reads the options splits them.
+            // Splits bytes rather than characters, as other readers of the options do.
             let options = self[index].value.utf8.split(separator: comma)
             let kept = options.filter { option in
                 let name = String(decoding: option.withoutOuterWhitespace, as: UTF8.self)
@@ -352,7 +351,7 @@ extension HTTPFields {
 }
 
 extension ParameterBytes {
-    /// Whether the name of a field, behind `HTTP_`, begins with `Spoolgate-`, in any case.
+    /// Whether a field name after `HTTP_` begins with `Spoolgate-`, in any case.
     fileprivate var isReserved: Bool {
         count > 10 && self[9].loweredFieldNameByte == UInt8(ascii: "-")
             && zip(self, "spoolgate".utf8).allSatisfy { $0.loweredFieldNameByte == $1 }
@@ -372,7 +371,7 @@ extension Refusal {
 }
 
 extension String {
-    /// Whether the path of this target has a segment `.` or `..`, however spelt (RFC 3986 §3.3).
+    /// Whether the path of this target has a segment `.` or `..`, in any encoding (RFC 3986 §3.3).
     fileprivate var hasDotSegment: Bool {
         let path = utf8.prefix { $0 != UInt8(ascii: "?") && $0 != UInt8(ascii: "#") }
         return PercentText.decode(path).split { "/\\".utf8.contains($0) }
@@ -392,10 +391,10 @@ extension UInt8 {
         }
     }
 
-    /// RFC 9110 §5.5: visible, space, tab, and what is not ASCII.
+    /// RFC 9110 §5.5: visible characters, space, tab, and bytes that are not ASCII.
     fileprivate var isFieldValueByte: Bool { (self >= 0x20 && self != 0x7F) || self == 0x09 }
 
-    /// `UPLOAD_OFFSET` stands for `upload-offset`.
+    /// Converts a byte of a name such as `UPLOAD_OFFSET` to that of `upload-offset`.
     fileprivate var loweredFieldNameByte: UInt8 {
         switch self {
         case 0x41...0x5A: self | 0x20

@@ -15,9 +15,7 @@ package import SpoolgateUpstream
 package struct Journal: Sendable {
     /// The log, with the correlation ID of this request or upload in every line.
     package let log: Log
-    /// The events.
     package let events: Events
-    /// The metrics.
     package let metrics: Metrics
 
     /// Creates a journal.
@@ -40,7 +38,7 @@ package struct Journal: Sendable {
     /// Returns the journal of an upload that was read without a lock; unchanged if its creation is unknown.
     package func of(_ summary: UploadSummary) -> Journal { summary.creation.map(of) ?? self }
 
-    // MARK: While it is received
+    // MARK: Reception
 
     /// Reports the creation of an upload resource.
     package func created(_ upload: Upload) {
@@ -52,10 +50,10 @@ package struct Journal: Sendable {
     /// Reports the path of one message's content, after its proper or early end, unless there was no content.
     ///
     /// - Parameters:
-    ///   - upload: the upload that received the content.
+    ///   - upload: the upload.
     ///   - path: the writer of the content, and the reason if it was not nginx.
-    ///   - nginx: the number of bytes that nginx wrote.
-    ///   - gateway: the number of bytes that passed through the gateway.
+    ///   - nginx: bytes that nginx wrote.
+    ///   - gateway: bytes that passed through the gateway.
     ///   - counts: the metrics of the route.
     package func written(
         _ upload: Upload,
@@ -107,7 +105,7 @@ package struct Journal: Sendable {
         events.note(Event(.expired, of: upload))
     }
 
-    /// Reports the removal of an expired upload that was not locked; that of a stored response only in the log.
+    /// Reports the removal of an expired upload that was not locked, or, in the log only, of a stored response.
     package func expired(_ summary: UploadSummary) {
         switch summary.queue {
         case .delivered: return log.responseExpired(summary.id)
@@ -119,7 +117,7 @@ package struct Journal: Sendable {
         events.note(Event(.expired, of: summary))
     }
 
-    // MARK: When it is delivered
+    // MARK: Delivery
 
     /// Reports that the queue has accepted an upload.
     package func accepted(_ upload: Upload) {
@@ -144,7 +142,7 @@ package struct Journal: Sendable {
     /// - Parameters:
     ///   - counts: the metrics of the route.
     ///   - outcome: how the attempt ended.
-    ///   - client: the client that owns the upload.
+    ///   - client: the upload's client.
     ///   - status: the upstream's status; 0 if it sent none.
     ///   - isPutOff: whether the response asks for another attempt.
     ///   - nanoseconds: the duration.
@@ -172,7 +170,7 @@ package struct Journal: Sendable {
         judge(counts, outcome, of: client, status: status)
     }
 
-    /// Reports the end of an attempt to stream an ordinary upload; the parameters are those of `attempted`.
+    /// Reports the end of an attempt to stream an ordinary upload; `status` as for `attempted`.
     package func streamed(
         on counts: RouteMetrics,
         _ outcome: AttemptOutcome,
@@ -189,7 +187,7 @@ package struct Journal: Sendable {
     ///
     /// - Parameters:
     ///   - counts: the metrics of the route.
-    ///   - client: the client that owns the upload.
+    ///   - client: the upload's client.
     ///   - reason: one sentence.
     package func notSent(on counts: RouteMetrics, of client: ClientName, reason: String) {
         counts.health.addFailure(of: client, .notSent, reason: reason)
@@ -270,7 +268,7 @@ package struct Journal: Sendable {
         events.note(Event(.failed, of: upload, status: status, reason: reason))
     }
 
-    /// Reports that the upstream sent no response to an upload, which is kept in `hold`.
+    /// Reports that the upstream sent no response; the upload is kept in `hold`.
     package func indeterminate(_ upload: Upload, reason: String) {
         log.indeterminate(upload.creation.id, reason: reason)
         countFailure(upload.creation, .held, reason: "outcome unknown: \(reason)")
@@ -287,7 +285,6 @@ package struct Journal: Sendable {
 
     // MARK: Counting
 
-    /// Counts an upload whose creation may be unknown.
     private func count(_ outcome: RouteMetrics.Outcome, _ creation: UploadCreation?) {
         guard let creation else { return metrics[Metrics.noRoute].add(outcome, .none) }
         count(outcome, of: creation)

@@ -1,4 +1,4 @@
-// Every line the daemon can write, one function each. Keys are the words of the settings and pages.
+// All lines that the daemon can write, one function each. The keys are the terms of the settings and man pages.
 
 import HTTPTypes
 package import Logging
@@ -12,7 +12,7 @@ package import SpoolgateUploadProtocol
 package struct Log: Sendable {
     package let logger: Logger
 
-    /// Whether targets are written with their queries, which may hold what proves who somebody is.
+    /// Whether targets are written with their queries, which may contain credentials.
     private let showsQueries: Bool
 
     /// Writes through `logger`.
@@ -39,7 +39,7 @@ package struct Log: Sendable {
         target.shownTarget(withQuery: showsQueries)
     }
 
-    /// The log with `correlation` in every line; as it is for nil.
+    /// Returns the log with `correlation` in every line; unchanged for nil.
     func correlated(_ correlation: String?) -> Log {
         guard let correlation else { return self }
         var logger = logger
@@ -47,23 +47,23 @@ package struct Log: Sendable {
         return Log(logger, showsQueries: showsQueries)
     }
 
-    // MARK: The daemon's own life
+    // MARK: The daemon
 
-    /// Requests are taken from now on.
+    /// Logs that the daemon accepts requests.
     package func serving(listen: String, spool: String, routes: [String]) {
         write(.notice, "daemon started") {
             ["listen": listen, "spool": spool, "routes": routes.joined(separator: ",")]
         }
     }
 
-    /// Variables of the environment, by name, have given settings.
+    /// Logs environment variables that contained settings.
     package func settingsFromEnvironment(_ variables: [String]) {
         write(.notice, "settings read from environment") {
             ["variables": variables.joined(separator: ",")]
         }
     }
 
-    /// What a walk through the spool found and did.
+    /// Logs the result of a walk through the spool.
     package func recovered(_ recovery: Recovery) {
         write(.notice, "spool recovered") {
             [
@@ -75,59 +75,59 @@ package struct Log: Sendable {
         }
     }
 
-    /// Recovery moved an upload to `corrupt`.
+    /// Logs that recovery moved an upload to `corrupt`.
     package func setAside(_ id: UploadID, reason: String) {
         write(.error, "upload moved to corrupt/") { ["upload": id, "reason": reason] }
     }
 
-    /// Recovery could not look at an upload, or at several, or not mend it.
+    /// Logs that recovery could not read or repair an upload, or several if `id` is nil.
     package func notRecovered(_ id: UploadID?, _ error: SpoolError) {
         write(.error, "upload recovery failed") { ["upload": id, "reason": error.sentence] }
     }
 
-    /// New settings are in force; `unchanged` names those that need a restart.
+    /// Logs that new settings are in force; `unchanged` names those that need a restart.
     package func reloaded(unchanged: [String]) {
         write(.notice, "settings reloaded", isWarning: !unchanged.isEmpty) {
             unchanged.isEmpty ? [:] : ["need-restart": unchanged.joined(separator: ",")]
         }
     }
 
-    /// New settings were refused; the old ones stay.
+    /// Logs that new settings were refused.
     package func reloadRefused(reason: String) {
         write(.error, "settings reload failed") { ["reason": reason] }
     }
 
-    /// The settings file has a line without effect: a setting that was removed.
+    /// Logs a line of the settings file with a setting that no longer exists.
     package func settingIgnored(reason: String) {
         write(.warning, "setting ignored") { ["reason": reason] }
     }
 
-    /// The time of day is `lead` seconds ahead of the time that is known to have passed.
+    /// Logs that the system clock is `lead` seconds ahead of the time that is known to have passed.
     package func clockDoubted(lead: Int64) {
         write(.warning, "system clock jumped") { ["lead": lead] }
     }
 
-    /// The time of day is believed again.
+    /// Logs that the system clock is trusted again.
     package func clockBelieved() { write(.notice, "system clock trusted again") }
 
-    /// The file system of a shared spool has shut this host out: the daemon ends at once.
+    /// Logs that the file system of a shared spool has shut out this host; the daemon ends.
     package func fenced(reason: String) {
         write(.critical, "node fenced") { ["reason": reason] }
     }
 
-    /// The daemon stops taking requests.
+    /// Logs that the daemon stops accepting requests.
     package func draining(signal: String) {
         write(.notice, "shutdown started") { ["signal": signal] }
     }
 
-    /// The daemon ends; `left` exchanges did not end in time.
+    /// Logs that the daemon ends; `left` exchanges did not end in time.
     package func stopped(left: Int) {
         write(.notice, "daemon stopped") { ["left": left] }
     }
 
-    // MARK: An upload's life
+    // MARK: Uploads
 
-    /// An upload resource was created.
+    /// Logs the creation of an upload.
     func created(_ creation: UploadCreation) {
         write(.info, "upload created") {
             [
@@ -137,29 +137,29 @@ package struct Log: Sendable {
         }
     }
 
-    /// Content of one request was received to its proper end.
+    /// Logs that content was received to its proper end.
     package func received(_ id: UploadID, offset: Int64) {
         write(.info, "content received") { ["upload": id, "offset": offset] }
     }
 
-    /// The content of one request is over, at its end or before: who has written it, and how much.
+    /// Logs who wrote how much content, after its proper or early end.
     func written(_ id: UploadID, _ path: ContentPath, nginx: Int64, gateway: Int64) {
         write(.debug, "content written") {
             ["upload": id, "nginx": nginx, "gateway": gateway, "reason": path.reason]
         }
     }
 
-    /// Content ended early; what arrived is kept.
+    /// Logs that content ended early; the received bytes are kept.
     package func interrupted(_ id: UploadID, offset: Int64, reason: ContentError) {
         write(.info, "upload interrupted") { ["upload": id, "offset": offset, "reason": reason] }
     }
 
-    /// A delivery attempt begins.
+    /// Logs the start of a delivery attempt.
     func delivering(_ id: UploadID, length: Int64) {
         write(.info, "delivery started") { ["upload": id, "length": length] }
     }
 
-    /// The upstream has answered an upload, and the client gets that answer: a status below 400 takes it.
+    /// Logs the upstream's final response; a status below 400 accepts the upload.
     func answered(_ upload: Upload, status: Int) {
         let (id, route, length) = (upload.creation.id, upload.creation.route, upload.offset)
         switch (upload.isRecorded, status < 400) {
@@ -179,39 +179,38 @@ package struct Log: Sendable {
         }
     }
 
-    /// The upstream did not take the upload, and the bytes stay.
+    /// Logs that the upstream did not accept the upload; the bytes are kept.
     ///
     /// - Parameters:
     ///   - id: the upload.
-    ///   - reason: why.
-    ///   - next: when the queue tries again; nil: it waits for its client.
+    ///   - reason: the reason.
+    ///   - next: the time of the queue's next attempt; nil: the upload waits for its client.
     package func deferred(_ id: UploadID, reason: String, next: WallTime?) {
         write(.warning, "delivery deferred") {
             ["upload": id, "reason": reason, "next-attempt": next]
         }
     }
 
-    /// The upload was accepted for the queue.
+    /// Logs that the upload was accepted for the queue.
     func accepted(_ id: UploadID, route: String, target: String, length: Int64) {
         write(.info, "upload accepted") {
             ["upload": id, "route": route, "target": shown(target), "length": length]
         }
     }
 
-    /// The upload cannot be delivered; it is held.
+    /// Logs that the upload cannot be delivered and is on hold.
     package func failed(_ id: UploadID, reason: String) {
         write(.error, "delivery failed") { ["upload": id, "reason": reason] }
     }
 
-    /// A failed upload was kept for as long as its route keeps one, and was removed with its content.
+    /// Logs the removal of an expired failed upload.
     package func failedExpired(_ summary: UploadSummary) {
         write(.notice, "failed upload removed") {
             ["upload": summary.id, "reason": summary.reason ?? ""]
         }
     }
 
-    /// No more uploads are accepted for a route, because too many of it have failed; `count` since the
-    /// line before.
+    /// Logs that a route refuses uploads because too many have failed; `count` since the line before.
     package func holdFull(route: String, size: Int64, limit: Int64, count: Int) {
         let reason =
             "the queue hold has reached queue.maximum-hold-size; to retry its uploads, run spoolgate requeue; "
@@ -221,147 +220,146 @@ package struct Log: Sendable {
         }
     }
 
-    /// The stored response was kept for as long as its route keeps one.
+    /// Logs the removal of an expired response.
     package func responseExpired(_ id: UploadID) {
         write(.debug, "response expired") { ["upload": id] }
     }
 
-    /// A file was handed over, its upstream did not say 2xx, and its time was over.
+    /// Logs the removal of a file that was handed over without a 2xx response.
     package func handoverExpired(_ path: String, route: String) {
         write(.info, "handed-over file removed") { ["path": path, "route": route] }
     }
 
-    /// The queue cannot do its work.
+    /// Logs a failure of the delivery queue.
     package func queueTrouble(_ reason: String) {
         write(.error, "delivery queue failed") { ["reason": reason] }
     }
 
-    /// Targets of an upstream were not reached; another one took the request.
+    /// Logs that a target was unreachable and another one received the request.
     package func upstreamSkipped(route: String, reason: String) {
         write(.warning, "upstream target skipped") { ["route": route, "reason": reason] }
     }
 
-    /// The upstream was sent the upload and gave no answer; it is held.
+    /// Logs that the upstream sent no response to the upload, which is on hold.
     package func indeterminate(_ id: UploadID, reason: String) {
         write(.error, "outcome unknown") { ["upload": id, "reason": reason] }
     }
 
-    /// The client cancelled the upload.
+    /// Logs a cancellation by the client.
     package func cancelled(_ id: UploadID) {
         write(.info, "upload cancelled") { ["upload": id] }
     }
 
-    /// The upload was older than its route keeps one.
+    /// Logs that an upload has expired.
     package func expired(_ id: UploadID) {
         write(.info, "upload expired") { ["upload": id] }
     }
 
-    /// The upload's last activity lay in a future that the clock has left; it is now the present.
+    /// Logs that the upload's last activity was in the future, after the clock was set back, and was reset to now.
     package func timeMended(_ summary: UploadSummary) {
         write(.info, "upload time corrected") {
             ["upload": summary.id, "was": summary.lastActivity]
         }
     }
 
-    /// The upload can never become whole and was removed.
+    /// Logs the removal of an upload that can never become complete.
     package func deactivated(_ id: UploadID, reason: String) {
         write(.warning, "upload deactivated") { ["upload": id, "reason": reason] }
     }
 
-    // MARK: Single requests
+    // MARK: Requests
 
-    /// An upload without a record was not delivered; its bytes are gone and the client was told.
+    /// Logs that an upload without a record was not delivered and was removed.
     func ordinaryFailed(_ creation: UploadCreation, reason: String) {
         write(.warning, "ordinary upload failed") {
             ["upload": creation.id, "route": creation.route, "reason": reason]
         }
     }
 
-    /// An ordinary request did not get its answer from the upstream.
+    /// Logs that the upstream did not respond to an ordinary request.
     package func passThroughFailed(route: String, target: String, reason: String) {
         write(.warning, "request failed") {
             ["route": route, "target": shown(target), "reason": reason]
         }
     }
 
-    /// A request was refused.
+    /// Logs the refusal of a request.
     package func refused(_ refusal: Refusal, target: String?) {
         write(.debug, "request refused") {
             ["status": refusal.status.code, "target": target.map(shown), "reason": refusal.detail]
         }
     }
 
-    /// The connection of a request on an upload was broken off, because it could only be told to come
-    /// back.
+    /// Logs a connection that was closed because the refusal only meant "later".
     package func brokenOff(_ refusal: Refusal, target: String) {
         write(.debug, "request aborted") { ["target": target, "reason": refusal.title] }
     }
 
-    /// Requests were turned away by a bound, the last one this client's.
+    /// Logs requests that a limit rejected; `client` sent the last one.
     package func turnedAway(bound: String, client: String, count: Int) {
         write(.warning, "requests rejected") {
             ["bound": bound, "client": client, "count": count]
         }
     }
 
-    /// Threads ran short, and slow requests were asked to let go, the last one this client's.
+    /// Logs slow requests that were ended because few threads were free; `client` sent the last one.
     package func slowLetGo(client: String, count: Int) {
         write(.warning, "slow requests interrupted") { ["client": client, "count": count] }
     }
 
-    /// The spool failed under a request.
+    /// Logs a failure of the spool.
     package func spoolFailed(_ error: SpoolError, upload: UploadID?) {
         write(.error, "spool failed") { ["upload": upload, "reason": error.sentence] }
     }
 
-    // MARK: Who may upload
+    // MARK: Anonymous clients
 
-    /// A client whom the web server does not name began an upload where that is refused.
+    /// Logs the refusal of an anonymous client.
     package func anonymousRefused(route: String, target: String) {
         write(.info, "anonymous upload refused") { ["route": route, "target": shown(target)] }
     }
 
     // MARK: The authorizer
 
-    /// The authorizer did not let a request in.
+    /// Logs that the authorizer refused a request.
     package func notAuthorized(route: String, target: String, status: Int) {
         write(.debug, "upload not authorized") {
             ["route": route, "target": shown(target), "status": status]
         }
     }
 
-    /// The authorizer could not be asked.
+    /// Logs that the authorizer could not be reached.
     package func authorizationFailed(route: String, target: String, reason: String) {
         write(.warning, "authorization failed") {
             ["route": route, "target": shown(target), "reason": reason]
         }
     }
 
-    /// The authorizer wants a field set that cannot be.
+    /// Logs that the authorizer named a field that cannot be set.
     package func fieldNotSet(route: String, field: String) {
         write(.warning, "authorizer field ignored") { ["route": route, "field": field] }
     }
 
     // MARK: Before the delivery
 
-    /// A whole upload was refused by the inspection or the authorizer.
+    /// Logs that the inspection or the authorizer refused a complete upload.
     package func notTaken(_ id: UploadID, status: Int, reason: String) {
         write(.warning, "upload refused") { ["upload": id, "status": status, "reason": reason] }
     }
 
     // MARK: Events
 
-    /// Events could not be written down.
+    /// Logs that events could not be written.
     package func eventsLost(_ lost: Int, reason: String) {
         write(.error, "events lost") { ["lost": lost, "reason": reason] }
     }
 
-    /// The webhook did not take an event, which is tried again.
+    /// Logs that the webhook did not accept an event, which will be sent again.
     package func webhookFailed(reason: String) {
         write(.warning, "webhook failed") { ["reason": reason] }
     }
 
-    /// The webhook did not take an event for too long.
+    /// Logs an event that was dropped at the end of its lifetime.
     package func eventDropped(delivery: String, reason: String) {
         write(.error, "event dropped") { ["delivery": delivery, "reason": reason] }
     }

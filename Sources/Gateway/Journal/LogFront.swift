@@ -1,4 +1,4 @@
-// The lines about the web server in front, and about what passes between it and the daemon.
+// The log lines about the web server, and about its connections to the daemon.
 
 import Logging
 import SpoolgateExchange
@@ -6,19 +6,19 @@ package import SpoolgatePosix
 package import SpoolgateUploadProtocol
 
 extension Log {
-    // MARK: The front
+    // MARK: The web server
 
-    /// The front could not take a connection or start a thread.
+    /// Logs that the FastCGI listener could not accept a connection or start a thread.
     package func frontTrouble(_ reason: String) {
         write(.error, "FastCGI listener failed") { ["reason": reason] }
     }
 
-    /// Nobody can ask how the daemon is.
+    /// Logs that the admin socket is unavailable to commands.
     package func adminUnavailable(reason: String) {
         write(.error, "admin socket unavailable") { ["reason": reason] }
     }
 
-    /// Fewer requests can be served at a time than the settings say, for want of descriptors.
+    /// Logs that descriptors limit concurrent requests to fewer than the settings say.
     package func threadsLowered(to maximum: Int, from wanted: Int, descriptors: Int) {
         let advice =
             "raise the limit on open files (LimitNOFILE) to \(wanted * ThreadBudget.ofRequest + 2000), "
@@ -28,37 +28,37 @@ extension Log {
         }
     }
 
-    /// Somebody connected and sent no FastCGI request, or not in time.
+    /// Logs a connection without a valid FastCGI request in time.
     package func noRequest() { write(.debug, "connection without a request") }
 
-    /// An answer ended before its announced length; the web server breaks the client's connection.
+    /// Logs a response that ended before its announced length; the web server closes the client's connection.
     package func incompleteAnswer() { write(.debug, "response incomplete") }
 
-    /// The client was not there any more, or its content broke off; nobody else is at fault.
+    /// Logs that the client was gone or its content ended early.
     package func clientGone(route: String, target: String, reason: String) {
         write(.debug, "client disconnected") {
             ["route": route, "target": shown(target), "reason": reason]
         }
     }
 
-    /// A response's head was too large for web servers in front; most of its fields were left out.
+    /// Logs that most fields of a response were omitted because its head was too large for web servers.
     package func headCut(upload: UploadID?, bytes: Int) {
         write(.warning, "response fields dropped") { ["upload": upload, "bytes": bytes] }
     }
 
-    /// An upstream's response asks the web server in front of it for something that this one does not do.
+    /// Logs a field of an upstream's response that only the upstream's own web server would execute.
     package func steeringIgnored(route: String, field: String) {
         write(.warning, "upstream field ignored") { ["route": route, "field": field] }
     }
 
-    /// A request that this gateway has sent came back to it.
+    /// Logs that the gateway received a request that it had sent itself.
     package func cameBack(route: String, target: String, count: Int) {
         write(.error, "request loop detected") {
             ["route": route, "target": shown(target), "count": count]
         }
     }
 
-    /// Clients name a version of the upload protocol that this release does not know.
+    /// Logs that clients name an unknown version of the upload protocol.
     package func unknownVersion(_ version: Int, servedAs newest: Int, count: Int) {
         write(.warning, "unknown interop version") {
             [
@@ -70,7 +70,7 @@ extension Log {
 
     // MARK: Faults
 
-    /// The web server passes too few parameters, and every such request fails.
+    /// Logs that the web server omits required parameters, so that every such request fails.
     package func frontMisconfigured(reason: String, count: Int) {
         write(.error, "web server misconfigured") {
             [
@@ -80,14 +80,14 @@ extension Log {
         }
     }
 
-    /// The web server passes no origin for a route.
+    /// Logs that the web server passes no origin for a route.
     package func noOrigin(route: String) {
         write(.warning, "SPOOLGATE_ORIGIN is not set") {
             ["route": route, "directive": Self.originDirective]
         }
     }
 
-    /// What the web server passes as a route's origin is none.
+    /// Logs that the web server passes an invalid origin for a route.
     package func badOrigin(_ text: String, route: String, count: Int) {
         write(.warning, "SPOOLGATE_ORIGIN is invalid") {
             [
@@ -100,8 +100,7 @@ extension Log {
     private static let originDirective =
         "fastcgi_param SPOOLGATE_ORIGIN $scheme://$host:$server_port;"
 
-    /// An nginx does not say whether it keeps whole uploads before it passes them on, as it does by
-    /// itself.
+    /// Logs that nginx does not report whether it buffers uploads, which is its default.
     package func frontMayBuffer(route: String, count: Int) {
         write(.warning, "request buffering unknown") {
             [
@@ -111,19 +110,19 @@ extension Log {
         }
     }
 
-    /// The web server keeps whole uploads in files of its own before it passes them on.
+    /// Logs that the web server stores uploads in its own files before it passes them on.
     package func frontBuffers(route: String, count: Int) {
         write(.warning, "request buffering enabled") {
             ["route": route, "directive": "fastcgi_request_buffering off;", "count": count]
         }
     }
 
-    /// nginx could not use a file of the spool that it was given to write content into.
+    /// Logs that nginx could not use a file of the spool to write content.
     package func frontCannotWrite(_ error: SystemError) {
         write(.warning, "nginx spool write failed") { ["reason": error.description] }
     }
 
-    /// The web server names a route that the settings do not have.
+    /// Logs that the web server names a route that is not in the settings.
     package func unknownRoute(_ route: String, target: String, count: Int) {
         write(.error, "unknown route") {
             ["route": route, "target": shown(target), "count": count]

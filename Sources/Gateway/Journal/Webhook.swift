@@ -16,7 +16,6 @@ import SpoolgateUpstream
 final class Webhook: Sendable {
     private struct State {
         var settings: EventSettings
-        /// The number of changes of the settings.
         var generation = 0
         var hasNews = true
         var isStopping = false
@@ -27,7 +26,7 @@ final class Webhook: Sendable {
     private let queue: EventQueue
     private let clock: SpoolClock
     private let log: Log
-    /// The field by which the gateway recognises an event that returns to it.
+    /// The field that identifies this gateway, so that it recognises an event that returns to it.
     private let via: HTTPField?
     /// The interval between checks for events of other processes, and for the end of another sender.
     private static let interval = Duration.seconds(1)
@@ -51,7 +50,6 @@ final class Webhook: Sendable {
         }
     }
 
-    /// Reports that there is an event to send.
     func wake() { state.update { $0.hasNews = true } }
 
     func start() throws(SystemError) {
@@ -92,7 +90,6 @@ final class Webhook: Sendable {
         }
     }
 
-    /// A webhook's service, and the settings it was created from.
     private struct Service {
         var url: ServiceURL
         var upstream: Upstream
@@ -122,7 +119,6 @@ final class Webhook: Sendable {
         state.update { !$0.isStopping && $0.generation == service.generation }
     }
 
-    /// Sends events until the settings change or the daemon ends.
     private func send(to service: Service) throws(SystemError) {
         while isCurrent(service) {
             state.update { $0.hasNews = false }
@@ -203,7 +199,7 @@ final class Webhook: Sendable {
         return whole / 2 + whole / 2 * Double.random(in: 0...1)
     }
 
-    /// Waits for `duration`, or until the daemon ends, the settings change or, if `orNews` is true, an event is added.
+    /// Waits for `duration`, or until the daemon ends, the settings change or, for `orNews`, an event is added.
     private func pause(_ duration: Duration, _ service: Service, orNews: Bool = false) {
         _ = state.wait(until: .after(duration)) { state in
             state.isStopping || state.generation != service.generation || orNews && state.hasNews

@@ -1,10 +1,10 @@
 // The one place that admits a request before its content is read.
 //
-// Every request that begins an upload passes through here, whatever its protocol. Its digests must be verifiable; its
-// client must be known if the route refuses anonymous clients; the hold queue must have room if the route accepts
-// before delivery; the authorizer must grant it. `UploadRequest` has already classified the request and refused a known
-// size above the route's limit; this file checks the size that the authorizer allows. `DeliveryChecks` asks the
-// authorizer again before the delivery. Invariant: no content is read of a request that was not admitted.
+// Requests of all protocols that begin an upload pass through here. The digests must be verifiable; the client must be
+// known if the route refuses anonymous clients; the hold queue must have room if the route accepts before delivery; the
+// authorizer must grant the upload. `UploadRequest` has refused a known size above the route's limit; this file checks
+// the authorizer's limit. `DeliveryChecks` asks the authorizer again before the delivery. Invariant: a request's
+// content is read only after its admission.
 
 import HTTPTypes
 import SpoolgateDelivery
