@@ -110,7 +110,7 @@ struct Glossary {
 
     /// Finds the forbidden words in lines of prose, also if the next word is on the next line.
     ///
-    /// Code in backticks, quotations and names of Swift files are not prose.
+    /// Code in backticks, quotations, and names of parameters and Swift files are not prose.
     func findings(in lines: [String?]) -> [Finding] {
         var words: [(text: String, line: Int)] = []
         for (index, line) in lines.enumerated() {
@@ -119,7 +119,10 @@ struct Glossary {
                 words.append(("", index + 1))
                 continue
             }
-            let prose = line.replacing(/`[^`]*`|"[^"]*"|\w+\.swift/, with: " X ")
+            let prose = line.replacing(
+                /^ *- (?:Parameter )?\w+:|`[^`]*`|"[^"]*"|\w+\.swift/,
+                with: " X "
+            )
             for word in prose.split(whereSeparator: {
                 !($0.isASCII && $0.isLetter || $0 == "'" || $0 == "-")
             }) {
@@ -164,7 +167,10 @@ struct GlossaryTests {
             page: "| a | b | `c` |\n## Glossary\n| `d` | e | `let go`, f, `hear` |\n"
         )
         #expect(glossary.terms.map(\.text) == ["let go", "hear"])
-        let lines = ["It Hears that one lets", "go.", "`let go` \"hear\" let", nil, "go hearty f"]
+        let lines = [
+            "It Hears that one lets", "go.", "`let go` \"hear\" let", nil, "go hearty f",
+            "   - hear: Hear.swift",
+        ]
         let expected = [
             Glossary.Finding(line: 1, term: "hear"), Glossary.Finding(line: 1, term: "let go"),
         ]
