@@ -1,9 +1,9 @@
-# What a person types. `make` builds; `make run` serves; CI runs `make drill`, a sample of
+# The commands of developers. `make` builds; `make run` serves; CI runs `make drill`, a sample of
 # `make power-test`, and `make test` (.ci/run).
-# Invariant: a target that needs packages asks for the missing ones and for nothing else.
+# Invariant: a target that needs packages installs only the missing ones.
 
-# make run: ports, an address to listen on beside 127.0.0.1 and [::1] (* is all interfaces), the directory of delivered
-# uploads (or the URL of an upstream instead), and the directory that everything else goes to.
+# make run: ports, an address to listen on in addition to 127.0.0.1 and [::1] (* for all interfaces), the directory of
+# delivered uploads (or the URL of an upstream instead), and the directory of all other files.
 PORT ?= 8080
 TLS_PORT ?= 8443
 STATE ?= .run
@@ -14,27 +14,26 @@ NAMES ?=
 ADDRESS ?=
 export ADDRESS PORT TLS_PORT STATE DROP UPSTREAM UPSTREAM_CA NAMES
 
-# Settings that the environment of whoever types this may give are not for what is started here.
+# Settings in the caller's environment do not apply to the programs started here.
 unexport $(shell sed -n 's/.*SettingsVariable."\([A-Z_]*\)".*/SPOOLGATE_\1/p' \
     Sources/Gateway/Settings/SettingsVariable.swift 2>/dev/null)
 
 SOURCES = Package.swift Sources Tests
 
-# Said before anything else, where there is no program yet.
+# Printed first if there is no program yet.
 FIRST_BUILD = [ -x .build/release/spoolgate ] || \
     echo 'The first build takes some 3 minutes on 2 cores; later ones take seconds.'
 
 MODULE = .build/nginx-module/ngx_http_interim_module.so
 
-# With Swift's own libraries inside, so that the program runs where no Swift is installed; by lld,
-# because other linkers warn of a function those libraries have and the program does not use; and the
-# same bytes wherever the source lies.
+# With Swift's libraries linked statically, so that the program runs without Swift; by lld, because other
+# linkers warn of an unused function in those libraries; and with the same bytes in any source directory.
 RELEASE = -c release --static-swift-stdlib -Xswiftc -use-ld=lld \
     -Xswiftc -file-prefix-map -Xswiftc "$(CURDIR)=/usr/src/spoolgate" \
     -Xcc "-ffile-prefix-map=$(CURDIR)=/usr/src/spoolgate"
 
-# Says in linked programs which build they are: the commit, or what BUILD says, as for a source without its history.
-# Each target that makes programs ends its build with it.
+# Writes the identity of the build into linked programs: the commit, or BUILD, for a source without history. Every
+# target that builds programs ends its build with it.
 BUILD ?=
 export BUILD
 IDENTIFY = deploy/identify.sh
@@ -52,7 +51,7 @@ build:
 	swift build $(RELEASE) --product spoolgate-upload
 	@$(IDENTIFY) $(GATEWAY) $(CLIENT)
 
-# What serves ends with this make, even with one that is killed: it gets SIGTERM then.
+# The server gets SIGTERM when this make ends, even if it is killed.
 run:
 	@$(FIRST_BUILD)
 	@deploy/install-dependencies.sh run
@@ -62,14 +61,14 @@ run:
 	@$(MAKE) --no-print-directory module >.build/nginx-module.log 2>&1 || :
 	@exec setpriv --pdeathsig TERM deploy/run.sh
 
-# Warnings are errors in every target (Package.swift). The import check takes the import
-# of an indirect dependency; FloorTests does not. The fault sweep and the spool's tests have a process of their own:
-# the sweep keeps every core busy, another test takes away the descriptors of its process for a while, and a child
-# of another one, until it begins its program, has what this process had open, so that an upload which was let go
-# is still locked. Of the others as many run at a time as there are cores, since each keeps one of Swift's threads until
-# it ends; SWT_EXPERIMENTAL_MAXIMUM_PARALLELIZATION_WIDTH=1 in the environment runs one after the other. Those of the
-# client library are async and need such threads themselves: they come last, in a process without the others.
-# At last what sends much content goes once more through a gateway that lets nginx write none of it by itself.
+# Warnings are errors in every target (Package.swift). The import check accepts the import of an indirect dependency;
+# FloorTests does not. The fault sweep and the spool's tests have their own process: the sweep keeps every core busy,
+# another test temporarily takes its process's descriptors, and a child of another one has this process's open files
+# until it starts its program, so that an unlocked upload is still locked. As many of the other tests run at a time as
+# there are cores, because each uses one of Swift's threads until it ends;
+# SWT_EXPERIMENTAL_MAXIMUM_PARALLELIZATION_WIDTH=1 in the environment runs them one by one. Tests of the client library
+# are async and need such threads themselves: they run afterwards, in a separate process. Finally, tests that send much
+# content run again with a gateway that does not let nginx write content.
 LANE_TESTS = '^EndToEndTests\.(Upload|Interim|TusClient|Kill|Race|Sync|FullDisk|Progress)Tests'
 FIRST_TESTS = '^(Fault|Spool)Tests\.'
 ASYNC_TESTS = '^ResumableUploadTests\.' '^EndToEndTests\.ClientTests'
@@ -88,14 +87,14 @@ test:
 	SPOOLGATE_LANE=0 Tests/swift-test.sh --explicit-target-dependency-import-check error \
 	    --filter $(LANE_TESTS)
 
-# What a change of the protocol, the spool or the gateway is tried with first.
+# The first tests for a change of the protocol, the spool or the gateway.
 test-quick:
 	swift build --build-tests
 	swift test --skip-build --filter '^(UploadProtocol|Spool|Gateway)Tests\.'
 
-# kill -9, round after round, from a random seed on (`make test`: always the same); a round that fails names the SEED
-# that repeats it. VICTIM=gateway or VICTIM=worker kills only that; SUITE=LaneKillTests kills only while nginx writes
-# content into the spool by itself.
+# Rounds of kill -9 from a random seed (`make test`: a fixed one); a failed round prints the SEED that repeats it.
+# VICTIM=gateway or VICTIM=worker kills only that; SUITE=LaneKillTests kills only while nginx writes content directly
+# into the spool.
 ROUNDS ?= 500
 SEED ?=
 VICTIM ?=
@@ -106,9 +105,9 @@ crash-test:
 	SPOOLGATE_CRASH_ROUNDS=$(ROUNDS) SPOOLGATE_CRASH_SEED=$(SEED) SPOOLGATE_CRASH_VICTIM=$(VICTIM) \
 	    swift test --skip-build --filter $(SUITE)
 
-# Random requests on random records through the gateway, and random FastCGI through the front, each for so
-# long; prints how many. After a trap SPOOLGATE_FUZZ_SEED=n plays the seed again that the files
-# /tmp/spoolgate-fuzz-seed and -front name.
+# Random requests on random records through the gateway, and random FastCGI through the FastCGI listener, each for
+# MINUTES; prints their number. After a trap SPOOLGATE_FUZZ_SEED=n repeats the seed in the files
+# /tmp/spoolgate-fuzz-seed and -front.
 MINUTES ?= 60
 fuzz:
 	@deploy/install-dependencies.sh test
@@ -117,10 +116,9 @@ fuzz:
 	    swift test --skip-build --filter RequestFuzzTests --filter ParameterFuzzTests \
 	    --filter RecordFuzzTests
 
-# The whole test suite, and the daemon in it, with the race detector and with the memory checker, each
-# in a build of its own. The suppressions say why each of them is one. Leaks are looked for in daemons
-# that end by themselves and not in the tests, whose frameworks have some; what is freed is kept short,
-# for tests that measure memory.
+# The test suite and its daemon with the race detector and with the memory checker, each in its own build.
+# The file of suppressions gives the reason for each. Leaks are detected in daemons that end by themselves, but
+# not in the tests, whose frameworks leak; the quarantine is small, for tests that measure memory.
 SANITIZERS ?= thread address
 sanitize:
 	@deploy/install-dependencies.sh test
@@ -145,7 +143,7 @@ format:
 check: $(MODULE)
 	deploy/check.sh
 
-# Every scenario, call and fault, with SEEDS random power cuts at every call; `make test` tries a sample.
+# Every scenario, call and fault, with SEEDS random power failures at every call; `make test` runs a sample.
 SEEDS ?= 40
 
 sweep:
@@ -153,7 +151,7 @@ sweep:
 	swift build --build-tests
 	SWEEP_SEEDS=$(SEEDS) swift test --skip-build --filter '^FaultTests\.'
 
-# With TUSD=PATH, tusd beside it. BENCH has further arguments (Tests/Bench/README.md).
+# TUSD=PATH adds tusd. BENCH has further arguments (Tests/Bench/README.md).
 TUSD ?=
 BENCH ?=
 
@@ -165,20 +163,21 @@ bench:
 	@$(MAKE) --no-print-directory module >.build/nginx-module.log 2>&1 || :
 	.build/release/spoolgate-bench $(if $(TUSD),--tusd '$(TUSD)') $(BENCH)
 
-# Counts the instructions of a few requests, on whatever machine, and fails where one is above its budget.
+# Builds and runs a package that depends on the client library (Tests/client-package.sh).
 client-test:
 	@deploy/install-dependencies.sh build
 	swift package resolve
 	Tests/client-package.sh
 
+# Counts the instructions of a few requests, on any machine, and fails if one exceeds its budget.
 budget:
 	@deploy/install-dependencies.sh test
 	swift build $(RELEASE) --product spoolgate
 	@$(IDENTIFY) $(GATEWAY)
 	Tests/Budget/budget.py
 
-# One client against all others: it must not keep another one waiting for a second. And one application that does not
-# answer against all other deliveries.
+# One client against all others: it must not delay another one by a second. And one application that does not respond
+# against all other deliveries.
 attack:
 	@deploy/install-dependencies.sh run
 	swift build $(RELEASE)
@@ -188,7 +187,7 @@ attack:
 	Tests/Attack/attack.py --slow 600
 	Tests/Attack/fairness.py
 
-# The nginx module, for the nginx that is installed.
+# The nginx module, for the installed nginx.
 module: $(MODULE)
 
 $(MODULE): $(wildcard nginx/module/*.[ch]) nginx/module/config nginx/module/build.sh \
@@ -196,7 +195,7 @@ $(MODULE): $(wildcard nginx/module/*.[ch]) nginx/module/config nginx/module/buil
 	nginx/module/build.sh
 	@touch $@
 
-# nginx refuses a module that was built for another version.
+# nginx refuses a module for another version.
 .build/nginx-version: FORCE
 	@mkdir -p $(@D)
 	@PATH="$$PATH:/usr/sbin"; nginx -V 2>&1 | cmp -s - $@ || nginx -V >$@ 2>&1
@@ -205,27 +204,27 @@ module-test: $(MODULE)
 	nginx/module/tests/run
 
 .PHONY: nginx-org-test
-# The module for nginx.org's nginx: built by the steps of its packages and images, from a release (its folder or its
-# .tar.gz), or from the release that Debian's nginx is made of.
+# The module for nginx.org's nginx: built like its packages and images, from a release (its folder or its .tar.gz), or
+# from the release of Debian's nginx.
 NGINX_ORG ?=
 nginx-org-test:
 	nginx/module/tests/nginx-org $(if $(NGINX_ORG),--source '$(NGINX_ORG)')
 
-# The Debian packages of the gateway, of the client and of the nginx module, for Debian's own nginx, below .build/deb.
+# Debian packages of the gateway, the client and the nginx module, for Debian's own nginx, below .build/deb.
 deb:
 	@deploy/install-dependencies.sh deb
 	$(MAKE) --no-print-directory build
 	deploy/deb.sh
 
-# What a release consists of: packages for Debian 12 and 13, a tarball of the programs with their licences, and SHA256SUMS,
-# below .build/dist. DIST_SUITES names others; root builds for a suite that is not this machine's own.
+# The files of a release: packages for Debian 12 and 13, a tarball of the programs with their licences, and SHA256SUMS,
+# below .build/dist. DIST_SUITES selects other suites; only root can build for a suite other than this machine's.
 DIST_SUITES ?=
 dist:
 	@[ "$$(id -u)" -ne 0 ] || deploy/install-dependencies.sh drill || :
 	@DIST_SUITES="$(DIST_SUITES)" python3 deploy/dist/dist.py
 
 # An operator's day with these packages, in Debian machines that systemd-nspawn boots
-# (Tests/Drill/README.md). It wants root, and makes the packages itself.
+# (Tests/Drill/README.md). It needs root, and builds the packages itself.
 DRILL_SUITES ?=
 DRILL_SCENES ?=
 drill:
@@ -233,7 +232,7 @@ drill:
 	@DRILL_SUITES="$(DRILL_SUITES)" DRILL_SCENES="$(DRILL_SCENES)" DRILL_SAMPLE="$(SAMPLE)" \
 	    python3 Tests/Drill/drill.py
 
-# Installs packages of a kind, and runs a program if it says that it can run here.
+# Installs a kind of packages, and runs a program if its --check succeeds.
 define test-of-nodes
 [ "$$(id -u)" -ne 0 ] || deploy/install-dependencies.sh $(1) || :; \
 	if python3 $(2) --check; then \
@@ -245,18 +244,18 @@ define test-of-nodes
 	fi
 endef
 
-# Several nodes behind one nginx, with a spool each and with one on a Ceph of its own (Tests/Cluster/README.md). It
-# wants root; the scenes, rounds and uploads are in its environment.
+# Several nodes behind one nginx, with a spool each and with a shared one on its own Ceph (Tests/Cluster/README.md). It
+# needs root; its environment selects scenes, rounds and uploads.
 cluster-test:
 	@$(call test-of-nodes,cluster,Tests/Cluster/cluster.py)
 
-# Two hosts with kernels of their own, on one CephFS or with one replicated disk (Tests/Hosts/README.md). It wants root;
-# kinds, scenes and rounds are in its environment.
+# Two hosts with their own kernels, on one CephFS or with one replicated disk (Tests/Hosts/README.md). It needs root;
+# its environment selects kinds, scenes and rounds.
 hosts-test:
 	@$(call test-of-nodes,hosts,Tests/Hosts/hosts.py)
 
-# A disk that stalls under uploads, and another location of the same nginx worker (Tests/Stall/README.md). It wants root;
-# disks, rows and lengths are in its environment.
+# A disk that stalls during uploads, and another location of the same nginx worker (Tests/Stall/README.md). It needs
+# root; its environment selects disks, rows and lengths.
 stall-test:
 	@[ "$$(id -u)" -ne 0 ] || deploy/install-dependencies.sh stall || :
 	@if python3 Tests/Stall/stall.py --check; then \
@@ -266,17 +265,17 @@ stall-test:
 	    exec python3 Tests/Stall/stall.py; \
 	fi
 
-# The images of deploy/container, built from this source and run by podman without rights, and the pod of the Kubernetes
-# manifest (Tests/Container/README.md). It wants root; the base images are in its environment. CI does not run it.
+# The images of deploy/container, built from this source and run by podman without privileges, and the pod of the
+# Kubernetes manifest (Tests/Container/README.md). It needs root; its environment selects the base images. CI does not run it.
 BASE ?=
 SWIFT ?=
 container-test:
 	@[ "$$(id -u)" -ne 0 ] || deploy/install-dependencies.sh container || :
 	@BASE="$(BASE)" SWIFT="$(SWIFT)" exec python3 Tests/Container/container.py
 
-# Power cuts, performed: a QEMU guest whose disks lose what was not flushed (Tests/Power/README.md). ROUNDS cuts on each
-# file system of FS, each at the MOMENT named, and with spool_receive in the boots that LANE names; SAMPLE=1 takes two
-# minutes at the most. The system's own Python has h2.
+# Power failures of a QEMU guest, whose disks lose unflushed writes (Tests/Power/README.md): ROUNDS on each file system
+# of FS, at the given MOMENT, and with spool_receive in the boots of LANE; SAMPLE=1 takes at most two minutes. Only the
+# system's own Python has h2.
 FS ?=
 LANE ?=
 MOMENT ?=
@@ -295,7 +294,7 @@ power-test:
 	    exec env $(POWER); \
 	fi
 
-# A spool that one build wrote, served by another, in both directions and with both programs (Tests/Upgrade/README.md).
+# Serves a spool of one build with another, in both directions and with both programs (Tests/Upgrade/README.md).
 # PREVIOUS is a commit or a tag; its program is built below .build/previous.
 PREVIOUS ?= 032d853
 upgrade-test:
@@ -304,7 +303,7 @@ upgrade-test:
 	program=$$(Tests/Upgrade/previous.sh '$(PREVIOUS)') && \
 	    SPOOLGATE_PREVIOUS=$$program swift test --skip-build --filter '^EndToEndTests\.Upgrade'
 
-# Tries what is committed, packs it and tags it (CONTRIBUTING.md); the tag is pushed by hand.
+# Tests, tags and packs the commit (CONTRIBUTING.md); the tag is pushed by hand.
 release:
 	deploy/release.sh
 

@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
-# Checks what is shipped beside the program: units, man pages, nginx files, settings, scripts.
+# Checks the files that are shipped with the program: units, man pages, nginx files, settings, scripts.
 #
-# It changes nothing outside a temporary directory and starts nothing. Every check runs; the exit
-# code says whether all of them were silent. A check whose tool is missing fails and says so.
+# It changes nothing outside a temporary directory and starts no service. All checks run, and the exit
+# code is 0 if all of them pass. A check whose tool is missing fails.
 
 set -uo pipefail
 cd "$(dirname "$0")/.." || exit 1
@@ -12,7 +12,7 @@ scratch=$(mktemp -d) || exit 1
 trap 'rm -rf "$scratch"' EXIT
 failures=0
 
-check() { # what it is, command...
+check() { # name, command...
     local name=$1 output
     shift
     if ! command -v "$1" >/dev/null && ! declare -F "$1" >/dev/null; then
@@ -25,7 +25,7 @@ check() { # what it is, command...
     failures=$((failures + 1))
 }
 
-# systemd-analyze wants the programs that the units name to exist, and units by their full names.
+# systemd-analyze requires existing programs in the units, and full unit names.
 units="$scratch/units"
 mkdir "$units"
 for unit in deploy/*.service deploy/*.socket deploy/*.timer; do
@@ -36,18 +36,18 @@ security() { systemd-analyze security --offline=true --no-pager --threshold="$1"
 for unit in "$units"/*; do
     silent=yes check "unit ${unit##*/} is valid" verify "$unit"
 done
-# The exposure that systemd computes, times ten: it may only go down.
+# The exposure that systemd computes, times ten; lower the limits, never raise them.
 check 'spoolgate.service exposes at most 1.2' security 12 "$units/spoolgate.service"
 check 'spoolgate-purge.service exposes at most 0.8' security 8 "$units/spoolgate-purge.service"
-# It would hide which boot of the kernel this is, without which the daemon does not start.
+# It would hide the kernel's boot ID, and the daemon does not start without that.
 shows_boot() { ! grep -n '^ProcSubset=pid' "$units"/*.service; }
 check 'no unit hides the boot from the daemon' shows_boot
-# systemd mounts each path separately, and no hard link can be made between two mounts: uploads would be copied.
+# systemd mounts each path separately; without hard links between two mounts, uploads would be copied.
 one_path() { [ "$(sed -n 's/^ReadWritePaths=//p' "$units/spoolgate.service" | wc -w)" -eq 1 ]; }
 check 'the spool and the directory of delivered uploads are below one path' one_path
 users() { systemd-sysusers --dry-run --root="$scratch" "$PWD/deploy/spoolgate.sysusers"; }
 check 'sysusers file is valid' users
-tmpfiles() { # made for real, below the scratch directory
+tmpfiles() { # creates the files, below the scratch directory
     mkdir -p "$scratch/etc" &&
         printf 'root:x:0:0::/:/bin/sh\nspoolgate:x:999:999::/:/bin/sh\n' >"$scratch/etc/passwd" &&
         printf 'root:x:0:\nspoolgate:x:999:\n' >"$scratch/etc/group" &&
@@ -64,8 +64,8 @@ for page in deploy/man/*.[0-9]; do
     silent=yes check "man page ${page##*/} is clean" mandoc -T lint -W warning "$page"
 done
 
-# nginx.conf as it stands, but for the certificate, which another package supplies, and for the
-# directory of what is included; then with the module and what comes with it.
+# nginx.conf unchanged, except for the certificate, which another package supplies, and the directory of
+# included files; then with the module and its files.
 nginx="$scratch/nginx"
 mkdir -p "$nginx/log" "$nginx/modules/upstream"
 cp -R nginx/*.conf nginx/snippets "$nginx/"
@@ -107,8 +107,8 @@ check_module() {
 }
 silent=yes check 'nginx takes nginx.conf with the module (make module)' check_module
 
-# What operators have in their own files must not stop nginx when a package is removed, nor lose files to a location by a
-# regular expression.
+# Lines that operators copy to their own files must not prevent nginx from starting after a package is removed, and
+# regular-expression locations must not match their files.
 texts=(README.md docs/*.md nginx/*.conf nginx/snippets/*.conf deploy/container/*.conf)
 lasting() {
     ! grep -nE 'include +/usr/share/spoolgate/[^*;]*;' "${texts[@]}" &&
@@ -118,10 +118,10 @@ silent=yes check 'no file of an operator needs a package' lasting
 first() { ! grep -nE '^ *location +/[^ ]+ +\{' "${texts[@]}" nginx/module/README.md; }
 silent=yes check 'each location by a path is chosen before regular expressions' first
 
-# It is a program for a Mac, so it cannot be compiled here.
+# It is for macOS and cannot be compiled here.
 silent=yes check 'URLSessionProof.swift parses' swiftc -frontend -parse Tests/Apple/URLSessionProof.swift
 
-# The page's module: types, the examples of its README, and the size that README promises.
+# The page's module: types, the examples of its README, and the size that the README states.
 types() {
     tsc --noEmit --strict --target es2022 --module es2022 --moduleResolution node --lib es2022,dom,dom.iterable "$@"
 }
@@ -149,7 +149,7 @@ else
     printf "skip  the size of the page's module (deploy/install-dependencies.sh test)\\n"
 fi
 
-# It asks for its directories, so they are moved; nothing is started.
+# lighttpd requires its directories, so they are moved; no server is started.
 lighttpd_takes() {
     mkdir -p "$scratch/uploads" &&
         sed "/# run: upload-dirs\$/s|\"/[^\"]*\"|\"$scratch/uploads\"|" \
@@ -161,7 +161,7 @@ silent=yes check 'lighttpd takes lighttpd.conf' lighttpd_takes
 silent=yes check 'shellcheck finds nothing in the scripts' shellcheck -x deploy/*.sh deploy/container/*.sh \
     deploy/debian/*.p* nginx/module/*.sh nginx/module/debian/postrm Tests/*.sh Tests/Power/guest/{ask,init} .ci/run
 
-# By Kubernetes' own schemas, which name each property (Tests/Container/requirements.txt).
+# With Kubernetes' own schemas, which contain each property (Tests/Container/requirements.txt).
 validator=.build/kubernetes/bin/kubernetes-validate
 if [ -x "$validator" ]; then
     check 'Kubernetes takes the manifest' "$validator" --strict --quiet deploy/kubernetes/*.yaml
@@ -169,8 +169,8 @@ else
     printf 'skip  Kubernetes takes the manifest (deploy/install-dependencies.sh test)\n'
 fi
 
-# The example is the defaults, but for the upstream: `check` must say that it is missing, and once it is
-# named and the other two paths are moved, name these three alone.
+# The example has the defaults, except for the upstream: `check` must report that it is missing. With an upstream, and
+# the other two paths moved, it must list only these three.
 spoolgate=''
 for built in .build/{release,debug}/spoolgate; do
     if [ -x "$built" ] && { [ -z "$spoolgate" ] || [ "$built" -nt "$spoolgate" ]; }; then spoolgate=$built; fi

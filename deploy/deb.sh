@@ -1,9 +1,10 @@
 #!/usr/bin/env bash
-# Packs the gateway and the client that `make build` has built, and the nginx module for the nginx that is installed,
-# as Debian packages: `make deb`. usage: deb.sh [OUTPUT]        (OUTPUT: .build/deb)
+# Builds Debian packages of the gateway and the client from `make build`, and of the nginx module for the installed
+# nginx: `make deb`. usage: deb.sh [OUTPUT]        (default: .build/deb)
 #
-# MAINTAINER names whoever answers for the packages. dh writes beside what it packs, and nginx's configure takes no path
-# with a space, and one with ".S" or ".c" for a source's: both are packed in a temporary directory, of a name without a dot.
+# MAINTAINER is the packages' maintainer. Both are packed in a temporary directory without a dot in its name: dh writes
+# next to the files it packs, and nginx's configure accepts no path with a space, and mistakes one with ".S" or ".c" for
+# a source file.
 
 set -euo pipefail
 tree=$(cd "$(dirname "$0")/.." && pwd)
@@ -13,15 +14,15 @@ maintainer=${MAINTAINER:-spoolgate maintainers <maintainers@spoolgate.example>}
 scratch=$(mktemp -d "${TMPDIR:-/tmp}/spoolgate-deb-XXXXXXXX")
 trap 'rm -rf "$scratch"' EXIT
 
-# The program says its version, and the packages have the same.
+# The packages have the program's version.
 version=$(sed -n 's/^ *package static let version = "\([^"]*\)"$/\1/p' "$tree/Sources/Base/TextFormats/ProgramVersion.swift")
 [ -n "$version" ] || {
     echo "deb.sh: Sources/Base/TextFormats/ProgramVersion.swift says no version" >&2
     exit 1
 }
 
-# The end of a version names the distribution's release, whose libraries and nginx the package was built with. The packages
-# of an older release sort below those of the newer one, so that an upgrade of the distribution takes the newer ones.
+# The suffix of a version names the distribution's release, with whose libraries and nginx the package was built.
+# Packages of an older release sort before those of a newer one, so that a distribution upgrade installs the newer ones.
 release_suffix() {
     local ID='' VERSION_ID=''
     # shellcheck source=/dev/null
@@ -32,7 +33,7 @@ release_suffix() {
     esac
 }
 
-# Each commit after a release is a version of its own: apt installs no version that it has already.
+# Each commit after a release has its own version, because apt does not install a version again.
 stamp='' commit='' date=$(LC_ALL=C date -R)
 if commit=$(git -C "$tree" rev-parse --short HEAD 2>/dev/null); then
     date=$(git -C "$tree" log -1 --format=%cD)
@@ -40,8 +41,8 @@ if commit=$(git -C "$tree" rev-parse --short HEAD 2>/dev/null); then
         stamp=+$(TZ=UTC git -C "$tree" log -1 --format=%cd --date=format-local:%y%m%d%H%M%S)
 fi
 
-# A package is made for one version of nginx if its version names it. lintian wants short names of files.
-pack() { # directory, what follows the version
+# The version of a package for one version of nginx contains that version. lintian requires short file names.
+pack() { # directory, suffix of the version
     local source=$1
     sed -i "s/@MAINTAINER@/${maintainer//[\/&]/\\&}/" "$source/debian/control"
     printf '%s (%s) unstable; urgency=medium\n\n  * %s\n  * Built from %s.\n\n -- %s  %s\n' \

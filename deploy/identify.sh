@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
-# Writes into linked programs which build they are: BUILD if it is set, else the commit of this source, with -modified
-# after it if something is not committed. Nothing is written for a source without a history, and the programs say so.
+# Writes the identity of the build into linked programs: BUILD if set, else the commit of this source, followed by
+# -modified if there are uncommitted changes. Programs built from a source without a history get none, and report that.
 # usage: identify.sh PROGRAM...
 #
-# The programs stay the files they were, with the same size and time: the build system does not link them again.
+# The files keep their size and time, so that the build system does not link them again.
 
 set -euo pipefail
 tree=$(cd "$(dirname "$0")/.." && pwd)
@@ -18,7 +18,7 @@ identity() {
     local commit
     if [ -n "${BUILD:-}" ]; then
         printf '%s' "$BUILD"
-        # A source below another repository has no history of its own.
+        # A source inside another repository has no history of its own.
     elif [ "$(git -C "$tree" rev-parse --show-cdup 2>/dev/null || echo none)" = '' ] &&
         commit=$(git -C "$tree" rev-parse --short HEAD 2>/dev/null); then
         [ -z "$(git -C "$tree" status --porcelain)" ] || commit=$commit-modified
@@ -34,7 +34,7 @@ esac
 scratch=$(mktemp -d)
 trap 'rm -rf "$scratch"' EXIT
 for program; do
-    # Offset and size of the section that Sources/Base/CBuild/build.c makes.
+    # Offset and size of the section that Sources/Base/CBuild/build.c defines.
     place=$(readelf -SW "$program" |
         sed -n 's/^ *\[ *[0-9]*\] \.spoolgate\.build  *PROGBITS  *[0-9a-f]*  *\([0-9a-f]*\)  *\([0-9a-f]*\) .*/\1 \2/p')
     [ -n "$place" ] || die "$program has no section .spoolgate.build"
@@ -44,7 +44,7 @@ for program; do
     ! cmp -s -i "0:$offset" -n "$size" "$scratch/text" "$program" || continue
     touch -r "$program" "$scratch/time"
     write() { dd if="$scratch/text" of="$1" bs="$size" seek="$offset" oflag=seek_bytes conv=notrunc status=none; }
-    # A program that runs cannot be written to: a copy takes its place, and the next build links that once more.
+    # A running program cannot be written to: a copy replaces it, and the next build links it again.
     write "$program" 2>/dev/null || {
         cp -p "$program" "$program.new" && write "$program.new" && mv "$program.new" "$program"
     }

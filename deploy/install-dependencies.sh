@@ -1,19 +1,18 @@
 #!/usr/bin/env bash
-# Installs the Debian or Ubuntu packages that are missing, and only those: when nothing is missing
-# it needs no root, no network and says nothing. It begins with bash, git and Swift; make, sudo and
-# a compiler need not be there.
+# Installs missing Debian or Ubuntu packages, and only those: if none is missing, it needs no root and no
+# network, and prints nothing. It requires bash, git and Swift, but not make, sudo and a compiler.
 #
 # usage: install-dependencies.sh build | run | test | deb | drill | cluster | hosts | stall | power | container
-#        (run, test and deb include build, test includes run; drill is for a machine in a container,
-#        cluster for several nodes with a Ceph of their own, hosts for the same on guests in QEMU, stall for a disk
-#        that stalls, power for a guest in QEMU whose power is cut, container for images that podman builds and runs)
+#        (run, test and deb include build, test includes run; drill is for a machine in a container, cluster
+#        for several nodes with their own Ceph, hosts for the same on QEMU guests, stall for a stalling disk,
+#        power for a QEMU guest with power failures, container for images that podman builds and runs)
 
 set -euo pipefail
 PATH=$PATH:/usr/sbin:/sbin
 
-# A package, and the program that proves it is there; without a program, dpkg is asked. Of a|b the
-# first is installed. The fourth line is what Swift's own programs are linked with, the third what
-# they link with.
+# package:program, where the program shows that the package is installed; without a program, dpkg decides.
+# For a|b the first is installed. The fourth line has the libraries of Swift's own programs, the third the
+# tools with which they link.
 build='libfcgi-dev libssl-dev libcurl4-openssl-dev libyaml-dev pkg-config:pkg-config
        git:git ca-certificates make:make
        gcc:gcc binutils:ld libc6-dev g++:g++
@@ -37,12 +36,12 @@ container='podman:podman buildah:buildah crun:crun netavark aardvark-dns iptable
            uidmap:newuidmap debootstrap:debootstrap curl:curl git:git iproute2:ip util-linux:unshare
            util-linux:setpriv python3:python3'
 
-# What is done without where it is not to be had. For `make run` nginx's own source, for the module: beside an
-# nginx that is not the distribution's, or without root. For the tests browsers of three engines: Ubuntu has
-# Chromium and Firefox as snaps alone, which these names do not bring; what Python packages are installed with
-# (tus clients, Django); what recipes are for; and what checks the types and the size of the page's module. For
-# power cuts HTTP/2, and what Ubuntu's kernel modules are packed with. Services of these packages are disabled if this
-# script installs them: the tests start the programs themselves, and caddy's service would take port 80.
+# Optional packages, which may be unavailable. For `make run`: nginx's source, for the module, which is missing with a
+# foreign nginx or without root. For the tests: browsers of three engines (on Ubuntu, Chromium and Firefox are only
+# snaps, which these names do not install), tools for Python packages (tus clients, Django), programs of recipes, and
+# checkers for the types and the size of the page's module. For power failures: HTTP/2, and the compression of Ubuntu's
+# kernel modules. Services that this script installs are disabled: the tests start the programs themselves, and caddy's
+# service would use port 80.
 optional='' idle=''
 case ${1:-} in
     build) wanted=$build ;;
@@ -77,7 +76,7 @@ for entry in $wanted; do
     esac
 done
 
-# Adds what is optional and can be installed; apt-get finds out without root and network.
+# Adds optional packages that can be installed; apt-get checks this without root and network.
 add_optional() {
     local package
     for package in $optional; do
@@ -89,7 +88,7 @@ add_optional() {
     done
 }
 
-# Not fatal: under sudo, PATH is not the one that make will see.
+# Not fatal: under sudo, PATH differs from the one that make uses.
 look_for_swift() {
     case $wanted in
         *libfcgi-dev*) ;;
@@ -101,14 +100,14 @@ look_for_swift() {
     }
 }
 
-# Python programs that the tests use, below .build; without them those tests are skipped.
-add_python() { # the directory, the list of packages, what they are for
+# Installs Python programs for the tests below .build; without them those tests are skipped.
+add_python() { # directory, list of packages, description
     local root pins programs
     root=$(cd "$(dirname "$0")/.." && pwd)
     pins=$root/$2 programs=$root/.build/$1
     if cmp -s "$pins" "$programs/requirements.txt"; then return 0; fi
     mkdir -p "$root/.build"
-    # The list is copied last: where it lies, all of it is there.
+    # The list is copied last: its presence means that the installation is complete.
     { python3 -m venv --clear "$programs" &&
         "$programs/bin/python" -m pip install --disable-pip-version-check --only-binary :all: \
             --retries 1 --timeout 20 --requirement "$pins" &&
@@ -164,7 +163,7 @@ done
 $as_root env DEBIAN_FRONTEND=noninteractive apt-get -q install -y --no-install-recommends $missing
 for service in $new; do
     if installed "$service" && command -v systemctl >/dev/null; then
-        # A service that a socket starts goes with its socket. Without systemd nothing was started.
+        # A service with a socket is stopped with it. Without systemd no service was started.
         $as_root systemctl disable "$service" >/dev/null 2>&1 || :
         $as_root systemctl stop "$service.socket" "$service" >/dev/null 2>&1 || :
         echo "disabled, since only tests need it: $service.service"

@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
-# Tries what is committed, tags it, packs it and plays the drill with these packages: `make release`.
+# Tests the commit, tags it, builds the packages and runs the drill with them: `make release`.
 #
-# The version is the one that Sources/Base/TextFormats/ProgramVersion.swift says. The tag comes before the packages, which
-# have the plain version only where it is, and goes again where a later step fails. Nothing is pushed.
+# The version is that of Sources/Base/TextFormats/ProgramVersion.swift. The tag is set before the packages are built,
+# because only tagged packages have the plain version, and removed if a later step fails. Nothing is pushed.
 
 set -euo pipefail
 cd "$(dirname "$0")/.."

@@ -1,13 +1,13 @@
 # shellcheck shell=bash disable=SC2154 # run.sh assigns what is shown
-# What deploy/run.sh prints once it serves: an upload that is cut and goes on, to be pasted into
-# another terminal. Sourced. README's section "Try it" has the same commands.
+# The output of deploy/run.sh when it serves: commands to paste into another terminal, for an upload that
+# is interrupted and resumed. Sourced. README's section "Try it" has the same commands.
 #
-# Everything they make lies in STATE. They end by themselves.
+# They create files only in STATE, and end by themselves.
 
 example_bytes=104857600
 
-# With the module the upload begins as URLSession's does: all at once, and the 104 tells where to
-# resume. Without, the upload resource is asked for beforehand.
+# If the module is loaded, the upload begins like URLSession's: with all content, and the 104 names the upload
+# resource. Otherwise the upload resource is created first.
 print_beginning() { # file, head
     if [ -n "$has_module" ]; then
         cat <<EXAMPLE

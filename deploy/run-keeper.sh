@@ -1,19 +1,19 @@
 #!/usr/bin/env bash
-# Ends the processes of sessions, all of them, whoever their parents were (for deploy/run.sh).
+# Ends all processes of sessions, regardless of their parents (for deploy/run.sh).
 #
-# nginx's workers outlive a master that is killed, and keep its ports. They are nobody's children
-# then, and under root another user's; but every process stays in the session it was born in, and the
-# kernel gives a session's number to nobody else while one process of it is left.
+# If nginx's master is killed, its workers survive and keep its ports. They are then orphans, and under root
+# they have another user; but every process stays in the session in which it was created, and the kernel
+# does not reuse a session's number while it has processes.
 #
 # usage: run-keeper.sh SESSION...    ends them at once
-#        run-keeper.sh               reads lines of a name and its present session. At the end of
-#                                    input, run.sh is gone, however it went: ends the present ones
+#        run-keeper.sh               reads lines of a name and its current session. The end of input
+#                                    means that run.sh has ended in any way: ends the current ones
 #
 # Environment: GRACE, the seconds between SIGTERM and SIGKILL at the end of input.
 
 set -euo pipefail
 
-# The processes of the sessions given, and those that are about to become their leaders.
+# Prints the processes of the given sessions, and those that will become their leaders.
 members() {
     local file line fields pid
     for file in /proc/[0-9]*/stat; do
@@ -30,7 +30,7 @@ members() {
     done
 }
 
-# Ends when none is left, or none that can be ended.
+# Ends the sessions, until no process remains, or only processes that cannot be ended.
 end() { # seconds of grace, session...
     local kill_at=$((SECONDS + $1)) left told=''
     shift

@@ -1,14 +1,13 @@
 #!/usr/bin/env bash
 # Runs the gateway and a private nginx in the foreground until Ctrl-C or SIGTERM (`make run`).
 #
-# Everything it makes lives under STATE: sockets, spool, logs, pid files, certificates.
-# It installs nothing and needs no root. Invariant: when it has ended, however it ended (also by
-# SIGKILL), nothing that it started is left: run-keeper.sh ends it. Whatever else dies, the keeper
-# included, is started again.
+# All its files are under STATE: sockets, spool, logs, pid files, certificates. It installs nothing and
+# needs no root. Invariant: after it has ended, even by SIGKILL, no process that it started remains,
+# because run-keeper.sh ends them. Any other process that dies, including the keeper, is restarted.
 #
 # Environment: PORT, TLS_PORT, STATE, DROP, UPSTREAM, UPSTREAM_CA, NAMES, SPOOLGATE (the binary),
-# MODULE (ngx_http_interim_module.so; where nginx cannot load it, everything works but the 104), ADDRESS (an
-# address to listen on beside 127.0.0.1 and [::1]; * or 0.0.0.0: all interfaces).
+# MODULE (ngx_http_interim_module.so; if nginx cannot load it, only the 104 is missing), ADDRESS (an address
+# to listen on in addition to 127.0.0.1 and [::1]; * or 0.0.0.0: all interfaces).
 
 set -euo pipefail
 umask 022
@@ -46,7 +45,7 @@ check_port() { # name, number
         '' | *[!0-9]*) die "$1 is no port number: $2" ;;
     esac
     if [ "$2" -lt 1 ] || [ "$2" -gt 65535 ]; then die "$1 is no port number: $2"; fi
-    # The kernel's own table of listening sockets (state 0A), so that no tool is needed to read it.
+    # The kernel's table of listening sockets (state 0A), which needs no tool.
     if cat /proc/net/tcp /proc/net/tcp6 2>/dev/null |
         awk -v port="$(printf ':%04X' "$2")" \
             '$4 == "0A" && substr($2, length($2) - 4) == port { found = 1 }
@@ -62,8 +61,8 @@ write_settings() {
     local upstream=${UPSTREAM:-directory:$DROP}
     {
         printf '# Written by deploy/run.sh at each start; all settings: deploy/spoolgate.yaml.\n'
-        # STATE by the name of the working directory: short enough for a socket's path (107 bytes)
-        # wherever STATE lies.
+        # STATE as the working directory, so that the socket's path is short enough (107 bytes) with any
+        # STATE.
         printf 'listen: unix:/proc/self/cwd/spoolgate.sock\n'
         if [ -n "$worker_group" ]; then printf 'socket-group: %s\n' "$worker_group"; fi
         printf 'spool:\n  directory: %s\n' "$(quoted "$STATE/spool")"
@@ -75,8 +74,8 @@ write_settings() {
     } >"$STATE/spoolgate.yaml"
 }
 
-# What nginx listens on: `four` and `six` are what stands before the port in each line for IPv4 and for IPv6. `reach`
-# says to people who can reach it.
+# Chooses nginx's addresses: `four` and `six` precede the port in each line for IPv4 and for IPv6. `reach` tells people
+# which machines can connect.
 choose_addresses() {
     local address=$ADDRESS loopback6=''
     address=${address#[}
@@ -99,7 +98,7 @@ choose_addresses() {
         reach="127.0.0.1${loopback6:+, [::1]} and $address: any machine that reaches $address may upload"
 }
 
-# The names that nginx answers to; those of the machine only if other machines may reach it.
+# Prints nginx's server names; those of the machine only if other machines can connect.
 server_names() {
     local name names=''
     case $is_open in
@@ -117,8 +116,8 @@ server_names() {
     done
 }
 
-# Whether the nginx at hand loads the module; below the prefix, where nginx.conf expects it. Another
-# nginx than the one it was built for refuses it.
+# Tries whether the installed nginx loads the module; below the prefix, where nginx.conf expects it. Only the
+# nginx for which it was built does.
 try_module() {
     local reason
     has_module=''
@@ -138,7 +137,7 @@ try_module() {
     say "without interim responses (104), clients cannot resume a one-request upload: $reason"
 }
 
-# Puts the addresses and the port into each line that says where nginx listens, once for each address.
+# Writes each marked listen line once for each address, with the address and the port.
 listen_lines() { # mark, port
     awk -v mark="# run: $1\$" -v port="$2" -v four="$four" -v six="$six" '
         $0 !~ mark { print; next }
@@ -152,14 +151,14 @@ listen_lines() { # mark, port
         }'
 }
 
-# The shipped nginx files with the marked lines filled in. All paths become relative (to the prefix,
-# to the file, the socket's to the working directory): none needs nginx's quoting or is too long,
-# and the workers' user needs no permission on the directories above STATE.
+# Writes the shipped nginx files with the marked lines filled in. All paths become relative (to the prefix, to
+# the file, the socket's to the working directory), so that they need no quoting, are short enough, and the
+# workers' user needs no permission on the directories above STATE.
 write_nginx() {
     local user='' module='' delivered='' name
     [ -z "$worker_user" ] ||
         user="s|^#user [^;]*;\(.*# run: user\)|user $worker_user $worker_group;\1|"
-    # Where nginx's workers may read it: below the prefix, as everything else.
+    # Only if it is below the prefix, where nginx's workers may read it.
     [ -n "$UPSTREAM" ] || [ "$DROP" != "$STATE/delivered" ] ||
         delivered='/# run: delivered$/{s|#||;s|/var[^;]*;|/proc/self/cwd/delivered/;|;}'
     rm -rf nginx/modules nginx/demo
@@ -189,11 +188,11 @@ write_nginx() {
     done
 }
 
-# An authority that can vouch for this machine's own names alone, and nginx's certificate by it: browsers take no
-# authority for a server. certificate.pem has both, so that it is enough for curl; browsers import authority.pem.
+# Creates an authority that can certify only this machine's own names, and nginx's certificate, signed by it: browsers
+# do not accept an authority as a server. certificate.pem contains both, for curl; browsers import authority.pem.
 make_certificate() {
     local tls=$STATE/tls
-    # Kept as long as it is good for another day, so that a client may have been told to trust it.
+    # Kept while it is valid for another day, because clients may be configured to trust it.
     ! openssl verify -CAfile "$tls/authority.pem" -attime "$(($(date +%s) + 86400))" \
         "$tls/certificate.pem" >/dev/null 2>&1 || return 0
     cat >"$tls/openssl.cnf" <<'END'
@@ -229,25 +228,25 @@ END
                 -extfile "$tls/openssl.cnf" -extensions server -out "$tls/certificate.new" &&
             cat "$tls/authority.new" >>"$tls/certificate.new"
     ) || die "openssl made no certificate: $(tail -n 3 "$STATE/log/openssl.log")"
-    # It has signed what it is for.
+    # The authority's key is not needed again.
     rm "$tls/authority.key" "$tls/request.pem" "$tls/openssl.cnf"
     chmod 644 "$tls/authority.new" "$tls/certificate.new"
     mv "$tls/authority.new" "$tls/authority.pem"
     mv "$tls/certificate.new" "$tls/certificate.pem"
 }
 
-# Holds the lock as long as there is something to end, and the reading end of a pipe. Its writing end,
-# descriptor 8, is this script's: at the end of input this script is gone.
+# Starts the keeper, which holds the lock until all processes have ended, and reads from a pipe. This script has
+# its writing end, descriptor 8, so that the end of input means that this script has ended.
 start_keeper() {
     exec 8>&-
     exec 8> >(exec setsid "$here/deploy/run-keeper.sh" >>"$STATE/log/run.log" 2>&1)
     keeper=$!
-    # In a process of its own: the keeper may be dead again, and writing to it would be the end.
+    # In a separate process: the keeper may have died again, and SIGPIPE would end this script.
     (printf 'gateway %s\nnginx %s\n' "${gateway:-none}" "${nginx:-none}" >&8) || true
 }
 
-# Runs a command in STATE as the leader of a session that the keeper knows of beforehand. It gets
-# SIGTERM when this script dies and no Ctrl-C of the terminal's (stop ends it).
+# Runs a command in STATE as the leader of a session that is reported to the keeper first. It gets SIGTERM when
+# this script dies, but no Ctrl-C of the terminal (stop ends it).
 lead() { # name, log, command...
     local name=$1 log=$2
     shift 2
@@ -271,8 +270,8 @@ start_nginx() {
     nginx_since=$SECONDS
 }
 
-# sleep does not end at a signal, wait does. What bash itself says of killed processes is dropped:
-# restart says it.
+# A signal ends wait, but not sleep. bash's own messages about killed processes are dropped, because restart
+# reports them.
 pause() {
     setpriv --pdeathsig KILL sleep "$1" 8>&- 9>&- &
     napping=$!
@@ -283,7 +282,7 @@ pause() {
 
 alive() { kill -0 "$1" 2>/dev/null; }
 
-# Whether a process is dead, or is within two seconds: one that was killed is not gone at once.
+# Whether a process is dead, or dies within two seconds: a killed process may still exist briefly.
 is_gone() {
     local deadline=$((SECONDS + 2))
     while alive "$1"; do
@@ -292,7 +291,7 @@ is_gone() {
     done
 }
 
-# Waits until the command given succeeds; fails when the process is dead or ten seconds are over.
+# Waits until the command succeeds; fails if the process dies or after ten seconds.
 await() { # process, command...
     local process=$1 deadline=$((SECONDS + 10))
     shift
@@ -320,13 +319,13 @@ stop() {
             wait "$process" || true
         done
     done
-    # Ends what is left of both sessions, which is nothing where both ended by themselves.
+    # Ends the remaining processes of both sessions, if any.
     exec 8>&-
     wait "$keeper" || true
 }
 
-# A process that lives for less than ten seconds waits longer each time before it is started again.
-# What it left behind is ended first: nginx's workers would keep the ports.
+# If a process ended within ten seconds, the pause before its next start doubles. Its remaining processes are
+# ended first, because nginx's workers would keep the ports.
 restart() { # name, start function, start time, process
     local lived=$((SECONDS - $3)) status=0
     wait "$4" || status=$?
@@ -352,7 +351,7 @@ done
 mkdir -p log nginx tls
 chmod 700 tls
 exec 9>lock
-# Of a run that was killed, the keeper has the lock for some seconds more.
+# If a run was killed, its keeper holds the lock for some more seconds.
 flock -n 9 || { is_gone "$(cat run.pid 2>/dev/null)" && flock -w 10 9; } ||
     die "another run uses $STATE (process $(cat run.pid 2>/dev/null)): end it or set STATE=..."
 echo $$ >run.pid
@@ -363,7 +362,7 @@ check_port TLS_PORT "$TLS_PORT"
 [ "$PORT" -ne "$TLS_PORT" ] || die "PORT and TLS_PORT are the same: $PORT"
 [ -n "$UPSTREAM" ] || mkdir -p "$DROP" || die "cannot make the directory $DROP"
 
-# Started by root, nginx gives its workers to another user, who must be let into the socket.
+# If root starts nginx, its workers have another user, who needs access to the socket.
 worker_user='' worker_group=''
 if [ "$(id -u)" -eq 0 ]; then
     worker_user=nobody
