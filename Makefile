@@ -266,7 +266,8 @@ stall-test:
 	fi
 
 # The images of deploy/container, built from this source and run by podman without privileges, and the pod of the
-# Kubernetes manifest (Tests/Container/README.md). It needs root; its environment selects the base images. CI does not run it.
+# Kubernetes manifest (Tests/Container/README.md). It needs root; its environment selects the base images. CI does not
+# run it.
 BASE ?=
 SWIFT ?=
 container-test:
