@@ -6,7 +6,7 @@ from client import ANSWERED
 from gateway import FENCED
 from oracle import Death, check_once, ends, judge
 from processes import must, wait
-from scenes.kills import client_of
+from scenes.kills import client_of, was_begun
 from world import NODES
 
 CLIENTS = 8
@@ -53,7 +53,7 @@ def long(world, transcript, draw):
 
     world.run(clients, 200, at_a_time=CLIENTS, beside=trouble)
     seconds = time.monotonic() - death[0].time
-    faults = judge(world.application, clients, death)
+    faults = judge(world.application, clients, death, lambda one: was_begun(world, one, ["n2"]))
     transcript.check(
         not faults,
         f"n1 stays without its storage: {ends(clients)} on n2 {seconds:.0f} s after the cut",
@@ -77,5 +77,5 @@ def long(world, transcript, draw):
     for client in clients:
         if client.end == ANSWERED:
             client.check_replay("n1")
-    faults = judge(world.application, clients, death)
+    faults = judge(world.application, clients, death, lambda one: was_begun(world, one))
     transcript.check(not faults, "mounted and started again, it replays what n2 answered", faults)

@@ -95,9 +95,9 @@ def client_of(world, draw, number, index):
     return world.client(task, lambda request: draw.choice(NODES))
 
 
-def was_begun(world, identity):
-    """Whether both nodes read in a record that its one attempt was begun, and never ended."""
-    records = [world.gateways[name].uploads()[identity] for name in NODES]
+def was_begun(world, identity, nodes=NODES):
+    """Returns whether the nodes read in a record that its only attempt was begun and never ended."""
+    records = [world.gateways[name].uploads()[identity] for name in nodes]
     return all(
         (one["state"], one["attempts"], one["reason"]) == ("indeterminate", 1, INTERRUPTED)
         for one in records
