@@ -181,6 +181,37 @@ struct UploadTests {
         #expect(origin.taken.count == 1)
     }
 
+    @Test("an upload that the server reported as complete succeeds if its resource is then gone")
+    func goneAfterCompletion() async throws {
+        let origin = try UploadOrigin {
+            switch $0.number {
+            case 1, 3: .loseAnswer
+            case 4: .answer("404 Not Found")
+            default: .serve
+            }
+        }
+        let (result, _) = await upload(
+            .bytes(pattern(300_000)),
+            to: origin.base + "/f",
+            quickOptions()
+        )
+        #expect(origin.asked.suffix(3) == ["HEAD /u/1", "PATCH /u/1", "HEAD /u/1"])
+        let answer = try result.get()
+        #expect((answer.isLost, answer.status) == (true, .noContent))
+        #expect(origin.taken.count == 1)
+    }
+
+    @Test("an empty body is an upload too if no body is small", arguments: [false, true])
+    func empty(isStream: Bool) async throws {
+        let origin = try UploadOrigin()
+        let body: Upload.Body = isStream ? .stream(pieces([], of: 1)) : .bytes([])
+        let (result, _) = await upload(body, to: origin.base + "/f", quickOptions())
+        _ = try result.get()
+        #expect(origin.taken == [[]])
+        let isMarked = origin.requests.allSatisfy { !$0.values("Upload-Complete").isEmpty }
+        #expect(isMarked, "\(origin.asked)")
+    }
+
     @Test(
         "a resource that disappears after the last byte is not restarted, unless repeating is safe"
     )

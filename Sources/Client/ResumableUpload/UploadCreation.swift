@@ -14,7 +14,7 @@ extension UploadRun {
         let isEmpty = options.creation == .careful
         let most = isEmpty ? max(1, options.plainBelow) : .max
         let portion = try portion(from: 0, atMost: most)
-        let isSmall = portion.isLast && (portion.count < options.plainBelow || portion.count == 0)
+        let isSmall = portion.isLast && portion.count < options.plainBelow
         if isSmall && beginnings == 0 {
             return try sendPlain(portion)
         }

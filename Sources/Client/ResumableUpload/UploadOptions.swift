@@ -37,7 +37,7 @@ extension Upload {
         public var interopVersion: Int? = interopVersions.upperBound
         /// A body known to be smaller, in bytes, is sent by one ordinary request.
         ///
-        /// If it is 0, only an empty body is.
+        /// If it is 0, none is, not even an empty one.
         public var plainBelow: Int64 = 1 << 20
         /// The maximum content of one request in bytes, at least 64 KiB; nil for the server's limit.
         ///

@@ -201,9 +201,8 @@ final class UploadRun: TransferRun {
         _ purpose: String
     ) throws(TransferError) -> Transfer.Answer? {
         let reason = "\(purpose): the upload resource is gone (\(answer.status.code))"
-        if isFinished {
-            return Transfer.Answer(status: answer.status, fields: answer.fields, isLost: true)
-        }
+        // The retrieval's status says only that the final response is gone, not that the upload was refused.
+        if isFinished { return Transfer.Answer(status: .noContent, isLost: true) }
         if token?.mayBeComplete ?? false, !isRepeatable {
             throw error(
                 .unknownOutcome,
