@@ -62,7 +62,7 @@ package struct RouteSettings: Sendable, Equatable {
     package var notProcessed: [Int] = []
     /// The form in which uploads are sent to the upstream.
     package var form = Form.body
-    /// The parts of a `multipart` form besides the file.
+    /// The parts of a `multipart` form other than the file.
     package var multipart = MultipartSettings()
     /// The handover of files by a `path` form.
     package var path = PathSettings()
@@ -166,7 +166,7 @@ package struct CopiedField: Sendable, Equatable {
     package var source: HTTPField.Name
 }
 
-/// The parts of a `multipart` form besides the file.
+/// The parts of a `multipart` form other than the file.
 package struct MultipartSettings: Sendable, Equatable {
     /// The name of the file's form field.
     package var fileField = "file"

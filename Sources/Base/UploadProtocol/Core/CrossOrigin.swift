@@ -90,7 +90,7 @@ package struct CrossOrigin: Sendable, Equatable {
 
     private static let methods = "POST, PUT, PATCH, HEAD, GET, DELETE, OPTIONS"
 
-    /// The fields that clients of the upload protocols send, besides those that every page may send.
+    /// The fields that clients of the upload protocols send, in addition to those that every page may send.
     ///
     /// First `Authorization` and the content's, then the IETF protocol's, then those of tus 1.0.
     private static let alwaysRequestFields = [
