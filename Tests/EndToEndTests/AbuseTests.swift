@@ -1,5 +1,4 @@
-// What a foreign, careless or hostile client sends: always a clear 4xx, never a crash, a leak or a
-// damaged upload.
+// Malformed and hostile requests: each gets a 4xx, and none crashes the daemon or damages another upload.
 
 import Foundation
 import SpoolgateTestSupport
@@ -76,7 +75,7 @@ struct AbuseTests {
         let resource = try sandbox.create("/files/over.bin", ["Upload-Length: 10"])
         let client = try sandbox.startAppend(resource, length: nil)
         client.sendChunk(Data(count: 5))
-        // Once a part is in the spool, nginx cannot know the length and tell it in advance.
+        // Once content is in the spool, nginx cannot know the length and announce it in advance.
         try eventually("a part is in the spool") { try sandbox.spooledOffset() == 5 }
         client.sendChunk(Data(count: 50))
         client.send("0\r\n\r\n")
@@ -144,7 +143,7 @@ struct AbuseTests {
         try eventually("descriptors are given back") {
             sandbox.daemon.footprint().descriptors <= before.descriptors + 8
         }
-        // The sanitizers keep memory of their own for every thread there ever was.
+        // The sanitizers keep memory for each thread that has ended.
         if ProcessInfo.processInfo.environment["SPOOLGATE_SANITIZER"] == nil {
             #expect(sandbox.daemon.footprint().rss < before.rss + 16 * 1024)
         }

@@ -1,5 +1,4 @@
-// What an operator sees of a real daemon: through the shipped nginx location, by the command, and by the service
-// manager.
+// The operator's view of a real daemon: through the shipped nginx location, the command and the service manager.
 
 import Foundation
 import SpoolgateTestSupport
@@ -26,7 +25,7 @@ struct AdminTests {
         )
         #expect(try sandbox.ask("GET", Self.prefix + "nothing").status == 404)
         #expect(try sandbox.ask("POST", Self.prefix + "live", content: Data()).status == 405)
-        // Another address of the loopback network stands for another machine.
+        // 127.0.0.2 acts as another machine.
         for (address, status) in [("127.0.0.1", "200"), ("127.0.0.2", "403")] {
             for name in ["", "live", "ready", "metrics", "status"] {
                 let answer = try sandbox.curl([
@@ -262,7 +261,7 @@ struct AdminTests {
             atPath: socket,
             withDestinationPath: sandbox.directory.path() + "/admin.sock"
         )
-        // Another user's, and root without the power to pass: setpriv(1) takes all capabilities.
+        // The socket is in another user's directory, and setpriv(1) drops root's capabilities to pass it.
         #expect(chown(folder.path(), 65_534, 65_534) == 0 && chmod(folder.path(), 0o700) == 0)
         let said = try Command(
             "/usr/bin/setpriv",
@@ -280,7 +279,7 @@ struct AdminTests {
     func reload() throws {
         let sandbox = try Sandbox()
         try sandbox.reload(replacing: "drain: 20s", with: "drain: nonsense")
-        // The file that is wrong names the socket as well.
+        // The command reads the invalid settings, too, to find the socket.
         #expect(try sandbox.spoolgate("status").status == 78)
         let socket = sandbox.directory.path() + "/admin.sock"
         let check = try sandbox.spoolgate("status", "--check", "--socket", socket)
@@ -368,13 +367,12 @@ struct AdminTests {
     }
 }
 
-/// promtool, where it is installed.
 enum Promtool {
     static let isInstalled = Command.find("promtool") != nil
     static let missing: Comment = "promtool is not installed: apt-get install prometheus"
     static var path: String { Command.find("promtool") ?? "promtool" }
 
-    /// Has it judge a text; nothing where it is not installed.
+    /// Runs promtool's check on a text and does nothing if promtool is not installed.
     static func check(_ kind: String, _ text: String) throws {
         guard isInstalled else { return }
         let file = FileManager.default.temporaryDirectory.appending(path: UUID().uuidString)
@@ -388,11 +386,11 @@ enum Promtool {
     }
 }
 
-/// A service manager's end of sd_notify(3).
+/// The service manager's end of sd_notify(3).
 final class NotifySocket {
     let path: String
     private let number: Int32
-    /// Everything that was told.
+    /// All received messages.
     private(set) var heard: [String] = []
 
     init() throws {
@@ -415,7 +413,7 @@ final class NotifySocket {
         unlink(path)
     }
 
-    /// Waits until a line is told that is meant.
+    /// Waits until a matching message is received.
     func waitFor(_ isMeant: (String) -> Bool) throws {
         try eventually("the service manager is told; it heard \(heard)") {
             var buffer = [UInt8](repeating: 0, count: 4_096)

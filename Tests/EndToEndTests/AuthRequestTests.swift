@@ -1,4 +1,4 @@
-// nginx's own auth_request in front of the gateway, and the gateway's authorizer behind it.
+// nginx's `auth_request` and the gateway's authorizer.
 
 import Foundation
 import SpoolgateTestSupport
@@ -7,7 +7,7 @@ import Testing
 
 @Suite("Authorization")
 struct AuthRequestTests {
-    /// An application that knows two users by their tokens, and nobody else.
+    /// An application that knows two users by their tokens.
     private func application(_ fields: @escaping @Sendable (String) -> [String]) throws
         -> LoopbackOrigin
     {
@@ -30,7 +30,7 @@ struct AuthRequestTests {
     func authRequest() throws {
         let origin = try application { ["X-User: \($0)"] }
         let sandbox = try Sandbox(front: .nginxAsking(origin.port))
-        // Refused although not one byte of its content has come, and never will.
+        // Refused before any content is sent.
         let stranger = try sandbox.open(
             "POST",
             "/files/a",
@@ -55,7 +55,7 @@ struct AuthRequestTests {
         #expect(asked.values("content-length") == [])
         let list = try sandbox.spoolgate("list", "--json").output
         #expect(list.contains("\"owner\":\"alice\""))
-        // Asked for each request, not for the creation only.
+        // Each request is authorized, not only the creation.
         let content = Data(repeating: 7, count: 3 << 20)
         func append(_ token: String) throws -> Int {
             try sandbox.append(resource, content, fields: ["Authorization: Bearer \(token)"]).status
@@ -98,7 +98,7 @@ struct AuthRequestTests {
         let resource = try sandbox.create("/files/a", ["Authorization: Bearer a"])
         let list = try sandbox.spoolgate("list", "--json").output
         #expect(list.contains("\"owner\":\"alice\""))
-        // A restart in between changes nothing.
+        // The authorization survives a restart.
         try sandbox.crash()
         let over = try sandbox.append(resource, Data(repeating: 7, count: 1001))
         #expect(over.status == 413)
@@ -111,7 +111,7 @@ struct AuthRequestTests {
         "a scanner refuses uploads, events report them, also those of purge, across a crash of the daemon"
     )
     func inspectedAndTold() throws {
-        // It refuses everything until the daemon has died.
+        // The webhook fails until the daemon has crashed.
         let isTaking = Mutex(false)
         let taken = Mutex<[String]>([])
         let origin = try LoopbackOrigin { connection in

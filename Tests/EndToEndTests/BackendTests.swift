@@ -1,4 +1,4 @@
-// Backends and clients that speak HTTP in their own ways, through a real nginx.
+// Unusual HTTP of upstreams and clients, through a real nginx.
 
 import Foundation
 import SpoolgateTestSupport

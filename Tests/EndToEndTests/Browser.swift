@@ -1,41 +1,39 @@
-// A browser of one of three engines, driven as the WebDriver recommendation of the W3C says.
+// A browser with one of three engines, driven by W3C WebDriver.
 //
-// It has a profile of its own in a temporary directory, trusts every certificate, and is gone with the test.
+// It has its own profile in a temporary directory, accepts every certificate, and is removed at the end of the test.
 
 import Foundation
 import SpoolgatePosix
 import SpoolgateTestSupport
 import Testing
 
-/// A browser with one window, and more if a test opens them.
+/// A browser with one window, unless the test opens more.
 final class Browser {
     let engine: Engine
-    /// Its profile, its log, and its home.
+    /// Its home, with the profile and the log.
     let directory: URL
     private let driver: any BrowserDriver
 
-    /// What a browser is started with.
     struct Setup {
-        /// `HOST:PORT` as pages know it, and the port of 127.0.0.1 that is connected to instead (Chromium alone).
+        /// `HOST:PORT` of a page's URL, and the port of 127.0.0.1 to connect to instead (only Chromium).
         var detours: [String: Int] = [:]
-        /// Whether pages may store nothing (not in WebKit).
+        /// Whether storage is blocked (not in WebKit).
         var blocksStorage = false
-        /// Whether pages may run scripts (Chromium alone).
+        /// Whether scripts are enabled (only Chromium).
         var runsScripts = true
         /// Whether certificates of unknown authorities are accepted.
         var acceptsAnyCertificate = true
-        /// Whether pages see a person who prefers dark colours.
+        /// Whether pages are told that the user prefers a dark color scheme.
         var isDark = false
     }
 
-    /// Starts Chromium.
     convenience init(detours: [String: Int] = [:]) throws {
         try self.init(.chromium, Setup(detours: detours))
     }
 
-    /// Starts it.
+    /// Starts the browser.
     ///
-    /// - Throws: `NeverHappened` or `Broken` if it does not start; then nothing is left of it.
+    /// - Throws: `NeverHappened` or `Broken` if it does not start; its processes and files are removed.
     init(_ engine: Engine, _ setup: Setup = Setup()) throws {
         self.engine = engine
         directory = FileManager.default.temporaryDirectory
@@ -63,7 +61,7 @@ final class Browser {
         Self.remove(directory)
     }
 
-    /// The processes of the browser that has this directory: all that have it for their home.
+    /// The browser's processes: all whose `HOME` is this directory.
     static func processes(of directory: URL) -> [Int32] {
         let mark = "HOME=\(directory.path())\0"
         let entries = (try? FileManager.default.contentsOfDirectory(atPath: "/proc")) ?? []
@@ -73,7 +71,7 @@ final class Browser {
         }
     }
 
-    /// Ends every process that is left, and removes the directory.
+    /// Kills the remaining processes and removes the directory.
     private static func remove(_ directory: URL) {
         _ = try? eventually("the browser's processes end", seconds: 20) { () -> Bool in
             let left = processes(of: directory)
@@ -83,7 +81,7 @@ final class Browser {
         try? FileManager.default.removeItem(at: directory)
     }
 
-    /// What the browser leaves in the directory for temporary files goes with the test.
+    /// Keeps the browser's temporary files in `directory`, so that they are removed with it.
     private static func environment(_ directory: URL) -> [String: String] {
         let path = directory.path()
         return ["TMPDIR": path, "HOME": path, "XDG_RUNTIME_DIR": path, "NO_AT_BRIDGE": "1"]
@@ -96,7 +94,7 @@ final class Browser {
             arguments.append("--host-resolver-rules=\(rules.joined(separator: ", "))")
         }
         if setup.isDark { arguments.append("--force-dark-mode") }
-        // Chromium's own sandbox is not for root.
+        // Chromium's own sandbox does not run as root.
         if getuid() == 0 { arguments.append("--no-sandbox") }
         var options: [String: Any] = ["args": arguments]
         var refused: [String: Any] = [:]
@@ -128,7 +126,7 @@ final class Browser {
         )
     }
 
-    /// WebKit's has no mode without a display, so it gets one without a screen.
+    /// Starts WebKit on an X server without a screen, because its browser has no headless mode.
     private static func webkit(_ setup: Setup, in directory: URL) throws -> any BrowserDriver {
         let number = directory.appending(path: "display")
         let display = try Daemon(
@@ -166,20 +164,18 @@ final class Browser {
     /// Opens a page and waits until it is loaded.
     func open(_ url: String) throws { try command(.navigate, ["url": url]) }
 
-    /// Loads the page again.
     func reload() throws { try command(.refresh) }
 
-    /// Returns to the page before this one.
     func back() throws { try command(.back) }
 
-    /// Opens a further window, and turns to it.
+    /// Opens another window and switches to it.
     func openWindow() throws {
         let made = try command(.newWindow, ["type": "window"]) as? [String: Any]
         let handle = made?["handle"] as? String ?? ""
         try command(.switchToWindow, ["handle": handle])
     }
 
-    /// Turns to the document in a frame of the page, and waits until it is loaded.
+    /// Switches to the document in a frame and waits until it is loaded.
     func enterFrame(_ selector: String) throws {
         let name = "element-6066-11e4-a52e-4f735466cecf"
         try command(.switchToFrame, ["id": [name: element(selector)]])
@@ -188,13 +184,13 @@ final class Browser {
         }
     }
 
-    /// What a script in the page returns.
+    /// Runs a script in the page and returns its result.
     @discardableResult
     func run(_ script: String, _ arguments: Any...) throws -> Any {
         try command(.execute, ["script": script, "args": arguments])
     }
 
-    /// A text that a script in the page returns.
+    /// Runs a script in the page and returns its text.
     func text(_ script: String, _ arguments: String...) throws -> String {
         try command(.execute, ["script": script, "args": arguments]) as? String ?? ""
     }
@@ -204,23 +200,22 @@ final class Browser {
         return (found as? [String: String])?.values.first ?? ""
     }
 
-    /// Clicks as a person does: what is not to be seen, or covered, is not clicked.
+    /// Clicks an element as a user does: a hidden or covered one is not clicked.
     func click(_ selector: String) throws { try command(.click(element(selector))) }
 
-    /// Types keys where the focus is.
+    /// Presses a key in the focused element.
     func press(_ key: String) throws {
         let actions = ["keyDown", "keyUp"].map { ["type": $0, "value": key] }
         let keyboard: [String: Any] = ["type": "key", "id": "keys", "actions": actions]
         try command(.actions, ["actions": [keyboard]])
     }
 
-    /// Chooses files in a file input.
     func choose(_ files: [URL], in selector: String) throws {
         let paths = files.map { $0.path(percentEncoded: false) }
         try command(.sendKeys(element(selector)), ["text": paths.joined(separator: "\n")])
     }
 
-    /// Drops files from outside the browser on an element (Chromium alone).
+    /// Drops files from outside the browser on an element (only Chromium).
     func drop(_ files: [URL], on selector: String) throws {
         let middle =
             try run(
@@ -240,9 +235,9 @@ final class Browser {
         }
     }
 
-    /// What pages' consoles were told since the last time.
+    /// Messages on the pages' consoles since the last call.
     ///
-    /// In Chromium also errors of the network. WebKit's driver does not tell it: none.
+    /// Chromium's include network errors. WebKit's driver reports none.
     func console() throws -> [String] {
         if let driver = driver as? MarionetteDriver {
             let script = """
@@ -258,10 +253,10 @@ final class Browser {
         return lines.compactMap { $0["message"] as? String }
     }
 
-    /// Takes an authority for trustworthy, as a person does who imports it (Firefox alone).
+    /// Trusts a certificate authority, as a user who imports it (only Firefox).
     ///
     /// - Parameter certificate: in PEM.
-    /// - Throws: `Broken` if the browser does not take it.
+    /// - Throws: `Broken` if the browser refuses it.
     func trust(_ certificate: String) throws {
         let content = certificate.split(separator: "\n").filter { !$0.hasPrefix("-----") }.joined()
         let script = """
@@ -276,7 +271,7 @@ final class Browser {
         try command(.vendor("/goog/cdp/execute"), ["cmd": name, "params": parameters])
     }
 
-    /// Gives the page an area of that many CSS pixels, also one narrower than any window.
+    /// Sets the page's size in CSS pixels; it may be narrower than a window can be.
     func resize(width: Int, height: Int) throws {
         switch engine {
         case .chromium:
@@ -299,13 +294,13 @@ final class Browser {
         }
     }
 
-    /// Shows pages in the few colours of a person who has chosen them (Chromium alone).
+    /// Emulates the user's choice of forced colors (only Chromium).
     func forceColors(_ isForced: Bool) throws {
         let features = [["name": "forced-colors", "value": isForced ? "active" : "none"]]
         try devTools("Emulation.setEmulatedMedia", ["features": features])
     }
 
-    /// A picture of the page's visible area, in PNG.
+    /// Takes a PNG screenshot of the page's visible area.
     func screenshot() throws -> Data {
         let text = try command(.screenshot) as? String ?? ""
         guard let data = Data(base64Encoded: text), !data.isEmpty else {
@@ -315,7 +310,7 @@ final class Browser {
     }
 }
 
-/// A driver with the display that its browser draws on.
+/// A driver together with the display of its browser.
 private final class DisplayedDriver: BrowserDriver {
     private let driver: any BrowserDriver
     private let display: Daemon

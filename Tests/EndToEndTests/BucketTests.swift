@@ -1,5 +1,4 @@
-// Uploads into the bucket of a real store, which checks every signature: what is there afterwards, what becomes
-// of an upload that the store refuses, and that one whose outcome nobody heard is there once.
+// Uploads into the bucket of a real store that checks signatures: stored objects, refusals, and lost responses.
 
 import Foundation
 import SpoolgatePosix
@@ -42,7 +41,7 @@ struct BucketTests {
             guard chmod(file, 0o600) == 0 else { throw WireClient.Broken(description: "chmod") }
         }
 
-        /// Creates an upload and completes it; its identity and the answer.
+        /// Creates and completes an upload; returns its identity, resource and response.
         func upload(
             _ target: String,
             _ content: Data,
@@ -54,7 +53,7 @@ struct BucketTests {
         }
     }
 
-    // MARK: What is there afterwards
+    // MARK: Stored objects
 
     @Test("a key from the environment stores objects in a bucket named by the host")
     func environment() throws {
@@ -109,7 +108,7 @@ struct BucketTests {
             #expect(fields.contains("content-disposition: attachment; filename*=utf-8''"))
         }
         #expect(try bucket.keys().allSatisfy { $0.hasPrefix("in coming/Ü+(1)/") })
-        // Fields that cannot be signed alike everywhere.
+        // Fields that not every store signs in the same way.
         for (disposition, key, kept) in [
             (
                 "attachment;  filename=\"a   b.txt\"", "a%20%20%20b.txt",
@@ -163,7 +162,7 @@ struct BucketTests {
         #expect(stage.sandbox.daemon.footprint().rss < 150_000)
     }
 
-    // MARK: What is refused
+    // MARK: Refusals
 
     @Test("a wrong secret defers with its cause; the right one delivers without a restart")
     func wrongSecret() throws {
@@ -239,7 +238,7 @@ struct BucketTests {
         #expect(try bucket.keys().isEmpty)
     }
 
-    // MARK: What nobody heard
+    // MARK: Lost responses
 
     @Test(
         "after a lost response or a crash of the daemon the object exists once and is recognized",
@@ -252,7 +251,7 @@ struct BucketTests {
         let way = try Self.losing(loss, to: bucket.store.port)
         let stage = try Stage("\(way.base)/\(bucket.name)", partSize: partSize, ["reply: accepted"])
         let (_, content) = try stage.sandbox.randomFile(12_000_000)
-        // Of a POST too: a bucket may be sent it again.
+        // A POST is retried as well, because repeating it is safe for a bucket.
         let (id, _, answer) = try stage.upload("/files/a", content)
         #expect(answer.status == 202)
         try eventually("the store has it") { loss.update { $0.isHeld } }
@@ -266,7 +265,7 @@ struct BucketTests {
         #expect(try bucket.content("\(id)-a") == content)
         #expect(try bucket.begun() == 0)
         let last = way.requests.last
-        // A completion without an answer is sent again at once, and a store says yes to it again.
+        // A completion without a response is repeated at once, and the store accepts it again.
         #expect(last?.method == (partSize == "5MiB" && !isKilled ? "POST" : "HEAD"))
         #expect(
             way.requests.count(where: { $0.target.contains("partNumber") })
@@ -283,7 +282,7 @@ struct BucketTests {
         let stage = try Stage("http://127.0.0.1:\(proxy.port)/\(bucket.name)", ["reply: accepted"])
         let (_, content) = try stage.sandbox.randomFile(12_000_000)
         for round in 1...3 {
-            // A kept connection has passed more than that already.
+            // The cut resets the count of a kept connection, which has already passed more than the limit.
             proxy.cut()
             proxy.mend()
             proxy.hold(at: 1_000_000 * round)
@@ -305,13 +304,13 @@ struct BucketTests {
         }
     }
 
-    /// The first answer that says that an object is there is held, and then lost.
+    /// The state of the first success response, which is held and then lost.
     private struct LostAnswers {
         var isHeld = false
         var isReleased = false
     }
 
-    /// A way to a store on which an answer is lost.
+    /// Starts a proxy to a store that loses one response.
     private static func losing(_ loss: Monitor<LostAnswers>, to port: Int) throws -> LoopbackOrigin
     {
         try LoopbackOrigin { connection in

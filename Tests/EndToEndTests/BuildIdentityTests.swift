@@ -1,10 +1,10 @@
-// Which build a program is: what `make build` writes into it, and that the program says it everywhere.
+// The identity that `make build` writes into the programs, and the places that report it.
 
 import Foundation
 import SpoolgateTestSupport
 import Testing
 
-/// A source with programs that are linked already: `swift` builds nothing here.
+/// A source tree with linked programs, in which `swift` builds nothing.
 private final class SourceTree {
     let directory: URL
     private let bin: URL
@@ -42,7 +42,7 @@ private final class SourceTree {
         directory.appending(path: ".build/release/\(name)").path()
     }
 
-    /// Runs git in the source; what it printed, without the end of the line.
+    /// Runs git in the source tree and returns its output without the final newline.
     @discardableResult
     func git(_ arguments: String...) throws -> String {
         let identity = ["-c", "user.name=a", "-c", "user.email=a@b"]
@@ -54,7 +54,7 @@ private final class SourceTree {
         return said.output.trimmingCharacters(in: .newlines)
     }
 
-    /// Begins the history of the source with one commit.
+    /// Starts the source tree's history with one commit.
     func commit() throws {
         try git("init", "-q")
         try git("add", ".")
@@ -70,14 +70,14 @@ private final class SourceTree {
         )
     }
 
-    /// What each program prints for `--version`.
+    /// The output of `--version` for each program.
     func versions() throws -> [String] {
         try Self.programs.map { name in
             try Command(program(name), ["--version"]).output.trimmingCharacters(in: .newlines)
         }
     }
 
-    /// What the build system looks at to find out whether a program is still what it linked.
+    /// The file attributes by which the build system decides whether to link a program again.
     func traces() throws -> [String] {
         try Self.programs.map { name in
             try Command("/usr/bin/stat", ["-c", "%i %s %y", program(name)]).output
@@ -174,7 +174,7 @@ struct BuildIdentityTests {
     func everywhere() throws {
         let tree = try SourceTree()
         #expect(try tree.make("build", ["BUILD": "82c1e4e"]).status == 0)
-        // In place of the program that the sandbox starts.
+        // Replaces the program that the sandbox starts.
         let launcher = ["sh", "-c", "shift; exec \(tree.program("spoolgate")) \"$@\"", "sh"]
         let sandbox = try Sandbox(
             front: .nginxWithAdmin,

@@ -1,11 +1,11 @@
-// How the requests of an optimistic client travel: over HTTP/1.1 byte by byte, or over HTTP/2 by curl.
+// Two ways to send the requests of an optimistic client: over HTTP/1.1 byte by byte, or over HTTP/2 by curl.
 
 import Foundation
 import SpoolgateTestSupport
 
-/// How a client's requests travel.
+/// A way to send a client's requests.
 protocol Carrier {
-    /// Sends a request, breaks the connection when `isEnough`; the first response until then.
+    /// Sends a request, breaks the connection when `isEnough`, and returns the first response received before.
     func cut(
         _ method: String,
         _ target: String,
@@ -14,7 +14,7 @@ protocol Carrier {
         when isEnough: () throws -> Bool
     ) throws -> WireClient.Answer
 
-    /// Sends a request; its final response.
+    /// Sends a request and returns its final response.
     func ask(
         _ method: String,
         _ target: String,
@@ -56,9 +56,9 @@ struct WireCarrier: Carrier {
 
 /// HTTP/2 over TLS, by curl.
 struct CurlCarrier: Carrier {
-    /// Where targets without an origin are.
+    /// The origin of targets that have none.
     let origin: String
-    /// For its files.
+    /// The directory for its files.
     let directory: URL
     /// Further options of curl.
     var options: [String] = []
@@ -71,7 +71,7 @@ struct CurlCarrier: Carrier {
         when isEnough: () throws -> Bool
     ) throws -> WireClient.Answer {
         let (arguments, head) = try prepare(method, target, fields, content: content)
-        // So slow that it is still sending when it is killed.
+        // The limit keeps curl sending until it is killed.
         let curl = try Daemon(
             Command.find("curl") ?? "curl",
             ["--limit-rate", "8M"] + arguments,
@@ -99,7 +99,7 @@ struct CurlCarrier: Carrier {
         return final
     }
 
-    /// Sends a request; all its responses, the final one last.
+    /// Sends a request and returns all its responses, the final one last.
     func askAll(
         _ method: String,
         _ target: String,
@@ -134,7 +134,7 @@ struct CurlCarrier: Carrier {
         return (arguments + [target.hasPrefix("http") ? target : origin + target], head)
     }
 
-    /// The heads of responses that curl has written down so far.
+    /// The responses whose header sections curl has written so far.
     func responses(_ head: URL) throws -> [WireClient.Answer] {
         guard FileManager.default.fileExists(atPath: head.path()) else { return [] }
         return try String(contentsOf: head, encoding: .utf8)

@@ -1,4 +1,4 @@
-// `check --live` beside a daemon behind a real nginx.
+// `check --live` with a daemon behind a real nginx.
 
 import Foundation
 import SpoolgateTestSupport
@@ -112,7 +112,7 @@ struct CheckLiveTests {
         #expect(failures.count == 6, "\(report.shown)")
         #expect(!failures.contains { $0.mend?[0].hasPrefix("start the server") ?? true })
         #expect(plain.requests.isEmpty, "no request is sent")
-        // Its delivery names the socket, too.
+        // The log of a delivery names the socket, too.
         let put = try sandbox.curl([
             "-T", "/etc/hostname", "http://localhost:\(sandbox.port)/files/a",
         ])

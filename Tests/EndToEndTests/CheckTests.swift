@@ -1,5 +1,4 @@
-// What `check` tells: what is missing, what the daemon's user cannot use and how that is mended, and where
-// nobody decides who may upload.
+// `check`: missing settings, paths that the daemon's user cannot use with their fixes, and routes open to anyone.
 
 import Foundation
 import SpoolgateTestSupport
@@ -7,7 +6,7 @@ import Testing
 
 @Suite("check")
 struct CheckTests {
-    /// Everything that the settings name, in a directory that everybody may pass.
+    /// The settings and every path they name, in a directory that all users may pass.
     private final class Stage {
         let root: String
         var file: String { "\(root)/spoolgate.yaml" }
@@ -42,12 +41,12 @@ struct CheckTests {
 
     // MARK: As another user
 
-    /// One thing wrong, and what is said of it.
+    /// A fault and the message that reports it.
     struct Trouble: Sendable, CustomTestStringConvertible {
         var testDescription: String
-        /// What makes it, below the directory of the stage.
+        /// The commands that cause it, run in the directory of the stage.
         var script: String
-        /// ROOT stands for that directory.
+        /// The message; `ROOT` stands for that directory.
         var fault: String
         var route = "upstream: http://127.0.0.1:3000, anonymous: allow"
     }
@@ -159,7 +158,7 @@ struct CheckTests {
         )
         try stage.sh(String(try #require(mend.last)))
         let mended = try stage.check("--user", "nobody", "--quiet")
-        // What was made above it is still root's in one case, and then the next fault is another one.
+        // In one case the parent directory still belongs to root, and the next check reports another fault.
         #expect(mended.errors.replacing(fault, with: "again") == mended.errors)
         #expect(mended.status == 0 || mended.errors.contains("format"), "\(mended.errors)")
     }
@@ -305,7 +304,7 @@ struct CheckTests {
         #expect(refused.errors.contains("only root can check as another user"))
     }
 
-    // MARK: What is missing
+    // MARK: Missing settings
 
     @Test(
         "settings without an upstream are reported only if a request would need one"
@@ -364,7 +363,7 @@ struct CheckTests {
         #expect(try sandbox.delivered().count == 1)
     }
 
-    // MARK: The open door
+    // MARK: Routes open to anyone
 
     @Test(
         "a route without any authorization is a warning, not a fault",

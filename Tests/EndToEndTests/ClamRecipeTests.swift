@@ -1,5 +1,4 @@
-// The recipe of docs/RECIPES.md for a virus scanner, with ClamAV's own daemon and one signature: that of the EICAR test
-// file, which every scanner takes for a virus.
+// The recipe for a virus scanner in docs/RECIPES.md, with clamd and one signature: that of the EICAR test file.
 
 import Foundation
 import SpoolgateTestSupport
@@ -13,19 +12,19 @@ import Testing
     )
 )
 struct ClamRecipeTests {
-    /// The test file, not in one piece: no scanner shall find it here.
+    /// The test file, split so that no scanner reports this source file.
     private static let virus = Data(
         (#"X5O!P%@AP[4\PZX54(P^)7CC)7}$"# + "EICAR-STANDARD-ANTIVIRUS-TEST-FILE!$H+H*").utf8
     )
 
-    /// clamd with a directory of its own.
+    /// clamd with its own directory.
     private final class Scanner {
-        /// What clamd and clamdscan read.
+        /// The settings file of clamd and clamdscan.
         let settings: String
         private let folder: ScratchDirectory
         private var daemon: Daemon?
 
-        /// Writes its files, with the page's settings but for a limit of 1 MiB.
+        /// Writes its files, with the page's settings except for a limit of 1 MiB.
         init() throws {
             folder = try ScratchDirectory()
             settings = folder.file("clamd.conf")
@@ -48,7 +47,7 @@ struct ClamRecipeTests {
                     "/var/lib/clamav/tmp": folder.file("tmp"),
                 ]
             )
-            // As Debian has it: clamd has no right to read the spool.
+            // As on Debian, clamd may not read the spool.
             let user = getuid() == 0 ? "User clamav\n" : ""
             try """
             LocalSocket \(folder.file("clamd.ctl"))
@@ -112,7 +111,7 @@ struct ClamRecipeTests {
         let sandbox = try sandbox(scanner)
         let (_, clean) = try sandbox.randomFile(900_000)
         #expect(try complete(clean, "clean.bin", in: sandbox).status == 201)
-        // As a resumable upload, and as an ordinary one.
+        // A resumable upload and an ordinary one.
         let long = Self.virus + Data(count: 300_000)
         for refused in [
             try complete(long, "eicar.com", in: sandbox),
@@ -124,7 +123,7 @@ struct ClamRecipeTests {
                 "\(refused.text)"
             )
         }
-        // Larger than clamd looks at.
+        // Larger than clamd scans.
         let large = try complete(clean + clean, "large.bin", in: sandbox)
         #expect(large.status == 422)
         #expect(
@@ -132,7 +131,7 @@ struct ClamRecipeTests {
             "\(large.text)"
         )
         #expect(try sandbox.delivered().map { try Data(contentsOf: $0) } == [clean])
-        // Larger than the route takes: nothing is sent.
+        // Larger than the route's limit.
         let tooLarge = try sandbox.ask(
             "POST",
             "/files/x",

@@ -1,4 +1,4 @@
-// The programs in docs/CLIENT.md, as they stand there, against the gateway behind nginx.
+// The programs in docs/CLIENT.md, unchanged, against the gateway behind nginx.
 
 import Foundation
 import SpoolgateTestSupport
@@ -12,12 +12,11 @@ struct ClientProgramTests {
             encoding: .utf8
         )) ?? ""
 
-    /// The path of a program that this build made.
     private static func built(_ name: String) -> String {
         URL(filePath: Sandbox.program).deletingLastPathComponent().appending(path: name).path()
     }
 
-    /// Whether the page has the program as it was built.
+    /// Whether the page shows the program as it was built.
     private static func isShown(_ source: String) throws -> Bool {
         let source = Sandbox.root.appending(path: source)
         return page.contains(try String(contentsOf: source, encoding: .utf8))
@@ -29,7 +28,7 @@ struct ClientProgramTests {
         let proxy = try CuttingProxy(to: sandbox.port)
         let token = sandbox.directory.appending(path: "token").path()
         let url = "http://127.0.0.1:\(proxy.port)/files/made.bin"
-        // However late it pauses, it cannot be through.
+        // The limit keeps the upload incomplete, however late the program pauses.
         proxy.hold(at: 24 << 20)
         let first = try Command(Self.built("stream-and-resume"), [url, token])
         #expect(first.output == "paused\n", "\(first.errors)")
@@ -53,7 +52,7 @@ struct ClientProgramTests {
         var paths: [String] = []
         for number in 0..<30 {
             paths.append(folder.file("f\(number)"))
-            // Some by one ordinary request, some as resumable uploads.
+            // Some are ordinary requests, some are resumable uploads.
             let content = Data(repeating: UInt8(number), count: number % 2 == 0 ? 5_000 : 1_100_000)
             try content.write(to: URL(filePath: paths[number]))
         }
@@ -77,7 +76,7 @@ struct ClientProgramTests {
         #expect(try Self.isShown("Tests/Samples/WriteBody/main.swift"))
     }
 
-    /// Where `make client-test` has built the program that stands beside async-http-client.
+    /// The program for async-http-client, built by `make client-test`.
     private static let relay = ProcessInfo.processInfo.environment["SPOOLGATE_RELAY"]
 
     @Test(
@@ -102,7 +101,6 @@ struct ClientProgramTests {
         #expect(try Self.isShown("Tests/ClientPackage/Sources/relay/main.swift"))
     }
 
-    /// What was delivered.
     private static func delivered(in sandbox: Sandbox) throws -> [Data] {
         try sandbox.delivered().map { try Data(contentsOf: $0) }
     }

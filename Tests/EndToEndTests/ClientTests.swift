@@ -1,4 +1,4 @@
-// The client library against the gateway behind nginx, through a network that breaks.
+// The client library against the gateway behind nginx, through an unreliable network.
 
 import Foundation
 import HTTPTypes
@@ -7,7 +7,7 @@ import SpoolgatePosix
 import SpoolgateTestSupport
 import Testing
 
-/// One way of uploading.
+/// A combination of protocol version, creation, content and HTTP version.
 struct ClientWay: CustomTestStringConvertible, Sendable {
     var version: Int?
     var creation: Upload.Options.Creation
@@ -19,7 +19,6 @@ struct ClientWay: CustomTestStringConvertible, Sendable {
             + "\(isStream ? "stream" : "file"), \(http)"
     }
 
-    /// Every way of one version.
     static func all(_ version: Int?) -> [ClientWay] {
         [Upload.Options.Creation.careful, .optimistic].flatMap { creation in
             [false, true].flatMap { isStream in
@@ -31,7 +30,7 @@ struct ClientWay: CustomTestStringConvertible, Sendable {
     }
 }
 
-/// The gateway behind nginx, a network that breaks, and what the client needs for it.
+/// The gateway behind nginx with an unreliable network, and the client's options.
 private final class ClientWorld {
     let sandbox: Sandbox
     let proxy: CuttingProxy
@@ -71,8 +70,9 @@ private final class ClientWorld {
         }
     }
 
-    /// Whether the last tries were in vain: where the disk is slow, an optimistic creation is cut again and again
-    /// before it hears of its upload, pauses longer each time, and would give up.
+    /// Whether the latest attempts failed: on a slow disk an optimistic creation may be cut repeatedly before it knows
+    /// its
+    /// upload, wait longer each time and give up.
     static func isDiscouraged(_ events: Monitor<[Upload.Event]>) -> Bool {
         let vain = events.update { events in
             events.reversed().prefix { event in
@@ -86,7 +86,6 @@ private final class ClientWorld {
         return vain >= 4
     }
 
-    /// What was delivered under a name.
     func delivered(_ name: String) throws -> [Data] {
         try sandbox.delivered().filter { $0.lastPathComponent.hasSuffix(name) }
             .map { try Data(contentsOf: $0) }
@@ -119,7 +118,7 @@ struct ClientTests {
         let places = 0..<(3 << 20)
         for (index, way) in ClientWay.all(version).enumerated() {
             let name = "way-\(index).bin"
-            // Before the 104 only the rest on this side tells that a cut request was not taken whole.
+            // Before the 104, only unsent content shows the client that a cut request was incomplete.
             let size = way.creation == .optimistic ? 24 << 20 : 3 << 20
             let file = try world.sandbox.randomFile(size, name)
             let body: Upload.Body =
@@ -166,7 +165,7 @@ struct ClientTests {
         let world = try ClientWorld()
         let file = try world.sandbox.randomFile(40 << 20)
         let way = ClientWay(version: 10, creation: .careful, isStream: true, http: http)
-        // The gateway reports each 4 MiB. The first report arrives before the append has half the window.
+        // The gateway reports every 4 MiB, so the first report arrives before the append has sent half the window.
         let first = 6 << 20
         let isReported = Gate()
         let sent = Monitor(0)
@@ -188,7 +187,7 @@ struct ClientTests {
         let received = world.sandbox.log.split(separator: "\n").filter {
             $0.contains("content received")
         }
-        // The creation's, the append's and the last one's; one more if the first report took longer than a second.
+        // The creation, the append and the final append; one more if the first report took longer than a second.
         #expect((3...4).contains(received.count), "\(received)")
     }
 

@@ -1,9 +1,9 @@
-// Running programs: to their end with their output, or in the background until told to stop.
+// Programs run to their exit with their output captured, or in the background until a signal ends them.
 
 import Foundation
 import SpoolgateTestSupport
 
-/// A program run to its end.
+/// A program that has exited.
 struct Command {
     var status: Int32
     var output: String
@@ -33,7 +33,7 @@ extension Command {
         errors = try String(contentsOf: outputs[1], encoding: .utf8)
     }
 
-    /// The variables of a program: this process's, without those that could give settings, and `own`.
+    /// The variables of a program: this process's without those of spoolgate, and `own`.
     static func environment(with own: [String: String]) -> [String: String] {
         ProcessInfo.processInfo.environment.filter { !$0.key.hasPrefix("SPOOLGATE_") }
             .merging(own) { $1 }
@@ -41,7 +41,7 @@ extension Command {
 
     /// The path of an installed program, or nil.
     static func find(_ name: String) -> String? {
-        // Another nginx than the installed one: SPOOLGATE_NGINX=/path/to/nginx.
+        // `SPOOLGATE_NGINX=/path/to/nginx` selects another nginx than the installed one.
         let other = ProcessInfo.processInfo.environment["SPOOLGATE_\(name.uppercased())"]
         if let other { return other }
         return ["/usr/sbin/", "/usr/bin/", "/bin/", "/usr/local/bin/"].map { $0 + name }
@@ -49,7 +49,7 @@ extension Command {
     }
 }
 
-/// A program in the background; killed when let go of.
+/// A program in the background, killed when this object is released.
 final class Daemon {
     let process = Process()
 
@@ -79,7 +79,7 @@ final class Daemon {
 
     func signal(_ number: Int32) { kill(process.processIdentifier, number) }
 
-    /// Waits for its end; the exit status, negative for a signal.
+    /// Waits for its exit and returns the exit status, or the negative number of the signal.
     func wait() -> Int32 {
         process.waitUntilExit()
         return process.terminationReason == .exit

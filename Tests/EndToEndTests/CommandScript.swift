@@ -1,24 +1,23 @@
-// Reader of the command scripts in `Scripts`: what a person types, and what the program says to that.
+// Reader of the command scripts in `Scripts`: the commands that a user types, and their output.
 //
-//     # what it shows
+//     # title
 //     upload: <id> partial offset=3 length=10    an upload in the spool; see ScriptStage
-//     busy: <id>                                 from here on somebody uses the upload
-//     free: <id>                                 nobody does any more
-//     $ spoolgate list                           a command, by the shell
+//     busy: <id>                                 another process locks the upload
+//     free: <id>                                 and unlocks it
+//     $ spoolgate list                           a command, run by the shell
 //     80$ spoolgate list                         the same on a terminal of 80 columns and 24 rows
 //     the whole output                           lines that begin otherwise
 //     2> a line on standard error
-//     2> …                                       whatever else there is
-//     ? 65                                       the exit status; absent: 0
+//     2> …                                       any further lines
+//     ? 65                                       the exit status; 0 if absent
 //
-// An empty line ends the output. Of what is said, SPOOL stands for the spool's path, SETTINGS for that of the
-// settings file, PLACE for the directory they are in, and TIME for any time.
+// An empty line ends the output. In the output, SPOOL stands for the spool's path, SETTINGS for the settings file,
+// PLACE
+// for the directory that holds them, and TIME for any time.
 
 import Foundation
 
-/// One script.
 struct CommandScript {
-    /// One line that does something.
     enum Step {
         case upload(id: String, words: [String])
         case busy(String)
@@ -26,17 +25,17 @@ struct CommandScript {
         case command(Typed)
     }
 
-    /// A command and what comes of it.
+    /// A command and its expected result.
     struct Typed {
         var text: String
-        /// Columns of the terminal; nil: there is none.
+        /// The columns of the terminal; nil: standard output is no terminal.
         var columns: Int?
         var output: [String] = []
         var errors: [String] = []
         var status: Int32 = 0
     }
 
-    /// A line that is none of the grammar.
+    /// A line that does not match the grammar.
     struct Malformed: Error {
         var line: Int
         var text: String

@@ -1,4 +1,4 @@
-// The daemon dies, restarts, drains and reloads; no offset that was told is ever lost.
+// Crashes, restarts, drains and reloads of the daemon: no acknowledged offset is lost.
 
 import Foundation
 import SpoolgateTestSupport
@@ -20,7 +20,7 @@ struct CrashTests {
                 offset: offset,
                 length: bytes.count - offset
             )
-            // The moment is a byte count: somewhere in the next twentieth of what is left.
+            // The crash follows a random number of bytes, up to about a twentieth of the rest.
             let share = (bytes.count - offset) / (22 - round)
             let amount = Int.random(in: 1...max(1, share))
             sender.send(bytes[offset..<offset + amount])
@@ -28,7 +28,7 @@ struct CrashTests {
             sender.cut()
             let told = try sandbox.offset(of: resource)
             #expect(told >= offset && told <= offset + amount, "round \(round)")
-            // What HEAD said is there to stay: another crash does not take it back.
+            // An offset that HEAD reported survives another crash.
             if round % 5 == 0 {
                 try sandbox.crash()
                 #expect(try sandbox.offset(of: resource) == told)
@@ -63,7 +63,7 @@ struct CrashTests {
     func drainsOrdinary() throws {
         let sandbox = try Sandbox()
         let content = Data((0..<600_000).map { UInt8(truncatingIfNeeded: $0 &* 7) })
-        // More than stays in memory. An ordinary one, and a resumable one that no 104 has told where it is.
+        // Content too large for memory: an ordinary upload, and a resumable one whose client received no 104.
         let uploads = try [[], ["Upload-Complete: ?1", "Upload-Draft-Interop-Version: 6"]].map {
             let client = try sandbox.open("PUT", "/files/late.bin", $0, length: 600000)
             client.send(content.prefix(300_000))
@@ -134,7 +134,7 @@ struct CrashTests {
 }
 
 extension Sandbox {
-    /// Bytes in the daemon's files without a name: ordinary uploads on their way.
+    /// Bytes in the daemon's unnamed files: ordinary uploads in progress.
     fileprivate func namelessBytes() throws -> Int {
         let folder = "/proc/\(daemon.process.processIdentifier)/fd"
         return try FileManager.default.contentsOfDirectory(atPath: folder)

@@ -1,4 +1,4 @@
-// Pages of other origins before a real nginx that asks for a login, by curl: what a browser sends, in its order.
+// A browser's requests from pages of other origins, sent by curl to a real nginx that requires a login.
 
 import Foundation
 import SpoolgateTestSupport
@@ -17,7 +17,6 @@ struct CrossOriginTests {
         "limits: {min-size: 0}",
     ]
 
-    /// What curl gets.
     private func curl(_ arguments: [String]) throws -> WireClient.Answer {
         let run = try Command(
             Command.find("curl") ?? "curl",
@@ -41,7 +40,7 @@ struct CrossOriginTests {
         answer.fields.map { $0.name.lowercased() }.filter { $0.hasPrefix("access-control-") }
     }
 
-    /// A page's upload in two steps, with its preflights; `login` is what lets curl in.
+    /// A page's upload in two steps with its preflights; `login` holds curl's options for the login.
     private func upload(_ sandbox: Sandbox, _ login: [String]) throws {
         let url = "http://localhost:\(sandbox.port)/files/a"
         let file = try sandbox.randomFile(300_000)
@@ -99,14 +98,14 @@ struct CrossOriginTests {
         let stranger = try preflight(url, from: Self.evil)
         #expect(stranger.status == 200)
         #expect(told(stranger) == [])
-        // What is no preflight needs the password.
+        // A request that is not a preflight needs the password.
         #expect(try curl(["-X", "OPTIONS", "-H", "Origin: \(Self.app)", url]).status == 401)
         let asking = "Access-Control-Request-Method: PATCH"
         #expect(try curl(["-X", "OPTIONS", "-H", asking, url]).status == 401)
         let post = ["-H", "Origin: \(Self.app)", "-H", asking, "-d", "x", url]
         #expect(try curl(post).status == 401)
         try upload(sandbox, ["-u", "alice:secret"])
-        // Another origin is served; its browser keeps the answer from the page.
+        // Another origin is served, but its browser hides the response from the page.
         let other = try curl([
             "-u", "alice:secret", "-H", "Origin: \(Self.evil)", "-d", "x", url,
         ])

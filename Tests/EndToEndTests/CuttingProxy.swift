@@ -1,11 +1,11 @@
-// A TCP proxy between a client and a server on this machine, which cuts and holds back on order: what a
-// network does that goes away, and one that is slow.
+// A TCP proxy between a client and a server on this machine that cuts connections or holds them back on request, like
+// an unreliable or a slow network.
 
 import Foundation
 import SpoolgatePosix
 import SpoolgateTestSupport
 
-/// The proxy; what is connected through it is cut when it is let go of.
+/// The proxy, which cuts its connections when it is released.
 final class CuttingProxy: Sendable {
     private struct State {
         var isCut = false
@@ -13,18 +13,17 @@ final class CuttingProxy: Sendable {
         var refused = 0
         var passed = 0
         var allowance = Int.max
-        /// Where the next cuts are, in bytes of clients in all.
+        /// The places of the next cuts, in bytes from all clients.
         var places: [Int] = []
         var mayCut: @Sendable () -> Bool = { true }
         var open: [StreamSocket] = []
     }
 
-    /// Where it listens.
     let port: Int
     private let listener: StreamSocket
     private let state: Monitor<State>
 
-    /// Listens before a server that may start later.
+    /// Listens for connections to a server that may start later.
     init(to server: Int) throws {
         let listener = try StreamSocket(listeningOn: .port(0))
         let state = Monitor(State())
@@ -45,7 +44,7 @@ final class CuttingProxy: Sendable {
         listener.end()
     }
 
-    /// Breaks every connection, and those that come until `mend()`.
+    /// Breaks every connection, and new ones until `mend()`.
     func cut() {
         state.update { state in
             state.isCut = true
@@ -54,31 +53,31 @@ final class CuttingProxy: Sendable {
         }
     }
 
-    /// Lets connections through again.
+    /// Accepts connections again.
     func mend() { state.update { $0.isCut = false } }
 
-    /// How many connections were refused while it was cut.
+    /// The number of connections refused while it was cut.
     var refused: Int { state.update { $0.refused } }
 
-    /// How many bytes of clients have reached the server.
+    /// The number of bytes from clients that have reached the server.
     var passed: Int { state.update { $0.passed } }
 
-    /// Breaks every connection once, each time that so many bytes of clients have come in all.
+    /// Breaks every connection once at each of these totals of bytes from clients.
     ///
-    /// The last of them do not reach the server. While `mayCut` says no, a cut that is due waits for the bytes
-    /// behind.
+    /// The last of these bytes do not reach the server. While `mayCut` returns false, a cut that is due waits for later
+    /// bytes.
     func cut(at places: [Int], if mayCut: @escaping @Sendable () -> Bool = { true }) {
         state.update { ($0.places, $0.mayCut) = (places.sorted(), mayCut) }
     }
 
-    /// How many of these cuts are still to come.
+    /// The number of these cuts still to come.
     var cutsLeft: Int { state.update { $0.places.count } }
 
-    /// Holds each connection at so many bytes from the client; nil: no more.
+    /// Stops reading from each client after this many bytes; nil: removes the limit.
     func hold(at bytes: Int?) { state.update { $0.allowance = bytes ?? .max } }
 
     private static func serve(_ client: StreamSocket, _ server: Int, _ state: Monitor<State>) {
-        // Held back here, not in buffers: the browser shall not take for sent what nobody has.
+        // Small buffers: otherwise the browser would take bytes for sent that are only buffered.
         client.set(SOL_SOCKET, SO_RCVBUF, Int32(1 << 16))
         guard let upstream = try? StreamSocket(connectedTo: .port(UInt16(server)), patience: 600)
         else { return client.close() }
@@ -105,7 +104,7 @@ final class CuttingProxy: Sendable {
                 return left == 0
             }
             guard isLast else { return }
-            // Inside the lock, so that no number can be closed and given away before it is forgotten.
+            // Inside the lock, so that no descriptor is closed and reused before it is removed from the list.
             state.update { state in
                 state.open.removeAll { open in ends.contains { $0.number == open.number } }
                 for socket in ends { socket.close() }

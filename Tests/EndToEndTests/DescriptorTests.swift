@@ -1,4 +1,4 @@
-// A daemon with few descriptors, and clients that want more of them than there are.
+// A daemon with few descriptors, and clients that need more than there are.
 
 import Foundation
 import SpoolgateTestSupport
@@ -9,7 +9,7 @@ struct DescriptorTests {
     private static let limit = 512
     private static let victim = "127.0.0.2"
 
-    /// Opens slow uploads, each from an address of its own, until `count` were tried.
+    /// Starts up to `count` slow uploads, each from its own address.
     private func slowUploads(_ count: Int, _ sandbox: Sandbox) throws -> [WireClient] {
         try (0..<count).map { number in
             let source = "127.1.\(number / 250).\(number % 250 + 1)"

@@ -1,4 +1,4 @@
-// Digests through a real web server and a daemon that dies: what is not verified is never there.
+// Digests through a real web server and a daemon that crashes: unverified content never counts as received.
 
 import Foundation
 import SpoolgateTestSupport
@@ -82,7 +82,7 @@ struct DigestTests {
         #expect(told["repr-digest"] == (try field(of: bytes, in: sandbox)))
     }
 
-    /// Bytes of all files below a directory.
+    /// The size of all files below a directory.
     private static func bytes(below path: String) throws -> Int {
         let files = FileManager.default.enumerator(atPath: path)?.allObjects as? [String] ?? []
         return try files.reduce(0) { sum, file in

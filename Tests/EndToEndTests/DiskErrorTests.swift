@@ -1,5 +1,4 @@
-// The disk fails under the running daemon: strace makes its calls fail while clients upload, then lets
-// go.
+// Disk errors under the running daemon: strace makes its system calls fail while clients upload.
 //
 // strace counts calls for each thread, so `when=2` means the second such call of every thread.
 
@@ -7,16 +6,16 @@ import Foundation
 import SpoolgateTestSupport
 import Testing
 
-/// A call that fails, and when.
+/// A system call that fails, and when.
 struct DiskFault: CustomTestStringConvertible, Sendable {
     var call: String
     var error: String
-    /// In strace's words: `1+` is every call, `2+3` the second and then each third.
+    /// strace's expression: `1+` is every call, `2+3` the second and then each third.
     var when: String
 
     var testDescription: String { "\(call) \(error) when=\(when)" }
 
-    /// The calls by which the spool changes the disk while uploads come and go, all of them and some.
+    /// The calls by which uploads change the disk, failing always or sometimes.
     static let all: [DiskFault] = [
         ("pwrite64", "EIO", "1+"), ("pwrite64", "ENOSPC", "2+3"), ("pwrite64", "EDQUOT", "3+2"),
         ("pwrite64", "EFBIG", "2+3"),
@@ -49,7 +48,8 @@ struct DiskErrorTests {
                 isCareful: number > 1,
                 version: 10,
                 partialAppends: number,
-                // So that offsets are asked for and content is synced, cut off where that fails.
+                // A broken connection makes the client request the offset: content is synced, or truncated if that
+                // fails.
                 breaksAfter: number == 0 ? 8 : 0
             )
         }
@@ -60,18 +60,18 @@ struct DiskErrorTests {
         )
         let clients = try world.carry(tasks) {
             defer { calls.stop() }
-            // Most faults come at once. Cutting back happens only after a sync that failed.
+            // Most faults occur at once, but `ftruncate` is called only after a failed sync.
             if fault.call != "ftruncate" {
                 try eventually("a call fails") { calls.injected > 0 }
             }
             let answer = try world.sandbox.ask("GET", "/files/other")
             #expect(answer.status == 201, "no upload, and no concern of the disk's")
-            // Some of what clients do then is done on the failing disk.
+            // Let some of the clients' next requests meet the failing disk.
             let seen = calls.injected
             try? eventually("more fail", seconds: 0.3) { calls.injected > seen + 20 }
         }
         #expect(world.sandbox.daemon.process.isRunning)
-        // What an attempt left unfinished on the failing disk is the next start's to judge.
+        // The next start examines the files that failed attempts left.
         try world.sandbox.crash()
         #expect(!world.sandbox.log.contains("corrupt=1"))
         let faults = try KillOracle(

@@ -1,4 +1,4 @@
-// `spoolgate-download` against nginx: what a person or cron starts, through a network that breaks.
+// `spoolgate-download` against nginx, as a user or cron runs it, through an unreliable network.
 
 import Foundation
 import SpoolgateTestSupport
@@ -17,7 +17,7 @@ struct DownloadCommandTests {
         let served = FileManager.default.temporaryDirectory
             .appending(path: "served-\(UUID().uuidString.prefix(8))")
         world = try UploadCommandWorld(
-            // So slow that what comes can be looked at on its way.
+            // The rate leaves time to examine an unfinished download.
             front: .nginxServing(
                 "location /files/ {\n    alias \(served.path())/;\n    limit_rate 2m;\n}\n"
                     + "location /files/digested/ {\n    alias \(served.path())/;\n"
@@ -152,7 +152,7 @@ struct DownloadCommandTests {
         #expect(!FileManager.default.fileExists(atPath: path + ".part"))
     }
 
-    // MARK: Where it goes
+    // MARK: The destination
 
     @Test("in a directory the file gets the last part of the URL's path as its name")
     func directory() throws {

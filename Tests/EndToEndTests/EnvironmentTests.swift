@@ -1,5 +1,4 @@
-// Settings from the environment, as a container has them: with a file and without one, for the daemon and for the other
-// commands.
+// Settings from the environment, as in a container: with and without a file, for the daemon and the other commands.
 
 import Foundation
 import SpoolgateTestSupport
@@ -7,7 +6,7 @@ import Testing
 
 @Suite("Settings from the environment, for each command")
 struct EnvironmentTests {
-    /// What Kubernetes sets for a service of that name, and a word of nobody's.
+    /// Variables that Kubernetes sets for a service named spoolgate, and an unknown one.
     private static let others = [
         "SPOOLGATE_SERVICE_HOST": "10.0.0.1", "SPOOLGATE_PORT": "tcp://10.0.0.1:9000",
         "SPOOLGATE_MAX_SIZES": "?",

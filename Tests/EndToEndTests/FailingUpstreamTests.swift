@@ -1,5 +1,5 @@
-// What an operator is told of an application that takes no upload: one that is not there, and one whose own web server
-// answers for it.
+// Reports about an upstream that accepts no upload: an unreachable application, and one whose own web server responds
+// instead.
 
 import Foundation
 import SpoolgateTestSupport
@@ -9,7 +9,7 @@ import Testing
 struct FailingUpstreamTests {
     private static let prefix = "/-/spoolgate/"
 
-    /// Sends an ordinary upload from an address of the loopback network; its status.
+    /// Sends an ordinary upload from an address of the loopback network and returns the status.
     private func send(_ sandbox: Sandbox, _ target: String, from address: String) throws -> String {
         try sandbox.curl([
             "--interface", address, "-o", "/dev/null", "-w", "%{http_code}", "--data-binary",
@@ -18,7 +18,7 @@ struct FailingUpstreamTests {
         ]).output
     }
 
-    /// Sees that status, Nagios, the page and the metrics name the failing route.
+    /// Checks that status, Nagios, the page and the metrics name the failing route.
     private func expectFailing(_ sandbox: Sandbox, _ words: String) throws {
         let check = try sandbox.spoolgate("status", "--check")
         #expect(check.status == 1, "\(check.output)")
@@ -52,7 +52,7 @@ struct FailingUpstreamTests {
             #expect(try send(sandbox, "/files/index.php", from: address) == "502")
         }
         try expectFailing(sandbox, "the upstream responded with 502")
-        // The application's nginx still refuses by itself, which says nothing of PHP.
+        // The application's nginx responds by itself, which does not show that PHP works.
         #expect(try send(sandbox, "/files/nothing", from: "127.0.0.1") == "404")
         try expectFailing(sandbox, upstream.url)
         try upstream.restartPHP()

@@ -1,4 +1,4 @@
-// The spool on a file system with few inodes, which creations use up: what exists goes on to its end.
+// A spool on a file system without free inodes: creations fail, and existing uploads continue.
 
 import Foundation
 import SpoolgateTestSupport
@@ -12,9 +12,9 @@ import Testing
     )
 )
 struct FewInodesTests {
-    /// The spool's directories take some 240, and 1,000 stay free: for some 170 uploads of two files.
+    /// The spool's directories use about 240, and 1,000 stay free: enough for about 170 uploads of two files.
     private static let inodes = 1_600
-    /// Inodes that creations leave (SpoolRoom).
+    /// The inodes that creations leave free (`SpoolRoom`).
     private static let left = 1_000
 
     private let upstream: LoopbackOrigin
@@ -32,7 +32,7 @@ struct FewInodesTests {
         )
     }
 
-    /// Creates an upload without content, over a connection of its own.
+    /// Creates an upload without content, over its own connection.
     private func create() throws -> WireClient.Answer {
         let client = try sandbox.open(
             "POST",
@@ -43,7 +43,7 @@ struct FewInodesTests {
         return try client.read()
     }
 
-    /// Creates uploads until one is refused; gives how many were made, and the refusal.
+    /// Creates uploads until one is refused; returns the number created, and the refusal.
     private func createUntilRefused() throws -> (made: Int, refusal: WireClient.Answer) {
         for made in 0..<Self.inodes {
             let answer = try create()
@@ -68,7 +68,7 @@ struct FewInodesTests {
         #expect(refusal["content-type"] == "application/problem+json")
         let free = try disk.freeInodes(in: sandbox)
         #expect(free >= Self.left - 4 && free < Self.left)
-        // Somebody else takes those that were left, too.
+        // Another program uses up the remaining inodes, too.
         try disk.takeInodes(in: sandbox)
         #expect(try disk.freeInodes(in: sandbox) == 0)
         #expect(try create().status == 507)
@@ -91,7 +91,7 @@ struct FewInodesTests {
         #expect(upstream.contents(to: "/files/empty") == [bytes])
         #expect(try sandbox.ask("DELETE", cancelled).status == 204)
 
-        // What somebody else gives back is for new ones.
+        // Inodes that the other program frees are available for creations.
         try FileManager.default.removeItem(atPath: disk.root(in: sandbox) + "/elsewhere")
         #expect(try create().status == 201)
     }

@@ -1,4 +1,4 @@
-// A daemon with a limit of file sizes (RLIMIT_FSIZE): a write beyond it means "no room", and ends no process.
+// A daemon with a limit of file sizes (RLIMIT_FSIZE): a write beyond it is refused and does not kill the process.
 
 import Foundation
 import SpoolgateTestSupport
@@ -35,7 +35,7 @@ struct FileSizeLimitTests {
         arguments: [false, true]
     )
     func copy(isByPath: Bool) throws {
-        // On another file system than the spool, so that it cannot be linked.
+        // On another file system than the spool, so that the file cannot be linked.
         let folder = try ScratchDirectory(in: ScratchDirectory.memory)
         let key = folder.file("key")
         try Data("0123456789abcdef".utf8).write(to: URL(filePath: key))
@@ -68,20 +68,20 @@ struct FileSizeLimitTests {
     }
 }
 
-/// A limit of file sizes that can be lifted again.
+/// A limit of file sizes that can be removed again.
 struct FileSizeLimit {
     static let isPossible = Command.find("prlimit") != nil
     static let bytes = 2 << 20
 
     private static let prlimit = Command.find("prlimit") ?? "prlimit"
 
-    /// Starts a command with it.
+    /// Starts a command with the limit.
     let launcher = [prlimit, "--fsize=\(bytes):"]
 
-    /// Sets it for a running daemon.
+    /// Sets the limit on a running daemon.
     func set(on sandbox: Sandbox) throws { try set("\(Self.bytes)", on: sandbox) }
 
-    /// Lifts it from a running daemon.
+    /// Removes the limit from a running daemon.
     func lift(from sandbox: Sandbox) throws { try set("unlimited", on: sandbox) }
 
     private func set(_ size: String, on sandbox: Sandbox) throws {

@@ -1,4 +1,4 @@
-// Uploads as forms, before the reader that most upstreams have: PHP's, behind nginx and PHP-FPM.
+// Uploads as forms, parsed by PHP behind nginx and PHP-FPM.
 
 import Foundation
 import SpoolgateTestSupport
@@ -125,7 +125,7 @@ struct FormTests {
         let path = try #require(post["path"])
         #expect(path.hasPrefix(folder.path) && path.hasSuffix("-index.php"))
         #expect(post["size"] == "\(bytes.count)")
-        // This upstream said 2xx and did not take it.
+        // The upstream responded with 2xx without moving the file, so the gateway removed it.
         #expect(folder.names == ["key"])
         #expect(try sandbox.spoolgate("check").status == 0)
         #expect(chmod(key, 0o644) == 0)

@@ -1,41 +1,42 @@
-// The web servers that tests put in front of the daemon, each with the configuration that is shipped.
+// The web servers that tests put in front of the daemon, with the shipped configuration.
 
 import Foundation
 import SpoolgateTestSupport
 
 /// A web server in front of the daemon.
 enum Front: Equatable {
-    /// nginx with the files as they are shipped.
+    /// nginx with the shipped files.
     case nginx
-    /// The same with the interim module, and the lines for it switched on.
+    /// The same with the interim module and its lines enabled.
     case nginxWithModule
-    /// nginx with the lines for `auth_request` switched on, asking on that port.
+    /// nginx with the lines for `auth_request` enabled, which sends its requests to this port.
     case nginxAsking(UInt16)
-    /// nginx with the lines for a login switched on, and those that let preflight requests pass it.
+    /// nginx with the lines enabled for a login and for preflight requests without it.
     case nginxWithLogin(NginxLogin)
-    /// nginx as shipped but for one mistake.
+    /// nginx as shipped, except for one mistake.
     case nginxMistaken(NginxMistake)
-    /// nginx as shipped but for the numbers in one client's bounds.
+    /// nginx as shipped, except for the limits of one client.
     case nginxBounded(NginxBounds)
-    /// nginx as shipped but that it keeps its connections to the daemon.
+    /// nginx as shipped, except that it keeps its connections to the daemon.
     case nginxKeeping
-    /// nginx with the files as they are shipped, and the line for the page switched on.
+    /// nginx with the shipped files, and the line for the page enabled.
     case nginxWithPage
-    /// The same with the interim module and the operator's location: what a browser can meet.
+    /// The same with the interim module and the operator's location.
     case nginxWithPages
-    /// nginx with the interim module, and these locations in place of the shipped one.
+    /// nginx with the interim module and these locations instead of the shipped one.
     case nginxServing(String)
-    /// nginx without the module, and these locations in place of the shipped one.
+    /// nginx without the module and with these locations instead of the shipped one.
     case nginxPlainServing(String)
-    /// nginx with the module and the file of several nodes, the others' sockets by their names.
+    /// nginx with the module and the file for several nodes: the other nodes' sockets by name.
     case nginxOfNodes([String: String])
-    /// nginx with the files as they are shipped, and the line for an operator's location switched on.
+    /// nginx with the shipped files, and the line for an operator's location enabled.
     case nginxWithAdmin
-    /// lighttpd with the shipped configuration; no TLS.
+    /// lighttpd with the shipped configuration, without TLS.
     case lighttpd
 
-    /// The signal that ends it: Foundation starts programs with most signals blocked, and lighttpd,
-    /// unlike nginx, leaves that so.
+    /// The signal that ends it: Foundation starts programs with most signals blocked, and lighttpd, unlike nginx, does
+    /// not
+    /// unblock them.
     var ending: Int32 { self == .lighttpd ? SIGKILL : SIGTERM }
 
     private var authorizerPort: UInt16? {
@@ -77,7 +78,7 @@ enum Front: Equatable {
         return bounds
     }
 
-    /// Writes its configuration into a sandbox's directory and starts it; nginx with the files of some sources.
+    /// Writes its configuration to a sandbox's directory and starts it; nginx with the files of the sources at `root`.
     func start(
         in directory: URL,
         from root: URL,
@@ -122,15 +123,14 @@ enum Front: Equatable {
     }
 }
 
-/// The nginx module, built for the nginx that is installed.
+/// The nginx module, built for the installed nginx.
 enum InterimModule {
-    /// That of the sources under test; `make` builds it if it is missing or older than its source, once in a
-    /// run.
+    /// The module of the sources under test; `make` builds it once in a run if it is missing or outdated.
     static let built = make(in: Sandbox.root)
 
     private static let previous = make(in: PreviousBuild.sources)
 
-    /// The module's path, of the sources under test or of the previous build's.
+    /// The path of the module of the sources under test, or of the previous build's.
     static func path(in root: URL) throws(NeverHappened) -> String {
         try (root == Sandbox.root ? built : previous).get()
     }

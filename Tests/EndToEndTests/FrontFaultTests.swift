@@ -1,4 +1,4 @@
-// Mistakes that people make in nginx's configuration, each in a real nginx, and what the log says.
+// Common mistakes in nginx's configuration, each in a real nginx, and the log messages about them.
 
 import Foundation
 import SpoolgateTestSupport
@@ -20,7 +20,7 @@ struct FrontFaultTests {
     @Test("an nginx that buffers uploads is logged with the directive that stops it")
     func buffering() throws {
         let sandbox = try Sandbox(front: .nginxMistaken(.buffering))
-        // Above client_body_buffer_size nginx has it in a file.
+        // nginx writes content larger than `client_body_buffer_size` to a file.
         for _ in 0..<3 { #expect(try put(3 << 20, sandbox).status == 201) }
         let told = lines("request buffering enabled", sandbox)
         #expect(told.count == 1, "\(sandbox.log)")
@@ -52,7 +52,7 @@ struct FrontFaultTests {
 
     @Test("a streaming nginx as shipped has no fault")
     func shipped() throws {
-        // Few enough for the least limit of open files, which has a warning of its own.
+        // Few enough for the lowest limit of open files, which has its own warning.
         let sandbox = try Sandbox(extra: ["threads: {maximum: 64}"])
         #expect(try put(3 << 20, sandbox).status == 201)
         #expect(!sandbox.log.contains("msg=\"request buffering "), "\(sandbox.log)")

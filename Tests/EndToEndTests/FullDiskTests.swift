@@ -1,6 +1,6 @@
-// The spool on a small file system of its own that fills up: in content, at a creation, in a delivery.
+// A spool on a small file system that becomes full during content, a creation or a delivery.
 //
-// The daemon runs in a mount namespace with a tmpfs, which is gone with it; /proc shows it to the test.
+// The daemon runs in a mount namespace with a tmpfs, which ends with it; the test reads it through /proc.
 
 import Foundation
 import SpoolgateTestSupport
@@ -8,7 +8,7 @@ import Testing
 
 /// A small file system for a spool.
 final class SmallDisk {
-    /// Whether one can be made here: by root, or where a user namespace may be made.
+    /// Whether one can be mounted here: as root, or in a user namespace.
     static let isPossible: Bool = {
         let probe = try? Command(
             unshare[0],
@@ -17,7 +17,7 @@ final class SmallDisk {
         return probe?.status == 0
     }()
 
-    /// What runs a shell command in a mount namespace of its own; the command is the next word.
+    /// Runs a shell command, the next word, in its own mount namespace.
     static let unshare = [
         Command.find("unshare") ?? "unshare", getuid() == 0 ? "-m" : "-rm", "sh", "-c",
     ]
@@ -26,7 +26,7 @@ final class SmallDisk {
     var spool: String { mount.path() + "/spool" }
     private let options: String
 
-    /// One of so many bytes, as tmpfs(5) writes them, and of so many inodes.
+    /// A file system of this size, in the notation of tmpfs(5), and of this many inodes.
     init(_ size: String, inodes: Int? = nil) throws {
         options = "size=\(size)" + (inodes.map { ",nr_inodes=\($0)" } ?? "")
         mount = FileManager.default.temporaryDirectory.appending(path: "disk-\(UUID().uuidString)")
@@ -46,7 +46,6 @@ final class SmallDisk {
         "/proc/\(sandbox.daemon.id)/root\(mount.path())"
     }
 
-    /// Inodes that are free.
     func freeInodes(in sandbox: Sandbox) throws -> Int {
         var status = statvfs()
         guard statvfs(root(in: sandbox), &status) == 0 else {
@@ -55,7 +54,7 @@ final class SmallDisk {
         return Int(status.f_favail)
     }
 
-    /// Uses up every inode that is left, with empty files of somebody else's.
+    /// Uses up every free inode with empty files, as another program would.
     func takeInodes(in sandbox: Sandbox) throws {
         let directory = root(in: sandbox) + "/elsewhere"
         guard mkdir(directory, 0o700) == 0 else {
@@ -73,7 +72,7 @@ final class SmallDisk {
         }
     }
 
-    /// Uses up room until so many bytes are free, or gives it all back.
+    /// Fills the file system until `free` bytes are left; nil: frees the space again.
     func leave(_ free: Int?, in sandbox: Sandbox) throws {
         let filler = root(in: sandbox) + "/filler"
         unlink(filler)
@@ -120,7 +119,7 @@ struct FullDiskTests {
         #expect(answer["content-type"] == "application/problem+json")
     }
 
-    /// Sends content of unknown length until something is answered.
+    /// Sends content of unknown length until a response arrives.
     private func sendUntilAnswered(
         _ client: WireClient,
         _ content: Data
@@ -150,7 +149,7 @@ struct FullDiskTests {
         expectFull(try sendUntilAnswered(client, bytes))
         let told = try sandbox.offset(of: resource)
         #expect(told <= 24 << 20)
-        // Below the reserve nothing is begun, and nothing of it is read.
+        // Below the reserve a new upload is refused before its content is read.
         try disk.leave(8 << 20, in: sandbox)
         for (method, size) in [("POST", 0), ("PUT", 5 << 20)] {
             let refused = try sandbox.open(
@@ -185,7 +184,7 @@ struct FullDiskTests {
         let sender = try sandbox.startAppend(resource, length: bytes.count)
         moments.lookOut(for: .delivered, holds: true)
         sender.send(bytes)
-        // The upstream has all of it and waits; then there is no room for its answer.
+        // The upstream has the whole upload and waits; then the spool has no room for its response.
         #expect(moments.waitForIt())
         try disk.leave(0, in: sandbox)
         #expect(try sandbox.offset(of: waiting) == 100_000)
@@ -193,7 +192,7 @@ struct FullDiskTests {
         let answer = try sender.read()
         #expect(answer.status == 201)
         #expect(answer.content == LoopbackOrigin.answer(to: target))
-        // The other is delivered from the full disk, too.
+        // The other upload is delivered from the full disk as well.
         let other = try sandbox.append(waiting, offset: 100_000)
         #expect(other.status == 201)
         try disk.leave(nil, in: sandbox)

@@ -1,5 +1,5 @@
-// Interim responses through nginx with its module: a client that sends everything at once hears where
-// to resume, and is refused before it sends.
+// Interim responses through nginx with its module: a client that sends all content at once learns where to resume, and
+// is refused before it sends.
 
 import Foundation
 import SpoolgateTestSupport
@@ -103,7 +103,7 @@ struct InterimTests {
         let pipe = sandbox.directory.appending(path: "pipe").path()
         let head = sandbox.directory.appending(path: "head")
         guard mkfifo(pipe, 0o600) == 0 else { throw WireClient.Broken(description: "mkfifo") }
-        // With a time limit of its own curl would look at nothing but the pipe.
+        // With a time limit curl would wait on nothing but the pipe.
         let curl = try Daemon(
             "/bin/sh",
             [
@@ -225,7 +225,7 @@ struct InterimTests {
             "/files/b.bin",
             Self.creation + [length, "Expect: 100-continue"]
         )
-        // nginx's own.
+        // Sent by nginx itself.
         #expect(try asking.readAny().status == 100)
         asking.send(bytes)
         #expect(try asking.readAny().status == 201)

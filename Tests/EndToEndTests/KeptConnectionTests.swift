@@ -1,4 +1,4 @@
-// nginx with connections that it keeps, as shipped else: requests go on while the daemon is restarted.
+// nginx that keeps its connections to the daemon: requests continue while the daemon restarts.
 
 import Foundation
 import SpoolgatePosix
@@ -10,13 +10,13 @@ import Testing
     .enabled(if: Command.find("nginx") != nil, "nginx is not installed")
 )
 struct KeptConnectionTests {
-    /// What clients were told, and whether they are to go on.
+    /// The statuses that clients received, and whether they shall stop.
     private struct Counter {
         var statuses: [Int: Int] = [:]
         var isOver = false
     }
 
-    /// Sends one ordinary upload after the other until it is told to end.
+    /// Sends ordinary uploads one after the other until the test is over.
     private func sendMany(_ number: Int, port: Int, _ tally: Monitor<Counter>) throws {
         var client = try WireClient(port: port)
         var count = 0
@@ -27,7 +27,7 @@ struct KeptConnectionTests {
                 let answer = try client.ask("PUT", target, content: Data("some bytes".utf8))
                 tally.update { $0.statuses[answer.status, default: 0] += 1 }
             } catch is WireClient.Broken {
-                // While nobody listens nginx breaks its clients' connections, too (444).
+                // While the daemon does not listen, nginx also closes its clients' connections (444).
                 client = try WireClient(port: port)
             }
         }
@@ -48,7 +48,7 @@ struct KeptConnectionTests {
     func restarts() throws {
         let sandbox = try Sandbox(front: .nginxKeeping)
         #expect(try sandbox.ask("PUT", "/files/first", content: Data("x".utf8)).status == 201)
-        // The two listeners', and the one that is kept: no request is under way.
+        // Two listeners and the kept connection; no request is in progress.
         try eventually("a connection is kept") { sockets(of: sandbox.daemon.id) == 3 }
         #expect(try sandbox.ask("PUT", "/files/second", content: Data("x".utf8)).status == 201)
         try eventually("the same one is kept") { sockets(of: sandbox.daemon.id) == 3 }
@@ -74,7 +74,7 @@ struct KeptConnectionTests {
             contentsOf: sandbox.directory.appending(path: "nginx/log/error.log"),
             encoding: .utf8
         ).components(separatedBy: "\n").filter { $0.contains("[error]") }
-        // While nobody listens nginx cannot connect; every other error were a request that was lost.
+        // While the daemon does not listen nginx cannot connect; any other error would be a lost request.
         #expect(errors.filter { !$0.contains("connect() to unix:") } == [])
         let statuses = tally.update { $0.statuses }
         #expect(Array(statuses.keys) == [201], "\(statuses)")

@@ -1,5 +1,5 @@
-// Whether every promise of a round was kept: by what its clients were told, what the upstream got, what
-// lies in the spool, and what the daemons logged.
+// Checks that every promise of a round was kept, by the clients' responses, the upstream's requests, the spool and the
+// daemons' logs.
 
 import Foundation
 import SpoolgateTestSupport
@@ -9,16 +9,16 @@ struct KillOracle {
     let clients: [ResumingClient]
     /// The runs of `spoolgate purge`.
     var purges: [Command] = []
-    /// How often the upstream may get an upload that is safe to repeat.
+    /// How often the upstream may receive an upload that is safe to repeat.
     let attempts: Int
     /// Whether every final response must have been stored.
     var storesResponses = true
 
-    /// Everything that is wrong; the spool is empty afterwards.
+    /// Returns all faults and empties the spool.
     ///
-    /// - Parameter log: the daemons' lines of the round; nil: they may have complained.
-    /// - Returns: a line each.
-    /// - Throws: what prevents the question.
+    /// - Parameter log: the daemons' lines of the round; nil: they may contain errors.
+    /// - Returns: a line for each fault.
+    /// - Throws: an error that prevents the check.
     func faults(log: String?) throws -> [String] {
         var faults: [String] = []
         for client in clients {
@@ -55,7 +55,7 @@ struct KillOracle {
                 ? Data(entry.content) == task.content : task.content.starts(with: entry.content)
             if !isRight { faults.append("the upstream got other bytes") }
         }
-        // An attempt that failed is repeated only where that is safe.
+        // A failed attempt is repeated only if that is safe.
         let most = task.method == "POST" ? 1 : attempts
         if entries.count > most { faults.append("the upstream got it \(entries.count) times") }
         if whole.count > 1 { world.tally.repeated += whole.count - 1 }
@@ -67,7 +67,7 @@ struct KillOracle {
         case .gone:
             if !wasPurged(creation) { faults.append("gone, and nobody purged it") }
         case nil:
-            // Without a Location its client could not come back to it.
+            // Its client cannot resume it without a Location.
             if creation.location != nil { faults.append("no end") }
         }
         return faults
@@ -76,7 +76,7 @@ struct KillOracle {
     private func wasPurged(_ creation: ResumingClient.Creation) -> Bool {
         guard let id = creation.location?.suffix(26) else { return false }
         return purges.contains { purge in
-            // One that was killed may have done more than it came to say.
+            // A killed purge may have removed more than it reported.
             purge.status != 0
                 || purge.output.components(separatedBy: "\n").contains {
                     $0.contains(id) && $0.contains("\"removed\"")
@@ -87,7 +87,7 @@ struct KillOracle {
     private func checkLog(_ log: String) -> [String] {
         var faults: [String] = []
         for line in log.components(separatedBy: "\n") {
-            // The upstream is killed never, so that nothing but the daemon's death leaves an upload held.
+            // The upstream is never killed, so only the daemon's crash leaves an upload on hold.
             if line.contains("reason=\"the process ended during the delivery attempt;") { continue }
             if line.contains(" level=error ") || line.contains("Fatal error")
                 || line.contains(" level=warning ")

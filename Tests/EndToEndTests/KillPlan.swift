@@ -1,27 +1,26 @@
-// What is to happen in one round: several uploads at a time, and the daemon killed at some of their
-// moments.
+// The plan of one round: several uploads at a time, and the daemon killed at some of their moments.
 //
-// Everything that is drawn comes from the round's seed; only the machine's timing does not.
+// All random choices come from the round's seed; only the machine's timing does not.
 
 import Foundation
 import SpoolgateTestSupport
 
-/// What is killed, and what comes after it.
+/// The process to kill, and what follows.
 enum KillManner: String {
-    /// The next daemon starts when it is dead.
+    /// The next daemon starts after the crash.
     case plain
-    /// The next ones are killed while they start and recover.
+    /// The next daemons are killed while they start and recover.
     case inRecovery = "in-recovery"
-    /// The next one starts, and recovers, while it is still alive.
+    /// The next daemon starts and recovers while the old one is still alive.
     case overlapping
-    /// `spoolgate purge` is at work.
+    /// The daemon is killed while `spoolgate purge` runs.
     case besidePurge = "beside-purge"
-    /// `spoolgate purge` is at work and is killed too.
+    /// `spoolgate purge` runs and is killed as well.
     case withPurge = "with-purge"
-    /// The daemon lives: nginx's worker dies, with what it has on its way.
+    /// A worker of nginx is killed with its requests; the daemon lives.
     case worker
 
-    /// How the daemon ends.
+    /// The manners that kill the daemon.
     static let ofDaemon: [KillManner] = [
         .plain, .inRecovery, .overlapping, .besidePurge, .withPurge,
     ]
@@ -37,16 +36,15 @@ enum KillVictim: String, CaseIterable {
         return name.isEmpty ? allCases : allCases.filter { $0.rawValue == name }
     }()
 
-    /// Whether to test the victim.
     var isAsked: Bool { Self.asked.contains(self) }
 }
 
-/// One death of the daemon.
+/// One kill.
 struct Kill {
     var moment: Moments.Moment
-    /// Which time it is passed.
+    /// The occurrence of the moment at which to kill.
     var ordinal: Int
-    /// Whether whoever passes it waits until the daemon is dead.
+    /// Whether the thread at that moment waits until the daemon is dead.
     var holds: Bool
     /// Microseconds after the moment.
     var delay: UInt32
@@ -58,15 +56,15 @@ struct Kill {
 
     /// nginx's activity at the kill.
     enum Aim {
-        /// Anything.
+        /// Any activity.
         case none
-        /// A worker has the file of an upload.
+        /// A worker has an upload's file open.
         case file
         /// A thread of a worker writes.
         case write
     }
 
-    /// Daemons that are started after it, each of which serves from its start on.
+    /// The number of daemons started after it, each of which serves at once.
     var starts: Int {
         switch manner {
         case .inRecovery: 1 + pauses.count
@@ -76,14 +74,13 @@ struct Kill {
     }
 }
 
-/// What is to happen in a round.
 struct KillPlan {
     let seed: UInt64
     var tasks: [ResumingClient.Task]
     var kills: [Kill]
 
-    /// The rounds to run: the usual number of them, always the same, unless the environment asks for
-    /// others; those are random where it names no seed.
+    /// The rounds to run: by default `count` fixed ones; the environment may set another number, and those have random
+    /// seeds unless it also sets the first seed.
     static func seeds(usually count: Int) -> Range<UInt64> {
         let environment = ProcessInfo.processInfo.environment
         let asked = environment["SPOOLGATE_CRASH_ROUNDS"].flatMap { UInt64($0) }
@@ -93,7 +90,7 @@ struct KillPlan {
         return first..<first + (asked ?? UInt64(count))
     }
 
-    /// Draws a round; `manner` is that of each of its kills in place of the ones drawn.
+    /// Draws a round; if `manner` is given, all kills have it.
     init(seed: UInt64, manner: KillManner? = nil) {
         var generator = SplitMix(seed: seed)
         self.seed = seed
@@ -106,7 +103,7 @@ struct KillPlan {
     init(seed: UInt64, during victim: KillVictim) {
         self.init(seed: seed, manner: victim == .worker ? .worker : nil)
         var generator = SplitMix(seed: ~seed)
-        // The first report of an offset takes a second.
+        // An upload must last longer than the second before the first report of an offset.
         let isSlow = generator.once(in: 2)
         for index in tasks.indices {
             tasks[index].content = generator.content(
@@ -136,9 +133,9 @@ struct KillPlan {
         _ generator: inout SplitMix
     ) -> ResumingClient.Task {
         let isCareful = generator.once(in: 3)
-        // A whole upload below min-size has no resource and cannot be resumed.
+        // A complete upload below `min-size` has no resource and cannot be resumed.
         let size = Int.random(in: isCareful ? 0...400_000 : 131_072...1_500_000, using: &generator)
-        // Beyond 256 KiB it is not stored but streamed.
+        // A response above 256 KiB is streamed instead of stored.
         let answer = generator.once(in: 3) ? Int.random(in: 0...400_000, using: &generator) : 0
         var pace = generator.once(in: 2) ? Int.random(in: 0...3_000, using: &generator) : 0
         // Long enough for heartbeats.

@@ -1,22 +1,22 @@
-// The commands of the WebDriver recommendation that tests use, and two ways to give them: JSON over HTTP to a
-// driver (Chromium, WebKit), and Firefox's own protocol in MarionetteDriver.swift.
+// The WebDriver commands that tests use, and two ways to send them: JSON over HTTP to a driver (Chromium, WebKit), and
+// Firefox's own protocol in MarionetteDriver.swift.
 
 import Foundation
 import SpoolgateTestSupport
 
-/// A command of WebDriver.
+/// A WebDriver command.
 enum BrowserCommand {
     case navigate, refresh, back, newWindow, switchToWindow, switchToFrame, execute, findElement,
         actions
     case setTimeouts, setWindowRect, screenshot
-    /// With an element's identifier.
+    /// The element's identifier.
     case click(String)
-    /// With an element's identifier.
+    /// The element's identifier.
     case sendKeys(String)
-    /// An extension of one driver, by its path.
+    /// The path of an extension of one driver.
     case vendor(String)
 
-    /// The method and the path below the session's.
+    /// The method, and the path below the session's path.
     var http: (method: String, path: String) {
         switch self {
         case .navigate: ("POST", "/url")
@@ -37,7 +37,7 @@ enum BrowserCommand {
         }
     }
 
-    /// Marionette's name, and the parameter that WebDriver has in the path.
+    /// Marionette's name, and the parameter that is part of the path in WebDriver.
     var marionette: (name: String, parameters: [String: Any]) {
         switch self {
         case .navigate: ("WebDriver:Navigate", [:])
@@ -59,14 +59,13 @@ enum BrowserCommand {
     }
 }
 
-/// A session with a browser.
 protocol BrowserDriver: AnyObject {
-    /// Gives a command and waits until it is done; its value.
+    /// Runs a command and returns its value.
     ///
-    /// - Throws: `WireClient.Broken` if the browser reports an error, with its text.
+    /// - Throws: `WireClient.Broken` with the browser's error.
     func perform(_ command: BrowserCommand, _ body: [String: Any]) throws -> Any
 
-    /// Ends the session if the driver answers. The processes may outlive it.
+    /// Ends the session if the driver responds; the processes may outlive it.
     func end()
 }
 
@@ -80,10 +79,10 @@ final class HTTPDriver: BrowserDriver {
     ///
     /// - Parameters:
     ///   - program: the driver's path; it takes `--port=N`.
-    ///   - capabilities: those that the session must have.
-    ///   - environment: of the driver and its browser.
-    ///   - log: where both write.
-    /// - Throws: `NeverHappened` if it does not listen, `WireClient.Broken` if there is no session.
+    ///   - capabilities: the capabilities required of the session.
+    ///   - environment: the variables of the driver and its browser.
+    ///   - log: the file for the output of both.
+    /// - Throws: `NeverHappened` if it does not listen, `WireClient.Broken` if it opens no session.
     init(_ program: String, capabilities: [String: Any], environment: [String: String], log: URL)
         throws
     {
@@ -102,7 +101,7 @@ final class HTTPDriver: BrowserDriver {
 
     func end() {
         if !session.isEmpty { _ = try? call("DELETE", "/session/\(session)") }
-        // Foundation starts programs with most signals blocked, and drivers leave that so.
+        // Foundation starts programs with most signals blocked, and drivers do not unblock them.
         process.signal(SIGKILL)
         _ = process.wait()
     }

@@ -1,9 +1,9 @@
-// The engines that tests drive, and what each of them needs to be installed.
+// The browser engines under test, and the programs that each of them needs.
 
 import Foundation
 import Testing
 
-/// An engine with a browser of Debian's around it.
+/// An engine, in a browser that Debian packages.
 enum Engine: String, CaseIterable, Sendable, CustomTestStringConvertible {
     case chromium = "Chromium"
     case firefox = "Firefox"
@@ -11,10 +11,9 @@ enum Engine: String, CaseIterable, Sendable, CustomTestStringConvertible {
 
     var testDescription: String { rawValue }
 
-    /// Whether its programs are installed.
     var isInstalled: Bool { programs.allSatisfy { $0 != nil } }
 
-    /// What a skipped test says.
+    /// The reason that a skipped test gives.
     var missing: Comment {
         switch self {
         case .chromium: "chromedriver is not installed: apt-get install chromium-driver"
@@ -31,7 +30,7 @@ enum Engine: String, CaseIterable, Sendable, CustomTestStringConvertible {
         }
     }
 
-    /// WebKit's own small browser, which is outside PATH.
+    /// WebKit's own small browser, which is not in `PATH`.
     static let miniBrowser: String? = {
         let libraries = "/usr/lib/" + (hasARM ? "aarch64-linux-gnu" : "x86_64-linux-gnu")
         let versions = (try? FileManager.default.contentsOfDirectory(atPath: libraries)) ?? []

@@ -1,19 +1,17 @@
-// The shipped page in each engine, before nginx with the module, the daemon and an application: what a person does,
-// and what becomes of the bytes.
+// The shipped page in each engine, with nginx and its module, the daemon and an application: the user's actions, and
+// the bytes that the application receives.
 
 import Foundation
 import SpoolgateTestSupport
 import Testing
 
-/// The page in a browser, an application behind the gateway, and a file that a person chooses.
+/// The page in a browser, an application behind the gateway, and a file to upload.
 private struct Stage {
     let application: LoopbackOrigin
     let page: PageUnderTest
     let file: (url: URL, bytes: Data)
 
-    /// The file's name.
     static let name = "photo.raw"
-    /// The file's length, in bytes.
     static let length = 4_000_000
 
     init(_ application: LoopbackOrigin, _ page: PageUnderTest) throws {
@@ -28,13 +26,13 @@ private struct Stage {
         try self.init(application, page)
     }
 
-    /// Chooses the file, of which only some bytes pass.
+    /// Chooses the file, and optionally holds the network after `bytes`.
     func choose(holdingAt bytes: Int? = nil) throws {
         if let bytes { page.network.hold(at: bytes) }
         try page.choose(file.url)
     }
 
-    /// Waits until the page has done with the file, which the application then has once, and byte for byte.
+    /// Waits until the page is done and checks that the application received the file once and unchanged.
     func expectDelivered() throws {
         try page.awaitOutcome(Self.name)
         let words = try page.words(Self.name)
@@ -52,7 +50,7 @@ struct EngineTests {
         try LoopbackOrigin(status: "201 Created")
     }
 
-    /// That a browser which a test has used has left neither a process nor a file.
+    /// Checks that a browser leaves neither a process nor a file after its test.
     private static func isGone(_ engine: Engine) throws {
         var directory = URL(filePath: "/")
         do {
@@ -106,11 +104,11 @@ struct EngineTests {
         try stage.choose(holdingAt: Self.half)
         try page.awaitReceived(Stage.name, atLeast: Self.half * 9 / 10)
         try page.browser.reload()
-        // WebKit says that the page is loaded before its script has run.
+        // WebKit reports the page as loaded before its script has run.
         try eventually("the page asks for the file again") {
             try page.unfinished() == [Stage.name]
         }
-        // What the browser had handed to its machine would pass later, though the page is gone.
+        // Without the cut, bytes in the system's buffers would arrive although the page is gone.
         page.network.cut()
         page.network.hold(at: nil)
         page.network.mend()
@@ -120,17 +118,18 @@ struct EngineTests {
         try stage.choose()
         try stage.expectDelivered()
         #expect(try page.creations() == 1)
-        // The heads of some requests beside the rest.
+        // The allowance is for the header sections of some requests.
         let sent = page.network.passed - passed
         #expect(sent < Stage.length - offset + 100_000, "\((try? page.history()) ?? "")")
     }
 
-    /// Real seconds that pass in `away`, for one run outside `make test`: `SPOOLGATE_REAL_CLOCK=1 swift test
-    /// --filter EngineTests`, some two minutes for each engine.
+    /// Makes `away` wait in real time, about two minutes for each engine.
+    ///
+    /// Not part of `make test`: `SPOOLGATE_REAL_CLOCK=1 swift test --filter EngineTests`.
     private static let hasRealClock =
         ProcessInfo.processInfo.environment["SPOOLGATE_REAL_CLOCK"] != nil
 
-    /// Makes the page's clock, and all that it waits for by it, so many times as fast as time is.
+    /// Runs the page's clock and timers faster by the given factor.
     private static let hasten = """
         const rate = arguments[0], { setTimeout, setInterval } = window
         window.setTimeout = (body, delay, ...rest) => setTimeout.call(window, body, (delay ?? 0) / rate, ...rest)
@@ -157,7 +156,7 @@ struct EngineTests {
             (try page.browser.run("return window.Date.now()") as? NSNumber)?.doubleValue ?? 0
         }
         let start = try time()
-        // All pauses between attempts that a patience of 70 seconds has are over by then.
+        // A client that gives up after 70 seconds has made its last attempt by now.
         try eventually("the page's clock is 100 seconds on") { try time() >= start + 100_000 }
         #expect(page.network.refused >= 3)
         page.network.hold(at: nil)
@@ -266,7 +265,7 @@ struct EngineTests {
             }
         }
         #expect(try complaints() == [])
-        // A violation of the test's own: it is reported, and no other was before it.
+        // The test causes a violation itself to prove that violations are reported.
         try page.browser.run("new Image().src = 'http://127.0.0.1:1/other.png'")
         try eventually("the browser reports it") { try page.violations() > 0 }
         #expect(try page.violations() == 1)

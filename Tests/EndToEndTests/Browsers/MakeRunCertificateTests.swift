@@ -1,4 +1,4 @@
-// The certificate of `make run`, which people have their browsers trust.
+// The certificate of `make run`, which developers make their browsers trust.
 
 import Foundation
 import SpoolgateTestSupport
@@ -42,7 +42,7 @@ struct MakeRunCertificateTests {
                 .sorted()
                 == ["authority.pem", "certificate.pem", "key.pem"]
         )
-        // As README has it.
+        // As in the README.
         let answer = try Command(
             Command.find("curl") ?? "curl",
             [

@@ -1,5 +1,6 @@
-// Firefox by Marionette, the protocol that its own driver translates WebDriver to: a JSON array in each
-// message, with its length before it. Debian has no geckodriver.
+// Firefox by Marionette, the protocol to which geckodriver translates WebDriver: messages are JSON arrays, each
+// preceded
+// by its length. Debian has no geckodriver.
 
 import Foundation
 import SpoolgatePosix
@@ -12,14 +13,14 @@ final class MarionetteDriver: BrowserDriver {
     private var unread: [UInt8] = []
     private var count = 0
 
-    /// Starts Firefox and opens a session that accepts every certificate.
+    /// Starts Firefox and opens a session.
     ///
     /// - Parameters:
-    ///   - directory: has the profile.
+    ///   - directory: where the profile is created.
     ///   - preferences: further lines of `user.js`, as name and JavaScript value.
-    ///   - environment: of Firefox.
+    ///   - environment: Firefox's variables.
     ///   - acceptsAnyCertificate: whether certificates of unknown authorities are accepted.
-    /// - Throws: `NeverHappened` if it does not listen, `WireClient.Broken` if there is no session.
+    /// - Throws: `NeverHappened` if it does not listen, `WireClient.Broken` if it opens no session.
     init(
         in directory: URL,
         preferences: [String: String],
@@ -28,7 +29,7 @@ final class MarionetteDriver: BrowserDriver {
     ) throws {
         let profile = directory.appending(path: "profile")
         try FileManager.default.createDirectory(at: profile, withIntermediateDirectories: true)
-        // It takes a free port, and writes it into its profile.
+        // Port 0 makes Firefox choose a free port and write it to its profile.
         let all = ["marionette.port": "0"].merging(preferences) { $1 }
         let lines = all.map { "user_pref(\"\($0.key)\", \($0.value));\n" }.joined()
         try Data(lines.utf8).write(to: profile.appending(path: "user.js"))
@@ -69,14 +70,14 @@ final class MarionetteDriver: BrowserDriver {
         _ = process.wait()
     }
 
-    /// Runs something with the browser's own privileges in place of a page's.
+    /// Runs `body` with the browser's privileges instead of a page's.
     func asBrowser<T>(_ body: () throws -> T) throws -> T {
         _ = try call("Marionette:SetContext", ["value": "chrome"])
         defer { _ = try? call("Marionette:SetContext", ["value": "content"]) }
         return try body()
     }
 
-    /// Some results are `{"value": …}`, others the value itself.
+    /// Sends a command and returns its result, which is `{"value": …}` for some commands and the bare value for others.
     private func call(_ name: String, _ parameters: [String: Any]) throws -> Any {
         count += 1
         let message = try JSONSerialization.data(withJSONObject: [0, count, name, parameters])

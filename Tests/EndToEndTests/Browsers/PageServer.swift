@@ -1,10 +1,9 @@
-// The shipped page on an origin of its own, which takes no uploads.
+// The shipped page on its own origin, which accepts no uploads.
 
 import Foundation
 import SpoolgatePosix
 import SpoolgateTestSupport
 
-/// A server of the page alone.
 final class PageServer {
     let server: LoopbackOrigin
     private let uploads = Monitor("")
@@ -28,9 +27,9 @@ final class PageServer {
                     "200 OK",
                     fields: [
                         "Content-Type: \(type); charset=utf-8",
-                        // In a frame without an origin, WebKit's 'self' is nothing.
+                        // WebKit's `'self'` matches nothing in a frame without an origin.
                         "Content-Security-Policy: default-src 'self' \(own); connect-src \(uploads)",
-                        // In a sandboxed frame the page is of no origin, and its modules of another one.
+                        // In a sandboxed frame the page has no origin, so its modules are from another one.
                         "Access-Control-Allow-Origin: *",
                     ],
                     content: text.replacing("\"/files/\"", with: "\"\(uploads)/files/\"")
@@ -39,7 +38,7 @@ final class PageServer {
         }
     }
 
-    /// A page with the shipped one in a frame that may run scripts and store nothing.
+    /// A page that embeds the shipped one in a frame with scripts but without storage.
     private static let framed = """
         <!doctype html><title>Framed</title>
         <iframe sandbox="allow-scripts allow-forms" src="/" width="900" height="700"></iframe>
@@ -47,7 +46,7 @@ final class PageServer {
 
     var origin: String { "http://localhost:\(server.port)" }
 
-    /// Where its page uploads to: an origin.
+    /// Sets the origin that the page uploads to.
     func upload(to origin: String) { uploads.update { $0 = origin } }
 
     private static func file(_ target: String) -> (type: String, text: String)? {

@@ -1,8 +1,8 @@
-// Pictures of the upload page and of the status page, for people to look at:
+// Screenshots of the upload page and the status page for human review:
 //
 //     SPOOLGATE_SHOTS=DIR swift test --filter PictureTests
 //
-// Two widths, two colour schemes, in Chromium and Firefox.
+// Two widths and two color schemes, in each engine.
 
 import Foundation
 import SpoolgateTestSupport
@@ -23,7 +23,7 @@ struct PictureTests {
     func pictures(engine: Engine, isDark: Bool) throws {
         let folder = URL(filePath: Self.folder ?? "")
         try FileManager.default.createDirectory(at: folder, withIntermediateDirectories: true)
-        // One is refused, the others are taken.
+        // Refuses the fake picture.
         let application = try LoopbackOrigin { connection in
             guard let request = try connection.receiveRequest() else { return }
             let isRefused = request.values("Content-Disposition").contains { $0.contains("fake") }
@@ -38,7 +38,7 @@ struct PictureTests {
         setup.isDark = isDark
         let page = try PageUnderTest(engine, setup, upstream: application.base)
         func shoot(_ name: String) throws {
-            // MiniBrowser's window is no narrower.
+            // The window of MiniBrowser cannot be narrower than 500 pixels.
             for width in [engine == .webkit ? 500 : 320, 1400] {
                 try page.browser.resize(width: width, height: 900)
                 let scheme = isDark ? "dark" : "light"
