@@ -1,7 +1,8 @@
 // kill -9 of the daemon at random moments of several uploads, round after round.
 //
-// `make test` runs the same rounds every time, `make crash-test ROUNDS=500` more of them from a random one
-// on; SEED=n begins with round n, so that with ROUNDS=1 it runs that round alone.
+// `make test` always runs the same rounds; `make crash-test ROUNDS=500` runs more, starting at a random one. SEED=n
+// starts
+// with round n, so ROUNDS=1 with it runs that round alone.
 
 import Foundation
 import SpoolgateTestSupport
@@ -9,7 +10,7 @@ import Testing
 
 @Suite("kill -9 at any moment")
 struct KillTests {
-    /// The death of a process breaks neither kind of promise, and only one is on the disk.
+    /// A crash of the process must break neither setting of `promise`, although only one makes data durable.
     @Test(
         "a crash of the daemon at any moment breaks no promise",
         .enabled(if: KillVictim.gateway.isAsked),

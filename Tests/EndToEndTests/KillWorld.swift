@@ -1,23 +1,22 @@
-// Where uploads are carried through the troubles of the daemon: one web server, one upstream, and clients
-// that each have a thread.
+// The environment of a round: one web server, one upstream, and clients that each have a thread.
 //
-// A round draws nothing itself. Invariant: every client has ended when a round does.
+// A round makes no random choice itself. Invariant: all clients have ended at the end of a round.
 
 import Foundation
 import SpoolgateTestSupport
 import Testing
 
-/// What many rounds did.
+/// The totals of many rounds.
 struct KillTally {
     var rounds = 0
     var kills: [String: Int] = [:]
     var moments: [String: Int] = [:]
-    /// Kills after the last client's end, because their moment did not come.
+    /// Kills after the last client had ended, because their moment did not occur.
     var idleKills = 0
-    /// Kills while a worker of nginx had an upload's file, and while one of its threads wrote.
+    /// Kills while a worker of nginx had an upload's file open, and while one of its threads wrote.
     var killsWithFile = 0
     var killsInWrite = 0
-    /// Rounds with a kill while a worker of nginx had an upload's file.
+    /// Rounds with a kill while a worker of nginx had an upload's file open.
     var roundsWithFile = 0
     var uploads = 0
     var retrievals = 0
@@ -45,22 +44,23 @@ struct KillTally {
     }
 }
 
-/// Where the rounds take place: one web server and one upstream for all of them.
+/// One web server and one upstream for several rounds.
 final class KillWorld {
     let moments = Moments()
     let upstream: LoopbackOrigin
     let sandbox: Sandbox
     var tally: KillTally
-    /// Another build of the program, of which each second daemon is; nil: all are of the one under test.
+    /// Another build of the program for every second daemon; nil: only the build under test.
     private var other: String?
 
-    /// The number of rounds for which a world is good.
+    /// The number of rounds that one world may run.
     ///
-    /// A worker of nginx that is killed leaves its connections counted in the zone of `limit_conn`, in which a client
-    /// has 2048 places. Only the end of nginx frees them.
+    /// A killed worker of nginx leaves its connections counted in the zone of `limit_conn`, which allows a client 2048.
+    /// Only a
+    /// restart of nginx frees them.
     private static let rounds = 50
 
-    /// Starts it, the route with further settings and daemons of two builds; continues the tally of an earlier one.
+    /// Starts a world, with further settings of the route and daemons of two builds, and continues an earlier tally.
     init(
         _ routeSettings: [String] = [],
         and other: String? = nil,
@@ -72,22 +72,22 @@ final class KillWorld {
         sandbox = try Sandbox(
             upstream: upstream.base,
             routeSettings: routeSettings,
-            // So that slow deliveries and slow content are told of, too.
+            // The gateway reports offsets during slow deliveries and slow content, too.
             extra: ["interim: {progress-interval: 1s, progress-size: 64KiB, heartbeat: 1s}"],
             front: .nginxWithModule
         )
     }
 
-    /// Plays the rounds of all seeds, up to the first in which something went wrong.
+    /// Runs the rounds of all seeds until the first one with a fault.
     ///
     /// - Parameters:
     ///   - seeds: the seeds.
     ///   - routeSettings: further settings of the route.
-    ///   - command: how to play a round again, but for its seed.
-    ///   - other: another build of the program, of which each second daemon is; nil: all are of the one under test.
+    ///   - command: the command that repeats a round, without its seed.
+    ///   - other: another build of the program for every second daemon; nil: only the build under test.
     ///   - plan: the round of a seed.
-    /// - Returns: what was done.
-    /// - Throws: where a world cannot be started.
+    /// - Returns: the totals of the rounds.
+    /// - Throws: an error if a world cannot be started.
     static func play(
         _ seeds: Range<UInt64>,
         _ routeSettings: [String],
@@ -112,13 +112,13 @@ final class KillWorld {
                 \(world.sandbox.log.suffix(4_000))
                 """
             )
-            // A fault in the spool would be found in each of the next rounds, too.
+            // A fault in the spool would appear in each of the following rounds, too.
             break
         }
         return world.tally
     }
 
-    /// Runs a round; everything that went wrong.
+    /// Runs a round and returns all faults.
     func run(_ plan: KillPlan) throws -> [String] {
         let logStart = sandbox.log.count
         let killsWithFile = tally.killsWithFile
@@ -136,7 +136,7 @@ final class KillWorld {
         ).faults(log: String(sandbox.log.dropFirst(logStart)))
     }
 
-    /// Carries uploads to their end while `trouble` goes on; the clients.
+    /// Runs uploads to their end while `trouble` runs, and returns the clients.
     func carry(
         _ tasks: [ResumingClient.Task],
         _ trouble: () throws -> Void
@@ -151,7 +151,7 @@ final class KillWorld {
                 moments.clientEnded()
             }
         }
-        // Whatever happens here, the clients must be let go on before it is told.
+        // Clients must be released before an error is thrown.
         let outcome = Result { try trouble() }
         moments.goOn()
         moments.waitForClients()
@@ -196,7 +196,7 @@ final class KillWorld {
         return []
     }
 
-    /// Waits for that activity of nginx, for a second at most, and counts it.
+    /// Waits up to one second for this activity of nginx, and counts it.
     private func take(_ aim: Kill.Aim) {
         let deadline = Date(timeIntervalSinceNow: 1)
         var writing: SpoolWriting
@@ -224,7 +224,7 @@ final class KillWorld {
     }
 }
 
-/// `spoolgate purge` of everything that may be purged by itself, in the background.
+/// `spoolgate purge` of all uploads that it may remove without `--force`, in the background.
 private struct BackgroundPurge {
     private let daemon: Daemon
     private let log: URL
@@ -243,7 +243,7 @@ private struct BackgroundPurge {
 
     func kill() { daemon.signal(SIGKILL) }
 
-    /// Its status and what it said.
+    /// Waits for its exit and returns its status and output.
     func finish() throws -> Command {
         let status = daemon.wait()
         defer { try? FileManager.default.removeItem(at: log) }

@@ -1,6 +1,6 @@
-// kill -9 of the daemon, or of nginx's workers, while nginx writes content into the spool.
+// kill -9 of the daemon, or of nginx's workers, while nginx writes content to the spool.
 //
-// `make crash-test SUITE=LaneKillTests VICTIM=worker ROUNDS=500` runs more rounds; SEED=n begins with round n.
+// `make crash-test SUITE=LaneKillTests VICTIM=worker ROUNDS=500` runs more rounds; SEED=n starts with round n.
 
 import Foundation
 import SpoolgateTestSupport

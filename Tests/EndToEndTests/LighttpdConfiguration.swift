@@ -1,9 +1,9 @@
-// deploy/lighttpd.conf with the marked lines filled in, as an operator would.
+// deploy/lighttpd.conf with the marked lines filled in.
 
 import Foundation
 
 enum LighttpdConfiguration {
-    /// Writes the file for a sandbox; its path.
+    /// Writes the file for a sandbox and returns its path.
     static func write(to directory: URL, port: Int) throws -> String {
         let path = directory.path()
         for folder in ["uploads", "empty"] {

@@ -1,4 +1,4 @@
-// The daemon behind lighttpd, which passes 104 on by itself over HTTP/1.1.
+// The daemon behind lighttpd, which forwards 104 without a module over HTTP/1.1.
 
 import Foundation
 import SpoolgateTestSupport

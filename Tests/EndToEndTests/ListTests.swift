@@ -1,4 +1,4 @@
-// The words of `list` and `show`: what the upstream answered, who is waited for, and paths as people type them.
+// The output of `list` and `show`: states, the upstream's status, the next step, and paths.
 
 import Foundation
 import SpoolgateTestSupport
@@ -6,13 +6,13 @@ import Testing
 
 @Suite("list and show")
 struct ListTests {
-    /// The only upload as `list --json` has it.
+    /// The only upload, in the output of `list --json`.
     private func listed(_ sandbox: Sandbox) throws -> [String: Any] {
         let line = try sandbox.spoolgate("list", "--json").output
         return try JSONSerialization.jsonObject(with: Data(line.utf8)) as? [String: Any] ?? [:]
     }
 
-    /// The cells of the only upload in the table, by their columns.
+    /// The cells of the only upload in the table, by column.
     private func row(_ sandbox: Sandbox) throws -> [String: String] {
         let table = try sandbox.spoolgate("list").output.split(separator: "\n").map { line in
             line.split(separator: /\ {2,}/).map(String.init)
@@ -84,7 +84,7 @@ struct ListTests {
         #expect(try sandbox.spoolgate("hold", id).status == 0)
         #expect(try listed(sandbox)["waits-for"] as? String == "operator")
         #expect(try sandbox.spoolgate("release", id).status == 0)
-        // It is due at once: between two attempts nobody has it.
+        // The next attempt is due at once; the state shows between two attempts.
         try eventually("the queue has it") {
             try listed(sandbox)["waits-for"] as? String == "queue"
         }

@@ -1,4 +1,4 @@
-// What the log looks like where it is read: in a file, and in a service manager's journal.
+// The log in a file and in a service manager's journal.
 
 import Foundation
 import SpoolgateTestSupport
@@ -6,7 +6,7 @@ import Testing
 
 @Suite("The log")
 struct LogTests {
-    /// A launcher that sets `JOURNAL_STREAM` to what a shell makes of `stream`.
+    /// A launcher that sets `JOURNAL_STREAM` to the shell's expansion of `stream`.
     private static func launcher(_ stream: String) -> [String] {
         ["sh", "-c", "export JOURNAL_STREAM=\(stream) && exec \"$0\" \"$@\""]
     }

@@ -1,5 +1,5 @@
-// A client that loses the final response and knows nothing but its protocol gets it back, in every
-// dialect, and the upstream has the upload once.
+// In every dialect, a client that loses the final response receives it again by the protocol alone, and the upstream
+// receives the upload once.
 
 import Foundation
 import SpoolgateTestSupport
@@ -7,7 +7,7 @@ import Testing
 
 @Suite("A lost final response")
 struct LostResponseTests {
-    /// One dialect as its clients speak it.
+    /// One dialect, as its clients use it.
     struct Speaker: CustomTestStringConvertible, Sendable {
         let version: Int?
 
@@ -61,7 +61,7 @@ struct LostResponseTests {
         let resource = try create(sandbox, "/files/lost", speaker)
         let sender = try sandbox.open("PATCH", resource, append(speaker, at: 0, Self.content.count))
         sender.send(Self.content)
-        // Nobody reads the answer; that it was stored, the log tells.
+        // No client reads the response; the log shows that it was stored.
         try eventually("delivered") { sandbox.log.contains(" msg=\"upload delivered\" ") }
         sender.cut(reset: true)
         try sandbox.crash()
@@ -89,8 +89,9 @@ struct LostResponseTests {
         ]
     }
 
-    /// What its specification has a client do: ask for the offset until it is told, append the rest,
-    /// here nothing, and take the answer.
+    /// Follows the client's specification: requests the offset until it is reported, appends the rest (here nothing)
+    /// and
+    /// receives the response.
     private func recover(
         _ sandbox: Sandbox,
         _ resource: String,
@@ -104,7 +105,7 @@ struct LostResponseTests {
             return false
         }
         if status >= 400, [5, 6].contains(speaker.version) {
-            // Such a client takes offset == length for success, so it must not hear that.
+            // Such a client takes offset == length for success, so the offset must not be sent to it.
             #expect(head.status == 410)
         } else {
             #expect(head.status == 204)

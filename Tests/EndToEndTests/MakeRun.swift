@@ -1,14 +1,13 @@
-// `make run` as a person types it, in a clone of its own: the Makefile, the scripts and the nginx files as
-// they are shipped, in a path with a space and a letter that is not ASCII. Only `swift` is another: the
-// program is built already.
+// `make run` as a developer types it, in its own clone: the shipped Makefile, scripts and nginx files, in a path with a
+// space and a non-ASCII letter. Only `swift` is replaced, because the program is already built.
 
 import Foundation
 import SpoolgatePosix
 import SpoolgateTestSupport
 
-/// A clone in which `make run` runs; ended, whatever is left of it, with the test.
+/// A clone in which `make run` runs; all its processes end with the test.
 final class MakeRun {
-    /// One of the processes that a run consists of.
+    /// One of the processes of a run.
     enum Role: String, CaseIterable, Sendable {
         case make, script, keeper, gateway, master, worker
     }
@@ -24,10 +23,10 @@ final class MakeRun {
     /// Starts `make run` and waits until it serves.
     ///
     /// - Parameters:
-    ///   - user: who runs it; nil: whoever runs the tests. Another user is for root to choose.
+    ///   - user: the user who runs it, which only root can choose; nil: the tests' own user.
     ///   - upstream: `UPSTREAM`; nil: the drop directory.
     ///   - variables: further variables, such as `ADDRESS`.
-    /// - Throws: what copying throws; `NeverHappened` when it does not serve.
+    /// - Throws: an error of copying, or `NeverHappened` if it does not serve.
     init(
         user: String? = nil,
         upstream: String? = nil,
@@ -49,7 +48,7 @@ final class MakeRun {
             at: URL(filePath: Sandbox.program),
             to: built.appending(path: "spoolgate")
         )
-        // What `make module` has made beside the tests is newer than its sources here, too.
+        // The files of `make module` are newer than the copied sources, so they are not rebuilt.
         for name in ["nginx-version", "nginx-module"] {
             let made = Sandbox.root.appending(path: ".build/\(name)")
             guard files.fileExists(atPath: made.path()) else { continue }
@@ -93,7 +92,7 @@ final class MakeRun {
         }
     }
 
-    /// Types `make run` once more, and waits until it serves.
+    /// Runs `make run` once more and waits until it serves.
     func startAgain() throws {
         make = try Self.start(command, environment, in: directory)
         try awaitServing()
@@ -105,14 +104,13 @@ final class MakeRun {
         try? FileManager.default.removeItem(at: directory)
     }
 
-    /// What it has printed.
     var output: String {
         (try? String(contentsOf: directory.appending(path: "output"), encoding: .utf8)) ?? ""
     }
 
     private var state: String { clone.path(percentEncoded: false) + "/.run" }
 
-    /// Everything that works in the directory of the run: the script and whatever it has started.
+    /// All processes that work in the run's directory: the script and its descendants.
     func processes() -> [Int32] {
         let entries = (try? FileManager.default.contentsOfDirectory(atPath: "/proc")) ?? []
         return entries.compactMap { Int32($0) }.filter { process in
@@ -123,7 +121,7 @@ final class MakeRun {
         }
     }
 
-    /// The process that plays a part now; of several, any; nil: none does.
+    /// A process with this role; nil: it does not run.
     func process(_ role: Role) -> Int32? {
         switch role {
         case .make: make.process.isRunning ? make.id : nil
@@ -143,7 +141,7 @@ final class MakeRun {
 
     private func parent(of process: Int32) -> Int32? {
         let status = try? String(contentsOfFile: "/proc/\(process)/stat", encoding: .utf8)
-        // After the name in brackets: the state, then the parent.
+        // The fields after the name in parentheses are the state and the parent.
         return status?.split(separator: ") ").last?.split(separator: " ").dropFirst().first
             .flatMap { Int32($0) }
     }
@@ -153,10 +151,10 @@ final class MakeRun {
         return file?.replacingOccurrences(of: "\0", with: " ") ?? ""
     }
 
-    /// Whether a port is listened on.
+    /// Whether a connection to a port is accepted.
     func listens(_ port: Int) -> Bool { (try? WireClient(port: port)) != nil }
 
-    /// The addresses on which a port is listened on, as the kernel's tables write them.
+    /// The addresses with a listener on a port, in the notation of the kernel's tables.
     func addresses(of port: Int) throws -> Set<String> {
         let end = ":" + String(format: "%04X", port)
         let rows = try ["tcp", "tcp6"].flatMap {
@@ -169,7 +167,7 @@ final class MakeRun {
         )
     }
 
-    /// Whether nginx and the gateway take an upload.
+    /// Whether nginx and the gateway accept an upload.
     func serves() -> Bool {
         let answer = try? WireClient(port: port).ask(
             "POST",
@@ -180,7 +178,7 @@ final class MakeRun {
         return answer?.status == 201
     }
 
-    /// Waits until nothing of it is left: no process, no port.
+    /// Waits until none of its processes runs and its ports are closed.
     func awaitNothing() throws {
         try eventually("nothing is left; it said: \(output.suffix(500))") {
             processes().isEmpty && !make.process.isRunning && !listens(port) && !listens(tlsPort)
@@ -190,7 +188,7 @@ final class MakeRun {
     /// Ends it as Ctrl-C or a service manager would.
     func end() { process(.script).map { _ = kill($0, SIGTERM) } }
 
-    /// Runs commands in the clone as a person in another terminal does, who pastes them.
+    /// Runs commands in the clone, as if pasted into another terminal.
     func paste(_ commands: String) throws -> Command {
         try Command(
             "/usr/bin/env",

@@ -1,32 +1,32 @@
-// The moments of a round of uploads at which the daemon may be killed: clients and the upstream pass
-// them, the killer waits for one of them.
+// The moments of a round of uploads at which the daemon may be killed: clients and the upstream pass them, and the
+// killer waits for one of them.
 //
-// Nothing here knows what happens at a moment. Every wait ends with the last client.
+// This file does not know what happens at a moment. Every wait ends with the last client.
 
 import Foundation
 import SpoolgateTestSupport
 
-/// Where clients, upstream and killer meet.
+/// The meeting point of clients, upstream and killer.
 ///
-/// Any thread; the condition guards everything.
+/// Any thread may use it; the condition guards all state.
 final class Moments: @unchecked Sendable {
-    /// What has just happened when it is passed.
+    /// The event that has just happened.
     enum Moment: String, CaseIterable {
         // At the client.
         case creating, created, appending, completing, retrieving
         // At the upstream.
         case delivering, deliveringContent, delivered, answering, answered
-        /// At the client: an interim response reported an offset. It takes a second of content, so no plan draws it.
+        /// At the client: an interim response reported an offset. It needs a second of content, so no plan draws it.
         case reported
 
-        /// The moments of every round.
+        /// The moments that every plan may draw.
         static let drawn = allCases.filter { $0 != .reported }
     }
 
     private struct Awaited {
         let moment: Moment
         var left: Int
-        /// Whether whoever passes it is stopped there until `goOn`.
+        /// Whether the thread that passes the moment waits there for `goOn`.
         let holds: Bool
         let number: Int
     }
@@ -36,10 +36,10 @@ final class Moments: @unchecked Sendable {
     private var number = 0
     private var clients = 0
 
-    /// As many clients are about to begin.
+    /// Sets the number of clients that are about to start.
     func begin(clients count: Int) { locked { clients = count } }
 
-    /// A client has ended, however.
+    /// Counts a client that has ended, with or without success.
     func clientEnded() {
         locked {
             clients -= 1
@@ -47,7 +47,7 @@ final class Moments: @unchecked Sendable {
         }
     }
 
-    /// Says that something has just happened; returns when the killer does not want it stopped.
+    /// Passes a moment, and waits there if the killer asks for it.
     func pass(_ moment: Moment) {
         locked {
             guard var awaited, awaited.moment == moment, awaited.left > 0 else { return }
@@ -59,7 +59,7 @@ final class Moments: @unchecked Sendable {
         }
     }
 
-    /// Looks out for the `ordinal`th time from now on that `moment` is passed.
+    /// Sets the moment to wait for: the `ordinal`th time from now on that `moment` is passed.
     func lookOut(for moment: Moment, ordinal: Int = 1, holds: Bool) {
         locked {
             number += 1
@@ -67,8 +67,7 @@ final class Moments: @unchecked Sendable {
         }
     }
 
-    /// Waits until what is awaited has come; false if every client ended before that, or nothing came
-    /// for two minutes.
+    /// Waits for that moment; false if all clients ended before it, or after two minutes.
     func waitForIt() -> Bool {
         locked {
             let deadline = Date(timeIntervalSinceNow: 120)
@@ -77,7 +76,7 @@ final class Moments: @unchecked Sendable {
         }
     }
 
-    /// Lets whoever was stopped at the moment go on.
+    /// Releases the thread that waits at the moment.
     func goOn() {
         locked {
             awaited = nil
@@ -98,7 +97,6 @@ final class Moments: @unchecked Sendable {
 }
 
 extension SplitMix {
-    /// Random content.
     mutating func content(_ size: Int) -> Data {
         let words = (0..<(size + 7) / 8).map { _ in next() }
         return words.withUnsafeBytes { Data($0.prefix(size)) }

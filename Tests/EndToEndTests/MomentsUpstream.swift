@@ -1,14 +1,14 @@
-// An upstream that passes the moments of a delivery, and is as slow as a target tells it to be.
+// An upstream that passes the moments of a delivery, at the pace that the target asks for.
 //
-// The query of a target has its orders: `answer`, the bytes of its response's content, `status`, its
-// status if not 201, and `pace`, microseconds of rest after each part of content it reads. It remembers
-// contents whole.
+// The query of a target has its orders: `answer`, the size of the response's content in bytes, `status`, the status if
+// not
+// 201, and `pace`, the pause in microseconds after each part of content. It keeps the received contents.
 
 import Foundation
 import SpoolgateTestSupport
 
 extension LoopbackOrigin {
-    /// Serves as the orders in targets say.
+    /// Serves according to the orders in targets.
     convenience init(passing moments: Moments) throws {
         try self.init { connection in
             while var request = try connection.receiveHead() {
@@ -35,7 +35,7 @@ extension LoopbackOrigin {
         }
     }
 
-    /// The contents that it was sent to a target, in order, whole or not.
+    /// The contents received for a target, in order, complete or not.
     func contents(to target: String) -> [Data] { requests(to: target).map { Data($0.content) } }
 
     /// The content of the response to a target.

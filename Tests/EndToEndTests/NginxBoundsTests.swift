@@ -1,5 +1,5 @@
-// What nginx itself answers a client that has more than it may (limit_conn, limit_req), with the shipped
-// files but for the numbers.
+// nginx's own responses to a client above its limits (`limit_conn`, `limit_req`), with the shipped files except for the
+// numbers.
 
 import Foundation
 import SpoolgateTestSupport
@@ -12,7 +12,7 @@ import Testing
 struct NginxBoundsTests {
     private static let other = "127.0.0.2"
 
-    /// Whether the answer says that its client has too much, and when to come back.
+    /// Checks that a response reports the exceeded limit and when to retry.
     private func expectTooMuch(_ answer: WireClient.Answer) throws {
         #expect(answer.status == 429)
         #expect(answer["retry-after"] == "5")
@@ -24,13 +24,13 @@ struct NginxBoundsTests {
         #expect(problem?["code"] as? String == "client-too-many-requests")
     }
 
-    /// Whether a request's connection ends without a byte of an answer.
+    /// Whether the connection ends without any response.
     private func isBrokenOff(_ client: WireClient) -> Bool {
         do {
             _ = try client.read()
             return false
         } catch let error as WireClient.Broken {
-            // nginx resets a connection that it closes with a byte of the request unread.
+            // nginx resets a connection that it closes with part of the request unread.
             return error.description == "connection ended after: "
                 || error.description.hasSuffix("Connection reset by peer, after: ")
         } catch { return false }
@@ -72,7 +72,7 @@ struct NginxBoundsTests {
                 length: 200_000
             )
             client.send("o")
-            // nginx has counted what the gateway has got.
+            // A request that the gateway has received is counted by nginx.
             try eventually("it is received") { sandbox.log.contains("/files/held\(number)") }
             return client
         }

@@ -1,56 +1,55 @@
-// The shipped nginx files with the marked lines filled in, as `make run` does it: what is tested is what
-// operators get.
+// The shipped nginx files with the marked lines filled in, as `make run` does it.
 
 import Foundation
 import SpoolgateTestSupport
 
-/// A mistake that people make in nginx's configuration.
+/// A common mistake in nginx's configuration.
 enum NginxMistake {
-    /// Uploads are buffered, which is nginx's default.
+    /// Uploads are buffered, as is nginx's default.
     case buffering
     /// The parameters are not included.
     case noParameters
-    /// No origin is passed.
+    /// `SPOOLGATE_ORIGIN` is not passed.
     case noOrigin
-    /// The distribution's parameters in place of the shipped location.
+    /// The distribution's parameters instead of the shipped location.
     case distributionsParameters
-    /// What nginx passes on is no list of statuses.
+    /// `SPOOLGATE_INTERIM` is not a list of statuses.
     case wrongInterim
-    /// Uploads may have no more than 8 MiB.
+    /// Uploads are limited to 8 MiB.
     case smallContent
-    /// Uploads may have no more than nginx itself allows.
+    /// Uploads are limited to nginx's default.
     case standardContent
-    /// A client's name is taken for its owner where no password is asked for.
+    /// The owner is the name that a client claims, without a password.
     case openLogin
-    /// A password is asked for, and the file of passwords is not there.
+    /// The login's password file is missing.
     case noPasswords
-    /// A password is asked for, and nginx's workers may not read the file, `closed.htpasswd` beside the others.
+    /// The login's password file, `closed.htpasswd` next to the other files, is not readable for nginx's workers.
     case closedPasswords
     /// Clients of this machine need no password.
     case satisfyAny
     /// The port without TLS speaks HTTP/2.
     case cleartextHTTP2
-    /// Refusals are replaced by pages of nginx's own.
+    /// Refusals are replaced by nginx's own pages.
     case errorPages
     /// Content may not pause for more than five seconds.
     case shortGap
 
-    /// Locations for scripts and images, and the shipped one is chosen by its path alone.
+    /// Locations for scripts and images, and the shipped one without `^~`.
     case otherLocations
-    /// The same beside the shipped one, which is right.
+    /// The same locations next to the correct shipped one.
     case locationsBeside
 
-    /// Locations that sites of PHP have.
+    /// Locations that are common on sites with PHP.
     private static let locations =
         #"location ~ \.php$ { return 404; } location ~* \.(jpe?g|png|gif)$ { return 405; } "#
 
-    /// A line of the login, switched on, with another file of passwords.
+    /// Enables a line of the login, with another password file.
     private static func login(_ line: String, _ path: String) -> String {
         line.replacing("#", with: "", maxReplacements: 1)
             .replacing("/etc/nginx/uploads.htpasswd", with: path)
     }
 
-    /// A line of the shipped files with the mistake made in it.
+    /// Applies the mistake to a line of the shipped files.
     func made(in line: String) -> String {
         let words = line.split(separator: " ")
         switch self {
@@ -93,13 +92,13 @@ enum NginxMistake {
 enum NginxLogin: Equatable {
     /// `auth_basic`, where alice has the password `secret`.
     case password
-    /// `auth_request`, asking on that port.
+    /// `auth_request`, which sends its requests to this port.
     case asking(UInt16)
 
-    /// The file of passwords, in the folder of nginx's files.
+    /// The password file, in the folder of nginx's files.
     static let passwords = "uploads.htpasswd"
 
-    /// A line of the shipped files with the login in it.
+    /// Applies the login to a line of the shipped files.
     func made(in line: String, folder: String) -> String {
         let isMarked: Bool
         switch self {
@@ -113,14 +112,14 @@ enum NginxLogin: Equatable {
     }
 }
 
-/// Numbers of one client's bounds in nginx that a test reaches with few requests.
+/// Limits of one client that a test reaches with few requests.
 enum NginxBounds: Equatable {
-    /// So many requests with content at a time.
+    /// The number of requests with content at a time.
     case senders(Int)
-    /// So many creations at once, and then one a minute.
+    /// The number of creations at once, and then one a minute.
     case creators(Int)
 
-    /// A line of the shipped files with the number in it.
+    /// Applies the limit to a line of the shipped files.
     func set(in line: String) -> String {
         switch self {
         case .senders(let count):
@@ -130,7 +129,7 @@ enum NginxBounds: Equatable {
         case .creators(let count):
             line.replacing(/rate=\d+r\/s;/) { _ in "rate=1r/m;" }
                 .replacing(/^limit_req zone=spoolgate_creators burst=\d+ nodelay;/) { _ in
-                    // The first one is no part of the burst.
+                    // The first creation is not part of the burst.
                     "limit_req zone=spoolgate_creators burst=\(count - 1) nodelay;"
                 }
         }
@@ -138,12 +137,12 @@ enum NginxBounds: Equatable {
 }
 
 enum NginxConfiguration {
-    /// Whether nginx writes content into the spool by itself if it has the module, as it is shipped.
+    /// Whether an nginx with the module writes content to the spool by itself, as shipped.
     ///
-    /// SPOOLGATE_LANE=0 in the environment switches that off on every route, so that a suite tests the other way.
+    /// `SPOOLGATE_LANE=0` in the environment disables that on every route, so that a suite tests the other way.
     static let hasLane = ProcessInfo.processInfo.environment["SPOOLGATE_LANE"] != "0"
 
-    /// The settings of a route, without the lane if that is switched off and they do not say otherwise.
+    /// The settings of a route; they turn the lane off if the environment does and they do not set it themselves.
     static func lines(ofRoute settings: [String]) -> String {
         let isSilent = hasLane || settings.contains { $0.hasPrefix("spool-receive:") }
         return (isSilent ? settings : ["spool-receive: off"] + settings)
@@ -153,25 +152,25 @@ enum NginxConfiguration {
     /// Writes the files for a sandbox.
     ///
     /// - Parameters:
-    ///   - directory: the sandbox; the gateway's socket is in it.
-    ///   - root: the sources whose files they are.
+    ///   - directory: the sandbox, with the gateway's socket.
+    ///   - root: the sources of the files.
     ///   - port: for HTTP/1.1.
     ///   - tlsPort: for HTTP/1.1 and HTTP/2 over TLS.
-    ///   - module: the interim module, for which the marked lines are switched on; nil: none.
-    ///   - authorizer: the port of who is asked by `auth_request`, for which the marked lines are
-    ///     switched on; nil: nobody.
-    ///   - login: the login whose lines are switched on; nil: none.
-    ///   - origin: `SPOOLGATE_ORIGIN` in place of the shipped value; nil: that one.
-    ///   - mistake: what is made wrong; nil: nothing.
-    ///   - bounds: what bounds one client in place of the shipped number; nil: that one.
+    ///   - module: the interim module, whose lines are enabled; nil: none.
+    ///   - authorizer: the port for the requests of `auth_request`, whose lines are enabled; nil: no `auth_request`.
+    ///   - login: the login whose lines are enabled; nil: none.
+    ///   - origin: `SPOOLGATE_ORIGIN`; nil: the shipped value.
+    ///   - mistake: the mistake to make; nil: none.
+    ///   - bounds: the limit of one client; nil: the shipped one.
     ///   - keepsConnections: whether connections to the daemon are kept.
-    ///   - hasPage: whether the page is there, for which the marked line is switched on.
-    ///   - hasAdmin: whether an operator's location is there, for which the marked line is switched on.
-    ///   - locations: what stands in place of the shipped location; nil: that one.
-    ///   - nodes: the sockets of several nodes by their names, of which the shipped file has three, without the
-    ///     sandbox's own; nil: there is one.
+    ///   - hasPage: whether the page's line is enabled.
+    ///   - hasAdmin: whether the line of the operator's location is enabled.
+    ///   - locations: the locations; nil: the shipped one.
+    ///   - nodes: the sockets of the other nodes by name, of which the shipped file has three with the sandbox's own;
+    ///     nil: one
+    ///     node without a name.
     /// - Returns: the path of nginx.conf.
-    /// - Throws: what reading, writing or OpenSSL throw.
+    /// - Throws: an error of reading, writing or OpenSSL.
     static func write(
         to directory: URL,
         from root: URL,
@@ -212,7 +211,7 @@ enum NginxConfiguration {
                 at: root.appending(path: "nginx/module/keepalive.conf"),
                 to: modules.appending(path: "upstream/keepalive.conf")
             )
-            // Idle ones go soon, so that what the daemon holds is what it works on.
+            // Idle connections close soon, so that the daemon's open ones are those in use.
             try "keepalive_timeout 2s;\n".write(
                 to: modules.appending(path: "upstream/soon.conf"),
                 atomically: true,
@@ -280,7 +279,7 @@ enum NginxConfiguration {
         return folder.path() + "/nginx.conf"
     }
 
-    /// A line with a node's socket in place of its address, and what the shipped file says of the location.
+    /// Applies the nodes' sockets and the shipped file's directives for the location to a line.
     private static func node(_ nodes: [String: String], own: String, in line: String) -> String {
         if line.contains("include pass*.conf") {
             return "fastcgi_pass $spoolgate_node; fastcgi_next_upstream error timeout;"
@@ -291,9 +290,7 @@ enum NginxConfiguration {
         return line.replacing(/10\.0\.0\.\d:9000/) { _ in "unix:\(socket)" }
     }
 
-    /// A line with the page's policy, whose violations browsers report to this nginx.
-    ///
-    /// It notes them in its log.
+    /// Adds a report URI to the page's policy, so that nginx logs the violations that browsers report.
     private static func reporting(_ line: String) -> String {
         guard line.contains("default-src 'self'") else { return line }
         return line.replacing("\" always;", with: "; report-uri /csp-report\" always;")

@@ -1,4 +1,4 @@
-// Several nodes behind one nginx with the shipped file, each with a spool of its own; one of three never answers.
+// Several nodes behind one nginx with the shipped file, each with its own spool; one of three never responds.
 
 import Foundation
 import SpoolgateTestSupport
@@ -6,13 +6,13 @@ import Testing
 
 @Suite("Nodes", .enabled(if: Command.find("nginx") != nil, "nginx is not installed"))
 struct NodesTests {
-    /// Two nodes that deliver to one directory, and nginx before them.
+    /// Two nodes that deliver to one directory, behind one nginx.
     private struct Scene {
         let one: Sandbox
-        /// Its nginx is that of both nodes; that of `one` knows `one` alone.
+        /// Its nginx knows both nodes; that of `one` knows only `one`.
         let two: Sandbox
 
-        /// `names`: what the nodes say of themselves; in nginx `one` is `name`, and `two` is n2.
+        /// `names` are the nodes' settings; in nginx `one` is `name`, and `two` is n2.
         init(names: [String] = ["n1", "n2"], inNginx name: String = "n1") throws {
             one = try Sandbox(extra: ["node: \(names[0])"])
             let folder = one.directory.path()
@@ -25,7 +25,6 @@ struct NodesTests {
             )
         }
 
-        /// How many of these resources are of uploads of a node.
         func count(_ resources: [String], of node: String) -> Int {
             resources.count { $0.contains("/upload-resource/\(node)/") }
         }
@@ -55,7 +54,7 @@ struct NodesTests {
         }
         try scene.one.startAgain()
         for resource in before + meanwhile {
-            // nginx may take a moment to believe that the node is back.
+            // nginx may still treat the node as failed for a moment.
             let offset = try eventually("the upload goes on") {
                 try? scene.two.offset(of: resource)
             }
@@ -91,7 +90,7 @@ struct NodesTests {
         }
         #expect(try sandbox.ask("HEAD", elsewhere + "x").status == 404)
         #expect(origin.requests.isEmpty)
-        // Without a name it is this node's; what was made before it had one goes on.
+        // A resource without a node's name, from before the node had one, belongs to this node.
         let old = resource.replacingOccurrences(of: "/n1/", with: "/")
         #expect(try sandbox.offset(of: old) == 0)
     }
@@ -126,7 +125,7 @@ struct NodesTests {
                 String(repeating: "abc", count: 6)
             ]
         )
-        // Of two nodes none can have the whole.
+        // Neither of two nodes can join the other's partial uploads.
         let other = node === scene.one ? "n2" : "n1"
         let foreign = parts[0].replacingOccurrences(
             of: "/n\\d/",

@@ -1,5 +1,5 @@
-// A real store that speaks S3 and checks every signature: Ceph's object gateway over a cluster of one monitor and
-// one storage daemon in memory. All of it is on loopback and in one temporary directory; gone with the test.
+// A real S3 store that checks every signature: Ceph's object gateway, with one monitor and one storage daemon in
+// memory, on loopback and in one temporary directory. It ends with the test.
 
 import Foundation
 import SpoolgateTestSupport
@@ -7,25 +7,23 @@ import Testing
 
 /// Ceph's object gateway with one user.
 ///
-/// Any thread, once it is made.
+/// Any thread may use it once it is initialized.
 final class ObjectGateway: @unchecked Sendable {
     static let keyID = "AKIDTEST"
     static let secret = "se/cr+et"
     private static let programs = [
         "radosgw", "radosgw-admin", "ceph", "ceph-mon", "ceph-osd", "monmaptool",
     ]
-    /// Whether all of it is installed.
     static let isInstalled = programs.allSatisfy { Command.find($0) != nil }
 
     let directory: URL
     let port: Int
-    /// The endpoint.
     let url: String
     private var daemons: [Daemon] = []
     private var settingsFile: String { directory.path() + "/ceph.conf" }
     private var log: URL { directory.appending(path: "log") }
 
-    /// Starts everything; takes some 10 s of a quiet machine.
+    /// Starts all daemons, which takes about 10 s on an idle machine.
     init() throws {
         directory = FileManager.default.temporaryDirectory
             .appending(path: "ceph-\(UUID().uuidString.prefix(8))")
@@ -61,7 +59,7 @@ final class ObjectGateway: @unchecked Sendable {
         try start("radosgw", "-n", "client.admin")
     }
 
-    /// A bucket of that name, made as soon as the store takes requests.
+    /// Creates a bucket as soon as the store accepts requests.
     func bucket(_ name: String) throws -> StoreBucket {
         try eventually("the bucket is made") {
             (try? ask("PUT", "/\(name)", "-o", "/dev/null", "-w", "%{http_code}")) == "200"
@@ -169,7 +167,7 @@ final class ObjectGateway: @unchecked Sendable {
 struct StoreBucket {
     let store: ObjectGateway
     let name: String
-    /// Its address, as an upstream's setting has it.
+    /// Its address, as in an upstream's setting.
     var url: String { "\(store.url)/\(name)" }
 
     /// The keys of all objects.
@@ -177,7 +175,7 @@ struct StoreBucket {
         try store.ask("GET", "/\(name)").matches(of: /<Key>([^<]*)<\/Key>/).map { String($0.1) }
     }
 
-    /// The content of an object, whose key has to be percent-encoded.
+    /// The content of an object; the key must be percent-encoded.
     func content(_ key: String) throws -> Data {
         let file = try ScratchDirectory()
         let path = file.file("got")
@@ -190,13 +188,13 @@ struct StoreBucket {
         try store.ask("HEAD", "/\(name)/\(key)", "-I").lowercased()
     }
 
-    /// Uploads in parts that were begun and neither completed nor removed.
+    /// The number of multipart uploads that were started and neither completed nor removed.
     func begun() throws -> Int {
         try store.ask("GET", "/\(name)?uploads=").matches(of: /<UploadId>/).count
     }
 }
 
-/// One store for all tests of a suite, each of which makes buckets of its own in it.
+/// One store for all tests of a suite, each of which creates its own buckets.
 struct SharedStore: SuiteTrait, TestScoping {
     @TaskLocal private static var store: ObjectGateway?
 
@@ -208,7 +206,7 @@ struct SharedStore: SuiteTrait, TestScoping {
         try await Self.$store.withValue(try ObjectGateway()) { try await function() }
     }
 
-    /// A bucket of that name in the store of the suite that runs.
+    /// Creates a bucket in the store of the running suite.
     static func bucket(_ name: String) throws -> StoreBucket {
         try #require(store).bucket(name)
     }

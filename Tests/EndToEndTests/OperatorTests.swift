@@ -1,5 +1,4 @@
-// What an operator does with uploads that are not delivered: show, hold, release and requeue, beside a
-// real daemon.
+// The operator's commands for undelivered uploads, next to a real daemon: show, hold, release and requeue.
 
 import Foundation
 import SpoolgatePosix
@@ -10,7 +9,7 @@ import Testing
 
 @testable import SpoolgateSpool
 
-/// An upstream that answers as it is told to.
+/// An upstream whose behavior the test sets.
 private final class Moody: Sendable {
     enum Mood { case silent, waiting, refusing, taking }
 
@@ -48,7 +47,7 @@ struct OperatorTests {
         upstream = try Moody()
         sandbox = try Sandbox(
             upstream: upstream.base,
-            // What is tried again is tried because somebody said so.
+            // The long intervals leave only attempts that a test asks for.
             routeSettings: [
                 "reply: accepted", "queue: {minimum-backoff: 1h}", "credential-fields: X-Api-Key",
             ],
@@ -56,7 +55,7 @@ struct OperatorTests {
         )
     }
 
-    /// Sends an upload that is accepted; its identity.
+    /// Sends an upload that is accepted, and returns its identity.
     private func accepted(by method: String, in sandbox: Sandbox? = nil) throws -> String {
         let sandbox = sandbox ?? self.sandbox
         let created = try sandbox.ask(
@@ -83,7 +82,7 @@ struct OperatorTests {
         }
     }
 
-    /// Waits until the daemon tells all of these words of itself.
+    /// Waits until the daemon's status contains all of these words.
     private func awaitStatus(_ words: String...) throws {
         try eventually("the status has \(words)") {
             let status = try sandbox.spoolgate("status", "--json").output
@@ -101,7 +100,7 @@ struct OperatorTests {
         let hold = try sandbox.spoolgate("hold", id)
         #expect((hold.status, hold.errors) == (0, ""))
         #expect(hold.output == "held \(id): was deferred\n")
-        // The daemon hears of it at once, though its next run is an hour away.
+        // The daemon is notified at once; its next run is an hour away.
         try awaitStatus("\"waiting\":0,\"next\":[]", "\"held\":1")
         let repeated = try sandbox.spoolgate("hold", id)
         #expect(repeated.status == 0)
@@ -147,9 +146,9 @@ struct OperatorTests {
         let id = try #require(resource.split(separator: "/").last.flatMap { UploadID($0) })
         let spool = try Spool(existing: sandbox.directory.path() + "/spool")
         let upload = try eventually("the append is over") { try spool.tryLock(id) }
-        // Its first run may not be over, and would take it up before the command counts.
+        // Otherwise its first run might pick up the upload before the command counts it.
         sandbox.daemon.signal(SIGSTOP)
-        // As another daemon leaves one that was accepted and dies.
+        // As if another daemon had accepted the upload and crashed.
         try upload.postpone(reason: nil, .queue(.now))
         upload.unlock()
         let due = try sandbox.spoolgate("requeue", "--due")
@@ -238,7 +237,7 @@ struct OperatorTests {
             ),
             "\(json)"
         )
-        // The record does not have it.
+        // The record does not contain the writer.
         try sandbox.crash()
         let after = try sandbox.spoolgate("show", id)
         #expect(after.status == 0 && !after.output.contains("written"), "\(after.output)")
@@ -332,7 +331,7 @@ struct OperatorTests {
         }
         #expect(try sandbox.spoolgate("show", String(repeating: "0", count: 26)).status == 66)
         #expect(try sandbox.spoolgate("requeue", "--all", id).status == 64)
-        // Nobody asked the sender to let go.
+        // The commands do not ask the holder of the lock to release the upload.
         sender.send(Data("half".utf8))
         #expect(try sender.read().status == 202)
     }

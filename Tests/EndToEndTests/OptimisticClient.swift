@@ -1,32 +1,30 @@
-// A client as URLSession is one: it sends everything at once and waits for nothing, remembers the
-// Location that a 104 tells, and after a cut asks there for the offset and appends the rest. The
-// app's own fields go with every request.
+// A client like URLSession: it sends all content at once, remembers the Location of a 104, and after a cut requests the
+// offset there and appends the rest. All its requests have the app's own fields.
 //
-// It is cut exactly once, retries nothing, and believes what it is told.
+// It is cut exactly once, retries nothing, and trusts the responses.
 
 import Foundation
 import SpoolgateTestSupport
 
 /// One upload by such a client.
 struct OptimisticClient {
-    /// Its interop version.
     let version: Int
     let method: String
     let content: Data
 
-    /// What the client heard on its way.
+    /// The responses that the client received.
     struct Course {
         /// The first response to the creation.
         var interim: WireClient.Answer
         /// The response to the offset retrieval.
         var retrieval: WireClient.Answer
-        /// Where it went on.
+        /// The offset at which it resumed.
         var offset: Int
         /// The final response, to the append.
         var final: WireClient.Answer
     }
 
-    /// Uploads; the connection breaks when `isEnough`.
+    /// Uploads the content; the connection breaks when `isEnough`.
     func upload(
         to target: String,
         by carrier: any Carrier,
@@ -57,7 +55,7 @@ struct OptimisticClient {
         return Course(interim: interim, retrieval: retrieval, offset: offset, final: final)
     }
 
-    /// The completeness field of a message that is all, or the rest, of the upload.
+    /// The completeness field of a message that completes the upload.
     var isComplete: String { version == 3 ? "Upload-Incomplete: ?0" : "Upload-Complete: ?1" }
 
     private func own(_ type: String) -> [String] {

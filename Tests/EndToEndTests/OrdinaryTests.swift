@@ -1,4 +1,4 @@
-// Ordinary uploads behind a real nginx: what streams as it comes, and who waits for whom.
+// Ordinary uploads behind a real nginx: streaming to the upstream, and slow requests that do not block others.
 
 import Foundation
 import SpoolgateTestSupport
@@ -48,7 +48,7 @@ struct OrdinaryTests {
             client.send("{}")
         }
         try eventually("the upstream has all") { origin.requests.count == 40 }
-        // Before any of the others: they go on only after it.
+        // The slow requests finish only after this one.
         let answer = try sandbox.ask("POST", "/files/fast", content: Data("{}".utf8))
         #expect(answer.status == 200)
         gate.open()

@@ -1,5 +1,5 @@
-// Which host clients and upstream are told: the one by which a real nginx chose its server, whatever the
-// client says besides.
+// The host sent to clients and to the upstream: the name by which a real nginx chose its server, regardless of the
+// client's other claims.
 
 import Foundation
 import SpoolgateTestSupport
@@ -10,7 +10,7 @@ import Testing
     .enabled(if: Command.find("nginx") != nil, "nginx is not installed")
 )
 struct OriginTests {
-    /// A target and a `Host`, and what must come of it: the host, or nothing where nginx itself refuses.
+    /// A target and a `Host`, and the expected host; empty if nginx itself refuses the request.
     struct Case: CustomTestStringConvertible, Sendable {
         var target: String
         var host: String?
@@ -48,7 +48,7 @@ struct OriginTests {
             return try client.read()
         }
         let created = try ask("Upload-Complete: ?0\r\n")
-        // A newer nginx refuses a Host that is none.
+        // A newer nginx refuses an invalid Host.
         if created.status == 400 {
             #expect(one.host?.contains("@") == true || one.host?.contains("99999") == true)
             return

@@ -1,5 +1,4 @@
-// What becomes of an upload when its upstream misbehaves, and how often the upstream was sent it: read
-// from the upstream's own log.
+// Results of uploads whose upstream misbehaves, and the number of deliveries according to the upstream's own log.
 
 import Foundation
 import SpoolgateTestSupport
@@ -48,7 +47,7 @@ struct OutcomeTests {
         }
     }
 
-    /// A client that lost the answer asks again.
+    /// Repeats the append of a client that lost the response.
     private func checkReplay(
         _ sandbox: Sandbox,
         _ resource: String,
@@ -60,7 +59,7 @@ struct OutcomeTests {
         #expect(again.content.isEmpty == !isWhole)
     }
 
-    /// A client tries again, and then the queue is told to look once more: nothing more is sent.
+    /// A retry by the client, and a run of the queue: no further delivery.
     private func comeBack(_ sandbox: Sandbox, _ resource: String, _ status: Int) throws {
         let again = try sandbox.append(resource, offset: Self.content.count)
         #expect(again.status == status)
@@ -97,7 +96,7 @@ struct OutcomeTests {
             return told.text.contains("\"state\":\"\(state)\"")
         }
         #expect(upstream.requests(to: "/files/a").count == count)
-        // The next daemon finds nothing more to do.
+        // The next daemon delivers nothing more.
         try sandbox.crash()
         let other = try sandbox.ask("PUT", "/files/other", content: Data("x".utf8))
         #expect(other.status == 202)
@@ -125,7 +124,7 @@ struct OutcomeTests {
         )
         #expect(answer.status == 202)
         try eventually("deferred") { sandbox.log.contains("delivery deferred") }
-        // Not even the death of the daemon makes it forget.
+        // The retry survives a crash of the daemon.
         try sandbox.crash()
         let upstream = try RealUpstream(port: port)
         try eventually("delivered; log: \(sandbox.log.suffix(1_000))") {

@@ -11,36 +11,36 @@ enum OuterProxy: String {
     var program: String? { Command.find(rawValue) }
 }
 
-/// nginx and the gateway, with a proxy in front that ends TLS.
+/// nginx and the gateway behind a proxy that ends TLS.
 final class ProxyChain {
     let sandbox: Sandbox
-    /// Where clients connect.
+    /// The proxy's port, for clients.
     let port: Int
     private let proxy: Daemon
     private let isNginx: Bool
 
-    /// The address that clients upload to.
+    /// The URL that clients upload to.
     var url: String { "https://localhost:\(port)/files/" }
-    /// The certificate that the proxy shows.
+    /// The proxy's certificate.
     var certificate: String { nginxFile("server.pem") }
 
     private func nginxFile(_ name: String) -> String {
         sandbox.directory.appending(path: "nginx/\(name)").path()
     }
 
-    /// The most interim responses that a test can make the gateway send.
+    /// Settings for as many interim responses as possible.
     static let manyInterim = [
         "interim: {progress-interval: 1s, progress-size: 64KiB, heartbeat: 1s}"
     ]
 
-    /// Starts all of them.
+    /// Starts the proxy, nginx and the gateway.
     ///
     /// - Parameters:
     ///   - kind: the proxy.
-    ///   - hasModule: whether nginx behind it has the module.
+    ///   - hasModule: whether nginx has the module.
     ///   - routeSettings: further lines of the route.
     ///   - extra: further lines of the settings.
-    ///   - changes: texts of the proxy's configuration with what stands in their place.
+    ///   - changes: texts of the proxy's configuration and their replacements.
     /// - Throws: `NeverHappened` if one of them does not start.
     init(
         _ kind: OuterProxy,
@@ -101,12 +101,12 @@ final class ProxyChain {
     }
 
     deinit {
-        // Foundation starts programs with most signals blocked, and only nginx changes that.
+        // Foundation starts programs with most signals blocked, and only nginx unblocks them.
         proxy.signal(isNginx ? SIGTERM : SIGKILL)
         _ = proxy.wait()
     }
 
-    /// Arguments of curl for a request through the proxy; the heads of all responses go to `heads`.
+    /// The arguments of curl for a request through the proxy; all response header sections are written to `heads`.
     private func curlArguments(
         _ fields: [String],
         _ others: [String],
@@ -116,28 +116,28 @@ final class ProxyChain {
             + (["Upload-Draft-Interop-Version: 10"] + fields).flatMap { ["-H", $0] } + others
     }
 
-    /// The file of the heads that the last request got.
+    /// The file with the response header sections of the last request.
     private var heads: String { sandbox.directory.appending(path: "heads").path() }
 
-    /// The heads that the last request got, in lower case.
+    /// The response header sections of the last request, in lower case.
     func told() throws -> String {
         try String(contentsOfFile: heads, encoding: .utf8).lowercased()
     }
 
-    /// How many responses 104 the last request got.
+    /// The number of 104 responses to the last request.
     func interimResponses() throws -> Int { Self.interimResponses(try told()) }
 
     private static func interimResponses(_ told: String) -> Int {
         told.split(separator: "\r\n").count { $0.starts(with: /http\/[\d.]+ 104/) }
     }
 
-    /// An upload of a slow client, which nothing waits for until it is asked how it ended.
+    /// An upload by a slow client in the background.
     struct SlowUpload {
         fileprivate let client: Daemon
         fileprivate let output: URL
         fileprivate let heads: String
 
-        /// Waits for its end: the status of the final response, and the number of responses 104.
+        /// Waits for its end and returns the final status and the number of 104 responses.
         func end() throws -> (status: String, interim: Int) {
             _ = client.wait()
             let told = try String(contentsOfFile: heads, encoding: .utf8).lowercased()
@@ -147,7 +147,7 @@ final class ProxyChain {
         }
     }
 
-    /// Begins to send 1.4 MB: nothing for three seconds, then a part each second.
+    /// Starts to send 1.4 MB: nothing for three seconds, then a part each second.
     func startSlowUpload(_ version: String) throws -> SlowUpload {
         let name = "slow-\(UUID().uuidString)"
         let heads = sandbox.directory.appending(path: name + ".heads").path()
@@ -167,7 +167,6 @@ final class ProxyChain {
         return SlowUpload(client: client, output: output, heads: heads)
     }
 
-    /// Runs curl to its end.
     func curl(_ fields: [String], _ others: [String]) throws -> Command {
         try? FileManager.default.removeItem(atPath: heads)
         return try Command(
@@ -203,7 +202,7 @@ final class ProxyChain {
         }
     }
 
-    /// The offset of the upload that is arriving, by its path or its resource's; -1: there is none.
+    /// The offset of the upload being received, by its target or its resource; -1 if there is none.
     private func receivedOffset(of path: String) throws -> Int {
         try sandbox.spoolgate("list", "--json", "--state", "receiving").output.split(
             separator: "\n"
@@ -217,7 +216,6 @@ final class ProxyChain {
         }.max() ?? -1
     }
 
-    /// What has been delivered under a name.
     func delivered(_ name: String) throws -> [Data] {
         try sandbox.delivered().filter { $0.lastPathComponent.hasSuffix("-" + name) }
             .map { try Data(contentsOf: $0) }
@@ -245,7 +243,7 @@ final class ProxyChain {
         )
     }
 
-    /// Runs `spoolgate probe` on the address that clients upload to.
+    /// Runs `spoolgate probe` on the URL that clients upload to.
     func probe(_ arguments: String...) throws -> ProbeTests.Report {
         try ProbeTests.Report(
             Command(
@@ -255,7 +253,7 @@ final class ProxyChain {
         )
     }
 
-    /// The last value of a field in the heads that the last request got, in lower case.
+    /// The last value of a response field of the last request, in lower case.
     func field(_ name: String) throws -> String? {
         try told().split(separator: "\r\n").last { $0.hasPrefix(name + ": ") }
             .map { String($0.dropFirst(name.utf8.count + 2)) }
@@ -263,7 +261,7 @@ final class ProxyChain {
 }
 
 extension OuterProxy {
-    /// The page's configuration, with other ports and paths, and what Debian's own files have beside it.
+    /// The page's configuration with other ports and paths, and the directives of Debian's own files.
     fileprivate func configuration(
         in folder: String,
         port: Int,
@@ -296,7 +294,7 @@ extension OuterProxy {
             let modules = [
                 "mpm_event", "authz_core", "ssl", "http2", "proxy", "proxy_http", "reqtimeout",
             ].map { "LoadModule \($0)_module /usr/lib/apache2/modules/mod_\($0).so\n" }.joined()
-            // Debian's is 10 s for the first byte of content; a shorter one fails sooner.
+            // Debian's timeout is 10 s for the first byte of content; a shorter one fails sooner.
             return """
                 \(modules)
                 ServerName localhost

@@ -4,11 +4,10 @@ import Foundation
 import SpoolgateTestSupport
 import Testing
 
-/// An application in PHP behind an nginx of its own; gone with the test.
+/// A PHP application behind its own nginx, which ends with the test.
 final class PHPApplication {
-    /// Where the gateway reaches it.
     let url: String
-    /// What the page calls `/srv/app`.
+    /// The directory that the page calls `/srv/app`.
     var path: String { folder.file("app") }
     private let folder: ScratchDirectory
     private let servers: Daemon
@@ -18,20 +17,19 @@ final class PHPApplication {
     static let program = (try? FileManager.default.contentsOfDirectory(atPath: "/usr/sbin"))?
         .first { $0.hasPrefix("php-fpm") }.map { "/usr/sbin/" + $0 }
 
-    /// Whether a test may make mount namespaces.
+    /// Whether a test may create mount namespaces.
     static let canConfine =
         (try? Command("/usr/bin/unshare", ["--mount", "--pid", "--fork", "true"]).status) == 0
 
-    /// Starts it.
+    /// Starts both servers.
     ///
     /// - Parameters:
     ///   - script: the text of `upload.php`.
-    ///   - without: a line of nginx's or PHP's settings that is left out; nil: none.
-    ///   - confined: whether it sees a `/tmp` of 8 MiB, in which nginx has its temporary files, too, and a `/srv/app` of
-    ///     60 MiB.
-    /// - Throws: `NeverHappened` if it does not start.
+    ///   - without: a line of nginx's or PHP's settings to leave out; nil: none.
+    ///   - confined: whether they have a `/tmp` of 8 MiB, also for nginx's temporary files, and a `/srv/app` of 60 MiB.
+    /// - Throws: `NeverHappened` if they do not start.
     init(script: String, without: String? = nil, confined: Bool = false) throws {
-        // In /tmp it could not be seen from within.
+        // The confined servers have another /tmp.
         folder = try ScratchDirectory(in: "/var/tmp", "php")
         isConfined = confined
         let port = try FreePort.take(1)[0]
@@ -55,7 +53,7 @@ final class PHPApplication {
             exec \(Command.find("nginx") ?? "nginx") -e "$folder/error.log" -c "$folder/nginx.conf" -g 'daemon off;'
             """
         let log = URL(filePath: folder.file("start.log"))
-        // The namespace of processes ends them all with the first one.
+        // All processes of the namespace end with the first one.
         let unshare = ["--mount", "--pid", "--fork", "--kill-child"]
         servers =
             confined
@@ -78,7 +76,7 @@ final class PHPApplication {
         _ = servers.wait()
     }
 
-    /// The files that it has stored, by name.
+    /// The stored files, by name.
     func stored() throws -> [String: Data] {
         var root = ""
         if isConfined {

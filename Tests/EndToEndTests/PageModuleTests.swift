@@ -1,5 +1,4 @@
-// The page's module alone, against servers that answer as they are told: the situations of an upload that the
-// gateway brings about seldom or never.
+// The page's module alone, against servers with scripted responses that the gateway sends seldom or never.
 
 import Foundation
 import SpoolgatePosix
@@ -12,12 +11,12 @@ import Testing
     .enabled(if: Engine.chromium.isInstalled, Engine.chromium.missing)
 )
 struct PageModuleTests {
-    /// What a server answers with; nil: nothing, ever.
+    /// A server's response; nil: it never responds.
     private typealias Answer = (status: String, fields: [String], content: String)?
-    /// A request, and how many of its method came before it.
+    /// Responds to a request, given the number of earlier requests with its method.
     private typealias Script = @Sendable (LoopbackOrigin.Request, Int) -> Answer
 
-    /// Content of 1000 bytes that is uploaded from a page of the server's own.
+    /// An upload of 1000 bytes from a page of the server's own.
     private final class Upload {
         let server: LoopbackOrigin
         let browser: Browser
@@ -68,9 +67,9 @@ struct PageModuleTests {
         /// Sends it.
         ///
         /// - Parameters:
-        ///   - options: of the upload.
-        ///   - script: what runs before it starts.
-        /// - Returns: the text of the answer or the code of the error, every state, and the last progress.
+        ///   - options: the upload's options.
+        ///   - script: a script to run before it starts.
+        /// - Returns: the text of the response or the code of the error, every state, and the last progress.
         /// - Throws: `Broken` if the page does not run it.
         func send(_ options: String = "", before script: String = "") throws -> (
             end: String, states: [String], loaded: Int, sent: Int
@@ -95,7 +94,7 @@ struct PageModuleTests {
             )
         }
 
-        /// What a script with the module's classes and a file of 1000 bytes returns.
+        /// Runs a script with the module's classes and a file of 1000 bytes, and returns its result.
         func evaluate(_ script: String) throws -> Any {
             try browser.run(
                 """
@@ -107,7 +106,7 @@ struct PageModuleTests {
             )
         }
 
-        /// The methods of what the server was asked for uploads, in order, but for questions after states.
+        /// The methods of the requests for uploads, in order, without those for the status.
         var methods: [String] { requests.map(\.method).filter { $0 != "GET" } }
 
         var requests: [LoopbackOrigin.Request] {
@@ -122,7 +121,7 @@ struct PageModuleTests {
         ("204 No Content", ["Upload-Offset: \(offset)"] + fields, "")
     }
 
-    /// A server that creates, tells offset 400, and has no status resource.
+    /// A server that creates uploads, reports offset 400, and has no status resource.
     private static func usual(_ request: LoopbackOrigin.Request) -> Answer {
         switch request.method {
         case "POST": created
@@ -194,7 +193,7 @@ struct PageModuleTests {
         }
         #expect(try upload.send().end == "refused")
         #expect(upload.methods == ["POST", "PATCH"])
-        // And forgotten: the next one begins anew.
+        // The upload is also forgotten: the next one starts over.
         #expect(try upload.send().end == "refused")
         #expect(upload.methods == ["POST", "PATCH", "POST", "PATCH"])
     }
@@ -300,7 +299,7 @@ struct PageModuleTests {
             try upload.send("headers: async () => ({ authorization: 'Bearer 9' })").end == "server"
         )
         #expect(upload.methods.filter { $0 == "POST" }.count == 4)
-        // A value cannot become another one.
+        // A constant value is not requested again.
         #expect(try upload.send("headers: { authorization: 'Bearer 9' }").end == "server")
         #expect(upload.methods.filter { $0 == "POST" }.count == 5)
     }
@@ -362,7 +361,7 @@ struct PageModuleTests {
             request.method == "PATCH" ? ("503 X", [], "") : Self.usual(request)
         }
         #expect(try upload.send("shouldRetry: (error, attempt) => attempt < 3").end == "server")
-        // The second failure comes after progress: the server had 400 bytes.
+        // The second failure follows progress: the server had 400 bytes.
         #expect(upload.methods.filter { $0 == "PATCH" }.count == 5)
         let closed = try Upload { request, count in
             request.method == "POST" && count < 2 ? ("403 X", [], "") : Self.usual(request)
@@ -516,7 +515,7 @@ struct PageModuleTests {
         #expect(sent.loaded == 1000)
         #expect(upload.methods.count == 251)
         let seen = try upload.browser.run("return [told, span]") as? [Double] ?? []
-        // One at the start and one at the end beside.
+        // The first and the last report are not limited.
         #expect(seen[0] <= seen[1] / 100 + 2)
     }
 
@@ -528,7 +527,7 @@ struct PageModuleTests {
         let upload = try Upload { request, count in
             request.method == "PATCH" && count == 0 ? ("503 X", [], "") : Self.usual(request)
         }
-        // As Firefox reads a file: it looks at neither its time nor its size.
+        // As Firefox reads a file: without checking its time or size.
         let read = """
             const whole = { cut: 'x'.repeat(700), replaced: 'x'.repeat(990) + 'y'.repeat(10) }['\(change)']
             let other
@@ -657,7 +656,7 @@ struct PageModuleTests {
     @Test("a stalled connection is closed and retried")
     func stalled() throws {
         let upload = try Upload { request, count in
-            // The application is waited for where the server says that it works; here it says nothing.
+            // Without a response the server does not report that it is working, so the client does not wait.
             if request.method == "HEAD", count == 0 { return nil }
             return Self.usual(request)
         }
@@ -676,7 +675,7 @@ struct PageModuleTests {
                     "201 Created", ["Location: /files/u", "Link: </files/s?u>; rel=\"status\""], ""
                 )
             case "GET":
-                // The one before was answered.
+                // The client has received the previous response.
                 if count > 1 { isTold.open() }
                 return ("200 OK", [], #"{"offset": \#(count == 0 ? 250 : 1000)}"#)
             default:

@@ -1,5 +1,5 @@
-// The page on another server than the one it uploads to: let in where the route names its origin, and told so
-// where it does not.
+// The page on another server than the one it uploads to: accepted if the route names its origin, and refused with the
+// reason otherwise.
 
 import Foundation
 import SpoolgatePosix

@@ -1,4 +1,4 @@
-// The page that is shipped, in a real browser: what a person does with it, and what a network does to it.
+// The shipped page in a real browser: the user's actions and network faults.
 
 import Foundation
 import SpoolgateTestSupport
@@ -61,7 +61,7 @@ struct PageTests {
     func reloaded() throws {
         let origin = try LoopbackOrigin(status: "201 Created")
         let page = try PageUnderTest(upstream: origin.base)
-        // What nginx has not passed on yet is lost with the connection.
+        // Content that nginx has not yet passed on is lost with the connection.
         let file = try page.begin(
             "photo.raw",
             Self.whole,
@@ -70,7 +70,7 @@ struct PageTests {
         )
         try page.browser.reload()
         #expect(try page.unfinished() == ["photo.raw"])
-        // What the browser had handed to its machine would pass later, though nobody waits for it any more.
+        // Without the cut, bytes in the system's buffers would arrive although no page waits for them.
         page.network.cut()
         page.network.mend()
         try page.choose(file.url)
@@ -91,12 +91,12 @@ struct PageTests {
         let origin = try LoopbackOrigin(status: "201 Created")
         let page = try PageUnderTest(upstream: origin.base)
         let file = try page.begin("long.bin", Self.whole, holdingAt: Self.half)
-        // What the bar shows has passed, whatever the browser has handed to its machine.
+        // The bar shows bytes that have arrived, not bytes in the system's buffers.
         #expect(try page.shown("long.bin") <= page.network.passed)
         page.network.cut()
         try page.awaitState("long.bin", "waiting")
         #expect(try page.words("long.bin").contains("The connection was lost."))
-        // Some seconds, by the pauses between attempts.
+        // This takes some seconds, because of the pauses between attempts.
         try eventually("it tries again and again") { page.network.refused >= 4 }
         page.network.hold(at: nil)
         page.network.mend()
@@ -193,7 +193,7 @@ struct PageTests {
         for name in ["kept.bin", "wrong.bin"] { try page.awaitReceived(name) }
         try page.browser.reload()
         func discard(_ name: String) throws {
-            // The page that was reloaded keeps its locks for a moment.
+            // The page before the reload keeps its locks for a moment.
             let click = "document.querySelector(`[aria-label='Discard ${arguments[0]}']`)?.click()"
             let find =
                 "return document.querySelector(`[aria-label='Undo ${arguments[0]}']`) !== null"
@@ -228,7 +228,7 @@ struct PageTests {
         }
         try page.browser.click("#pause-all")
         for name in names { try page.awaitState(name, "paused") }
-        // Not on Cancel all, which is beside it.
+        // The focus must not be on Cancel all, which is next to it.
         try eventually("the keyboard is on the button that undoes it", seconds: 20) {
             try page.browser.text("return document.activeElement.id") == "resume-all"
         }
@@ -264,7 +264,7 @@ struct PageTests {
         let origin = try LoopbackOrigin(status: "201 Created")
         let page = try PageUnderTest(upstream: origin.base)
         let file = try page.begin("long.bin", Self.whole, holdingAt: Self.half)
-        // From here on the page waits for no attempt but one that a person asks for.
+        // From now on the page makes only attempts that the user asks for.
         try page.browser.run(
             "const { setTimeout } = window; window.setTimeout = (body, ms) => setTimeout(body, ms > 1400 ? 3e6 : ms)"
         )
@@ -351,7 +351,7 @@ struct PageTests {
     func cutShort(engine: Engine) throws {
         let origin = try LoopbackOrigin(status: "201 Created")
         let page = try PageUnderTest(engine, upstream: origin.base)
-        // The clock of what waits, or it takes 15 seconds to find out.
+        // Faster timers: otherwise detection takes 15 seconds.
         try page.browser.run(
             "const { setTimeout } = window; window.setTimeout = (body, ms) => setTimeout(body, (ms ?? 0) / 10)"
         )

@@ -1,10 +1,10 @@
-// The shipped page in a browser, before nginx, the daemon and an upstream; between the browser and nginx a
-// network that can be cut.
+// The shipped page in a browser, with nginx, the daemon and an upstream, and a network that can be cut between browser
+// and nginx.
 
 import Foundation
 import SpoolgateTestSupport
 
-/// The page, opened, with everything behind it.
+/// The open page, with all its servers.
 final class PageUnderTest {
     let sandbox: Sandbox
     let network: CuttingProxy
@@ -15,8 +15,8 @@ final class PageUnderTest {
     /// - Parameters:
     ///   - upstream: the upstream's target; nil: the sandbox's drop directory.
     ///   - routeSettings: further lines of the route.
-    ///   - isSecure: whether it is reached over TLS, and so HTTP/2.
-    /// - Throws: what does not start.
+    ///   - isSecure: whether the page uses TLS, and so HTTP/2.
+    /// - Throws: an error if one of them does not start.
     convenience init(
         upstream: String? = nil,
         routeSettings: [String] = [],
@@ -34,14 +34,14 @@ final class PageUnderTest {
         try browser.open("\(isSecure ? "https" : "http")://localhost:\(port)/upload/")
     }
 
-    /// Starts everything with one of three engines, which meets the network by its own port, and opens the page.
+    /// Starts everything with one of three engines, which reaches the network through its own port, and opens the page.
     ///
     /// - Parameters:
-    ///   - engine: the browser's.
-    ///   - setup: what the browser is started with.
+    ///   - engine: the browser's engine.
+    ///   - setup: the browser's setup.
     ///   - upstream: the upstream's target.
-    ///   - isSecure: whether it is reached over TLS, and so HTTP/2.
-    /// - Throws: what does not start.
+    ///   - isSecure: whether the page uses TLS, and so HTTP/2.
+    /// - Throws: an error if one of them does not start.
     convenience init(
         _ engine: Engine,
         _ setup: Browser.Setup = Browser.Setup(),
@@ -51,7 +51,7 @@ final class PageUnderTest {
         let sandbox = try Sandbox(
             upstream: upstream,
             front: .nginxWithPages,
-            // With the port that the browser names.
+            // With the port in the browser's URL.
             origin: "$scheme://$http_host"
         )
         let network = try CuttingProxy(to: isSecure ? sandbox.tlsPort : sandbox.port)
@@ -59,63 +59,61 @@ final class PageUnderTest {
         try browser.open("\(isSecure ? "https" : "http")://localhost:\(network.port)/upload/")
     }
 
-    /// Takes over what was started, with a browser that opens the page by itself.
+    /// Uses running servers and a browser that opens the page itself.
     init(sandbox: Sandbox, network: CuttingProxy, browser: Browser) {
         self.sandbox = sandbox
         self.network = network
         self.browser = browser
     }
 
-    /// Chooses files by the page's input.
+    /// Chooses files in the page's input.
     func choose(_ files: URL...) throws { try choose(files) }
 
-    /// The state of a file's item; empty: it has none.
+    /// The state of a file's item; empty if it has none.
     func state(_ name: String) throws -> String {
         try browser.text("return (\(Self.item))(arguments[0])?.dataset.state ?? ''", name)
     }
 
-    /// Everything that a file's item says.
+    /// The text of a file's item.
     func words(_ name: String) throws -> String {
         try browser.text("return (\(Self.item))(arguments[0])?.textContent ?? ''", name)
     }
 
-    /// Bytes that a file's progress bar shows.
+    /// The bytes that a file's progress bar shows.
     func shown(_ name: String) throws -> Int {
         let script = "return (\(Self.item))(arguments[0])?.querySelector('progress').value ?? 0"
         return try browser.run(script, name) as? Int ?? 0
     }
 
-    /// Waits until a file's item is in a state.
     func awaitState(_ name: String, _ expected: String) throws {
         try eventually("\(name) is \(expected); the page: \(contents())") {
             try state(name) == expected
         }
     }
 
-    /// Waits until a file's item is done or failed.
     func awaitOutcome(_ name: String) throws {
         try eventually("\(name) is done or failed; the page: \(contents())") {
             ["done", "failed"].contains(try state(name))
         }
     }
 
-    /// Chooses several files at once by the page's input.
+    /// Chooses several files at once in the page's input.
     func choose(_ files: [URL]) throws { try browser.choose(files, in: "#pick") }
 
-    /// Waits until the page shows that the server has so many bytes of a file.
+    /// Waits until the page shows that the server has received this many bytes of a file.
     func awaitReceived(_ name: String, atLeast bytes: Int = 1) throws {
         try eventually("the page shows what the server has of \(name): \(contents())") {
             try shown(name) >= bytes
         }
     }
 
-    /// Makes a file and chooses it, and waits until the page shows that the server has some of it.
+    /// Creates a file, chooses it, and waits until the page shows that the server has received some of it.
     ///
     /// - Parameters:
-    ///   - name: the file's.
-    ///   - length: the file's, in bytes.
-    ///   - held: bytes that pass the network; then it holds all back.
-    ///   - least: bytes that are waited for.
+    ///   - name: the file's name.
+    ///   - length: the file's length in bytes.
+    ///   - held: the bytes that pass the network before it holds the rest back.
+    ///   - least: the bytes to wait for.
     /// - Returns: the file.
     /// - Throws: `NeverHappened` if they do not arrive.
     func begin(
@@ -131,19 +129,18 @@ final class PageUnderTest {
         return file
     }
 
-    /// Presses a button of a file's item.
     func press(_ button: String, _ name: String) throws {
         try browser.click("li button[aria-label='\(button) \(name)']")
     }
 
-    /// Files that the page asks for again.
+    /// The names of the files that the page asks for again.
     func unfinished() throws -> [String] {
         let script =
             "return [...document.querySelectorAll('#unfinished:not([hidden]) .name')].map((e) => e.textContent)"
         return try browser.run(script) as? [String] ?? []
     }
 
-    /// The requests that nginx has answered, and what the daemon tells of them.
+    /// The requests in nginx's log, and the daemon's log.
     func history() throws -> String {
         try accessLog() + sandbox.log.suffix(5_000)
     }
@@ -153,12 +150,12 @@ final class PageUnderTest {
         return try String(contentsOf: log, encoding: .utf8)
     }
 
-    /// How many violations of the page's policy browsers have reported to nginx.
+    /// The number of policy violations that browsers reported to nginx.
     func violations() throws -> Int {
         try accessLog().components(separatedBy: "\"POST /csp-report ").count - 1
     }
 
-    /// How many uploads the browser has created, by nginx's log.
+    /// The number of uploads that the browser has created, by nginx's log.
     func creations(over version: String = "HTTP/1.1") throws -> Int {
         try accessLog()
             .components(separatedBy: "\"POST /files/ \(version)\"").count - 1

@@ -1,5 +1,6 @@
-// `probe` before a real nginx with the shipped files: as shipped, and with the mistakes that people make.
-// After each probe the spool is empty and the upstream has seen nothing.
+// `probe` against a real nginx with the shipped files, unchanged and with common mistakes. After each probe the spool
+// is
+// empty and the upstream has received no request.
 
 import Foundation
 import SpoolgateTestSupport
@@ -7,7 +8,6 @@ import Testing
 
 @Suite("probe", .enabled(if: Command.find("nginx") != nil, "nginx is not installed"))
 struct ProbeTests {
-    /// One line of a report.
     struct Line: Decodable {
         var check: String?
         var level: String?
@@ -17,7 +17,7 @@ struct ProbeTests {
         var warnings: Int?
     }
 
-    /// What a probe said.
+    /// The report of a probe.
     struct Report {
         var status: Int32
         var lines: [Line]
@@ -31,7 +31,7 @@ struct ProbeTests {
             }
         }
 
-        /// The lines that are not well, with their level.
+        /// The warnings and failures, with their level.
         var complaints: [String] {
             lines.filter { ["warn", "fail"].contains($0.level) }
                 .map { "\($0.level ?? "") \($0.check ?? "")" }
@@ -47,7 +47,7 @@ struct ProbeTests {
         }
     }
 
-    /// A gateway with an upstream that counts.
+    /// A gateway with an upstream that counts requests.
     private final class Stage {
         let origin: LoopbackOrigin
         let sandbox: Sandbox
@@ -60,7 +60,7 @@ struct ProbeTests {
             origin = try LoopbackOrigin(status: "201 Created")
             sandbox = try Sandbox(
                 upstream: origin.base,
-                // What the disk has room for.
+                // The test's disk has room for it.
                 routeSettings: ["limits: {max-size: 64MiB}"] + routeSettings,
                 front: front,
                 origin: publicOrigin
@@ -70,7 +70,7 @@ struct ProbeTests {
         var secure: String { "https://localhost:\(sandbox.tlsPort)/files/" }
         var plain: String { "http://localhost:\(sandbox.port)/files/" }
 
-        /// Arguments for a look at this machine.
+        /// The arguments for checks on this machine.
         var local: [String] {
             let folder = sandbox.directory.path()
             let nginx = [
@@ -80,7 +80,7 @@ struct ProbeTests {
             return ["--local", "--nginx", nginx.joined(separator: " "), "--http", "1.1"]
         }
 
-        /// Probes, and looks whether anything is left or was delivered.
+        /// Probes, and checks that nothing is left in the spool and nothing was delivered.
         func probe(_ url: String, _ arguments: [String] = []) throws -> Report {
             let trust = ["--cacert", "\(sandbox.directory.path())/nginx/server.pem"]
             let report = try Report(
@@ -148,13 +148,13 @@ struct ProbeTests {
         try stage.expectNothingLeft(command.output)
     }
 
-    /// A mistake, and what must be said of it.
+    /// A mistake and the expected findings.
     struct Mistake: Sendable, CustomTestStringConvertible {
         var testDescription: String
         var front: Front
-        /// Everything that is complained of.
+        /// All expected warnings and failures.
         var complaints: [String]
-        /// Of the first of them, parts of the sentence and the line to change.
+        /// Parts of the first finding's text and the line to change.
         var words: [String]
         var origin: String?
         var arguments: [String] = []
@@ -260,7 +260,7 @@ struct ProbeTests {
         let stage = try Stage(mistake.front, origin: mistake.origin)
         let url = stage.secure.replacing("/files/", with: mistake.path)
         let report = try stage.probe(url, mistake.arguments)
-        // Without the module there is no 104, which is a mistake of its own.
+        // Without the module there is no 104, which is a separate finding.
         let complaints = report.complaints.filter { !$0.contains("104") }
         #expect(complaints == mistake.complaints, "\(report.shown)")
         let isFailure = mistake.complaints.contains { $0.hasPrefix("fail") }
@@ -358,7 +358,7 @@ struct ProbeTests {
             "fail",
             ["does not exist (/nowhere is missing)", "403 to every login", "install -D -g "]
         )
-        // Its workers are root's otherwise.
+        // Otherwise the workers run as the same user and can read the file.
         guard geteuid() == 0 else { return }
         let closed = try Stage(.nginxMistaken(.closedPasswords))
         let file = "\(closed.sandbox.directory.path())/nginx/closed.htpasswd"
@@ -388,7 +388,7 @@ struct ProbeTests {
         #expect(!mends.contains { $0.hasPrefix("auth_") || $0.hasPrefix("fastcgi_") }, "\(mends)")
     }
 
-    /// Whether nginx speaks HTTP/2 alone on a port without TLS that has it.
+    /// Whether nginx speaks only HTTP/2 on a port without TLS that has it enabled.
     private static let isOld: Bool = {
         let said = try? Command(Command.find("nginx") ?? "nginx", ["-v"]).errors
         let version = said?.firstMatch(of: /nginx\/(\d+)\.(\d+)\.(\d+)/)
@@ -402,7 +402,7 @@ struct ProbeTests {
     )
     func cleartextHTTP2() throws {
         let origin = try LoopbackOrigin(status: "201 Created")
-        // It is told that nginx listens by a connection alone.
+        // A sandbox detects nginx by a connection alone, without HTTP/1.1.
         let sandbox = try Sandbox(
             upstream: origin.base,
             front: .nginxMistaken(.cleartextHTTP2)
@@ -429,7 +429,7 @@ struct ProbeTests {
         let well = try stage.probe(stage.plain, local)
         well.expect("nginx", "ok", ["location ^~ /files/", "/snippets/spoolgate.conf:"])
         well.expect("socket", "ok", ["spoolgate.sock", "may connect"])
-        // Its owner is root, who may everything: then nginx's workers are another user's.
+        // Only under root do nginx's workers run as another user.
         if geteuid() == 0 {
             chmod("\(folder)/spoolgate.sock", 0o600)
             let closed = try stage.probe(stage.plain, local)
@@ -446,7 +446,7 @@ struct ProbeTests {
         dead.expect("socket", "fail", ["no process listens", "systemctl start"])
     }
 
-    /// nginx, and what is said of content that it may write into the spool.
+    /// A configuration, and the expected finding about nginx's writes to the spool.
     struct Receiving: Sendable, CustomTestStringConvertible {
         var testDescription: String
         var front = Front.nginxWithModule
@@ -504,7 +504,7 @@ struct ProbeTests {
                 "takes /files/x.jpg", "location ^~ /files/ {   (in place of location /files/ { at ",
             ]
         )
-        // A file at the same place by name is none of the expression's.
+        // A named location in the same file is not a rival.
         #expect(!report.shown.contains("@spoolgate"), "\(report.shown)")
     }
 

@@ -1,5 +1,5 @@
-// Interim responses after the first, through nginx with its module: how much is safe while content
-// comes, and signs of life while the upstream works.
+// Interim responses after the first, through nginx with its module: durable offsets while content arrives, and
+// heartbeats while the upstream works.
 
 import Foundation
 import SpoolgateTestSupport
@@ -35,7 +35,7 @@ struct ProgressTests {
         try crash(sandbox, goingOnWith: location, bytes, told: told, sent: sent)
     }
 
-    /// Kills the gateway: what was told is kept, and the upload goes on from there.
+    /// Kills the gateway and checks that the upload continues at or after the last reported offset.
     private func crash(
         _ sandbox: Sandbox,
         goingOnWith location: String,
@@ -86,7 +86,8 @@ struct ProgressTests {
         let location = try #require(try client.readAny()["location"])
         var sent = 0
         var told = 0
-        // Each time it sends 5 MiB, and then nothing before it is told of 4 MiB more, though no interval is over.
+        // Each time the client sends 5 MiB and then waits for 4 MiB more to be reported, although no interval has
+        // passed.
         for round in 1...2 {
             client.sendChunk(bytes[sent..<sent + 5 << 20])
             sent += 5 << 20

@@ -8,7 +8,7 @@ import Testing
 struct ProxyRecipeTests {
     private static let versions = ["--http1.1", "--http2"]
 
-    /// Uploads everything in one request over each version, is cut, and resumes where a 104 named.
+    /// Uploads in one request over each version, cuts it, and resumes at the Location of a 104.
     private func expectResumesFromInterim(_ chain: ProxyChain) throws {
         let (file, bytes) = try chain.sandbox.randomFile(6 << 20)
         for version in Self.versions {
@@ -27,7 +27,7 @@ struct ProxyRecipeTests {
         #expect(try chain.delivered("film.mp4") == [bytes, bytes])
     }
 
-    /// Sends 60 MiB without a length, of which the gateway reports each 4 MiB; the status of the final response.
+    /// Sends 60 MiB without a length, which the gateway reports every 4 MiB; returns the final status.
     private func streamUpload(_ chain: ProxyChain) throws -> String {
         let file = try emptyFile(60 << 20, in: chain)
         return try chain.curl(
@@ -39,7 +39,7 @@ struct ProxyRecipeTests {
         ).output
     }
 
-    /// Resumes the upload of `streamUpload` where its first 104 named.
+    /// Resumes the upload of `streamUpload` at the Location of its first 104.
     private func expectStreamResumes(_ chain: ProxyChain) throws {
         let mark = "location: "
         let line = try chain.told().split(separator: "\r\n").first { $0.hasPrefix(mark) }
@@ -50,7 +50,7 @@ struct ProxyRecipeTests {
         #expect(try chain.delivered("stream.bin") == [content])
     }
 
-    /// A file without blocks.
+    /// Creates a file of zeros without disk blocks.
     private func emptyFile(_ size: Int, in chain: ProxyChain) throws -> String {
         let file = chain.sandbox.directory.appending(path: "empty.bin").path()
         try #require(FileManager.default.createFile(atPath: file, contents: nil))
@@ -58,7 +58,7 @@ struct ProxyRecipeTests {
         return file
     }
 
-    /// Begins an upload of 1.2 GiB, which the proxy lets through; nginx knows the client and not its word.
+    /// Starts an upload of 1.2 GiB through the proxy, and checks that nginx ignores the client's `X-Forwarded-For`.
     private func expectTakesLargeContent(_ chain: ProxyChain) throws {
         let file = try emptyFile(1_200 << 20, in: chain)
         let status = try chain.curlCut(
@@ -70,7 +70,7 @@ struct ProxyRecipeTests {
         #expect(!status.contains("203.0.113.9"))
     }
 
-    /// Appends at a wrong offset: the refusal arrives although the content was not asked for.
+    /// Appends at a wrong offset, and checks that the refusal arrives before the content is read.
     private func expectRefusalArrives(_ chain: ProxyChain) throws {
         _ = try chain.curl(
             ["Upload-Complete: ?0", "Content-Length: 0"],
@@ -95,7 +95,7 @@ struct ProxyRecipeTests {
         #expect(try chain.curl([], ["-X", "DELETE", "-f", location]).status == 0)
     }
 
-    /// Looks at everything while a slow upload is on its way, which is told its offset so many times.
+    /// Runs all checks during a slow upload, which must receive a matching number of 104 responses.
     private func expectPassesEverything(
         _ chain: ProxyChain,
         _ version: String,

@@ -1,4 +1,4 @@
-// `purge` against what clients were promised: the settings of each upload's route.
+// `purge` keeps the uploads that the settings of their route promise to clients.
 
 import Foundation
 import SpoolgateTestSupport
@@ -11,7 +11,7 @@ struct PurgeTests {
     private let partial: String
     private let delivered: String
 
-    /// A daemon with a partial upload and a delivered one.
+    /// Starts a daemon with a partial upload and a delivered one.
     init() throws {
         sandbox = try Sandbox(
             routeSettings: ["limits: {max-age: 7d}", "response-retention: 30d"]
@@ -20,14 +20,14 @@ struct PurgeTests {
         _ = try sandbox.append(partial, Data("some".utf8), complete: false)
         delivered = try sandbox.create("/files/delivered")
         _ = try sandbox.append(delivered, Data("all".utf8))
-        // The daemon removes by itself what is over, once an hour, and notes that it has looked.
+        // The daemon itself purges once an hour, and records that it has.
         let note = sandbox.directory.path() + "/spool/purged"
         try eventually("the daemon's first look is over") {
             FileManager.default.fileExists(atPath: note)
         }
     }
 
-    /// Makes an upload look as if nothing had happened to it for that long.
+    /// Sets the time of an upload's last activity back.
     private func age(_ resource: String, by seconds: Double) throws {
         let id = try #require(resource.split(separator: "/").last).description
         let spool = sandbox.directory.path() + "/spool"

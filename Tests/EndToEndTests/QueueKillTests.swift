@@ -1,7 +1,8 @@
-// kill -9 of the daemon in every phase of a delivery that the queue makes: what was accepted is
-// delivered or held, and a POST is sent once.
+// kill -9 of the daemon in every phase of a delivery by the queue: each accepted upload is delivered or held, and a
+// POST
+// is sent once.
 //
-// `make crash-test ROUNDS=500` runs more rounds; SEED=n begins with round n.
+// `make crash-test ROUNDS=500` runs more rounds; SEED=n starts with round n.
 
 import Foundation
 import SpoolgateTestSupport
@@ -9,7 +10,7 @@ import Testing
 
 @Suite("kill -9 while the queue delivers")
 struct QueueKillTests {
-    /// Phases of a delivery as the upstream sees them; between them the daemon is hit by the delay.
+    /// The phases of a delivery that the upstream detects; a random delay moves the kill between them.
     private static let phases: [Moments.Moment] = [
         .delivering, .deliveringContent, .delivered, .answering, .answered,
     ]
@@ -53,7 +54,7 @@ struct QueueKillTests {
                 default: Issue.record("\(state) is no end: \(note)")
                 }
                 if upload.method == "POST" { #expect(entries.count <= 1, note) }
-                // One attempt for each daemon that died, and the one that lasted.
+                // One attempt by each killed daemon, and one by the last.
                 #expect(entries.count <= 3, note)
                 upstream.forget { $0.target == upload.target }
             }
@@ -65,7 +66,7 @@ struct QueueKillTests {
         )
     }
 
-    /// Has uploads accepted, and kills the daemon at the phase, twice.
+    /// Sends uploads that are accepted, and kills the daemon twice at the phase.
     private func run(
         _ seed: UInt64,
         _ phase: Moments.Moment,
@@ -74,7 +75,7 @@ struct QueueKillTests {
     ) throws -> [Accepted] {
         var generator = SplitMix(seed: seed)
         var uploads: [Accepted] = []
-        // It stands for the upstream, which passes moments as long as there is a client.
+        // This client represents the upstream: moments pass only while there is a client.
         moments.begin(clients: 1)
         for number in 0..<4 {
             let isFirst = number == 0
@@ -96,7 +97,7 @@ struct QueueKillTests {
         }
         for kill in 0..<2 {
             if kill == 1 { lookOut(&generator, phase, moments) }
-            // The second moment may not come: all may be delivered by then.
+            // The second moment may never occur, because all may be delivered by then.
             if kill == 0 { #expect(moments.waitForIt()) } else { usleep(20_000) }
             usleep(UInt32.random(in: 0...3_000, using: &generator))
             sandbox.kill()
@@ -116,7 +117,7 @@ struct QueueKillTests {
         moments.lookOut(for: phase, ordinal: ordinal, holds: generator.once(in: 2))
     }
 
-    /// The word for its state once nothing happens to it any more.
+    /// The upload's state once it no longer changes.
     private func settledState(of upload: Accepted, _ sandbox: Sandbox) throws -> String {
         try eventually("\(upload.target) has an end; log: \(sandbox.log.suffix(2_000))") {
             let told = try sandbox.ask("GET", upload.status)

@@ -1,5 +1,5 @@
-// Requests on one upload at the same time, through one daemon and through two on one spool: the newest
-// wins in bounded time, and no byte is stored twice.
+// Concurrent requests for one upload, through one daemon or two on one spool: the newest wins in bounded time, and no
+// byte is stored twice.
 
 import Foundation
 import SpoolgateTestSupport
@@ -7,9 +7,9 @@ import Testing
 
 @Suite("Racing requests", .serialized)
 struct RaceTests {
-    /// The most seconds anything may take on a busy machine; what it took is printed.
+    /// The most seconds that a request may take on a busy machine; the actual times are printed.
     ///
-    /// Far less than who waits until the other one gives up.
+    /// Far less than a request that waits until its rival gives up.
     private static let bound = RaceTrack.inUse / 2
 
     private func report(
@@ -90,7 +90,7 @@ struct RaceTests {
                 length: bytes.count - offset,
                 sent: part
             )
-            // It is in the middle of its content, and stays there.
+            // The append is in the middle of its content and waits there.
             try eventually("content arrives") { try track.first.spooledOffset() > offset }
             let (told, time) = try Parallel.timed { try track.second.offset(of: resource) }
             #expect(told > offset && told <= offset + part.count)
@@ -191,12 +191,12 @@ struct RaceTests {
             "race: \(seconds.count) HEADs in the storm, \(broken) times broken off, "
                 + "\(client.retrievals) by the writer, which had \(during) of \(bytes.count) bytes stored at its end"
         )
-        // So few are below every bound of `clients`, and wait. Only one that waits for another process
-        // gives way to a newer one of its own, and has to ask again.
+        // So few requests stay below all limits of `clients`, and wait. Only a request that waits for another process
+        // is aborted
+        // for a newer one of its own, and its client must retry.
         #expect(daemons == .two || broken == 0)
         #expect(broken <= seconds.count)
-        // The newest is served first; one that is overtaken again and again is answered at the latest when
-        // the storm is over.
+        // The newest request is served first; one that is overtaken repeatedly is served after the storm at the latest.
         report("HEAD in a storm", daemons, seconds, bound: RaceTrack.inUse)
         #expect(client.faults == [])
         #expect(client.creations.map(\.end) == [.answered])
@@ -204,7 +204,7 @@ struct RaceTests {
         try settled()
     }
 
-    /// Asks for the offset until it is told; how many times that took.
+    /// Requests the offset until it is reported, and returns the number of requests.
     private static func retrieveOffset(_ location: String, port: Int) throws -> Int {
         let deadline = Date(timeIntervalSinceNow: RaceTrack.inUse)
         var times = 0
@@ -235,7 +235,7 @@ struct RaceTests {
                 ["purge", "--force", "--older-than", "0s", "--config", sandbox.settingsFile],
                 log: sandbox.directory.appending(path: "purge.log")
             )
-            // Somewhere in its start, its search, or its end.
+            // During its start, its search or its end.
             usleep(UInt32.random(in: 0...120_000))
             let (answer, time) = try Parallel.timed {
                 try sandbox.append(resource, bytes)
@@ -258,7 +258,7 @@ struct RaceTests {
         let settled = track.base(deliveries: 10)
         let port = track.first.port
         let resources = try (0..<40).map { try track.first.create("/files/stalled-\($0)") }
-        // Half of them have sent something, half nothing but the head.
+        // Half of them have sent content, half only the header section.
         let stalled = try resources.enumerated().map { index, resource in
             try track.first.startAppend(
                 resource,
@@ -293,7 +293,7 @@ struct RaceTests {
             }.seconds
         }
         report("offset retrieval of a stalled one", .one, try retrievals.map { try $0.get() })
-        // The stalled connections are all still open at their clients.
+        // Their clients keep the stalled connections open.
         try settled()
         print("race: \(threads) threads with stalled clients")
         withExtendedLifetime(stalled) {}

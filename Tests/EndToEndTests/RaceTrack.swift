@@ -1,15 +1,15 @@
-// Where requests race: one daemon, or two on one spool, and an upstream that writes down what it got.
+// The environment of a race: one daemon, or two on one spool, and an upstream that records its requests.
 //
-// It starts no race; it knows how the daemons looked before.
+// It starts no race; it records the daemons' resources before.
 
 import Foundation
 import SpoolgateTestSupport
 import Testing
 
-/// Where two clients of one upload send their requests.
+/// The daemons to which two clients of one upload send their requests.
 enum Daemons: String, CaseIterable, CustomTestStringConvertible {
     case one
-    /// Two daemons on one spool, each behind a web server of its own; kernel locks are all they share.
+    /// Two daemons on one spool, each behind its own web server; they share only kernel locks.
     case two
 
     var testDescription: String { "\(rawValue) daemon\(self == .one ? "" : "s")" }
@@ -20,7 +20,7 @@ final class RaceTrack {
     let upstream: LoopbackOrigin
     let moments = Moments()
     private let sandboxes: [Sandbox]
-    /// Seconds for which a request waits for the upload: longer than any race takes on a busy machine.
+    /// Seconds for which a request waits for an upload in use: longer than any race takes on a busy machine.
     static let inUse = 50.0
 
     init(_ daemons: Daemons) throws {
@@ -40,7 +40,7 @@ final class RaceTrack {
             )
         }
         self.sandboxes = sandboxes
-        // What a daemon opens once, for good, is open from here on.
+        // Open the descriptors that a daemon keeps.
         for sandbox in sandboxes {
             let warming = try sandbox.create("/files/warm")
             _ = try sandbox.append(warming, Data(count: 1_000))
@@ -49,14 +49,14 @@ final class RaceTrack {
     }
 
     var first: Sandbox { sandboxes[0] }
-    /// The same as the first where there is one daemon.
+    /// The same as the first if there is one daemon.
     var second: Sandbox { sandboxes[sandboxes.count - 1] }
 
-    /// Notes what every daemon uses now; calling the result waits until it is that again.
+    /// Records each daemon's resources; calling the result waits until they are back at that level.
     ///
-    /// - Parameter deliveries: how many there will be at a time; each may leave a handle of libcurl
-    ///   with its descriptors.
-    /// - Returns: what waits.
+    /// - Parameter deliveries: the number of deliveries at a time; each may leave a handle of libcurl with its
+    ///   descriptors.
+    /// - Returns: the function that waits.
     func base(deliveries: Int = 1) -> () throws -> Void {
         let sandboxes = sandboxes
         let before = sandboxes.map { $0.daemon.footprint() }
@@ -66,7 +66,7 @@ final class RaceTrack {
                 do {
                     try eventually("descriptors and threads are as before") {
                         now = sandbox.daemon.footprint()
-                        // The pool begins with 16 threads ready, and keeps 64.
+                        // The pool starts with 16 ready threads and keeps 64.
                         return now.descriptors <= before.descriptors + 4 * deliveries
                             && now.threads <= before.threads + 64 - 16
                     }

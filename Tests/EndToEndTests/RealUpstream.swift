@@ -1,10 +1,9 @@
-// Legacy upstreams for the tests: one private nginx with static files, DAV, TLS with a private CA, and
-// PHP-FPM behind it.
+// Legacy upstreams for the tests: one private nginx with static files, DAV, TLS with a private CA, and PHP-FPM.
 
 import Foundation
 import SpoolgateTestSupport
 
-/// The upstreams; gone with the test.
+/// The upstreams, which end with the test.
 final class RealUpstream {
     let directory: URL
     let url: String
@@ -13,10 +12,10 @@ final class RealUpstream {
 
     /// The CA that signed the upstream's certificate.
     var authority: String { directory.path() + "/ca.pem" }
-    /// A CA that did not.
+    /// An unrelated CA.
     var strangeAuthority: String { directory.path() + "/strange.pem" }
 
-    /// Starts it, at `port` if one is given; with a certificate that ended yesterday if so ordered.
+    /// Starts it, optionally at `port` or with a certificate that expired yesterday.
     init(port: Int? = nil, isExpired: Bool = false) throws {
         directory = FileManager.default.temporaryDirectory
             .appending(path: "upstream-\(UUID().uuidString.prefix(8))")
@@ -48,27 +47,26 @@ final class RealUpstream {
         try? FileManager.default.removeItem(at: directory)
     }
 
-    /// Ends PHP-FPM; nginx goes on in front of it.
+    /// Stops PHP-FPM; nginx continues.
     func stopPHP() {
         let php = servers.removeFirst()
         php.signal(SIGTERM)
         _ = php.wait()
     }
 
-    /// Starts PHP-FPM again.
     func restartPHP() throws {
         try? FileManager.default.removeItem(atPath: directory.path() + "/php.sock")
         try startPHP()
     }
 
-    /// How often PHP was called with an upload.
+    /// The number of uploads that PHP has received.
     func phpCalls() throws -> Int {
         let calls = directory.appending(path: "root/files/calls")
         guard FileManager.default.fileExists(atPath: calls.path()) else { return 0 }
         return try Data(contentsOf: calls).count
     }
 
-    /// What PHP was told of the uploads that it was called with, in order.
+    /// The uploads that PHP has received, in order.
     func phpHeard() throws -> [Heard] {
         let heard = directory.appending(path: "root/files/heard")
         guard FileManager.default.fileExists(atPath: heard.path()) else { return [] }
@@ -77,7 +75,7 @@ final class RealUpstream {
         }
     }
 
-    /// One request as PHP saw it.
+    /// One request as PHP received it.
     struct Heard: Decodable {
         /// One file of a form.
         struct File: Decodable {
@@ -91,13 +89,13 @@ final class RealUpstream {
         var length: String
         var type: String?
         var disposition: String?
-        /// Of the content, in hex; of a form, of nothing.
+        /// SHA-1 of the content in hex; of a form, the hash of the empty string.
         var sha1: String
-        /// The fields of a resumable upload that reached it.
+        /// The fields of a resumable upload that reached PHP.
         var markers: [String]
         var files: Files
 
-        /// Files by their field's name; PHP writes an empty list where there are none.
+        /// Files by field name; PHP writes an empty list if there are none.
         struct Files: Decodable {
             var byField: [String: File]
 
@@ -122,9 +120,9 @@ final class RealUpstream {
         return String(words.prefix(40))
     }
 
-    /// Tells what it received, or `size` bytes; `status` in the query becomes the answer's.
+    /// Responds with the request, or with `size` bytes, and with the `status` of the query.
     ///
-    /// It knows no OPTIONS.
+    /// It does not implement OPTIONS.
     private static let php = """
         <?php
         if ($_SERVER['REQUEST_METHOD'] === 'OPTIONS') {
