@@ -1,4 +1,4 @@
-// Real legacy upstreams: PHP-FPM behind nginx, nginx's own DAV module over https with a private CA.
+// Real legacy upstreams: PHP-FPM behind nginx, and nginx's own DAV module over https with a private CA.
 
 import Foundation
 import SpoolgateTestSupport
@@ -33,7 +33,7 @@ struct RealUpstreamTests {
         #expect(heard["sha1"] as? String == (try RealUpstream.sha1(of: bytes)))
         #expect((heard["markers"] as? [Any])?.isEmpty == true)
         #expect(try upstream.phpCalls() == 1)
-        // The client lost the answer: the same empty completing append gives it again.
+        // The same empty final append repeats a lost response.
         let again = try sandbox.append(resource, offset: bytes.count)
         #expect(again.status == 202)
         #expect(again.content == answer.content)
@@ -105,7 +105,7 @@ struct RealUpstreamTests {
         #expect(try sandbox.spoolgate("list").output.contains("deferred"))
         try sandbox.reload(replacing: upstream.strangeAuthority, with: upstream.authority)
         let retried = try sandbox.append(resource, offset: bytes.count)
-        // DAV knows PUT; this was created by POST, and that is what the upstream gets and refuses.
+        // The upload was created by POST, which DAV refuses.
         #expect([404, 405].contains(retried.status))
         #expect(retried["upload-complete"] == "?1")
     }
@@ -139,7 +139,7 @@ struct RealUpstreamTests {
             let answer = try sandbox.curl([
                 "-k", version, "https://127.0.0.1:\(sandbox.tlsPort)/files/report",
             ])
-            // curl: 18 partial content, 52 nothing at all, 92 the HTTP/2 stream was not ended cleanly.
+            // curl's exit codes: 18 partial content, 52 no response, 92 HTTP/2 stream not closed cleanly.
             #expect([18, 52, 92].contains(answer.status), "\(version): \(answer.status)")
         }
     }

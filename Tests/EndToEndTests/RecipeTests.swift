@@ -1,4 +1,4 @@
-// The recipes of docs/RECIPES.md, each before the application that it is for.
+// The recipes of docs/RECIPES.md, each with its application.
 
 import Foundation
 import SpoolgatePosix
@@ -14,7 +14,7 @@ struct RecipeTests {
             "path django.py",
             "path ruby", "bucket yaml", "apache apache.conf", "curl upload.sh", "routes yaml",
             "routes nginx",
-            // PHPRecipeTests, ClamRecipeTests, ProxyRecipeTests.
+            // Run by PHPRecipeTests, ClamRecipeTests and ProxyRecipeTests.
             "php yaml", "php nginx", "php ini", "php php", "php-path yaml", "php-path php",
             "clamd yaml", "clamd clamd.conf",
             "behind nginx", "few yaml", "haproxy haproxy.cfg", "caddy Caddyfile",
@@ -31,7 +31,7 @@ struct RecipeTests {
         try text.write(to: url, atomically: true, encoding: .utf8)
     }
 
-    /// Uploads in two parts, as a client does that was cut; the final response.
+    /// Uploads in two parts, like a client after a cut, and returns the final response.
     private func upload(
         _ bytes: Data,
         to target: String,
@@ -58,7 +58,7 @@ struct RecipeTests {
         #expect(try upstream.davFile("film.mp4") == bytes)
     }
 
-    /// What a path form needs beside the application: a directory and a key.
+    /// The files that a path form needs: a directory and a key.
     private func handover() throws -> (folder: ScratchDirectory, key: String, files: String) {
         let folder = try ScratchDirectory()
         let key = folder.file("path.key")
@@ -130,7 +130,7 @@ struct RecipeTests {
         let taken = try FileManager.default.contentsOfDirectory(atPath: files)
         try #require(taken.count == 1)
         #expect(try Data(contentsOf: URL(filePath: files + "/" + taken[0])) == bytes)
-        // Whoever reaches the application and knows no key.
+        // A client that reaches the application but does not know the key.
         let time = Int(Date().timeIntervalSince1970)
         let forged = try WireClient(port: port).ask(
             "POST",
@@ -229,7 +229,7 @@ struct RecipeTests {
         let members = try JSONSerialization.jsonObject(with: record) as? [String: Any]
         #expect(members?["owner"] as? String == "alice")
         #expect(members?["name"] as? String == "film.html")
-        // nginx's user has their group, as www-data has spoolgate's.
+        // nginx's user is in their group, as www-data is in spoolgate's.
         let user = try #require(getpwnam("nobody")).pointee
         try write("half", to: URL(filePath: files + "/.half"))
         for path in ["", "/" + name, "/\(name).json", "/.half"] where getuid() == 0 {
@@ -246,7 +246,7 @@ struct RecipeTests {
         for (method, path, fields, status) in [
             ("GET", name, [], 401), ("GET", ".half", [login], 404), ("PUT", "x", [login], 403),
         ] { #expect(try sandbox.ask(method, "/delivered/" + path, fields).status == status) }
-        // After 30 days.
+        // The files are 30 days old.
         let clean = folder.file("clean.sh")
         try write(
             RecipeBlock.text(
@@ -335,7 +335,7 @@ struct RecipeTests {
         let url = "http://127.0.0.1:\(sandbox.port)/files/film.mp4"
         #expect(try sandbox.curl(["-f", "-T", file.path(), url]).status == 0)
         #expect(try Data(contentsOf: URL(filePath: files + "/film.mp4")) == bytes)
-        // The Destination has the scheme that the client used, and Apache wants its own.
+        // The Destination has the client's scheme, but Apache requires its own.
         for (number, base) in [
             "http://127.0.0.1:\(sandbox.port)", "https://127.0.0.1:\(sandbox.tlsPort)",
         ].enumerated() {

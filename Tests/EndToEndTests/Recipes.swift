@@ -1,4 +1,4 @@
-// The blocks of docs/RECIPES.md and docs/FRONTS.md: what the pages show is what the tests run.
+// The blocks of docs/RECIPES.md and docs/FRONTS.md, which the tests run as the pages show them.
 //
 // A block is fenced, and the line before it names it: `<!-- block: RECIPE NAME -->`.
 
@@ -8,11 +8,9 @@ import Testing
 
 /// One block of a page.
 struct RecipeBlock: Hashable {
-    /// The recipe that it belongs to.
     var recipe: String
-    /// What it is in that.
+    /// The block's name in its recipe.
     var name: String
-    /// Its lines.
     var text: String
 
     /// All blocks of both pages, in order.
@@ -43,7 +41,7 @@ struct RecipeBlock: Hashable {
         return text
     }
 
-    /// The lines that a block of settings has of a route, beside its upstream.
+    /// The lines of a route in a block of settings, without its upstream.
     static func route(
         _ recipe: String,
         _ route: String = "default",

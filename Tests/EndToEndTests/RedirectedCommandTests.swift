@@ -1,10 +1,10 @@
-// The client's commands before a real nginx that sends them elsewhere: nothing is taken for uploaded, and nothing is lost.
+// The client's commands with a real nginx that redirects: a redirect is not success, and no file is lost.
 
 import Foundation
 import SpoolgateTestSupport
 import Testing
 
-/// An nginx that answers each request below `/CODE/` with that redirect.
+/// An nginx that redirects each request below `/CODE/` with that status.
 private final class RedirectingNginx {
     static let place = "https://moved.example/new"
     let base: String
@@ -68,7 +68,7 @@ struct RedirectedCommandTests {
             for code in Self.codes {
                 let file = try world.sandbox.randomFile(size, "\(code).bin")
                 let url = "\(nginx.base)/\(code)/a"
-                // As a line of cron has it.
+                // As in a line of a crontab.
                 let line =
                     "\(UploadCommandWorld.program) -X \(options.joined(separator: " ")) "
                     + "\(file.url.path()) \(url) && rm \(file.url.path())"
@@ -109,7 +109,7 @@ struct RedirectedCommandTests {
         }
         let file = try world.sandbox.randomFile(2 << 20)
         let url = moved.base + "/f"
-        // The append at first, then the offset retrieval.
+        // The first is the append, the second the offset retrieval.
         for request in ["PATCH", "HEAD"] {
             let command = try world.run(file.url.path(), url)
             #expect(command.status == 1)

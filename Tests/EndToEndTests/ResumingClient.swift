@@ -1,9 +1,7 @@
-// A client that knows the protocol and nothing else: it creates, remembers the Location, and after
-// whatever happens asks for the offset and goes on, until it has the final response or was told that
-// nobody can know.
+// A client that knows only the protocol: it creates an upload, remembers the Location, and after each failure requests
+// the offset and resumes, until it has the final response or the outcome is unknown.
 //
-// It notes what it was told, and everything that breaks a promise made to it. Invariant: what it takes
-// for an offset is only what a response said.
+// It records the responses and every broken promise. Invariant: its offsets come only from responses.
 
 import Foundation
 import SpoolgatePosix
@@ -11,37 +9,37 @@ import SpoolgateTestSupport
 
 /// One upload by such a client.
 ///
-/// One thread at a time: its own while it runs, then the round's.
+/// One thread at a time uses it: its own while it runs, then the round's.
 final class ResumingClient: @unchecked Sendable {
-    /// What it is to do.
+    /// The client's instructions.
     struct Task {
         var number: Int
         var method: String
-        /// With the upstream's orders in its query.
+        /// The target, with the upstream's orders in its query.
         var target: String
         var content: Data
-        /// Whether it makes the upload resource first, empty.
+        /// Whether it first creates an empty upload resource.
         var isCareful: Bool
         var version: Int
-        /// Appends before the last one.
+        /// The number of appends before the last one.
         var partialAppends: Int
-        /// After so many parts of its first request it breaks off by itself; 0: never.
+        /// The number of parts of its first request after which it closes the connection; 0: never.
         var breaksAfter: Int
-        /// Microseconds of rest after each part.
+        /// The pause in microseconds after each part.
         var pace: UInt32 = 0
     }
 
-    /// How an upload resource ended, as the client was told.
+    /// The end of an upload resource, as the client learned it.
     enum End: Equatable {
-        /// The upstream's response came.
+        /// The upstream's response arrived.
         case answered
-        /// Nobody knows whether the upstream has it, and nothing will repeat it.
+        /// The outcome is unknown, and the upload will not be repeated.
         case unknown
-        /// There is no such upload any more.
+        /// The upload no longer exists.
         case gone
     }
 
-    /// One upload resource, or the attempt to get one.
+    /// One upload resource, or the attempt to create one.
     struct Creation {
         let target: String
         var location: String?
@@ -52,12 +50,12 @@ final class ResumingClient: @unchecked Sendable {
     }
 
     let task: Task
-    /// Its upload resources, in order; may be looked at while it runs.
+    /// Its upload resources, in order; other threads may read them while it runs.
     var creations: [Creation] { made.update { $0 } }
     private let made = Monitor<[Creation]>([])
-    /// Promises that were broken.
+    /// Broken promises.
     private(set) var faults: [String] = []
-    /// Offset retrievals that told an offset.
+    /// Offset retrievals that returned an offset.
     private(set) var retrievals = 0
     /// Interim responses that reported an offset.
     private(set) var reports = 0
@@ -76,7 +74,7 @@ final class ResumingClient: @unchecked Sendable {
         set { made.update { $0[$0.count - 1] = newValue } }
     }
 
-    /// Carries the upload to its end.
+    /// Runs the upload to its end.
     func run(until deadline: Date) {
         while Date() < deadline {
             do {
@@ -86,7 +84,7 @@ final class ResumingClient: @unchecked Sendable {
                     try resume()
                 }
             } catch {
-                // Cut: the daemon may be on its way back.
+                // The connection was cut; the daemon may be restarting.
                 usleep(5_000)
             }
             if let end = creations.last?.end, end != .gone { return }
@@ -94,7 +92,7 @@ final class ResumingClient: @unchecked Sendable {
         faults.append("not at its end in time: \(creations)")
     }
 
-    /// Asks for the final response once more; it must come again.
+    /// Requests the final response once more, which must be repeated.
     func checkReplay() {
         do {
             let answer = try append(from: task.content.count, to: task.content.count, isLast: true)
@@ -140,7 +138,7 @@ final class ResumingClient: @unchecked Sendable {
         if requests <= task.partialAppends, current.told < size {
             end = current.told + (size - current.told) / (task.partialAppends + 2 - requests)
         }
-        // The last one may also be an empty one.
+        // The last append may also be empty.
         let isLast = end == size && (task.partialAppends == 0 || current.told == size)
         take(try append(from: current.told, to: end, isLast: isLast))
     }
@@ -158,13 +156,14 @@ final class ResumingClient: @unchecked Sendable {
         return try exchange(client, from: offset, to: end)
     }
 
-    /// nginx does not tell that the daemon died in a response: it ends it short and keeps the
-    /// connection, so the pause itself must tell.
+    /// Connects with a limit for pauses: nginx truncates the response of a crashed daemon but keeps the connection
+    /// open, so
+    /// only the pause shows the crash.
     private func connect() throws -> WireClient { try WireClient(port: port, contentPatience: 1) }
 
     private var versionField: [String] { ["Upload-Draft-Interop-Version: \(task.version)"] }
 
-    /// Sends content and listens meanwhile; the final response.
+    /// Sends content and reads interim responses meanwhile; returns the final response.
     private func exchange(
         _ client: WireClient,
         from offset: Int,
@@ -218,7 +217,7 @@ final class ResumingClient: @unchecked Sendable {
     private func take(_ answer: WireClient.Answer) {
         if answer["x-upstream"] != nil {
             let whole = LoopbackOrigin.answer(to: current.target)
-            // A response beyond the cap is replayed without its content.
+            // A response above the size limit is repeated without its content.
             if answer.status != 201 || (answer.content != whole && !answer.content.isEmpty) {
                 faults.append("another response than the upstream's: \(answer.status)")
             }

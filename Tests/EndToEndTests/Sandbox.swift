@@ -1,6 +1,5 @@
-// One private world for a test: a spool, the daemon, a web server with its shipped configuration in
-// front, and the upstreams behind. Everything on loopback and in one temporary directory; gone with
-// the test.
+// A private environment for one test: a spool, the daemon, a web server with its shipped configuration, and the
+// upstreams, on loopback and in one temporary directory. It ends with the test.
 
 import Foundation
 import SpoolgateTestSupport
@@ -11,20 +10,18 @@ final class Sandbox {
     let directory: URL
     let port: Int
     let tlsPort: Int
-    /// The daemon's settings.
     let settingsFile: String
-    /// The spool's directory.
     let spool: URL
-    /// The program that daemons and commands are started from; another build of it for those to come, if it is changed.
+    /// The program for daemons and commands; a test may set another build for the next ones.
     var build: String
     private(set) var daemon: Daemon
     private let front: Front
     private let webServer: Daemon
     private var settings: String
-    /// What starts the daemon's command; empty: nothing between.
+    /// The command that starts the daemon's command; may be empty.
     private let launcher: [String]
 
-    /// The built program beside the test bundle.
+    /// The built program next to the test bundle.
     static let program =
         Bundle.allBundles.map(\.bundleURL).first { $0.pathExtension == "xctest" }
         .map { $0.deletingLastPathComponent().appending(path: "spoolgate").path() }
@@ -34,23 +31,23 @@ final class Sandbox {
     static let root = URL(filePath: #filePath).deletingLastPathComponent()
         .deletingLastPathComponent().deletingLastPathComponent()
 
-    /// Starts everything.
+    /// Starts the daemon and the web server.
     ///
     /// - Parameters:
     ///   - upstream: the upstream's target; nil: a drop directory of the sandbox.
     ///   - routeSettings: further lines of the route, indented by four.
-    ///   - routes: further routes, by name, each with its lines.
+    ///   - routes: further routes by name, each with its lines.
     ///   - extra: further lines of the settings, not indented.
-    ///   - front: the web server in front.
-    ///   - origin: `SPOOLGATE_ORIGIN` in place of nginx's shipped value.
-    ///   - port: where the web server listens; nil: at a free port.
+    ///   - front: the web server.
+    ///   - origin: `SPOOLGATE_ORIGIN`; nil: nginx's shipped value.
+    ///   - port: the web server's port; nil: a free one.
     ///   - spool: the spool's path, as in the settings; nil: one of the sandbox's own.
     ///   - spoolSettings: further settings of the spool.
-    ///   - timeouts: the daemon's.
+    ///   - timeouts: the daemon's timeouts.
     ///   - launcher: a command that the daemon's command is appended to; must `exec` it.
-    ///   - build: the program; another build than the one under test can be given.
-    ///   - sources: the sources whose files and module nginx has.
-    /// - Throws: `NeverHappened` when something does not start.
+    ///   - build: the program, which may be another build than the one under test.
+    ///   - sources: the sources of nginx's files and module.
+    /// - Throws: `NeverHappened` if one of them does not start.
     init(
         upstream: String? = nil,
         routeSettings: [String] = [],
@@ -89,7 +86,7 @@ final class Sandbox {
             """
         settings += spoolSettings.map { "  \($0)\n" }.joined()
         settings += "timeouts: \(timeouts)\n"
-        // As many as any test needs, and as any machine's limit of descriptors allows.
+        // Enough for any test, and within any machine's limit of descriptors.
         if !extra.contains(where: { $0.hasPrefix("threads:") }) {
             settings += "threads: {maximum: 2000}\n"
         }
@@ -118,7 +115,7 @@ final class Sandbox {
 
     deinit {
         daemon.signal(SIGKILL)
-        // `make sanitize`: what the sanitizers have to say of the daemon, they say there.
+        // `make sanitize`: the sanitizers write their reports to the daemon's log.
         if let report = log.range(of: "(Thread|Address)Sanitizer", options: .regularExpression) {
             Issue.record("\(log[report.lowerBound...].prefix(6_000))")
         }
@@ -138,54 +135,54 @@ final class Sandbox {
             command[0],
             Array(command.dropFirst()),
             log: directory.appending(path: "spoolgate.log"),
-            // Where it was built with that sanitizer, one that ends by itself has no leaks.
+            // If built with the address sanitizer, a daemon that exits by itself is checked for leaks.
             environment: ["ASAN_OPTIONS": "detect_leaks=1:quarantine_size_mb=4"]
         )
     }
 
-    /// Waits until the daemon that was started last answers, its operator too.
+    /// Waits until the newest daemon accepts connections, also on the operator's socket.
     func waitUntilServing() throws {
-        // Where settings put the operator's socket elsewhere, it need not be there.
+        // Settings may place the operator's socket elsewhere or disable it.
         let names = ["spoolgate.sock"] + (settings.contains("admin-listen:") ? [] : ["admin.sock"])
         try eventually("the daemon listens; its log: \(log.suffix(2_000))") {
             names.allSatisfy { UnixSocket.accepts(directory.path() + "/" + $0) }
         }
     }
 
-    /// Kills the daemon as a crash would.
+    /// Kills the daemon, as a crash would.
     func kill() {
         daemon.signal(SIGKILL)
         _ = daemon.wait()
     }
 
-    /// Kills the daemon as a crash would, and starts the next one.
+    /// Kills the daemon, as a crash would, and starts the next one.
     func crash() throws {
         kill()
         try startAgain()
     }
 
-    /// The process numbers of nginx's workers.
+    /// The process IDs of nginx's workers.
     var workers: [Int32] {
         let children = "/proc/\(webServer.id)/task/\(webServer.id)/children"
         let workers = (try? String(contentsOfFile: children, encoding: .utf8)) ?? ""
         return workers.split(separator: " ").compactMap { Int32($0) }
     }
 
-    /// Kills nginx's workers, in whose place it starts others.
+    /// Kills nginx's workers, which nginx replaces.
     func killWorkers() {
         for worker in workers { Foundation.kill(worker, SIGKILL) }
     }
 
-    /// Starts a daemon after the last one ended, and does not wait for it.
+    /// Starts a daemon after the last one ended, without waiting for it.
     func launch() throws { daemon = try Self.startDaemon(build, in: directory, by: launcher) }
 
-    /// Starts a daemon after the last one ended.
+    /// Starts a daemon after the last one ended, and waits for it.
     func startAgain() throws {
         try launch()
         try waitUntilServing()
     }
 
-    /// Starts the next daemon, lets the running one live for some time beside it, and kills that.
+    /// Starts the next daemon, lets the running one live next to it for some time, and kills that.
     func replace(livingOnFor microseconds: UInt32) throws {
         let next = try Self.startDaemon(build, in: directory, by: launcher)
         usleep(microseconds)
@@ -194,13 +191,13 @@ final class Sandbox {
         let socket = directory.path() + "/spoolgate.sock"
         try eventually("the next daemon listens; its log: \(log.suffix(2_000))") {
             if UnixSocket.accepts(socket) { return true }
-            // It gave up because the old one still had the socket: a service manager tries again.
+            // It exited because the old daemon still had the socket; a service manager would restart it.
             if !daemon.process.isRunning { try launch() }
             return false
         }
     }
 
-    /// Puts other settings in place of `old` and has the daemon take them up.
+    /// Replaces `old` in the settings and makes the daemon reload them.
     func reload(replacing old: String, with new: String) throws {
         settings = settings.replacingOccurrences(of: old, with: new)
         try settings.write(toFile: settingsFile, atomically: true, encoding: .utf8)
@@ -211,17 +208,16 @@ final class Sandbox {
         }
     }
 
-    /// What the daemon has written.
     var log: String {
         (try? String(contentsOf: directory.appending(path: "spoolgate.log"), encoding: .utf8)) ?? ""
     }
 
-    /// Runs a command of the program on this sandbox's spool.
+    /// Runs a command of the program with this sandbox's settings.
     func spoolgate(_ arguments: String...) throws -> Command {
         try spoolgate(arguments)
     }
 
-    /// Runs a command of the program on this sandbox's spool.
+    /// Runs a command of the program with this sandbox's settings.
     func spoolgate(_ arguments: [String]) throws -> Command {
         try Command(build, arguments + ["--config", settingsFile])
     }
@@ -234,7 +230,7 @@ final class Sandbox {
         ).filter { $0.pathExtension != "json" && !$0.lastPathComponent.hasPrefix(".") }
     }
 
-    /// Makes a file of random bytes.
+    /// Creates a file of random bytes.
     func randomFile(_ size: Int, _ name: String = "input.bin") throws -> (url: URL, bytes: Data) {
         let source = try FileHandle(forReadingFrom: URL(filePath: "/dev/urandom"))
         let bytes = try source.read(upToCount: size) ?? Data()
@@ -243,7 +239,6 @@ final class Sandbox {
         return (url, bytes)
     }
 
-    /// Runs curl with the arguments.
     func curl(_ arguments: [String]) throws -> Command {
         try Command(Command.find("curl") ?? "curl", ["-sS", "--max-time", "120"] + arguments)
     }
@@ -251,7 +246,7 @@ final class Sandbox {
 
 /// The usual steps of a test.
 extension Sandbox {
-    /// Sends a request over a connection of its own; its final response.
+    /// Sends a request over its own connection and returns the final response.
     func ask(
         _ method: String,
         _ target: String,
@@ -261,7 +256,7 @@ extension Sandbox {
         try WireClient(port: port).ask(method, target, fields, content: content)
     }
 
-    /// Sends a request's head, of content that long, over a connection of its own.
+    /// Sends the header section of a request with content of this length, over its own connection.
     func open(
         _ method: String,
         _ target: String,
@@ -273,7 +268,7 @@ extension Sandbox {
         return client
     }
 
-    /// Creates an upload carefully; the path of its resource.
+    /// Creates an upload without content and returns the path of its resource.
     func create(_ target: String, _ fields: [String] = []) throws -> String {
         let answer = try ask("POST", target, ["Upload-Complete: ?0"] + fields, content: Data())
         guard answer.status == 201, let location = answer["location"] else {
@@ -282,7 +277,7 @@ extension Sandbox {
         return String(location.drop(upTo: "/files/"))
     }
 
-    /// Appends; the final response.
+    /// Appends content and returns the final response.
     func append(
         _ resource: String,
         offset: Int = 0,
@@ -294,8 +289,7 @@ extension Sandbox {
         return try ask("PATCH", resource, all, content: content)
     }
 
-    /// Begins a completing append whose content goes on when the test says so; without a length it is
-    /// chunked.
+    /// Starts a completing append whose content the test sends later; it is chunked if there is no length.
     func startAppend(
         _ resource: String,
         offset: Int = 0,
@@ -317,7 +311,7 @@ extension Sandbox {
         ]
     }
 
-    /// The offset that HEAD tells.
+    /// The offset that HEAD reports.
     func offset(of resource: String) throws -> Int {
         let answer = try ask("HEAD", resource)
         guard answer.status == 204, let offset = answer["upload-offset"].flatMap({ Int($0) })
@@ -325,7 +319,7 @@ extension Sandbox {
         return offset
     }
 
-    /// The offset of the sandbox's only upload as `list` sees it, which disturbs no writer; -1: there is none.
+    /// The offset of the sandbox's only upload according to `list`, which does not disturb a writer; -1: there is none.
     func spooledOffset() throws -> Int {
         let line = try spoolgate("list", "--json").output
         guard !line.isEmpty else { return -1 }
@@ -335,7 +329,7 @@ extension Sandbox {
 }
 
 extension String {
-    /// From the first occurrence of `mark` on.
+    /// The text from the first occurrence of `mark`.
     func drop(upTo mark: String) -> Substring {
         range(of: mark).map { self[$0.lowerBound...] } ?? self[...]
     }

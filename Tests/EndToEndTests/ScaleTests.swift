@@ -1,10 +1,10 @@
-// The commands on a spool with more uploads than are sorted.
+// The commands on a spool with more uploads than they sort.
 //
-// For figures, as the environment says:
+// For measurements,
 //
 //     MANY_UPLOADS=500000 MANY_UPLOADS_IN=/var/tmp/many swift test --filter ScaleTests
 //
-// makes a spool and leaves it there, for instance for `/usr/bin/time -v spoolgate list --spool /var/tmp/many`.
+// creates a spool and keeps it, for example for `/usr/bin/time -v spoolgate list --spool /var/tmp/many`.
 
 import Foundation
 import HTTPTypes
@@ -19,7 +19,7 @@ struct ScaleTests {
     private static let environment = ProcessInfo.processInfo.environment
     private static let count = environment["MANY_UPLOADS"].flatMap { Int($0) } ?? 0
 
-    /// Makes a spool with partial uploads; the target of the first is very long.
+    /// Creates a spool with partial uploads; the target of the first is very long.
     private func make(_ count: Int, in directory: String) throws {
         let spool = try Spool(directory: directory, reserve: 0)
         for number in 0..<count {
@@ -59,7 +59,7 @@ struct ScaleTests {
         let count = 10_050
         try make(count, in: directory)
         func run(_ arguments: String...) throws -> Command {
-            // No settings of the machine's.
+            // Without this machine's settings.
             try Command(
                 Sandbox.program,
                 arguments + ["--spool", directory, "--config", "/dev/null"]
@@ -92,7 +92,7 @@ struct ScaleTests {
         #expect(objects.count { $0.utf8.count > 7_900 } == 1)
         let kept = try run("purge")
         #expect(kept.output == "Removed 0 uploads, freed 0B.\n")
-        // The longest record is the one that takes more than the others.
+        // The minimum, because the longest record takes more space than the others.
         let size = try #require(
             try run("list", "--json").output.split(separator: "\n").compactMap {
                 $0.firstMatch(of: /"disk-usage":(\d+)/).flatMap { Int($0.1) }
@@ -129,7 +129,7 @@ struct ScaleTests {
         #expect(purge.status == 0)
         #expect(purge.output.contains("\nRemoved \(count) uploads, freed "))
         let calls = try String(contentsOfFile: trace, encoding: .utf8).split(separator: "\n")
-        // Once to look at it, and once to remove it under its lock, with the content.
+        // Once to examine it, and once to remove it with its content under its lock.
         let opened = calls.compactMap { $0.split(separator: "\"").dropFirst().first }
         #expect(opened.count { UploadID($0) != nil } == 2 * count)
         let batches = 3

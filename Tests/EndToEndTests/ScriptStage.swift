@@ -1,9 +1,11 @@
-// Where a command script is played: a real spool with the uploads that it tells of, settings with two routes,
-// and the real program.
+// The environment of a command script: a real spool with the script's uploads, settings with two routes, and the real
+// program.
 //
-// An upload's words are its state as `list` has it, or `deferred` and `waiting`, which the queue and the client
-// have, and what is to be known of it: offset, length, idle (for how long), owner, route, method, target,
-// reason, status. `%20` stands for a space and the like.
+// An upload is described by its state in `list`, or by `deferred` (waits for the queue) or `waiting` (waits for the
+// client),
+// and by facts: offset, length, idle (a duration), owner, route, method, target, reason, status. `%20` stands for a
+// space,
+// and so on.
 
 import Foundation
 import HTTPTypes
@@ -14,7 +16,6 @@ import SpoolgateUploadProtocol
 
 @testable import SpoolgateSpool
 
-/// The stage of one script.
 final class ScriptStage {
     private let scratch: ScratchDirectory
     private let spool: Spool
@@ -24,7 +25,7 @@ final class ScriptStage {
     private var settingsPath: String { scratch.file("spoolgate.yaml") }
 
     init() throws {
-        // In memory: what files take there is the same on every machine.
+        // In memory, where files use the same space on every machine.
         scratch = try ScratchDirectory(in: ScratchDirectory.memory, "script")
         spool = try Spool(directory: scratch.file("var"), reserve: 0)
         try """
@@ -34,7 +35,7 @@ final class ScriptStage {
           default: {upstream: "http://127.0.0.1:3000", anonymous: allow}
           photos: {upstream: "http://127.0.0.1:3001", anonymous: allow}
         """.write(toFile: settingsPath, atomically: true, encoding: .utf8)
-        // The scripts type `spoolgate`; where they name no settings, it has these.
+        // The scripts' `spoolgate` uses these settings unless the command names others.
         try FileManager.default.createDirectory(
             atPath: scratch.file("bin"),
             withIntermediateDirectories: false
@@ -59,7 +60,7 @@ final class ScriptStage {
 
     // MARK: Commands
 
-    /// Runs a command; what it said, in the script's words.
+    /// Runs a command and returns its output in the script's words.
     func run(_ typed: CommandScript.Typed) throws -> (
         output: [String], errors: [String], status: Int32
     ) {
@@ -85,13 +86,13 @@ final class ScriptStage {
         var text = text.replacingOccurrences(of: "\r\n", with: "\n")
         for (path, word) in words { text = text.replacingOccurrences(of: path, with: word) }
         text.replace(/\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ/, with: "TIME")
-        // In scripts an empty line ends the output.
+        // An empty line ends the output in a script.
         return text.split(separator: "\n").map(String.init)
     }
 
     // MARK: Uploads
 
-    /// Makes an upload.
+    /// Creates an upload.
     func make(_ text: String, _ words: [String]) throws {
         guard let id = UploadID(text), let state = words.first else {
             throw NeverHappened(description: "no upload: \(text) \(words)")
@@ -101,7 +102,7 @@ final class ScriptStage {
             let pair = word.split(separator: "=", maxSplits: 1).map(String.init)
             facts[pair[0]] = pair.count == 2 ? decoded(pair[1]) : ""
         }
-        // Whatever it says of times, it says as of then.
+        // All its times are as of then.
         let idle = facts["idle"].flatMap { DurationText.read($0) } ?? .zero
         let then = WallTime(seconds: WallTime.now.seconds - idle.components.seconds)
         let spool = try Spool(
@@ -173,7 +174,7 @@ final class ScriptStage {
         try FileManager.default.moveItem(atPath: record, toPath: "\(spoolPath)/corrupt/\(id)")
     }
 
-    /// Has it be as if nothing had happened to an upload since then.
+    /// Sets the time of an upload's last activity.
     private func age(_ id: UploadID, as then: WallTime) throws {
         let time = Date(timeIntervalSince1970: Double(then.seconds))
         let record = "\(spoolPath)/uploads/\(id.description.prefix(1))/\(id)"
@@ -186,7 +187,7 @@ final class ScriptStage {
         }
     }
 
-    /// Uses an upload, as a request does.
+    /// Locks an upload, as a request does.
     func use(_ text: String) throws {
         guard let id = UploadID(text), let upload = try spool.tryLock(id) else {
             throw NeverHappened(description: "not there, or in use: \(text)")
@@ -194,7 +195,7 @@ final class ScriptStage {
         busy[text] = upload
     }
 
-    /// Ends the use of an upload.
+    /// Unlocks an upload.
     func free(_ text: String) { busy.removeValue(forKey: text)?.unlock() }
 
     deinit { for upload in busy.values { upload.unlock() } }

@@ -1,4 +1,4 @@
-// Plays every command script: the real program on a real spool, and what it says, word by word.
+// Runs every command script: the real program on a real spool, whose output must match exactly.
 
 import Foundation
 import Testing

@@ -1,11 +1,11 @@
-// What lies in a spool that no request is using, against the page that says what may.
+// Compares the files of a spool that no request uses with the states that spoolgate-spool(5) allows.
 //
-// It reads directories, and asks `list` for the states; what else is in files, the clients find out.
+// It reads directories and takes the states from `list`; the clients check the content of files.
 
 import Foundation
 import SpoolgateTestSupport
 
-/// The files of a spool, against the states of spoolgate-spool(5).
+/// The files of a spool, and the states of spoolgate-spool(5).
 struct SpoolInspection {
     private let sandbox: Sandbox
     private let spool: URL
@@ -14,9 +14,9 @@ struct SpoolInspection {
         spool = sandbox.spool
     }
 
-    /// Everything that should not be there; then has purge remove all, and looks again.
+    /// Returns all unexpected files and permissions, then purges the spool and returns the remaining files.
     func faults() throws -> [String] {
-        // The walk of the last start may be under way.
+        // The last start may still be examining the spool.
         let deadline = Date(timeIntervalSinceNow: 60)
         var faults: [String]
         repeat { faults = try strangeStates() } while !faults.isEmpty && Date() < deadline
@@ -41,7 +41,7 @@ struct SpoolInspection {
             faults.append("listed: \(queues.keys), there: \(records)")
         }
         for (id, queue) in queues {
-            // Nobody delivers any more, and every start looked through what was left.
+            // No delivery is in progress, and every start has examined the remaining uploads.
             if queue == "active" || queue == "corrupt" { faults.append("\(id) is in \(queue)") }
             if queue == "delivered", data.contains(id) {
                 faults.append("\(id), delivered, has content")
@@ -54,14 +54,14 @@ struct SpoolInspection {
         return faults
     }
 
-    /// Purges all; what is left.
+    /// Purges all uploads and returns the remaining files.
     private func emptied() throws -> [String] {
         let queues = ["incoming", "deferred", "hold", "delivered"].flatMap { ["--queue", $0] }
-        // The thread of a request that was just answered may hold its upload a moment longer.
+        // The thread of a request may hold its lock for a moment after the response.
         let deadline = Date(timeIntervalSinceNow: 10)
         var left: [String]
         repeat {
-            // A queue run removes the names that no state needs any more.
+            // A queue run removes names that no state needs.
             sandbox.daemon.signal(SIGUSR1)
             let purge = try sandbox.spoolgate(["purge", "--force", "--older-than", "0s"] + queues)
             left = purge.status == 0 ? [] : ["purge: \(purge.errors)"]
@@ -70,8 +70,8 @@ struct SpoolInspection {
             for place in ["corrupt", "queue"] {
                 left += try names(in: place).map { "\(place): \($0)" }
             }
-            // A death while the clock's mark, or the note of a purge, was written leaves a file that a start an
-            // hour later removes.
+            // A crash while the clock's mark or the note of a purge was written leaves a file, which a start an hour
+            // later removes.
             left += try FileManager.default.contentsOfDirectory(
                 atPath: spool.appending(path: "tmp").path()
             ).filter { !$0.hasPrefix("clock.") && !$0.hasPrefix("purged.") }
@@ -93,7 +93,7 @@ struct SpoolInspection {
         return faults
     }
 
-    /// The identities of all records, and of all content.
+    /// The identities of all records and of all content.
     private func files() throws -> (records: Set<String>, data: Set<String>) {
         var (records, data): (Set<String>, Set<String>) = ([], [])
         for shard in try names(in: "uploads") {

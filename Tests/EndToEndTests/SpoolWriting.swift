@@ -1,16 +1,17 @@
-// The activity of nginx's workers in the spool, by /proc.
+// The activity of nginx's workers in the spool, according to /proc.
 
 import Foundation
 
-/// Whether nginx writes into a sandbox's spool (`spool_receive`).
+/// Whether nginx writes to a sandbox's spool (`spool_receive`).
 struct SpoolWriting {
     /// Whether a worker has the file of an upload open.
     private(set) var hasFile = false
-    /// Whether a thread of such a worker, other than the one that serves requests, runs or waits for a disk: a thread
-    /// of the pool sleeps if it does not write or close a file.
+    /// Whether a thread of such a worker, other than the one that serves requests, runs or waits for a disk.
+    ///
+    /// A thread of the pool sleeps unless it writes or closes a file.
     private(set) var isInWrite = false
 
-    /// Looks once.
+    /// Examines all workers once.
     init(of sandbox: Sandbox) {
         let spool = sandbox.directory.path() + "/spool/uploads/"
         for worker in sandbox.workers where Self.hasFile(below: spool, worker) {
@@ -36,7 +37,7 @@ struct SpoolWriting {
             let file = "\(directory)/\(thread)/stat"
             guard thread != "\(worker)",
                 let text = try? String(contentsOfFile: file, encoding: .utf8),
-                // The name, in parentheses, may contain anything.
+                // The name in parentheses may contain any character.
                 let state = text[(text.lastIndex(of: ")") ?? text.startIndex)...].dropFirst(2).first
             else { return false }
             return state == "R" || state == "D"

@@ -1,5 +1,5 @@
-// Which system calls make what is told durable, counted from outside: none in an upload that is sent
-// in one go, and exactly the documented ones where an offset is told.
+// The system calls that make acknowledged data durable, counted by strace: none for an upload in one request, and the
+// documented ones when an offset is reported.
 
 import Foundation
 import SpoolgateTestSupport
@@ -26,8 +26,7 @@ struct SyncTests {
         )
         try body()
         calls.stop()
-        // What time it is, and that what is over was removed, the daemon notes down now and then, whoever asks
-        // for what.
+        // The daemon records the time and its purges now and then, independent of requests.
         let own = calls.lines.filter { line in
             !["clock.", "purged."].contains { line.contains("/spool/tmp/\($0)") }
         }
@@ -75,7 +74,7 @@ struct SyncTests {
             let answer = try sandbox.append(resource, Data(repeating: 1, count: 1 << 20))
             #expect(answer.status == 201)
         }
-        // Before the upstream hears of it: the content, its name, the attempt. After: the response.
+        // Before the delivery: the content, its name, the attempt. After it: the response.
         #expect(
             append == [
                 "fdatasync data", "fsync uploads/", "fdatasync record", "fdatasync record",
@@ -95,7 +94,7 @@ struct SyncTests {
             let offset = try sandbox.offset(of: resource)
             #expect(offset == 1_000_000)
         }
-        // Where it comes so slowly that progress is told, a part of it costs that before.
+        // Content slow enough for progress reports is synced earlier in part.
         let told = try syncs {
             let sender = try sandbox.startAppend(
                 resource,
@@ -120,7 +119,7 @@ struct SyncTests {
         #expect(try sandbox.append(resource, Data(repeating: 3, count: 3 << 20)).status == 201)
         #expect(try sandbox.ask("PUT", "/files/f.bin", content: Data("f".utf8)).status == 201)
         calls.stop()
-        // What the daemon notes of itself is no content.
+        // The daemon's own notes contain no content.
         #expect(calls.lines.filter { !$0.contains("/spool/tmp/") } == [])
         #expect(try sandbox.delivered().count == 2)
     }
@@ -141,7 +140,7 @@ struct SyncTests {
         #expect(purge.output.contains("\nRemoved \(count) uploads, "))
         let calls = try String(contentsOf: output, encoding: .utf8)
             .split(separator: "\n").count { $0.contains("sync(") }
-        // Some of them, or what is reported removed could come back.
+        // Some, because otherwise a removed upload could reappear.
         #expect(calls >= 2)
         #expect(calls < 2 * count)
     }

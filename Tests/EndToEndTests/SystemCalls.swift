@@ -1,12 +1,11 @@
-// strace on a running daemon: writes down some of its system calls, or makes them fail.
+// strace on a running daemon: records some of its system calls or makes them fail.
 //
-// It attaches to every thread there is and follows the new ones. Invariant: `stop` leaves the daemon
-// running as if nobody had looked.
+// It attaches to all threads and follows new ones. Invariant: after `stop` the daemon runs as before.
 
 import Foundation
 import SpoolgateTestSupport
 
-/// One look at a daemon's system calls.
+/// One trace of a daemon's system calls.
 final class SystemCalls {
     /// Whether strace can attach here; containers may forbid it.
     static let canTrace: Bool = {
@@ -20,14 +19,14 @@ final class SystemCalls {
     private let strace: Daemon
     private let output: URL
 
-    /// Attaches.
+    /// Attaches strace.
     ///
     /// - Parameters:
-    ///   - sandbox: whose daemon.
-    ///   - calls: the calls to write down.
-    ///   - fault: what happens to them, in strace's words after `inject=CALL:`; nil: nothing.
-    ///   - path: the only file or directory whose calls are looked at; nil: all.
-    /// - Throws: `NeverHappened` when strace cannot attach.
+    ///   - sandbox: the sandbox of the daemon.
+    ///   - calls: the calls to record.
+    ///   - fault: their fault, in strace's syntax after `inject=CALL:`; nil: none.
+    ///   - path: the only file or directory whose calls are traced; nil: all.
+    /// - Throws: `NeverHappened` if strace cannot attach.
     init(
         of sandbox: Sandbox,
         _ calls: [String],
@@ -45,7 +44,7 @@ final class SystemCalls {
         if let fault {
             arguments += ["-e", "inject=" + calls.joined(separator: ",") + ":" + fault]
         }
-        // Foundation starts programs with most signals blocked, and strace leaves that so.
+        // Foundation starts programs with most signals blocked, and strace does not unblock them.
         strace = try Daemon(
             Command.find("env") ?? "env",
             ["--default-signal=TERM", Command.find("strace") ?? "strace"] + arguments,
@@ -56,16 +55,16 @@ final class SystemCalls {
         }
     }
 
-    /// The calls so far, a line each.
+    /// The calls so far, one on each line.
     var lines: [String] {
         let text = (try? String(contentsOf: output, encoding: .utf8)) ?? ""
         return text.components(separatedBy: "\n").filter { $0.contains("(") }
     }
 
-    /// Calls that were made to fail so far.
+    /// The number of calls that were made to fail so far.
     var injected: Int { lines.count { $0.contains("INJECTED") } }
 
-    /// Detaches.
+    /// Detaches strace.
     func stop() {
         strace.signal(SIGTERM)
         _ = strace.wait()

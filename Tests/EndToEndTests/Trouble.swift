@@ -1,45 +1,44 @@
-// Upstreams that get one request wrong in one way; what they were sent is the log that exactly-once is
-// read from.
+// Upstreams that mishandle one request; the requests they receive are the log against which exactly-once is checked.
 
 import Foundation
 import SpoolgateTestSupport
 
-/// What can go wrong with one request.
+/// A way to mishandle a request.
 enum Trouble: String, CaseIterable {
-    /// Reads nothing and says nothing.
+    /// Reads nothing and never responds.
     case stallsUnread
-    /// Reads all and says nothing.
+    /// Reads the whole request and never responds.
     case stalls
     /// Resets the connection in the middle of the content.
     case resets
-    /// Reads all and closes.
+    /// Reads the whole request and closes the connection.
     case closes
-    /// Answers 413 before the content, and closes.
+    /// Responds with 413 before the content, and closes the connection.
     case answersEarly
-    /// Several interim responses before the final one.
+    /// Sends several interim responses before the final one.
     case interims
-    /// 503, this once.
+    /// Responds with 503 once.
     case busy
-    /// A response larger than is stored.
+    /// Sends a response larger than is stored.
     case huge
-    /// A response shorter than it says.
+    /// Sends a response shorter than its length.
     case cutsAnswer
-    /// A response longer than it says.
+    /// Sends a response longer than its length.
     case overlongAnswer
 
-    /// The daemon's patience: short only where it must run out.
+    /// The daemon's timeouts, which are short only if they must expire.
     var timeouts: String {
         let seconds = self == .stalls || self == .stallsUnread ? 1 : 60
         return "timeouts: {connect: 60s, stall: \(seconds)s, response: \(seconds)s}"
     }
 
-    /// What comes of it.
+    /// The result of a delivery.
     enum End {
-        /// The upstream's answer with this status.
+        /// The upstream's response with this status.
         case answered(Int)
-        /// An answer that says: not now.
+        /// A response that asks for another attempt.
         case putOff(Int)
-        /// No whole answer.
+        /// No complete response.
         case unknown
     }
 
@@ -54,10 +53,10 @@ enum Trouble: String, CaseIterable {
 }
 
 extension LoopbackOrigin {
-    /// The bytes of a response that is too large to be stored.
+    /// The size of a response that is too large to be stored.
     static let hugeSize = 2 << 20
 
-    /// Gets the first request wrong in one way and answers all others with 201.
+    /// Mishandles the first request and responds to all others with 201.
     convenience init(_ trouble: Trouble) throws {
         try self.init { connection in
             while let request = try connection.receiveHead() {

@@ -1,5 +1,5 @@
-// tuspy and aiotus as the Python package index has them, each driven by a script of Tests/TusClients, before
-// nginx, the daemon and PHP; between the client and nginx a network that can be cut.
+// tuspy and aiotus from the Python package index, each driven by a script in Tests/TusClients, with nginx, the daemon
+// and PHP, and a network that can be cut between the client and nginx.
 
 import Foundation
 import SpoolgateTestSupport
@@ -9,8 +9,7 @@ import Testing
 enum TusClient: String, CaseIterable, CustomTestStringConvertible, Sendable {
     case tuspy, aiotus
 
-    /// Whether a test can have them, in the versions that are asked for; it says in its skip message what
-    /// is missing.
+    /// Whether they are installed in the required versions.
     static let areInstalled: Bool = {
         let asked = try? Data(contentsOf: scripts.appending(path: "requirements.txt"))
         let installed = try? Data(contentsOf: installation.appending(path: "requirements.txt"))
@@ -27,7 +26,6 @@ enum TusClient: String, CaseIterable, CustomTestStringConvertible, Sendable {
 
     var testDescription: String { rawValue }
 
-    /// Starts its script.
     fileprivate func start(_ arguments: [String], log: URL) throws -> Daemon {
         try Daemon(
             Self.python,
@@ -37,20 +35,20 @@ enum TusClient: String, CaseIterable, CustomTestStringConvertible, Sendable {
     }
 }
 
-/// What a client tells of its upload.
+/// A client's report of its upload.
 struct TusReport: Decodable {
-    /// The upload's URL; nil: it gave up.
+    /// The upload's URL; nil: the client gave up.
     var url: String?
-    /// What it met with, each with the status that it was answered.
+    /// The errors that it met, each with the response's status.
     var errors: [String]
-    /// The offset at which it began.
+    /// The offset at which it started.
     var began: Int?
-    /// The offset that it is told once all is there.
+    /// The offset that the server reports for the complete upload.
     var offset: Int?
-    /// The metadata that it read back.
+    /// The metadata that the server returned.
     var metadata: [String: String]?
 
-    /// Whether it was answered with a status once.
+    /// Whether it received a status at least once.
     func met(_ status: Int) -> Bool {
         errors.contains { line in
             line.ranges(of: "\(status)").contains { range in
@@ -62,20 +60,20 @@ struct TusReport: Decodable {
     }
 }
 
-/// A client at work.
+/// A running client.
 final class TusRun {
     private let process: Daemon
     private let log: URL
 
     fileprivate init(_ process: Daemon, log: URL) { (self.process, self.log) = (process, log) }
 
-    /// Ends it in the middle of whatever it does.
+    /// Kills it.
     func kill() {
         process.signal(SIGKILL)
         _ = process.wait()
     }
 
-    /// Waits for its end; what it tells.
+    /// Waits for its exit and returns its report.
     func report() throws -> TusReport {
         let status = process.wait()
         let lines = try String(contentsOf: log, encoding: .utf8)
@@ -86,7 +84,7 @@ final class TusRun {
     }
 }
 
-/// A client, and everything that its uploads go through.
+/// A client, and all servers that its uploads pass.
 final class TusScene {
     let sandbox: Sandbox
     let network: CuttingProxy
@@ -94,12 +92,12 @@ final class TusScene {
     private var upstream: RealUpstream?
     private var runs = 0
 
-    /// Starts everything but the client.
+    /// Starts everything except the client.
     ///
     /// - Parameters:
     ///   - routeSettings: further lines of the route.
-    ///   - isUpstreamUp: whether PHP is there from the beginning.
-    /// - Throws: what does not start.
+    ///   - isUpstreamUp: whether PHP runs from the beginning.
+    /// - Throws: an error if one of them does not start.
     init(routeSettings: [String] = [], isUpstreamUp: Bool = true) throws {
         let ports = try FreePort.take(2)
         network = try CuttingProxy(to: ports[0])
@@ -107,25 +105,24 @@ final class TusScene {
         sandbox = try Sandbox(
             upstream: "http://127.0.0.1:\(upstreamPort)",
             routeSettings: routeSettings,
-            // Clients go on with an upload where they are told that it is.
+            // Clients resume at the URL that the gateway returns.
             origin: "http://127.0.0.1:\(network.port)",
             port: ports[0]
         )
         if isUpstreamUp { try startUpstream() }
     }
 
-    /// Starts PHP.
     func startUpstream() throws { upstream = try RealUpstream(port: upstreamPort) }
 
     /// Starts a client.
     ///
     /// - Parameters:
-    ///   - client: which one.
-    ///   - files: what it uploads; several become one upload.
-    ///   - query: of the URL that it creates uploads at.
-    ///   - options: of its script.
-    /// - Returns: the client at work.
-    /// - Throws: what starting it throws.
+    ///   - client: the client.
+    ///   - files: its files; several become one upload.
+    ///   - query: the query of the creation URL.
+    ///   - options: the options of its script.
+    /// - Returns: the running client.
+    /// - Throws: an error if it cannot be started.
     func start(
         _ client: TusClient,
         _ files: [URL],
@@ -139,7 +136,7 @@ final class TusScene {
         return TusRun(try client.start(arguments, log: log), log: log)
     }
 
-    /// The requests that PHP was called with.
+    /// The requests that PHP received.
     func heard() throws -> [RealUpstream.Heard] {
         try upstream.map { upstream in
             let heard = try upstream.phpHeard()
@@ -148,7 +145,7 @@ final class TusScene {
         } ?? []
     }
 
-    /// Requires that PHP was called once, with these bytes and nothing of the protocol.
+    /// Requires that PHP received one request, with these bytes and without fields of the protocol.
     @discardableResult
     func expectOnce(_ bytes: Data) throws -> RealUpstream.Heard {
         let heard = try heard()
@@ -161,7 +158,7 @@ final class TusScene {
         return first
     }
 
-    /// How often nginx was asked so.
+    /// The number of requests with this method in nginx's log.
     func requests(_ method: String) throws -> Int {
         let log = sandbox.directory.appending(path: "nginx/log/access.log")
         return try String(contentsOf: log, encoding: .utf8)

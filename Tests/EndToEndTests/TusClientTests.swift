@@ -1,4 +1,4 @@
-// Clients of tus 1.0 that know nothing of spoolgate, unmodified: what they upload reaches PHP once and whole.
+// Unmodified clients of tus 1.0: each upload reaches PHP once and complete.
 
 import Foundation
 import SpoolgateTestSupport
@@ -102,7 +102,7 @@ struct TusClientTests {
         return ["--metadata", String(decoding: text, as: UTF8.self)]
     }
 
-    // MARK: A network that goes away
+    // MARK: An interrupted network
 
     @Test("cut in the middle, it resumes at the server's offset", arguments: TusClient.allCases)
     func cut(client: TusClient) throws {
@@ -147,7 +147,7 @@ struct TusClientTests {
         #expect(try scene.requests("POST") == 1)
     }
 
-    /// Cuts everything until the client has found out, and mends it.
+    /// Cuts the network until the client has noticed, and restores it.
     private static func cut(_ scene: TusScene) throws {
         scene.network.cut()
         try eventually("the client tries again") { scene.network.refused > 0 }
@@ -170,10 +170,10 @@ struct TusClientTests {
         let report = try scene.start(client, [file], query: query, options).report()
         #expect(report.url == nil)
         #expect(report.met(Self.told(status)), "\(report.errors)")
-        // Whoever asks again hears that it is gone.
+        // A further request gets 410.
         #expect(report.met(410), "\(report.errors)")
         if client == .tuspy {
-            // PHP's own words.
+            // The content of PHP's response.
             #expect(report.errors.last?.contains("\"markers\":[]") == true, "\(report.errors)")
         }
         try scene.expectOnce(bytes)
@@ -197,13 +197,13 @@ struct TusClientTests {
         #expect(try scene.requests("POST") == 6)
     }
 
-    /// What a client of tus is told where the upstream answered `status`: never one after which it would send
-    /// everything again.
+    /// The status that a tus client receives for the upstream's `status`: never one after which it would send the
+    /// upload again.
     private static func told(_ status: Int) -> Int {
         status < 500 && status != 409 ? status : 424
     }
 
-    // MARK: An upstream that is down
+    // MARK: An unreachable upstream
 
     @Test(
         "it waits for an upstream that is down, and sends nothing again",

@@ -1,4 +1,4 @@
-// What the shipped unit does with the operator's socket, run as systemd would: by root, in a /run of its own.
+// The shipped unit's command for the operator's socket, run as root with its own /run, as systemd would.
 
 import Foundation
 import SpoolgateTestSupport
@@ -9,17 +9,17 @@ import Testing
     .enabled(if: geteuid() == 0 && SmallDisk.isPossible, "only root can give a group away")
 )
 struct UnitFileTests {
-    /// The command of `ExecStartPost=`, without systemd's marks before it.
+    /// The command of `ExecStartPost=`, without systemd's prefix characters.
     private static func command() throws -> String {
         let unit = Sandbox.root.appending(path: "deploy/spoolgate.service")
         let lines = try String(contentsOf: unit, encoding: .utf8).split(separator: "\n")
         let line = try #require(lines.first { $0.hasPrefix("ExecStartPost=") })
-        // Without what systemd would expand, a shell reads it as systemd does.
+        // Without systemd's expansions, a shell parses the command as systemd does.
         #expect(!line.contains("$") && !line.contains("%"))
         return String(line.dropFirst("ExecStartPost=".count).drop { "-+".contains($0) })
     }
 
-    /// Another process that makes a socket.
+    /// A command by which another process creates a socket.
     private static func bind(_ name: String) -> String {
         "python3 -c 'import socket; socket.socket(socket.AF_UNIX).bind(\"\(name)\")'; "
     }

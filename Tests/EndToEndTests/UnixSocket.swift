@@ -1,8 +1,8 @@
-// Who listens on this machine's unix sockets.
+// The listeners of this machine's unix sockets.
 
 import SpoolgateTestSupport
 
-/// Whether somebody accepts on a unix socket.
+/// Whether a process accepts connections on a unix socket.
 enum UnixSocket {
     static func accepts(_ path: String) -> Bool {
         guard let socket = try? StreamSocket(connectedTo: .path(path), patience: 1) else {

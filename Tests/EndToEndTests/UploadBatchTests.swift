@@ -1,4 +1,4 @@
-// `spoolgate-upload` for several files against the gateway: what a kill leaves, what the next run sends, and how it ends.
+// `spoolgate-upload` for several files against the gateway: kills, the next run, and exit codes.
 
 import Foundation
 import SpoolgatePosix
@@ -7,19 +7,19 @@ import Testing
 
 @Suite("The client's command for many files, killed and restarted")
 struct UploadBatchTests {
-    /// How many files of a tree; more of them by hand: `SPOOLGATE_TREE=10000`.
+    /// The number of files in a tree; set a larger one by hand: `SPOOLGATE_TREE=10000`.
     private static let count =
         ProcessInfo.processInfo.environment["SPOOLGATE_TREE"].flatMap { Int($0) } ?? 240
 
-    /// Makes a tree whose files all differ.
+    /// Creates a tree whose files all differ.
     ///
-    /// - Returns: the content of each, by its path below the tree.
+    /// - Returns: the content of each file, by its path below the tree.
     private static func makeTree(_ root: String) throws -> [String: Data] {
         var files: [String: Data] = [:]
         for number in 0..<count {
             let path = "d\(number % 7)/e\(number % 3)/f\(number)"
             var content = Data("\(path)\n".utf8)
-            // One in forty is sent in an append of its own size.
+            // One file in forty is large enough for an append of its own.
             content.append(
                 Data(
                     repeating: UInt8(truncatingIfNeeded: number),
@@ -60,13 +60,13 @@ struct UploadBatchTests {
         let counts = Dictionary(grouping: contents) { $0 }.mapValues(\.count)
         #expect(Set(counts.keys) == Set(files.values))
         if method == "POST" { #expect(counts.values.allSatisfy { $0 == 1 }) }
-        // Each went to its own path.
+        // Each file went to its own path.
         let targets = try Self.targets(world.sandbox)
         #expect(Set(targets) == Set(files.keys.map { "/files/\($0)" }))
         #expect(world.states().isEmpty)
     }
 
-    /// The targets of what was delivered, by the records beside it.
+    /// The targets of the delivered uploads, according to their records.
     private static func targets(_ sandbox: Sandbox) throws -> [String] {
         let folder = sandbox.directory.appending(path: "delivered")
         return try FileManager.default
@@ -78,7 +78,7 @@ struct UploadBatchTests {
             }
     }
 
-    /// Files in a directory, and a server that answers each by its name.
+    /// Files in a directory, and a server that responds to each by its name.
     private struct Place {
         let scratch: ScratchDirectory
         let origin: LoopbackOrigin
@@ -143,7 +143,7 @@ struct UploadBatchTests {
         #expect(place.sent() == ["b"])
         #expect(try run().status == 0)
         #expect(place.sent() == names, "it is another command now")
-        // A file that changed since it was taken is sent again.
+        // A file that changed after it was uploaded is sent again.
         place.answers.update { $0 = ["b": "403 Forbidden"] }
         #expect(try run().status == 1)
         _ = place.sent()

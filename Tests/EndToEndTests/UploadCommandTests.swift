@@ -1,4 +1,4 @@
-// `spoolgate-upload` against the gateway behind nginx: what a person or cron starts, through a network that breaks.
+// `spoolgate-upload` against the gateway behind nginx, as a user or cron runs it, through an unreliable network.
 
 import Foundation
 import SpoolgateTestSupport
@@ -201,7 +201,7 @@ struct UploadCommandTests {
         let file = try world.sandbox.randomFile(Self.size)
         let path = file.url.path()
         #expect(try world.beginAndStop(path, "gone.bin", signal: SIGTERM) == 75)
-        // Until nginx has seen that its client is gone, the upload is in use.
+        // The upload is in use until nginx has detected that its client is gone.
         try eventually("it is purged") {
             _ = try world.sandbox.spoolgate("purge", "--older-than", "0s", "--force")
             return try world.sandbox.spoolgate("list", "--json").output.isEmpty
@@ -292,7 +292,7 @@ struct UploadCommandTests {
     @Test("a stream starts over, and is resumed if it is declared to be the same")
     func sameStream() throws {
         let world = try UploadCommandWorld()
-        // More than the system keeps of what was sent: its last bytes are far from leaving.
+        // More than the system's send buffers hold, so that the last bytes are still unsent.
         let size = 32 << 20
         let file = try world.sandbox.randomFile(size)
         for resumed in [false, true] {
@@ -370,7 +370,7 @@ struct UploadCommandTests {
     @Test("an upload that the server may have accepted is sent again only on request")
     func unknownOutcome() throws {
         let world = try UploadCommandWorld()
-        // It takes the request, and its answer is lost.
+        // It reads the request, and its response is lost.
         let origin = try LoopbackOrigin { _ = try $0.receiveRequest() }
         let path = try world.sandbox.randomFile(4096).url.path()
         let url = "\(origin.base)/small"
@@ -393,7 +393,7 @@ struct UploadCommandTests {
         #expect(try world.run("--digest", path, world.url("good.bin")).status == 0)
         #expect(try world.delivered("good.bin") == [file.bytes])
 
-        // A digest of other bytes, as one has that was told of a file before it was replaced in secret.
+        // The digest of other bytes, as if the file had been replaced.
         let wrong = "Repr-Digest: sha-256=:\(Data(repeating: 7, count: 32).base64EncodedString()):"
         let refused = try world.run("-H", wrong, path, world.url("bad.bin"))
         #expect(refused.status == 1)

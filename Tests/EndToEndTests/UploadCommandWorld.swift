@@ -1,9 +1,8 @@
-// Where the client's command is tried: the gateway behind nginx, a network that breaks, and a state directory.
+// The environment of the client's command: the gateway behind nginx, an unreliable network, and a state directory.
 
 import Foundation
 import SpoolgateTestSupport
 
-/// One world of the client's command.
 final class UploadCommandWorld {
     let sandbox: Sandbox
     let proxy: CuttingProxy
@@ -11,7 +10,7 @@ final class UploadCommandWorld {
     init(front: Front = .nginxWithModule, build: String = Sandbox.program) throws {
         let port = try FreePort.take(1)[0]
         proxy = try CuttingProxy(to: port)
-        // What the gateway names is reached through the proxy too.
+        // URLs from the gateway lead through the proxy, too.
         let origin = "http://127.0.0.1:\(proxy.port)"
         sandbox = try Sandbox(front: front, origin: origin, port: port, build: build)
         try FileManager.default.createSymbolicLink(
@@ -20,7 +19,7 @@ final class UploadCommandWorld {
         )
     }
 
-    /// The built command beside the test bundle.
+    /// The built command next to the test bundle.
     static let program = URL(filePath: Sandbox.program).deletingLastPathComponent()
         .appending(path: "spoolgate-upload").path()
 
@@ -34,12 +33,12 @@ final class UploadCommandWorld {
 
     func url(_ name: String) -> String { "http://127.0.0.1:\(proxy.port)/files/\(name)" }
 
-    /// Runs the command to its end.
+    /// Runs the command and waits for it.
     func run(_ arguments: String...) throws -> Command {
         try Command(Self.program, arguments, environment: environment)
     }
 
-    /// Starts the command; what it says is in `log`.
+    /// Starts the command with its output in `log`.
     func start(_ arguments: String..., log: String = "command.log") throws -> Daemon {
         try Daemon(
             Self.program,
@@ -49,9 +48,9 @@ final class UploadCommandWorld {
         )
     }
 
-    /// Runs a line of the shell on a terminal, where `$program` is the command.
+    /// Runs a line of shell on a terminal, in which `$program` is the command.
     ///
-    /// - Returns: what came, with its control characters.
+    /// - Returns: the output with its control characters.
     func onTerminal(_ line: String) throws -> (output: String, status: Int32) {
         try line.write(toFile: file("typed.sh"), atomically: true, encoding: .utf8)
         let command = try Command(
@@ -62,22 +61,21 @@ final class UploadCommandWorld {
         return (command.output, command.status)
     }
 
-    /// The states that are kept.
+    /// The stored states.
     func states() -> [String] {
         let folder = file("state/spoolgate-upload")
         let names = (try? FileManager.default.contentsOfDirectory(atPath: folder)) ?? []
         return names.compactMap { try? String(contentsOfFile: folder + "/\($0)", encoding: .utf8) }
     }
 
-    /// What was delivered under a name.
     func delivered(_ name: String) throws -> [Data] {
         try sandbox.delivered().filter { $0.lastPathComponent.hasSuffix(name) }
             .map { try Data(contentsOf: $0) }
     }
 
-    /// Begins an upload that comes to a halt after some of its bytes, and stops it with a signal.
+    /// Starts an upload that stalls after some of its bytes, and stops it with a signal.
     ///
-    /// - Returns: what it ended with.
+    /// - Returns: the exit status.
     func beginAndStop(_ path: String, _ name: String, signal: Int32) throws -> Int32 {
         let passed = proxy.passed
         proxy.hold(at: 2 << 20)

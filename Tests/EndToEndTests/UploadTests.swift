@@ -1,4 +1,4 @@
-// The main job: create, cut, ask the offset, resume, delivered once and byte-identical.
+// The main use: create an upload, cut it, request the offset, resume; it is delivered once and byte-identical.
 
 import Foundation
 import SpoolgateTestSupport
@@ -16,7 +16,7 @@ struct UploadTests {
         ])
         #expect(created.output.hasPrefix("HTTP/1.1 201"))
         let resource = try #require(field("location", in: created.output))
-        // The cut: curl is made to give up in the middle.
+        // The time limit makes curl give up in the middle.
         _ = try Command(
             "/usr/bin/curl",
             [
@@ -53,7 +53,7 @@ struct UploadTests {
         let resource = try sandbox.create("/files/a.bin")
         let sender = try sandbox.startAppend(resource, length: nil)
         for part in 0..<8 { sender.sendChunk(bytes[(part << 20)..<((part + 1) << 20)]) }
-        // A chunk of 1 MiB is announced, half of it comes.
+        // The chunk has 1 MiB, of which half is sent.
         sender.send("100000\r\n")
         sender.send(bytes[(8 << 20)..<(8 << 20) + (512 << 10)])
         try eventually("the spool has content") { try sandbox.spooledOffset() > 0 }
@@ -81,7 +81,7 @@ struct UploadTests {
         ])
         #expect(created.output.hasPrefix("HTTP/2 201"))
         let resource = try #require(field("location", in: created.output))
-        // Standard input has no length: HTTP/2 without Content-Length. The rate makes it last.
+        // Standard input has no length, so HTTP/2 sends no Content-Length. The rate limit makes the upload last.
         let sender = try Daemon(
             "/bin/sh",
             [
@@ -157,7 +157,7 @@ struct UploadTests {
         try eventually("1000 bytes are in the spool") {
             try sandbox.spooledOffset() == 1_000
         }
-        // The stuck connection stays open all the time.
+        // The stuck connection stays open.
         let rest = Data(repeating: 2, count: 1_000)
         let answer = try sandbox.append(resource, offset: 1000, rest)
         #expect(answer.status == 201)
@@ -179,7 +179,7 @@ struct UploadTests {
         try eventually("all but the last byte is in the spool") {
             try sandbox.spooledOffset() == 299_999
         }
-        // The chunk that ends the content never comes.
+        // The chunk that ends the content never arrives.
         sender.cut()
         let told = try sandbox.ask("HEAD", resource, [version])
         #expect(told.status == 204)

@@ -1,4 +1,4 @@
-// `spoolgate-upload` for several files: which URL each has, and what is left out.
+// `spoolgate-upload` for several files: the URL of each, and skipped files.
 
 import Foundation
 import SpoolgateTestSupport
@@ -6,7 +6,7 @@ import Testing
 
 @Suite("The client's command for several files")
 struct UploadTreeTests {
-    /// A directory with files, and a server that takes everything.
+    /// A directory with files, and a server that accepts every upload.
     private struct Place {
         let scratch: ScratchDirectory
         let origin: LoopbackOrigin
@@ -16,7 +16,7 @@ struct UploadTreeTests {
             origin = try LoopbackOrigin(status: "201 Created")
         }
 
-        /// Runs a line of the shell in the directory, where `$program` is the command and `$url` the server.
+        /// Runs a line of shell in the directory, in which `$program` is the command and `$url` the server.
         func run(_ line: String) throws -> Command {
             try Command(
                 "/bin/sh",
@@ -28,7 +28,7 @@ struct UploadTreeTests {
             )
         }
 
-        /// The targets that were sent to, sorted, and forgets them.
+        /// Returns the sorted targets of the requests, and forgets them.
         func targets() -> [String] {
             defer { origin.forget { _ in true } }
             return origin.requests.map { "\($0.target.dropFirst("/files".count))" }.sorted()
@@ -70,7 +70,7 @@ struct UploadTreeTests {
         ]
         for (words, targets) in cases {
             let taken = try place.run("$program --creation plain -X PUT \(words)")
-            // A stream has no ordinary request.
+            // A stream cannot be sent in an ordinary request.
             guard !words.hasPrefix("- ") else {
                 #expect(taken.status == 2)
                 continue
@@ -95,7 +95,7 @@ struct UploadTreeTests {
         #expect(with.status == 0)
         #expect(with.errors.contains("d/sub/up: a link to a directory that contains it"))
         #expect(place.targets() == ["/a", "/sub/l"])
-        // One that is named is followed, as cp -H does it.
+        // A link named on the command line is followed, as with `cp -H`.
         #expect(try place.run("$program -X PUT link d/a $url").status == 0)
         #expect(place.targets() == ["/a", "/link"])
         _ = try place.run("ln -s nowhere d/broken")

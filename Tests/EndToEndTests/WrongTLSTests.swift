@@ -1,5 +1,6 @@
-// An upload that was accepted for an https upstream which is wrong in one way: it waits, nothing of it is
-// sent, and once the upstream is right it goes there once.
+// An upload accepted for a misconfigured https upstream: it waits, none of it is sent, and after the fix it is
+// delivered
+// once.
 
 import Foundation
 import SpoolgateTestSupport
@@ -10,9 +11,9 @@ struct WrongTLSTests {
     enum Wrong: String, CaseIterable {
         /// Its certificate has expired.
         case expired
-        /// Another authority than the one trusted signed its certificate.
+        /// Its certificate was signed by an untrusted authority.
         case strange
-        /// It takes the connection and never begins TLS.
+        /// It accepts the connection and never starts TLS.
         case slow
     }
 

@@ -1,8 +1,8 @@
-// A spool that was written earlier, by another build, and is in the repository: an archive of its directory, and beside
-// it what clients, upstreams and the operator knew of its uploads.
+// A spool that another build wrote earlier, stored in the repository: an archive of its directory, and a file with the
+// knowledge of its clients, upstreams and operator.
 //
-// `Tests/Upgrade/store.sh COMMIT` makes one. Invariant: its files are as they were written; only the name of the kernel
-// that wrote them is made that of the running one, or of another one.
+// `Tests/Upgrade/store.sh COMMIT` creates one. Invariant: its files are unchanged, except that the writer is set to the
+// running kernel or to another one.
 
 import Foundation
 import SpoolgateTestSupport
@@ -10,37 +10,34 @@ import SpoolgateUploadProtocol
 
 @testable import SpoolgateSpool
 
-/// A stored spool.
 final class StoredSpool {
     private struct Knowledge: Codable {
         var written: Date
         var uploads: [UpgradeUpload]
     }
 
-    /// The folder of all of them.
+    /// The folder of all stored spools.
     private static let folder = Sandbox.root.appending(path: "Tests/Upgrade/spools")
 
-    /// The commits that wrote one.
+    /// The commits that have a stored spool.
     static let commits: [String] = {
         let names = (try? FileManager.default.contentsOfDirectory(atPath: folder.path())) ?? []
         return names.filter { $0.hasSuffix(".json") }.map { String($0.dropLast(5)) }.sorted()
     }()
 
-    /// The spool's directory.
     let directory: String
     /// When it was written.
     let written: Date
-    /// The uploads in it.
     let uploads: [UpgradeUpload]
     private let scratch: ScratchDirectory
 
-    /// Unpacks the one that a commit wrote.
+    /// Unpacks the spool of a commit.
     ///
     /// - Parameters:
-    ///   - commit: its name.
+    ///   - commit: the commit's name.
     ///   - cases: the cases of the uploads.
-    ///   - isAfterPowerCut: whether the machine was started since; else only the process died.
-    /// - Throws: what unpacking and reading throw.
+    ///   - isAfterPowerCut: whether the machine has restarted since; otherwise only the process crashed.
+    /// - Throws: an error of unpacking or reading.
     init(of commit: String, _ cases: [UpgradeCase], isAfterPowerCut: Bool) throws {
         scratch = try ScratchDirectory(in: ScratchDirectory.memory)
         directory = scratch.file("spool")
@@ -80,7 +77,7 @@ final class StoredSpool {
         guard done.status == 0 else { throw NeverHappened(description: "tar: \(done.errors)") }
     }
 
-    /// Has each state say who wrote it.
+    /// Sets the writer in each state.
     private func setWriter(_ writer: String) throws {
         for path in try FileManager.default.subpathsOfDirectory(atPath: directory)
         where path.hasPrefix("uploads/") && !path.hasSuffix(".data") && path.contains("/") {
@@ -96,14 +93,13 @@ final class StoredSpool {
 }
 
 extension RecordSlots {
-    /// Changes the line of each slot in a record's file, as a program would that writes such lines; the time of the file
-    /// stays.
+    /// Changes the line of each slot in a record's file, as another program might write it, and keeps the file's time.
     ///
     /// - Parameters:
     ///   - url: the record.
     ///   - id: its upload.
-    ///   - change: given a line without its checksum, what is to be there in its place.
-    /// - Throws: what reading and writing throw.
+    ///   - change: returns the new line for a line without its checksum.
+    /// - Throws: an error of reading or writing.
     static func edit(_ url: URL, of id: UploadID, _ change: (String) -> String) throws {
         let date = try url.resourceValues(forKeys: [.contentModificationDateKey])
         let file = try FileHandle(forUpdating: url)
@@ -122,7 +118,7 @@ extension RecordSlots {
             try file.write(contentsOf: Data((text + padding + "\n").utf8))
         }
         try file.close()
-        // Uploads get old by it.
+        // This time determines the upload's age.
         try FileManager.default.setAttributes(
             [.modificationDate: date.contentModificationDate ?? Date()],
             ofItemAtPath: url.path()

@@ -29,7 +29,7 @@ struct UpgradeBuildTests {
         arguments: UpgradeStage.Kind.allCases
     )
     func upgrade(kind: UpgradeStage.Kind) throws {
-        // nginx goes on with the files and the module that it has.
+        // nginx keeps the previous files and module.
         let stage = try UpgradeStage(previous, kind, sources: PreviousBuild.sources)
         try stage.write(UpgradeCase.all, isAfterPowerCut: kind.isAfterPowerCut)
         try stage.endWriting()
@@ -113,7 +113,7 @@ struct UpgradeBuildTests {
         try eventually("its file is removed", seconds: 60) { try lateFiles().isEmpty }
     }
 
-    // MARK: While uploads are under way
+    // MARK: Uploads in progress
 
     @Test("the client's command continues across both", arguments: [true, false])
     func command(isUpgrade: Bool) throws {
@@ -133,7 +133,7 @@ struct UpgradeBuildTests {
         let log = try String(contentsOfFile: world.file("command.log"), encoding: .utf8)
         #expect(status == 0, "\(log)")
         #expect(try world.delivered("across.bin") == [file.bytes])
-        // What was told before was not sent again.
+        // Acknowledged content is not sent again.
         #expect(world.proxy.passed < 8 << 20)
     }
 
@@ -235,7 +235,7 @@ struct UpgradeBuildTests {
             sent: bytes.prefix(1 << 20)
         )
         try eventually("content arrives") { try one.spooledOffset() > 600_000 }
-        // A newer request has the upload, whichever daemon it comes to.
+        // A newer request gets the upload, regardless of its daemon.
         let offset = try two.offset(of: resource)
         #expect(offset > 600_000 && offset <= 1 << 20)
         sender.cut()
@@ -244,7 +244,7 @@ struct UpgradeBuildTests {
         #expect(try one.append(resource, offset: bytes.count).status == 201)
         #expect(origin.requests.map { Data($0.content) } == [bytes])
 
-        // Both queues have them, and one of the two delivers each.
+        // The uploads are in both queues, and each is delivered by one daemon.
         for number in 0..<20 {
             let sandbox = number % 2 == 0 ? one : two
             let answer = try sandbox.ask(
@@ -263,7 +263,7 @@ struct UpgradeBuildTests {
         #expect(Set(later.all.map(\.target)).count == 20 && later.all.count == 20)
     }
 
-    // MARK: What a build does not know
+    // MARK: Unknown words and formats
 
     @Test("the previous build leaves an upload with an unknown word alone")
     func newerWord() throws {
@@ -274,7 +274,7 @@ struct UpgradeBuildTests {
         sandbox.kill()
         let id = try #require(resource.split(separator: "/").last.flatMap { UploadID($0) })
         let record = sandbox.spool.appending(path: "uploads/\(id.description.prefix(1))/\(id)")
-        // Reserved, and written by no build yet.
+        // A reserved word that no build writes yet.
         try RecordSlots.edit(record, of: id) {
             $0.replacingOccurrences(of: " reason=", with: " node=a reason=")
         }
@@ -352,7 +352,7 @@ struct UpgradeBuildTests {
         )
         let bytes = try sandbox.randomFile(300_000).bytes
         let name = "Content-Disposition: attachment; filename*=UTF-8''%C3%BCber%20alles.txt"
-        // A POST would be held for a person to decide.
+        // A POST would be held for the operator.
         let created = try sandbox.ask(
             "PUT",
             "/files/x",
@@ -361,7 +361,7 @@ struct UpgradeBuildTests {
         )
         let resource = String(try #require(created["location"]).drop(upTo: "/files/"))
         _ = try sandbox.append(resource, bytes.prefix(1_000), complete: false)
-        // Both names are there then, and its record says that the attempt is under way.
+        // At this call the file has both names, and its record says that the attempt is in progress.
         let calls = try SystemCalls(
             of: sandbox,
             ["fsync"],

@@ -1,23 +1,23 @@
-// The uploads that one build writes and another one serves: each state of docs/STATES.md, and each kind of record that
-// spoolgate-spool(5) has and a daemon can be brought to write.
+// The uploads that one build writes and another one serves: each state of docs/STATES.md, and each kind of record in
+// spoolgate-spool(5) that a daemon can be made to write.
 //
-// Invariant: the clients, and the settings, are such that each build since the first of format 2 takes them.
+// Invariant: each build since the first of format 2 accepts the clients and the settings.
 
 import Foundation
 import SpoolgateTestSupport
 import Testing
 
 extension UpgradeCase {
-    /// What each build writes.
+    /// The cases that each build can write.
     static let all = received + onTheirWay + made + delivered + undelivered + ended
 
-    /// What only builds write that know it.
+    /// The cases that only newer builds write.
     static let ofNewer: [UpgradeCase] = [
-        // An older build takes the upstream's 401 for a final response, and its client can come back all the same.
+        // An older build itself treats a 401 as final, but its client can complete an upload left by a newer build.
         refused("credentials", .refuse("401 Unauthorized"), .waiting, status: 401, complete: "?0") {
             try $0.finish($1)
         },
-        // Nobody knows whether the application has it.
+        // The application may have accepted the upload.
         refused(
             "unavailable",
             .refuse("503 Service Unavailable"),
@@ -27,7 +27,7 @@ extension UpgradeCase {
         ),
     ]
 
-    /// An upload of which a part was received, in whatever way.
+    /// An upload that was received in part.
     private static func part(
         _ name: String,
         route: String = "plain",
@@ -53,7 +53,7 @@ extension UpgradeCase {
         )
     }
 
-    // MARK: Content that was received
+    // MARK: Received content
 
     private static let received: [UpgradeCase] = [
         part("created") { stage, upload in try stage.create(upload) },
@@ -98,7 +98,7 @@ extension UpgradeCase {
                 try stage.finish(upload)
             }
         ) { stage, upload in try stage.create(upload, sending: 2_000) },
-        // Its authorizer has said whose it is, and how large it may be.
+        // The authorizer has set its owner and its maximum size.
         part(
             "authorized",
             route: "authorized",
@@ -142,14 +142,14 @@ extension UpgradeCase {
         return "sha-256=:\(digest.base64EncodedString()):"
     }
 
-    // MARK: Requests under way
+    // MARK: Requests in progress
 
     private static let onTheirWay: [UpgradeCase] = [
-        // A 104 has told an offset, and more came.
+        // A 104 has reported an offset, and more content followed.
         part("told-under-way", size: 3_000_000) { stage, upload in
             let client = try Self.begin(stage, upload)
             let content = upload.content
-            // It is told with content that comes a second after the last time.
+            // Content that arrives a second after the last report causes the next one.
             try eventually("an offset of \(upload.name)", seconds: 60) {
                 if upload.sent < 2_900_000 {
                     client.send(content[upload.sent..<upload.sent + 5_000])
@@ -162,13 +162,13 @@ extension UpgradeCase {
                 "no 104 tells an offset"
             )
         },
-        // A 104 has told its URL and nothing else: its content is in memory.
+        // A 104 has reported only the URL: the content is in memory.
         part("untold-under-way", size: 200_000, afterPowerCut: .gone) { stage, upload in
             let client = try Self.begin(stage, upload)
             client.send(upload.content[..<30_000])
             upload.sent = 30_000
         },
-        // Content that counts only once its digest is verified.
+        // Content that counts only after its digest is verified.
         part("unverified", size: 700_000) { stage, upload in
             try stage.create(upload, sending: 2_000)
             let digest = try Self.digest(of: upload.content[2_000...])
@@ -182,7 +182,7 @@ extension UpgradeCase {
         delivering("queued-put", route: "accepted", method: "PUT", .repeated),
     ]
 
-    /// Begins an upload in one request, as a client of the draft does that is told its URL by a 104.
+    /// Starts an upload in one request, as a client of the draft that receives its URL in a 104.
     private static func begin(
         _ stage: UpgradeStage,
         _ upload: UpgradeUpload
@@ -199,7 +199,7 @@ extension UpgradeCase {
         return client
     }
 
-    /// An upload that its upstream has, and does not answer.
+    /// An upload that its upstream has received without responding.
     private static func delivering(
         _ name: String,
         route: String = "plain",
@@ -235,7 +235,7 @@ extension UpgradeCase {
         )
     }
 
-    // MARK: Uploads that are made of others
+    // MARK: Uploads joined from others
 
     private static let made: [UpgradeCase] = [
         UpgradeCase(
@@ -261,7 +261,7 @@ extension UpgradeCase {
                 for part in upload.parts { part.state = .delivered }
             }
         ),
-        // The whole is there, and its upstream was not.
+        // The joined upload is complete, but its upstream was not reachable.
         UpgradeCase(
             "joined",
             route: "away",
@@ -283,7 +283,7 @@ extension UpgradeCase {
             },
             carry: { stage, upload in
                 try stage.upstreams.startLater()
-                // The same list finds the same whole.
+                // The same list of parts finds the same joined upload.
                 let answer = try Self.join(stage, upload)
                 #expect(answer.status == 201, "\(answer.text)")
                 upload.requests += 1
@@ -292,7 +292,7 @@ extension UpgradeCase {
         ),
     ]
 
-    /// Makes one upload of an upload's parts.
+    /// Joins the parts of an upload.
     private static func join(
         _ stage: UpgradeStage,
         _ upload: UpgradeUpload
@@ -310,16 +310,16 @@ extension UpgradeCase {
         return answer
     }
 
-    // MARK: Uploads that are delivered
+    // MARK: Delivered uploads
 
     private static let delivered: [UpgradeCase] = [
         answered("answered-post", .take, status: 201),
         answered("answered-put", method: "PUT", .take, status: 201),
         answered("refused", .refuse("422 Unprocessable Content"), status: 422),
-        // Its response has more content than is kept.
+        // Its response has more content than is stored.
         answered("answered-at-length", .takeSaying(3_000), status: 201),
         answered("dropped", route: "dropped", .take, status: 201),
-        // Its client can ask for the response for a day.
+        // Its response is kept for a day.
         answered("forgotten", .take, status: 201) { stage, upload in
             try stage.expire(upload, days: 2)
         },
@@ -356,16 +356,16 @@ extension UpgradeCase {
         )
     }
 
-    // MARK: Uploads that are whole and not delivered
+    // MARK: Complete, undelivered uploads
 
     private static let undelivered: [UpgradeCase] = [
-        // Its client was told that it is not delivered, and asks again.
+        // Its client was told that delivery failed, and retries.
         refused("deferred", route: "away", nil, .waiting, status: 502, complete: "?0") {
             try $0.upstreams.startLater()
             try $0.finish($1)
         },
         waiting("queued"), waiting("form", route: "form"),
-        // Its record has the credentials of the request that completed it.
+        // Its record has the credentials of the completing request.
         waiting("completing", route: "completing", ["Authorization: Basic YTpi"]) {
             try $0.deliver($1, by: "requeue")
             try $0.awaitState($1, ["delivered"])
@@ -376,11 +376,11 @@ extension UpgradeCase {
         accepted("failed", .refuse("422 Unprocessable Content"), .failed),
         accepted("unanswered", .lose, .indeterminate),
         accepted("unanswered-and-purged", .lose, .indeterminate) { try $0.purge($1) },
-        // Its client waited for the answer.
+        // Its client waited for the response.
         refused("unanswered-at-once", .lose, .indeterminate, status: 502, complete: "?1"),
     ]
 
-    /// An upload whose client waited, and is told that it is not delivered.
+    /// An upload whose client waits, and receives the failure of the delivery.
     private static func refused(
         _ name: String,
         route: String = "plain",
@@ -404,7 +404,7 @@ extension UpgradeCase {
         )
     }
 
-    /// Sends an upload on a route that accepts it, and waits until its record says one of some states.
+    /// Sends an upload on a route that accepts it, and waits until its record has one of these states.
     private static func accept(
         _ upload: UpgradeUpload,
         _ stage: UpgradeStage,
@@ -417,7 +417,7 @@ extension UpgradeCase {
         try stage.awaitState(upload, states)
     }
 
-    /// An accepted upload whose upstream is away.
+    /// An accepted upload whose upstream is not reachable.
     private static func waiting(
         _ name: String,
         route: String = "queued",
@@ -450,7 +450,7 @@ extension UpgradeCase {
         )
     }
 
-    /// An accepted upload that its upstream did not take.
+    /// An accepted upload that its upstream did not accept.
     private static func accepted(
         _ name: String,
         _ reply: UpgradeUpstreams.Reply,
@@ -469,7 +469,7 @@ extension UpgradeCase {
         )
     }
 
-    // MARK: Uploads that are no more
+    // MARK: Removed uploads
 
     private static let ended: [UpgradeCase] = [
         UpgradeCase(

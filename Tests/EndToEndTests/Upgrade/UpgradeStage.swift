@@ -1,25 +1,26 @@
-// A spool that one build of the program writes and another one serves, with the web server before it, the upstreams
-// behind it and the clients of its uploads.
+// A spool that one build of the program writes and another one serves, with the web server, the upstreams and the
+// clients
+// of its uploads.
 //
-// Invariant: each request that reached an upstream whole is accounted for, before and after each step.
+// Invariant: each complete request to an upstream is accounted for, before and after each step.
 
 import Foundation
 import SpoolgatePosix
 import SpoolgateTestSupport
 import Testing
 
-/// The spool, and everything around it.
+/// The spool and its environment.
 final class UpgradeStage {
-    /// How the processes know one another.
+    /// The relation between the processes.
     enum Kind: String, CaseIterable {
         /// The spool of one host.
         case plain
         /// The spool of one of several nodes behind one web server.
         case node
-        /// A spool that several hosts share, each process of which is a writer of its own.
+        /// A spool that several hosts share, where each process is a writer of its own.
         case shared
 
-        /// Whether what another process wrote counts as after a power cut.
+        /// Whether content of another process counts as content before a power failure.
         var isAfterPowerCut: Bool { self == .shared }
     }
 
@@ -28,9 +29,9 @@ final class UpgradeStage {
     /// The uploads in the spool, in the order of the cases.
     private(set) var uploads: [UpgradeUpload] = []
     private let routes: Set<String>
-    /// Connections of clients that are in the middle of something.
+    /// Connections of clients with a request in progress.
     private var open: [WireClient] = []
-    /// When the spool was written, from when on uploads get old.
+    /// When the spool was written; the uploads' age counts from then.
     private var written = Date()
 
     private static let routes: [String: [String]] = [
@@ -44,14 +45,14 @@ final class UpgradeStage {
         "authorized": ["upstream: UP/application", "authorize: {url: 'UP/authorizer:/may'}"],
     ]
 
-    /// Starts a daemon in a new spool, or in one that is there.
+    /// Starts a daemon in a new or an existing spool.
     ///
     /// - Parameters:
     ///   - build: the program.
-    ///   - kind: how the processes know one another.
-    ///   - stored: a spool that is there; nil: a new one.
-    ///   - sources: the sources whose files and module nginx has.
-    /// - Throws: what does not start.
+    ///   - kind: the relation between the processes.
+    ///   - stored: an existing spool; nil: a new one.
+    ///   - sources: the sources of nginx's files and module.
+    /// - Throws: an error if one of them does not start.
     init(
         _ build: String,
         _ kind: Kind = .plain,
@@ -61,7 +62,7 @@ final class UpgradeStage {
         let upstreams = try UpgradeUpstreams()
         self.upstreams = upstreams
         func lines(of route: [String]) -> [String] {
-            // Nothing is tried again by itself while a test looks at it.
+            // The long intervals prevent retries during a test.
             route.map { $0.replacingOccurrences(of: "UP/", with: upstreams.url("")) } + [
                 "limits: {min-size: 0}", "max-response-size: 1KiB",
                 "queue: {minimum-backoff: 1h, maximum-backoff: 1h}",
@@ -69,10 +70,10 @@ final class UpgradeStage {
         }
         var routes = Self.routes
         routes["dropped"] = ["upstream: directory:\(upstreams.dropDirectory)"]
-        // Nothing of such uploads survives what a shared spool is for.
+        // With `promise: process` content does not survive the change of the writer in a shared spool.
         if kind != .shared { routes["process"] = ["upstream: UP/application", "promise: process"] }
         self.routes = Set(routes.keys)
-        // Earlier modules write content only where a location says so.
+        // Earlier modules write content only in locations that enable it.
         let interim = sources.appending(path: "nginx/module/interim.conf")
         let receives = try String(contentsOf: interim, encoding: .utf8)
             .contains(/(?m)^spool_receive on;/)
@@ -109,7 +110,7 @@ final class UpgradeStage {
 
     // MARK: Builds
 
-    /// Has a client bring an upload into the state of each case.
+    /// Lets a client bring an upload into the state of each case.
     func write(_ cases: [UpgradeCase], isAfterPowerCut: Bool = false) throws {
         for scene in cases where routes.contains(scene.route) {
             let upload = UpgradeUpload(scene, isAfterPowerCut: isAfterPowerCut)
@@ -120,8 +121,8 @@ final class UpgradeStage {
         }
     }
 
-    /// Notes what is known of each upload, and kills the daemon in the middle of its work; from then on the application
-    /// takes everything.
+    /// Records the facts of each upload and kills the daemon during its work; from then on the application accepts all
+    /// uploads.
     func endWriting() throws {
         let listed = try list()
         for upload in uploads + uploads.flatMap(\.parts) {
@@ -138,7 +139,7 @@ final class UpgradeStage {
         upstreams.takeAll()
     }
 
-    /// Kills the daemon, and starts one of another build.
+    /// Kills the daemon and starts one of another build.
     func replace(by build: String) throws {
         sandbox.kill()
         sandbox.build = build
@@ -147,10 +148,10 @@ final class UpgradeStage {
 
     // MARK: Clients
 
-    /// Keeps a client in the middle of what it does until the daemon ends.
+    /// Keeps a client's request in progress until the daemon ends.
     func keep(_ client: WireClient) { open.append(client) }
 
-    /// Makes an upload resource, with the first bytes of the content.
+    /// Creates an upload resource with the first bytes of the content.
     func create(
         _ upload: UpgradeUpload,
         _ fields: [String] = [],
@@ -200,7 +201,7 @@ final class UpgradeStage {
         return answer
     }
 
-    /// Begins an append that completes the upload, sends its content up to `end`, and keeps the client waiting.
+    /// Starts an append that completes the upload, sends its content up to `end`, and keeps the connection.
     func beginAppend(_ upload: UpgradeUpload, sending end: Int, _ fields: [String] = []) throws {
         let client = try sandbox.open(
             "PATCH",
@@ -223,10 +224,10 @@ final class UpgradeStage {
         return own + ["Upload-Offset: \(upload.told)"] + upload.fields
     }
 
-    /// The offset that the client is told if it asks; nil if there is no such upload.
+    /// Requests the offset; nil if the upload does not exist.
     func ask(_ upload: UpgradeUpload) throws -> Int? {
         let own = upload.isTus ? ["Tus-Resumable: 1.0.0"] : []
-        // A connection breaks off where the queue has the upload just now.
+        // The connection breaks if the queue holds the lock.
         return try eventually("\(upload.name) tells its offset", seconds: 60) { () -> Int?? in
             let answer = try? sandbox.ask(
                 "HEAD",
@@ -245,7 +246,7 @@ final class UpgradeStage {
         upload.told = try #require(offset.flatMap { Int($0) }, "\(upload.name) has no offset")
     }
 
-    /// Waits until content of an upload is in its file beyond an offset.
+    /// Waits until an upload's file has content beyond an offset.
     func awaitContent(_ upload: UpgradeUpload, beyond offset: UInt64) throws {
         let id = try #require(upload.id)
         let file = sandbox.spool.appending(path: "uploads/\(id.prefix(1))/\(id).data").path()
@@ -255,14 +256,14 @@ final class UpgradeStage {
         }
     }
 
-    /// Waits until an upload's application has all of it, so often in all.
+    /// Waits until the upload's application has received it completely `number` times in total.
     func awaitRequests(_ upload: UpgradeUpload, _ number: Int = 1) throws {
         try eventually("\(upload.name) reaches its upstream", seconds: 60) {
             count(upload) >= number
         }
     }
 
-    /// Waits until `list` says one of these words.
+    /// Waits until `list` reports one of these states.
     func awaitState(_ upload: UpgradeUpload, _ words: Set<String>) throws {
         let id = try #require(upload.id)
         var last: [String: String]?
@@ -278,7 +279,7 @@ final class UpgradeStage {
         }
     }
 
-    /// Takes the final response of an upload; its client has it then.
+    /// Records the final response that an upload's client received.
     func take(_ answer: WireClient.Answer, of upload: UpgradeUpload) {
         upload.response = .init(
             status: answer.status,
@@ -287,9 +288,9 @@ final class UpgradeStage {
         )
     }
 
-    // MARK: What is told of uploads
+    // MARK: Facts about uploads
 
-    /// What `list` says of each upload, by its identity.
+    /// The output of `list` for each upload, by its identity.
     func list() throws -> [String: [String: String]] {
         let lines = try sandbox.spoolgate("list", "--json").output.split(separator: "\n")
         return try lines.reduce(into: [:]) { all, line in
@@ -299,20 +300,20 @@ final class UpgradeStage {
         }
     }
 
-    /// What no build changes of what `list` says.
+    /// The members of `list` that no build changes.
     private static let constant = [
         "upload", "length", "owner", "route", "method", "target", "resource", "created", "promise",
         "node",
     ]
 
-    /// Requests with all of an upload's content that reached its upstream.
+    /// The number of requests with all of an upload's content that reached its upstream.
     func count(_ upload: UpgradeUpload) -> Int {
         upload.earlierRequests + upstreams.requests(named: upload.name).count
     }
 
     // MARK: Checks
 
-    /// Checks that each upload is what it was, for its client, its operator and its upstream.
+    /// Checks that each upload is unchanged for its client, its operator and its upstream.
     func check() throws {
         let listed = try list()
         for upload in uploads {
@@ -355,7 +356,7 @@ final class UpgradeStage {
             let offset = try #require(try ask(upload), "\(name) is gone")
             #expect(offset >= upload.told && offset <= upload.sent, "\(name)")
             upload.told = offset
-        // A client of tus that asks has it delivered.
+        // A HEAD request by a tus client starts a delivery.
         case .waiting where !upload.isTus:
             #expect(try ask(upload) == upload.content.count, "\(name)")
         case .answered: try checkReplay(upload)
@@ -365,7 +366,7 @@ final class UpgradeStage {
         try checkRequests(upload)
     }
 
-    /// Asks for the final response again, which no upstream hears of.
+    /// Requests the final response again, which causes no request to an upstream.
     private func checkReplay(_ upload: UpgradeUpload) throws {
         upload.told = upload.content.count
         let answer = try append(upload, to: upload.told, complete: true)
@@ -376,12 +377,12 @@ final class UpgradeStage {
         )
         let first = try #require(upload.response)
         #expect(again.status == first.status && again.upstream == first.upstream, "\(upload.name)")
-        // Too much is not stored.
+        // Larger content is not stored.
         let isStored = first.content.count <= 1024
         #expect(again.content == (isStored ? first.content : Data()), "\(upload.name)")
     }
 
-    /// Checks that an upstream got what is known to be sent to it, and nothing else.
+    /// Checks that an upstream received the expected requests, and no others.
     private func checkRequests(_ upload: UpgradeUpload) throws {
         #expect(count(upload) == upload.requests, "requests for \(upload.name)")
         let content = upload.content
@@ -397,12 +398,12 @@ final class UpgradeStage {
 
     // MARK: To the end
 
-    /// Brings uploads to their end, and checks that they come to it once.
+    /// Brings uploads to their end, and checks that each ends once.
     ///
     /// - Parameters:
     ///   - cases: the cases of the uploads.
-    ///   - isChosen: whether an upload is brought there now; by its place.
-    /// - Throws: what `list` throws.
+    ///   - isChosen: whether to include the upload at this place.
+    /// - Throws: an error of `list`.
     func carry(_ cases: [UpgradeCase], where isChosen: (Int) -> Bool = { _ in true }) throws {
         for (place, upload) in uploads.enumerated() where isChosen(place) {
             guard upload.state != .gone, let scene = cases.first(where: { $0.name == upload.name })
@@ -414,7 +415,7 @@ final class UpgradeStage {
         try check()
     }
 
-    /// Sends the rest of an upload; its client has the response then.
+    /// Sends the rest of an upload and records the response.
     func finish(_ upload: UpgradeUpload, _ fields: [String] = []) throws {
         upload.told = try #require(try ask(upload), "\(upload.name) is gone")
         let answer = try append(upload, to: upload.size, complete: true, fields)
@@ -425,7 +426,7 @@ final class UpgradeStage {
         upload.state = .answered
     }
 
-    /// Has the queue deliver an upload, which its command lets it do.
+    /// Lets the queue deliver an upload by an operator's command.
     func deliver(_ upload: UpgradeUpload, by command: String) throws {
         try upstreams.startLater()
         let done = try sandbox.spoolgate(command, try #require(upload.id))
@@ -434,7 +435,7 @@ final class UpgradeStage {
         (upload.state, upload.response) = (.delivered, nil)
     }
 
-    /// Removes an upload by the command that removes what is over, once it looks so old.
+    /// Sets an upload's age and removes it by a purge of expired uploads.
     func expire(_ upload: UpgradeUpload, days: Double) throws {
         let id = try #require(upload.id)
         let folder = sandbox.spool.appending(path: "uploads/\(id.prefix(1))").path()
@@ -451,14 +452,14 @@ final class UpgradeStage {
         upload.state = .gone
     }
 
-    /// Removes an upload by name, whatever it was promised.
+    /// Removes an upload by name with `--force`.
     func purge(_ upload: UpgradeUpload) throws {
         let purge = try sandbox.spoolgate("purge", "--force", try #require(upload.id))
         #expect(purge.status == 0, "\(upload.name): \(purge.errors)")
         upload.state = .gone
     }
 
-    /// Checks that a purge of what is over takes nothing but that, and one of all leaves an empty spool.
+    /// Checks that a purge removes only expired uploads, and that a forced one leaves an empty spool.
     func checkPurge() throws {
         let purge = try sandbox.spoolgate("purge")
         #expect(purge.output.contains("Removed 0 uploads"), "\(purge.output)")

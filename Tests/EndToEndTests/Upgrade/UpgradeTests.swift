@@ -1,6 +1,7 @@
-// A spool that one build of the program wrote, served by another one: a later build, and an earlier one.
+// A spool that one build of the program wrote, served by a later or an earlier build.
 //
-// `make test` serves the stored spools (Tests/Upgrade). `make upgrade-test PREVIOUS=COMMIT` plays both directions with the
+// `make test` serves the stored spools (Tests/Upgrade). `make upgrade-test PREVIOUS=COMMIT` runs both directions with
+// the
 // program of that commit.
 
 import Foundation
@@ -11,14 +12,14 @@ import Testing
 enum PreviousBuild {
     /// The path of its program; nil: there is none.
     static let program = ProcessInfo.processInfo.environment["SPOOLGATE_PREVIOUS"]
-    /// Its sources, if the program is where Tests/Upgrade/previous.sh builds it; else those of the build under test.
+    /// Its sources, if Tests/Upgrade/previous.sh built the program; otherwise those of the build under test.
     static let sources: URL = {
         let root = URL(filePath: program ?? "").deletingLastPathComponent()
             .deletingLastPathComponent().deletingLastPathComponent()
         let file = root.appending(path: "nginx/nginx.conf").path()
         return FileManager.default.fileExists(atPath: file) ? root : Sandbox.root
     }()
-    /// The commit whose spool is to be stored; nil: none is.
+    /// The commit whose spool to store; nil: none.
     static let stored = ProcessInfo.processInfo.environment["SPOOLGATE_STORE"]
     static let isMissing: Comment = "there is no other build: make upgrade-test"
 }
@@ -37,7 +38,7 @@ struct UpgradeTests {
             UpgradeCase.all,
             isAfterPowerCut: isAfterPowerCut
         )
-        // A case without an upload would not be tried.
+        // Each case must have an upload.
         #expect(Set(spool.uploads.map(\.name)) == Set(UpgradeCase.all.map(\.name)))
         let events = try WaitingEvents(in: spool.directory)
         let stage = try UpgradeStage(Sandbox.program, .node, stored: spool)
@@ -50,7 +51,7 @@ struct UpgradeTests {
 
 /// Events that wait in a spool for their receiver.
 struct WaitingEvents {
-    /// Their marks of delivery, in order.
+    /// The identifiers of their deliveries, in order.
     let deliveries: [String]
 
     init(in spool: String) throws {
@@ -64,11 +65,11 @@ struct WaitingEvents {
             .map { String($0.split(separator: " ")[1]) }
     }
 
-    /// Checks that their receiver gets all of them, in their order and before all others.
+    /// Checks that their receiver gets all of them, in order and before all others.
     func checkSent(_ stage: UpgradeStage) throws {
         #expect(!deliveries.isEmpty)
         try stage.upstreams.startReceiver()
-        // A pause between two attempts is up to five minutes long; a daemon that begins asks at once.
+        // Up to five minutes pass between two attempts; a new daemon tries at once.
         try stage.sandbox.crash()
         try eventually("the events are received", seconds: 60) {
             stage.upstreams.events.count >= deliveries.count

@@ -1,36 +1,37 @@
 // One upload that one build of the program brings into a state and another one serves.
 //
-// It is what a client of the upload, its upstream and its operator know. Invariant: it can be stored and read back, so
-// that a spool that was written earlier is served and judged like one that was just written.
+// It has the knowledge of the upload's client, its upstream and its operator. Invariant: it can be stored and read
+// back, so a
+// stored spool is checked like a new one.
 
 import Foundation
 import SpoolgateTestSupport
 import Testing
 
-/// What the next daemon makes of an upload, and what a client then finds.
+/// The state of an upload after the next daemon's start, as its client sees it.
 enum UpgradeState: String, Codable {
-    /// More content comes; the offset is between what its client was told and what it has sent.
+    /// Not complete; the offset is between the last reported one and the number of bytes sent.
     case partial
-    /// It is whole and waits for its client, or for the queue.
+    /// Complete, and waits for its client or for the queue.
     case waiting
-    /// Its attempt was cut short and is safe to repeat: the queue sends it again.
+    /// The interrupted attempt is safe to repeat: the queue delivers it again.
     case repeated
-    /// Its response is stored, and a client that asks gets it again.
+    /// Its response is stored, and its client can request it again.
     case answered
-    /// It is delivered, and no client has asked for the response.
+    /// Delivered, and its client does not request the response.
     case delivered
-    /// Its attempt was cut short or got no answer, and is not safe to repeat.
+    /// The attempt was interrupted or got no response, and is not safe to repeat.
     case indeterminate
-    /// It was refused, or could not be delivered, after it was accepted.
+    /// Refused or undeliverable after it was accepted.
     case failed
-    /// An operator holds it.
+    /// Held by an operator.
     case held
-    /// It was cancelled, purged, or lost because nothing was promised of it.
+    /// Cancelled, purged, or lost because nothing was promised.
     case gone
-    /// Its record is damaged, and is set aside.
+    /// Its damaged record was moved to corrupt/.
     case corrupt
 
-    /// What `list` says of it.
+    /// Its states in `list`.
     var words: Set<String> {
         switch self {
         case .partial: ["partial"]
@@ -43,47 +44,46 @@ enum UpgradeState: String, Codable {
     }
 }
 
-/// One upload, as those know it who have to do with it.
+/// One upload, with the knowledge of its client, its upstream and its operator.
 final class UpgradeUpload: Codable {
-    /// The final response as its client has it.
+    /// The final response that its client received.
     struct Response: Codable, Equatable {
         var status: Int
         var upstream: String?
         var content: Data
     }
 
-    /// The name of its case and the last segment of its target.
+    /// The name of its case, and the last segment of its target.
     let name: String
-    /// The first segment of its target, below `/files/`.
+    /// The first segment of its target below `/files/`.
     let route: String
     let method: String
     let size: Int
-    /// What its client says of itself in each request.
+    /// The fields that identify its client in each request.
     let fields: [String]
-    /// Whether its client speaks tus.
     let isTus: Bool
     /// The path of its upload resource.
     var resource: String?
-    /// The path of its status resource, if its client was told 202.
+    /// The path of its status resource, if its client received 202.
     var status: String?
-    /// The offset that its client was told last.
+    /// The last offset reported to its client.
     var told = 0
-    /// Bytes of content that its client has sent and not been refused.
+    /// The bytes of content that its client has sent without being refused.
     var sent = 0
-    /// The final response; nil: there is none, or it has too much content to be stored.
+    /// The final response; nil: none, or its content is too large to be stored.
     var response: Response?
-    /// What the next daemon makes of it.
+    /// Its state after the next daemon's start.
     var state: UpgradeState
-    /// Requests with all of its content that reached its upstream.
+    /// The number of complete requests that reached its upstream.
     var requests = 0
-    /// Those of them that reached an upstream that is no more.
+    /// The number of those that reached an earlier instance of the upstream.
     var earlierRequests = 0
-    /// What it is made of.
+    /// The partial uploads that it is joined from.
     var parts: [UpgradeUpload] = []
-    /// What `list` says of it and no build changes.
+    /// The members of `list` that no build changes.
     var listed: [String: String] = [:]
 
-    /// The upload of a case.
+    /// Creates the upload of a case.
     init(_ scene: UpgradeCase, isAfterPowerCut: Bool) {
         name = scene.name
         (route, method, size) = (scene.route, scene.method, scene.size)
@@ -91,7 +91,7 @@ final class UpgradeUpload: Codable {
         state = isAfterPowerCut ? scene.stateAfterPowerCut : scene.state
     }
 
-    /// A part of an upload of tus, of as many bytes.
+    /// Creates a partial upload of tus with the size of the joined one.
     init(partOf whole: UpgradeUpload, _ name: String, _ state: UpgradeState) {
         self.name = name
         (route, method, size) = (whole.route, whole.method, whole.size)
@@ -101,11 +101,9 @@ final class UpgradeUpload: Codable {
 
     var target: String { "/files/\(route)/\(name)" }
 
-    /// Its identity.
     var id: String? { resource?.split(separator: "/").last.map(String.init) }
 
-    /// Its content: lines that say where they are, most of each the same, so that a spool of such uploads is stored in
-    /// little room.
+    /// Its content: lines that contain their position and are otherwise alike, so that a stored spool compresses well.
     var content: Data {
         if !parts.isEmpty { return parts.reduce(into: Data()) { $0 += $1.content } }
         var text = ""
@@ -117,7 +115,7 @@ final class UpgradeUpload: Codable {
     }
 }
 
-/// How an upload is brought into a state, and how it comes to its end from there.
+/// A case: the steps that bring an upload into a state, and from there to its end.
 struct UpgradeCase: Sendable, CustomTestStringConvertible {
     typealias Step = @Sendable (UpgradeStage, UpgradeUpload) throws -> Void
 
@@ -127,13 +125,13 @@ struct UpgradeCase: Sendable, CustomTestStringConvertible {
     var size = 5_000
     var fields: [String] = []
     var isTus = false
-    /// What the next daemon makes of it, if only the process died.
+    /// Its state after a crash of the process.
     var state: UpgradeState
-    /// What it makes of it after a power cut; nil: the same.
+    /// Its state after a power failure; nil: the same.
     var cutState: UpgradeState?
-    /// Brings it there.
+    /// Brings it into the state.
     var write: Step
-    /// Takes it from there to its end.
+    /// Brings it from there to its end.
     var carry: Step
 
     var testDescription: String { name }

@@ -1,27 +1,27 @@
-// Everything that a gateway which is upgraded asks or tells: the application, one that is away at first, the authorizer
-// and the receiver of events, each on a unix socket.
+// The servers of an upgraded gateway, each on a unix socket: the application, one that is unreachable at first, the
+// authorizer and the receiver of events.
 
 import Foundation
 import SpoolgatePosix
 import SpoolgateTestSupport
 
-/// The servers behind a gateway that is upgraded.
+/// The servers behind an upgraded gateway.
 final class UpgradeUpstreams {
-    /// What the application does with an upload.
+    /// The application's response to an upload.
     enum Reply: Sendable {
-        /// 201, and some content.
+        /// 201 with some content.
         case take
-        /// 201, and so many bytes of content.
+        /// 201 with this many bytes of content.
         case takeSaying(Int)
         /// A refusal with this status.
         case refuse(String)
-        /// It ends the connection without a word.
+        /// Closes the connection without a response.
         case lose
-        /// It never answers.
+        /// Never responds.
         case hold
     }
 
-    /// An event that its receiver got.
+    /// A received event.
     struct Event: Equatable {
         var delivery: String
         var text: String
@@ -34,14 +34,14 @@ final class UpgradeUpstreams {
     private var later: LoopbackOrigin?
     private var receiver: LoopbackOrigin?
 
-    /// Starts the application and the authorizer; all others are away.
+    /// Starts the application and the authorizer; the others are unreachable.
     init() throws {
         folder = try ScratchDirectory()
         let replies = replies
         application = try LoopbackOrigin(socketPath: folder.file("application")) {
             try Self.serve($0, replies)
         }
-        // The user's name is all the proof it wants.
+        // It accepts any request with a user's name.
         authorizer = try LoopbackOrigin(socketPath: folder.file("authorizer")) { connection in
             while let request = try connection.receiveRequest() {
                 let user = request.values("X-User").first
@@ -63,13 +63,13 @@ final class UpgradeUpstreams {
 
     func url(_ name: String) -> String { "unix:\(folder.path)/\(name)" }
 
-    /// Has the application do something else with the upload of that name than to take it.
+    /// Sets another response for the upload with this name.
     func reply(to name: String, _ reply: Reply) { replies.update { $0[name] = reply } }
 
-    /// Has the application take every upload.
+    /// Makes the application accept every upload.
     func takeAll() { replies.update { $0 = [:] } }
 
-    /// Starts the application that was away; nothing if it is there.
+    /// Starts the application that was unreachable, unless it already runs.
     func startLater() throws {
         guard later == nil else { return }
         let replies = replies
@@ -84,7 +84,7 @@ final class UpgradeUpstreams {
         receiver = try LoopbackOrigin(socketPath: folder.file("receiver"), status: "204 No Content")
     }
 
-    /// The events that were received, in order.
+    /// The received events, in order.
     var events: [Event] {
         (receiver?.requests ?? []).map { request in
             Event(
@@ -94,7 +94,7 @@ final class UpgradeUpstreams {
         }
     }
 
-    /// The requests with all of an upload's content, of those that arrived so far.
+    /// The complete requests for an upload so far.
     func requests(named name: String) -> [LoopbackOrigin.Request] {
         ([application] + (later.map { [$0] } ?? [])).flatMap(\.requests)
             .filter { $0.target.hasSuffix("/\(name)") }
