@@ -390,7 +390,6 @@ enum Promtool {
 final class NotifySocket {
     let path: String
     private let number: Int32
-    /// All received messages.
     private(set) var heard: [String] = []
 
     init() throws {
@@ -413,7 +412,6 @@ final class NotifySocket {
         unlink(path)
     }
 
-    /// Waits until a matching message is received.
     func waitFor(_ isMeant: (String) -> Bool) throws {
         try eventually("the service manager is told; it heard \(heard)") {
             var buffer = [UInt8](repeating: 0, count: 4_096)

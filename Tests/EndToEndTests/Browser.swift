@@ -7,7 +7,6 @@ import SpoolgatePosix
 import SpoolgateTestSupport
 import Testing
 
-/// A browser with one window, unless the test opens more.
 final class Browser {
     let engine: Engine
     /// Its home, with the profile and the log.
@@ -21,9 +20,7 @@ final class Browser {
         var blocksStorage = false
         /// Whether scripts are enabled (only Chromium).
         var runsScripts = true
-        /// Whether certificates of unknown authorities are accepted.
         var acceptsAnyCertificate = true
-        /// Whether pages are told that the user prefers a dark color scheme.
         var isDark = false
     }
 
@@ -31,9 +28,6 @@ final class Browser {
         try self.init(.chromium, Setup(detours: detours))
     }
 
-    /// Starts the browser.
-    ///
-    /// - Throws: `NeverHappened` or `Broken` if it does not start; its processes and files are removed.
     init(_ engine: Engine, _ setup: Setup = Setup()) throws {
         self.engine = engine
         directory = FileManager.default.temporaryDirectory
@@ -71,7 +65,6 @@ final class Browser {
         }
     }
 
-    /// Kills the remaining processes and removes the directory.
     private static func remove(_ directory: URL) {
         _ = try? eventually("the browser's processes end", seconds: 20) { () -> Bool in
             let left = processes(of: directory)
@@ -161,14 +154,12 @@ final class Browser {
         try driver.perform(command, body)
     }
 
-    /// Opens a page and waits until it is loaded.
     func open(_ url: String) throws { try command(.navigate, ["url": url]) }
 
     func reload() throws { try command(.refresh) }
 
     func back() throws { try command(.back) }
 
-    /// Opens another window and switches to it.
     func openWindow() throws {
         let made = try command(.newWindow, ["type": "window"]) as? [String: Any]
         let handle = made?["handle"] as? String ?? ""
@@ -184,13 +175,11 @@ final class Browser {
         }
     }
 
-    /// Runs a script in the page and returns its result.
     @discardableResult
     func run(_ script: String, _ arguments: Any...) throws -> Any {
         try command(.execute, ["script": script, "args": arguments])
     }
 
-    /// Runs a script in the page and returns its text.
     func text(_ script: String, _ arguments: String...) throws -> String {
         try command(.execute, ["script": script, "args": arguments]) as? String ?? ""
     }
@@ -203,7 +192,6 @@ final class Browser {
     /// Clicks an element as a user does: a hidden or covered one is not clicked.
     func click(_ selector: String) throws { try command(.click(element(selector))) }
 
-    /// Presses a key in the focused element.
     func press(_ key: String) throws {
         let actions = ["keyDown", "keyUp"].map { ["type": $0, "value": key] }
         let keyboard: [String: Any] = ["type": "key", "id": "keys", "actions": actions]
@@ -300,7 +288,6 @@ final class Browser {
         try devTools("Emulation.setEmulatedMedia", ["features": features])
     }
 
-    /// Takes a PNG screenshot of the page's visible area.
     func screenshot() throws -> Data {
         let text = try command(.screenshot) as? String ?? ""
         guard let data = Data(base64Encoded: text), !data.isEmpty else {
@@ -310,7 +297,6 @@ final class Browser {
     }
 }
 
-/// A driver together with the display of its browser.
 private final class DisplayedDriver: BrowserDriver {
     private let driver: any BrowserDriver
     private let display: Daemon

@@ -14,7 +14,6 @@ import Testing
 struct BucketTests {
     private static let quick = "queue: {minimum-backoff: 1s, maximum-backoff: 1s}"
 
-    /// A daemon that delivers into a bucket.
     private final class Stage {
         let sandbox: Sandbox
         let keyFile: String
@@ -41,7 +40,6 @@ struct BucketTests {
             guard chmod(file, 0o600) == 0 else { throw WireClient.Broken(description: "chmod") }
         }
 
-        /// Creates and completes an upload; returns its identity, resource and response.
         func upload(
             _ target: String,
             _ content: Data,
@@ -128,7 +126,6 @@ struct BucketTests {
         let (id, _, answer) = try stage.upload("/files/empty", Data())
         #expect(answer.status == 201)
         #expect(try bucket.fields("\(encoded)\(id)-empty").contains("content-length: 0\r\n"))
-        // An ordinary upload, and one with a digest that the store verifies.
         let small = try stage.sandbox.ask("PUT", "/files/small.bin", content: Data([1, 2, 3]))
         #expect(small.status == 201)
         let hello = try stage.sandbox.ask(

@@ -42,7 +42,6 @@ private final class SourceTree {
         directory.appending(path: ".build/release/\(name)").path()
     }
 
-    /// Runs git in the source tree and returns its output without the final newline.
     @discardableResult
     func git(_ arguments: String...) throws -> String {
         let identity = ["-c", "user.name=a", "-c", "user.email=a@b"]
@@ -54,7 +53,6 @@ private final class SourceTree {
         return said.output.trimmingCharacters(in: .newlines)
     }
 
-    /// Starts the source tree's history with one commit.
     func commit() throws {
         try git("init", "-q")
         try git("add", ".")
@@ -70,7 +68,6 @@ private final class SourceTree {
         )
     }
 
-    /// The output of `--version` for each program.
     func versions() throws -> [String] {
         try Self.programs.map { name in
             try Command(program(name), ["--version"]).output.trimmingCharacters(in: .newlines)

@@ -3,7 +3,6 @@
 import Foundation
 import SpoolgateTestSupport
 
-/// A way to send a client's requests.
 protocol Carrier {
     /// Sends a request, breaks the connection when `isEnough`, and returns the first response received before.
     func cut(
@@ -14,7 +13,6 @@ protocol Carrier {
         when isEnough: () throws -> Bool
     ) throws -> WireClient.Answer
 
-    /// Sends a request and returns its final response.
     func ask(
         _ method: String,
         _ target: String,
@@ -23,7 +21,6 @@ protocol Carrier {
     ) throws -> WireClient.Answer
 }
 
-/// HTTP/1.1 without TLS.
 struct WireCarrier: Carrier {
     let port: Int
 
@@ -54,13 +51,10 @@ struct WireCarrier: Carrier {
     }
 }
 
-/// HTTP/2 over TLS, by curl.
 struct CurlCarrier: Carrier {
     /// The origin of targets that have none.
     let origin: String
-    /// The directory for its files.
     let directory: URL
-    /// Further options of curl.
     var options: [String] = []
 
     func cut(

@@ -41,7 +41,6 @@ struct CheckTests {
 
     // MARK: As another user
 
-    /// A fault and the message that reports it.
     struct Trouble: Sendable, CustomTestStringConvertible {
         var testDescription: String
         /// The commands that cause it, run in the directory of the stage.

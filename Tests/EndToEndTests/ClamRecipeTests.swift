@@ -17,9 +17,7 @@ struct ClamRecipeTests {
         (#"X5O!P%@AP[4\PZX54(P^)7CC)7}$"# + "EICAR-STANDARD-ANTIVIRUS-TEST-FILE!$H+H*").utf8
     )
 
-    /// clamd with its own directory.
     private final class Scanner {
-        /// The settings file of clamd and clamdscan.
         let settings: String
         private let folder: ScratchDirectory
         private var daemon: Daemon?
@@ -111,7 +109,6 @@ struct ClamRecipeTests {
         let sandbox = try sandbox(scanner)
         let (_, clean) = try sandbox.randomFile(900_000)
         #expect(try complete(clean, "clean.bin", in: sandbox).status == 201)
-        // A resumable upload and an ordinary one.
         let long = Self.virus + Data(count: 300_000)
         for refused in [
             try complete(long, "eicar.com", in: sandbox),

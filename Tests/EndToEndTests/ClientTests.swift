@@ -7,7 +7,6 @@ import SpoolgatePosix
 import SpoolgateTestSupport
 import Testing
 
-/// A combination of protocol version, creation, content and HTTP version.
 struct ClientWay: CustomTestStringConvertible, Sendable {
     var version: Int?
     var creation: Upload.Options.Creation
@@ -30,7 +29,6 @@ struct ClientWay: CustomTestStringConvertible, Sendable {
     }
 }
 
-/// The gateway behind nginx with an unreliable network, and the client's options.
 private final class ClientWorld {
     let sandbox: Sandbox
     let proxy: CuttingProxy

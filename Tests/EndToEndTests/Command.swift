@@ -3,7 +3,6 @@
 import Foundation
 import SpoolgateTestSupport
 
-/// A program that has exited.
 struct Command {
     var status: Int32
     var output: String
@@ -11,7 +10,6 @@ struct Command {
 }
 
 extension Command {
-    /// Runs a program and waits for it.
     init(_ path: String, _ arguments: [String], environment: [String: String] = [:]) throws {
         let process = Process()
         process.executableURL = URL(filePath: path)
@@ -39,7 +37,6 @@ extension Command {
             .merging(own) { $1 }
     }
 
-    /// The path of an installed program, or nil.
     static func find(_ name: String) -> String? {
         // `SPOOLGATE_NGINX=/path/to/nginx` selects another nginx than the installed one.
         let other = ProcessInfo.processInfo.environment["SPOOLGATE_\(name.uppercased())"]

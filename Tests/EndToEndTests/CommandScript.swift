@@ -25,17 +25,15 @@ struct CommandScript {
         case command(Typed)
     }
 
-    /// A command and its expected result.
     struct Typed {
         var text: String
-        /// The columns of the terminal; nil: standard output is no terminal.
+        /// The columns of the terminal; nil: none.
         var columns: Int?
         var output: [String] = []
         var errors: [String] = []
         var status: Int32 = 0
     }
 
-    /// A line that does not match the grammar.
     struct Malformed: Error {
         var line: Int
         var text: String

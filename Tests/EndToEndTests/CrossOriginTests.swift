@@ -40,7 +40,7 @@ struct CrossOriginTests {
         answer.fields.map { $0.name.lowercased() }.filter { $0.hasPrefix("access-control-") }
     }
 
-    /// A page's upload in two steps with its preflights; `login` holds curl's options for the login.
+    /// A page's upload in two steps with its preflights, with `login` as curl's options.
     private func upload(_ sandbox: Sandbox, _ login: [String]) throws {
         let url = "http://localhost:\(sandbox.port)/files/a"
         let file = try sandbox.randomFile(300_000)

@@ -53,10 +53,8 @@ final class CuttingProxy: Sendable {
         }
     }
 
-    /// Accepts connections again.
     func mend() { state.update { $0.isCut = false } }
 
-    /// The number of connections refused while it was cut.
     var refused: Int { state.update { $0.refused } }
 
     /// The number of bytes from clients that have reached the server.
@@ -70,7 +68,6 @@ final class CuttingProxy: Sendable {
         state.update { ($0.places, $0.mayCut) = (places.sorted(), mayCut) }
     }
 
-    /// The number of these cuts still to come.
     var cutsLeft: Int { state.update { $0.places.count } }
 
     /// Stops reading from each client after this many bytes; nil: removes the limit.

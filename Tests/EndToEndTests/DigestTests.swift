@@ -82,7 +82,6 @@ struct DigestTests {
         #expect(told["repr-digest"] == (try field(of: bytes, in: sandbox)))
     }
 
-    /// The size of all files below a directory.
     private static func bytes(below path: String) throws -> Int {
         let files = FileManager.default.enumerator(atPath: path)?.allObjects as? [String] ?? []
         return try files.reduce(0) { sum, file in

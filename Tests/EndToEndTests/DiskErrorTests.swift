@@ -6,7 +6,6 @@ import Foundation
 import SpoolgateTestSupport
 import Testing
 
-/// A system call that fails, and when.
 struct DiskFault: CustomTestStringConvertible, Sendable {
     var call: String
     var error: String
@@ -15,7 +14,6 @@ struct DiskFault: CustomTestStringConvertible, Sendable {
 
     var testDescription: String { "\(call) \(error) when=\(when)" }
 
-    /// The calls by which uploads change the disk, failing always or sometimes.
     static let all: [DiskFault] = [
         ("pwrite64", "EIO", "1+"), ("pwrite64", "ENOSPC", "2+3"), ("pwrite64", "EDQUOT", "3+2"),
         ("pwrite64", "EFBIG", "2+3"),

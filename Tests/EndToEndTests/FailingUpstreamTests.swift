@@ -9,7 +9,6 @@ import Testing
 struct FailingUpstreamTests {
     private static let prefix = "/-/spoolgate/"
 
-    /// Sends an ordinary upload from an address of the loopback network and returns the status.
     private func send(_ sandbox: Sandbox, _ target: String, from address: String) throws -> String {
         try sandbox.curl([
             "--interface", address, "-o", "/dev/null", "-w", "%{http_code}", "--data-binary",
@@ -18,7 +17,6 @@ struct FailingUpstreamTests {
         ]).output
     }
 
-    /// Checks that status, Nagios, the page and the metrics name the failing route.
     private func expectFailing(_ sandbox: Sandbox, _ words: String) throws {
         let check = try sandbox.spoolgate("status", "--check")
         #expect(check.status == 1, "\(check.output)")

@@ -32,7 +32,6 @@ struct FewInodesTests {
         )
     }
 
-    /// Creates an upload without content, over its own connection.
     private func create() throws -> WireClient.Answer {
         let client = try sandbox.open(
             "POST",
@@ -43,7 +42,6 @@ struct FewInodesTests {
         return try client.read()
     }
 
-    /// Creates uploads until one is refused; returns the number created, and the refusal.
     private func createUntilRefused() throws -> (made: Int, refusal: WireClient.Answer) {
         for made in 0..<Self.inodes {
             let answer = try create()

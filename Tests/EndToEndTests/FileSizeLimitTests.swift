@@ -68,20 +68,16 @@ struct FileSizeLimitTests {
     }
 }
 
-/// A limit of file sizes that can be removed again.
 struct FileSizeLimit {
     static let isPossible = Command.find("prlimit") != nil
     static let bytes = 2 << 20
 
     private static let prlimit = Command.find("prlimit") ?? "prlimit"
 
-    /// Starts a command with the limit.
     let launcher = [prlimit, "--fsize=\(bytes):"]
 
-    /// Sets the limit on a running daemon.
     func set(on sandbox: Sandbox) throws { try set("\(Self.bytes)", on: sandbox) }
 
-    /// Removes the limit from a running daemon.
     func lift(from sandbox: Sandbox) throws { try set("unlimited", on: sandbox) }
 
     private func set(_ size: String, on sandbox: Sandbox) throws {

@@ -3,7 +3,6 @@
 import Foundation
 import SpoolgateTestSupport
 
-/// A web server in front of the daemon.
 enum Front: Equatable {
     /// nginx with the shipped files.
     case nginx
@@ -78,7 +77,6 @@ enum Front: Equatable {
         return bounds
     }
 
-    /// Writes its configuration to a sandbox's directory and starts it; nginx with the files of the sources at `root`.
     func start(
         in directory: URL,
         from root: URL,
@@ -123,14 +121,12 @@ enum Front: Equatable {
     }
 }
 
-/// The nginx module, built for the installed nginx.
 enum InterimModule {
     /// The module of the sources under test; `make` builds it once in a run if it is missing or outdated.
     static let built = make(in: Sandbox.root)
 
     private static let previous = make(in: PreviousBuild.sources)
 
-    /// The path of the module of the sources under test, or of the previous build's.
     static func path(in root: URL) throws(NeverHappened) -> String {
         try (root == Sandbox.root ? built : previous).get()
     }

@@ -6,7 +6,6 @@ import Foundation
 import SpoolgateTestSupport
 import Testing
 
-/// A small file system for a spool.
 final class SmallDisk {
     /// Whether one can be mounted here: as root, or in a user namespace.
     static let isPossible: Bool = {
@@ -35,7 +34,6 @@ final class SmallDisk {
 
     deinit { try? FileManager.default.removeItem(at: mount) }
 
-    /// Starts a command with the file system mounted.
     var launcher: [String] {
         let mounting = "mount -t tmpfs -o \(options) tmpfs '\(mount.path())'"
         return Self.unshare + [mounting + " && exec \"$0\" \"$@\""]
@@ -54,7 +52,6 @@ final class SmallDisk {
         return Int(status.f_favail)
     }
 
-    /// Uses up every free inode with empty files, as another program would.
     func takeInodes(in sandbox: Sandbox) throws {
         let directory = root(in: sandbox) + "/elsewhere"
         guard mkdir(directory, 0o700) == 0 else {
@@ -119,7 +116,6 @@ struct FullDiskTests {
         #expect(answer["content-type"] == "application/problem+json")
     }
 
-    /// Sends content of unknown length until a response arrives.
     private func sendUntilAnswered(
         _ client: WireClient,
         _ content: Data
@@ -192,7 +188,6 @@ struct FullDiskTests {
         let answer = try sender.read()
         #expect(answer.status == 201)
         #expect(answer.content == LoopbackOrigin.answer(to: target))
-        // The other upload is delivered from the full disk as well.
         let other = try sandbox.append(waiting, offset: 100_000)
         #expect(other.status == 201)
         try disk.leave(nil, in: sandbox)

@@ -10,13 +10,11 @@ import Testing
     .enabled(if: Command.find("nginx") != nil, "nginx is not installed")
 )
 struct KeptConnectionTests {
-    /// The statuses that clients received, and whether they shall stop.
     private struct Counter {
         var statuses: [Int: Int] = [:]
         var isOver = false
     }
 
-    /// Sends ordinary uploads one after the other until the test is over.
     private func sendMany(_ number: Int, port: Int, _ tally: Monitor<Counter>) throws {
         var client = try WireClient(port: port)
         var count = 0

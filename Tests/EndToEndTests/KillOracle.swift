@@ -7,18 +7,13 @@ import SpoolgateTestSupport
 struct KillOracle {
     let world: KillWorld
     let clients: [ResumingClient]
-    /// The runs of `spoolgate purge`.
     var purges: [Command] = []
     /// How often the upstream may receive an upload that is safe to repeat.
     let attempts: Int
     /// Whether every final response must have been stored.
     var storesResponses = true
 
-    /// Returns all faults and empties the spool.
-    ///
-    /// - Parameter log: the daemons' lines of the round; nil: they may contain errors.
-    /// - Returns: a line for each fault.
-    /// - Throws: an error that prevents the check.
+    /// Returns all faults and empties the spool; without `log` the daemons may have logged errors.
     func faults(log: String?) throws -> [String] {
         var faults: [String] = []
         for client in clients {

@@ -20,13 +20,11 @@ enum KillManner: String {
     /// A worker of nginx is killed with its requests; the daemon lives.
     case worker
 
-    /// The manners that kill the daemon.
     static let ofDaemon: [KillManner] = [
         .plain, .inRecovery, .overlapping, .besidePurge, .withPurge,
     ]
 }
 
-/// The process that a run kills.
 enum KillVictim: String, CaseIterable {
     case gateway, worker
 
@@ -39,7 +37,6 @@ enum KillVictim: String, CaseIterable {
     var isAsked: Bool { Self.asked.contains(self) }
 }
 
-/// One kill.
 struct Kill {
     var moment: Moments.Moment
     /// The occurrence of the moment at which to kill.
@@ -51,12 +48,9 @@ struct Kill {
     var manner: KillManner
     /// Microseconds that the manner needs.
     var pauses: [UInt32]
-    /// The activity of nginx that the kill waits for.
     var aim = Aim.none
 
-    /// nginx's activity at the kill.
     enum Aim {
-        /// Any activity.
         case none
         /// A worker has an upload's file open.
         case file

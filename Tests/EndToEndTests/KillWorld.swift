@@ -6,7 +6,6 @@ import Foundation
 import SpoolgateTestSupport
 import Testing
 
-/// The totals of many rounds.
 struct KillTally {
     var rounds = 0
     var kills: [String: Int] = [:]
@@ -16,7 +15,6 @@ struct KillTally {
     /// Kills while a worker of nginx had an upload's file open, and while one of its threads wrote.
     var killsWithFile = 0
     var killsInWrite = 0
-    /// Rounds with a kill while a worker of nginx had an upload's file open.
     var roundsWithFile = 0
     var uploads = 0
     var retrievals = 0
@@ -44,7 +42,6 @@ struct KillTally {
     }
 }
 
-/// One web server and one upstream for several rounds.
 final class KillWorld {
     let moments = Moments()
     let upstream: LoopbackOrigin
@@ -60,7 +57,6 @@ final class KillWorld {
     /// restart of nginx frees them.
     private static let rounds = 50
 
-    /// Starts a world, with further settings of the route and daemons of two builds, and continues an earlier tally.
     init(
         _ routeSettings: [String] = [],
         and other: String? = nil,
@@ -78,16 +74,7 @@ final class KillWorld {
         )
     }
 
-    /// Runs the rounds of all seeds until the first one with a fault.
-    ///
-    /// - Parameters:
-    ///   - seeds: the seeds.
-    ///   - routeSettings: further settings of the route.
-    ///   - command: the command that repeats a round, without its seed.
-    ///   - other: another build of the program for every second daemon; nil: only the build under test.
-    ///   - plan: the round of a seed.
-    /// - Returns: the totals of the rounds.
-    /// - Throws: an error if a world cannot be started.
+    /// Runs the rounds of all seeds until the first one with a fault; `command` and the seed repeat a round.
     static func play(
         _ seeds: Range<UInt64>,
         _ routeSettings: [String],
@@ -118,7 +105,6 @@ final class KillWorld {
         return world.tally
     }
 
-    /// Runs a round and returns all faults.
     func run(_ plan: KillPlan) throws -> [String] {
         let logStart = sandbox.log.count
         let killsWithFile = tally.killsWithFile
@@ -243,7 +229,6 @@ private struct BackgroundPurge {
 
     func kill() { daemon.signal(SIGKILL) }
 
-    /// Waits for its exit and returns its status and output.
     func finish() throws -> Command {
         let status = daemon.wait()
         defer { try? FileManager.default.removeItem(at: log) }

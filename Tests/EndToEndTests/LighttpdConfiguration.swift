@@ -3,7 +3,6 @@
 import Foundation
 
 enum LighttpdConfiguration {
-    /// Writes the file for a sandbox and returns its path.
     static func write(to directory: URL, port: Int) throws -> String {
         let path = directory.path()
         for folder in ["uploads", "empty"] {

@@ -6,7 +6,6 @@ import Testing
 
 @Suite("list and show")
 struct ListTests {
-    /// The only upload, in the output of `list --json`.
     private func listed(_ sandbox: Sandbox) throws -> [String: Any] {
         let line = try sandbox.spoolgate("list", "--json").output
         return try JSONSerialization.jsonObject(with: Data(line.utf8)) as? [String: Any] ?? [:]

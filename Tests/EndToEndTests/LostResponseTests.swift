@@ -7,7 +7,6 @@ import Testing
 
 @Suite("A lost final response")
 struct LostResponseTests {
-    /// One dialect, as its clients use it.
     struct Speaker: CustomTestStringConvertible, Sendable {
         let version: Int?
 

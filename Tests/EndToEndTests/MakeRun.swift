@@ -7,7 +7,6 @@ import SpoolgateTestSupport
 
 /// A clone in which `make run` runs; all its processes end with the test.
 final class MakeRun {
-    /// One of the processes of a run.
     enum Role: String, CaseIterable, Sendable {
         case make, script, keeper, gateway, master, worker
     }
@@ -20,13 +19,7 @@ final class MakeRun {
     private let environment: [String: String]
     private var make: Daemon
 
-    /// Starts `make run` and waits until it serves.
-    ///
-    /// - Parameters:
-    ///   - user: the user who runs it, which only root can choose; nil: the tests' own user.
-    ///   - upstream: `UPSTREAM`; nil: the drop directory.
-    ///   - variables: further variables, such as `ADDRESS`.
-    /// - Throws: an error of copying, or `NeverHappened` if it does not serve.
+    /// Starts `make run` and waits until it serves; without `upstream` it uses the drop directory.
     init(
         user: String? = nil,
         upstream: String? = nil,
@@ -92,7 +85,6 @@ final class MakeRun {
         }
     }
 
-    /// Runs `make run` once more and waits until it serves.
     func startAgain() throws {
         make = try Self.start(command, environment, in: directory)
         try awaitServing()
@@ -151,7 +143,6 @@ final class MakeRun {
         return file?.replacingOccurrences(of: "\0", with: " ") ?? ""
     }
 
-    /// Whether a connection to a port is accepted.
     func listens(_ port: Int) -> Bool { (try? WireClient(port: port)) != nil }
 
     /// The addresses with a listener on a port, in the notation of the kernel's tables.
@@ -167,7 +158,6 @@ final class MakeRun {
         )
     }
 
-    /// Whether nginx and the gateway accept an upload.
     func serves() -> Bool {
         let answer = try? WireClient(port: port).ask(
             "POST",
@@ -178,7 +168,6 @@ final class MakeRun {
         return answer?.status == 201
     }
 
-    /// Waits until none of its processes runs and its ports are closed.
     func awaitNothing() throws {
         try eventually("nothing is left; it said: \(output.suffix(500))") {
             processes().isEmpty && !make.process.isRunning && !listens(port) && !listens(tlsPort)

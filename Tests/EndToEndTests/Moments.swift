@@ -36,10 +36,8 @@ final class Moments: @unchecked Sendable {
     private var number = 0
     private var clients = 0
 
-    /// Sets the number of clients that are about to start.
     func begin(clients count: Int) { locked { clients = count } }
 
-    /// Counts a client that has ended, with or without success.
     func clientEnded() {
         locked {
             clients -= 1
@@ -84,7 +82,6 @@ final class Moments: @unchecked Sendable {
         }
     }
 
-    /// Waits for the last client.
     func waitForClients() {
         locked { while clients > 0 { condition.wait() } }
     }

@@ -8,7 +8,6 @@ import Foundation
 import SpoolgateTestSupport
 
 extension LoopbackOrigin {
-    /// Serves according to the orders in targets.
     convenience init(passing moments: Moments) throws {
         try self.init { connection in
             while var request = try connection.receiveHead() {
@@ -38,7 +37,6 @@ extension LoopbackOrigin {
     /// The contents received for a target, in order, complete or not.
     func contents(to target: String) -> [Data] { requests(to: target).map { Data($0.content) } }
 
-    /// The content of the response to a target.
     static func answer(to target: String) -> Data {
         let line = Data("stored \(target)\n".utf8)
         let size = order("answer", of: target)

@@ -12,7 +12,6 @@ import Testing
 struct NginxBoundsTests {
     private static let other = "127.0.0.2"
 
-    /// Checks that a response reports the exceeded limit and when to retry.
     private func expectTooMuch(_ answer: WireClient.Answer) throws {
         #expect(answer.status == 429)
         #expect(answer["retry-after"] == "5")
@@ -24,7 +23,6 @@ struct NginxBoundsTests {
         #expect(problem?["code"] as? String == "client-too-many-requests")
     }
 
-    /// Whether the connection ends without any response.
     private func isBrokenOff(_ client: WireClient) -> Bool {
         do {
             _ = try client.read()

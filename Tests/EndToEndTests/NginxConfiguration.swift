@@ -3,7 +3,6 @@
 import Foundation
 import SpoolgateTestSupport
 
-/// A common mistake in nginx's configuration.
 enum NginxMistake {
     /// Uploads are buffered, as is nginx's default.
     case buffering
@@ -39,17 +38,14 @@ enum NginxMistake {
     /// The same locations next to the correct shipped one.
     case locationsBeside
 
-    /// Locations that are common on sites with PHP.
     private static let locations =
         #"location ~ \.php$ { return 404; } location ~* \.(jpe?g|png|gif)$ { return 405; } "#
 
-    /// Enables a line of the login, with another password file.
     private static func login(_ line: String, _ path: String) -> String {
         line.replacing("#", with: "", maxReplacements: 1)
             .replacing("/etc/nginx/uploads.htpasswd", with: path)
     }
 
-    /// Applies the mistake to a line of the shipped files.
     func made(in line: String) -> String {
         let words = line.split(separator: " ")
         switch self {
@@ -95,10 +91,8 @@ enum NginxLogin: Equatable {
     /// `auth_request`, which sends its requests to this port.
     case asking(UInt16)
 
-    /// The password file, in the folder of nginx's files.
     static let passwords = "uploads.htpasswd"
 
-    /// Applies the login to a line of the shipped files.
     func made(in line: String, folder: String) -> String {
         let isMarked: Bool
         switch self {
@@ -119,7 +113,6 @@ enum NginxBounds: Equatable {
     /// The number of creations at once, and then one a minute.
     case creators(Int)
 
-    /// Applies the limit to a line of the shipped files.
     func set(in line: String) -> String {
         switch self {
         case .senders(let count):
@@ -149,28 +142,7 @@ enum NginxConfiguration {
             .map { "    \($0)\n" }.joined()
     }
 
-    /// Writes the files for a sandbox.
-    ///
-    /// - Parameters:
-    ///   - directory: the sandbox, with the gateway's socket.
-    ///   - root: the sources of the files.
-    ///   - port: for HTTP/1.1.
-    ///   - tlsPort: for HTTP/1.1 and HTTP/2 over TLS.
-    ///   - module: the interim module, whose lines are enabled; nil: none.
-    ///   - authorizer: the port for the requests of `auth_request`, whose lines are enabled; nil: no `auth_request`.
-    ///   - login: the login whose lines are enabled; nil: none.
-    ///   - origin: `SPOOLGATE_ORIGIN`; nil: the shipped value.
-    ///   - mistake: the mistake to make; nil: none.
-    ///   - bounds: the limit of one client; nil: the shipped one.
-    ///   - keepsConnections: whether connections to the daemon are kept.
-    ///   - hasPage: whether the page's line is enabled.
-    ///   - hasAdmin: whether the line of the operator's location is enabled.
-    ///   - locations: the locations; nil: the shipped one.
-    ///   - nodes: the sockets of the other nodes by name, of which the shipped file has three with the sandbox's own;
-    ///     nil: one
-    ///     node without a name.
-    /// - Returns: the path of nginx.conf.
-    /// - Throws: an error of reading, writing or OpenSSL.
+    /// Writes the files for a sandbox and returns the path of nginx.conf; nil leaves the shipped lines unchanged.
     static func write(
         to directory: URL,
         from root: URL,

@@ -5,9 +5,7 @@ import Foundation
 import SpoolgateTestSupport
 import Testing
 
-/// Ceph's object gateway with one user.
-///
-/// Any thread may use it once it is initialized.
+/// Any thread may use the gateway once it is initialized.
 final class ObjectGateway: @unchecked Sendable {
     static let keyID = "AKIDTEST"
     static let secret = "se/cr+et"
@@ -163,14 +161,11 @@ final class ObjectGateway: @unchecked Sendable {
     }
 }
 
-/// One bucket of a store.
 struct StoreBucket {
     let store: ObjectGateway
     let name: String
-    /// Its address, as in an upstream's setting.
     var url: String { "\(store.url)/\(name)" }
 
-    /// The keys of all objects.
     func keys() throws -> [String] {
         try store.ask("GET", "/\(name)").matches(of: /<Key>([^<]*)<\/Key>/).map { String($0.1) }
     }
@@ -206,13 +201,11 @@ struct SharedStore: SuiteTrait, TestScoping {
         try await Self.$store.withValue(try ObjectGateway()) { try await function() }
     }
 
-    /// Creates a bucket in the store of the running suite.
     static func bucket(_ name: String) throws -> StoreBucket {
         try #require(store).bucket(name)
     }
 }
 
 extension Trait where Self == SharedStore {
-    /// One store for all tests of the suite.
     static var sharedStore: Self { Self() }
 }

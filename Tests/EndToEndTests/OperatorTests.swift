@@ -82,7 +82,6 @@ struct OperatorTests {
         }
     }
 
-    /// Waits until the daemon's status contains all of these words.
     private func awaitStatus(_ words: String...) throws {
         try eventually("the status has \(words)") {
             let status = try sandbox.spoolgate("status", "--json").output

@@ -6,21 +6,16 @@
 import Foundation
 import SpoolgateTestSupport
 
-/// One upload by such a client.
 struct OptimisticClient {
     let version: Int
     let method: String
     let content: Data
 
-    /// The responses that the client received.
     struct Course {
-        /// The first response to the creation.
         var interim: WireClient.Answer
-        /// The response to the offset retrieval.
         var retrieval: WireClient.Answer
         /// The offset at which it resumed.
         var offset: Int
-        /// The final response, to the append.
         var final: WireClient.Answer
     }
 

@@ -47,7 +47,6 @@ struct OutcomeTests {
         }
     }
 
-    /// Repeats the append of a client that lost the response.
     private func checkReplay(
         _ sandbox: Sandbox,
         _ resource: String,

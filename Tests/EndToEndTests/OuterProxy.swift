@@ -3,25 +3,20 @@
 import Foundation
 import SpoolgateTestSupport
 
-/// A proxy that ends TLS in front of nginx.
 enum OuterProxy: String {
     case haproxy, caddy, apache2, nginx
 
-    /// The path of its program; nil if it is not installed.
     var program: String? { Command.find(rawValue) }
 }
 
 /// nginx and the gateway behind a proxy that ends TLS.
 final class ProxyChain {
     let sandbox: Sandbox
-    /// The proxy's port, for clients.
     let port: Int
     private let proxy: Daemon
     private let isNginx: Bool
 
-    /// The URL that clients upload to.
     var url: String { "https://localhost:\(port)/files/" }
-    /// The proxy's certificate.
     var certificate: String { nginxFile("server.pem") }
 
     private func nginxFile(_ name: String) -> String {
@@ -33,15 +28,7 @@ final class ProxyChain {
         "interim: {progress-interval: 1s, progress-size: 64KiB, heartbeat: 1s}"
     ]
 
-    /// Starts the proxy, nginx and the gateway.
-    ///
-    /// - Parameters:
-    ///   - kind: the proxy.
-    ///   - hasModule: whether nginx has the module.
-    ///   - routeSettings: further lines of the route.
-    ///   - extra: further lines of the settings.
-    ///   - changes: texts of the proxy's configuration and their replacements.
-    /// - Throws: `NeverHappened` if one of them does not start.
+    /// Starts the proxy, nginx and the gateway, with `changes` to the proxy's configuration.
     init(
         _ kind: OuterProxy,
         hasModule: Bool = true,
@@ -124,20 +111,17 @@ final class ProxyChain {
         try String(contentsOfFile: heads, encoding: .utf8).lowercased()
     }
 
-    /// The number of 104 responses to the last request.
     func interimResponses() throws -> Int { Self.interimResponses(try told()) }
 
     private static func interimResponses(_ told: String) -> Int {
         told.split(separator: "\r\n").count { $0.starts(with: /http\/[\d.]+ 104/) }
     }
 
-    /// An upload by a slow client in the background.
     struct SlowUpload {
         fileprivate let client: Daemon
         fileprivate let output: URL
         fileprivate let heads: String
 
-        /// Waits for its end and returns the final status and the number of 104 responses.
         func end() throws -> (status: String, interim: Int) {
             _ = client.wait()
             let told = try String(contentsOfFile: heads, encoding: .utf8).lowercased()
@@ -175,9 +159,7 @@ final class ProxyChain {
         )
     }
 
-    /// Starts curl, and kills it when more than `size` bytes of its upload are in the spool.
-    ///
-    /// - Returns: the daemon's status at that moment, as JSON.
+    /// Kills curl when more than `size` bytes are in the spool, and returns the daemon's status then as JSON.
     @discardableResult
     func curlCut(after size: Int, _ fields: [String], _ others: [String]) throws -> String {
         try? FileManager.default.removeItem(atPath: heads)
@@ -221,9 +203,7 @@ final class ProxyChain {
             .map { try Data(contentsOf: $0) }
     }
 
-    /// Sends the rest of a file to an upload.
-    ///
-    /// - Returns: curl's command, whose output is the status of the final response.
+    /// Sends the rest of a file to an upload; curl prints the final status.
     func resume(_ location: String, with bytes: Data, _ version: String) throws -> Command {
         let offset = try eventually("the offset is told") { () -> Int? in
             _ = try curl([], [version, "-I", location])
@@ -243,7 +223,6 @@ final class ProxyChain {
         )
     }
 
-    /// Runs `spoolgate probe` on the URL that clients upload to.
     func probe(_ arguments: String...) throws -> ProbeTests.Report {
         try ProbeTests.Report(
             Command(

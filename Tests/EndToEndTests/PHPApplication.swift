@@ -4,7 +4,6 @@ import Foundation
 import SpoolgateTestSupport
 import Testing
 
-/// A PHP application behind its own nginx, which ends with the test.
 final class PHPApplication {
     let url: String
     /// The directory that the page calls `/srv/app`.
@@ -13,21 +12,14 @@ final class PHPApplication {
     private let servers: Daemon
     private let isConfined: Bool
 
-    /// The path of PHP-FPM; nil if it is not installed.
     static let program = (try? FileManager.default.contentsOfDirectory(atPath: "/usr/sbin"))?
         .first { $0.hasPrefix("php-fpm") }.map { "/usr/sbin/" + $0 }
 
-    /// Whether a test may create mount namespaces.
     static let canConfine =
         (try? Command("/usr/bin/unshare", ["--mount", "--pid", "--fork", "true"]).status) == 0
 
-    /// Starts both servers.
-    ///
-    /// - Parameters:
-    ///   - script: the text of `upload.php`.
-    ///   - without: a line of nginx's or PHP's settings to leave out; nil: none.
-    ///   - confined: whether they have a `/tmp` of 8 MiB, also for nginx's temporary files, and a `/srv/app` of 60 MiB.
-    /// - Throws: `NeverHappened` if they do not start.
+    /// Starts both servers; confined ones have a `/tmp` of 8 MiB, also for nginx's temporary files, and a `/srv/app` of
+    /// 60 MiB.
     init(script: String, without: String? = nil, confined: Bool = false) throws {
         // The confined servers have another /tmp.
         folder = try ScratchDirectory(in: "/var/tmp", "php")
@@ -76,7 +68,6 @@ final class PHPApplication {
         _ = servers.wait()
     }
 
-    /// The stored files, by name.
     func stored() throws -> [String: Data] {
         var root = ""
         if isConfined {

@@ -64,13 +64,7 @@ struct PageModuleTests {
             )
         }
 
-        /// Sends it.
-        ///
-        /// - Parameters:
-        ///   - options: the upload's options.
-        ///   - script: a script to run before it starts.
-        /// - Returns: the text of the response or the code of the error, every state, and the last progress.
-        /// - Throws: `Broken` if the page does not run it.
+        /// Sends it and returns the response's text or the error's code, every state, and the last progress.
         func send(_ options: String = "", before script: String = "") throws -> (
             end: String, states: [String], loaded: Int, sent: Int
         ) {

@@ -4,19 +4,12 @@
 import Foundation
 import SpoolgateTestSupport
 
-/// The open page, with all its servers.
 final class PageUnderTest {
     let sandbox: Sandbox
     let network: CuttingProxy
     let browser: Browser
 
-    /// Starts everything and opens the page.
-    ///
-    /// - Parameters:
-    ///   - upstream: the upstream's target; nil: the sandbox's drop directory.
-    ///   - routeSettings: further lines of the route.
-    ///   - isSecure: whether the page uses TLS, and so HTTP/2.
-    /// - Throws: an error if one of them does not start.
+    /// Starts everything and opens the page; without `upstream` uploads go to the sandbox's drop directory.
     convenience init(
         upstream: String? = nil,
         routeSettings: [String] = [],
@@ -34,14 +27,7 @@ final class PageUnderTest {
         try browser.open("\(isSecure ? "https" : "http")://localhost:\(port)/upload/")
     }
 
-    /// Starts everything with one of three engines, which reaches the network through its own port, and opens the page.
-    ///
-    /// - Parameters:
-    ///   - engine: the browser's engine.
-    ///   - setup: the browser's setup.
-    ///   - upstream: the upstream's target.
-    ///   - isSecure: whether the page uses TLS, and so HTTP/2.
-    /// - Throws: an error if one of them does not start.
+    /// Starts everything and opens the page; the browser reaches the network through the network's own port.
     convenience init(
         _ engine: Engine,
         _ setup: Browser.Setup = Browser.Setup(),
@@ -59,14 +45,12 @@ final class PageUnderTest {
         try browser.open("\(isSecure ? "https" : "http")://localhost:\(network.port)/upload/")
     }
 
-    /// Uses running servers and a browser that opens the page itself.
     init(sandbox: Sandbox, network: CuttingProxy, browser: Browser) {
         self.sandbox = sandbox
         self.network = network
         self.browser = browser
     }
 
-    /// Chooses files in the page's input.
     func choose(_ files: URL...) throws { try choose(files) }
 
     /// The state of a file's item; empty if it has none.
@@ -74,12 +58,10 @@ final class PageUnderTest {
         try browser.text("return (\(Self.item))(arguments[0])?.dataset.state ?? ''", name)
     }
 
-    /// The text of a file's item.
     func words(_ name: String) throws -> String {
         try browser.text("return (\(Self.item))(arguments[0])?.textContent ?? ''", name)
     }
 
-    /// The bytes that a file's progress bar shows.
     func shown(_ name: String) throws -> Int {
         let script = "return (\(Self.item))(arguments[0])?.querySelector('progress').value ?? 0"
         return try browser.run(script, name) as? Int ?? 0
@@ -97,25 +79,15 @@ final class PageUnderTest {
         }
     }
 
-    /// Chooses several files at once in the page's input.
     func choose(_ files: [URL]) throws { try browser.choose(files, in: "#pick") }
 
-    /// Waits until the page shows that the server has received this many bytes of a file.
     func awaitReceived(_ name: String, atLeast bytes: Int = 1) throws {
         try eventually("the page shows what the server has of \(name): \(contents())") {
             try shown(name) >= bytes
         }
     }
 
-    /// Creates a file, chooses it, and waits until the page shows that the server has received some of it.
-    ///
-    /// - Parameters:
-    ///   - name: the file's name.
-    ///   - length: the file's length in bytes.
-    ///   - held: the bytes that pass the network before it holds the rest back.
-    ///   - least: the bytes to wait for.
-    /// - Returns: the file.
-    /// - Throws: `NeverHappened` if they do not arrive.
+    /// Uploads a new file until the page shows `least` received bytes; the network holds the rest back after `held`.
     func begin(
         _ name: String,
         _ length: Int,
@@ -150,7 +122,6 @@ final class PageUnderTest {
         return try String(contentsOf: log, encoding: .utf8)
     }
 
-    /// The number of policy violations that browsers reported to nginx.
     func violations() throws -> Int {
         try accessLog().components(separatedBy: "\"POST /csp-report ").count - 1
     }

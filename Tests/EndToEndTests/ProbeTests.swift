@@ -17,7 +17,6 @@ struct ProbeTests {
         var warnings: Int?
     }
 
-    /// The report of a probe.
     struct Report {
         var status: Int32
         var lines: [Line]
@@ -47,7 +46,6 @@ struct ProbeTests {
         }
     }
 
-    /// A gateway with an upstream that counts requests.
     private final class Stage {
         let origin: LoopbackOrigin
         let sandbox: Sandbox
@@ -70,7 +68,6 @@ struct ProbeTests {
         var secure: String { "https://localhost:\(sandbox.tlsPort)/files/" }
         var plain: String { "http://localhost:\(sandbox.port)/files/" }
 
-        /// The arguments for checks on this machine.
         var local: [String] {
             let folder = sandbox.directory.path()
             let nginx = [
@@ -148,11 +145,9 @@ struct ProbeTests {
         try stage.expectNothingLeft(command.output)
     }
 
-    /// A mistake and the expected findings.
     struct Mistake: Sendable, CustomTestStringConvertible {
         var testDescription: String
         var front: Front
-        /// All expected warnings and failures.
         var complaints: [String]
         /// Parts of the first finding's text and the line to change.
         var words: [String]

@@ -39,7 +39,6 @@ struct ProxyRecipeTests {
         ).output
     }
 
-    /// Resumes the upload of `streamUpload` at the Location of its first 104.
     private func expectStreamResumes(_ chain: ProxyChain) throws {
         let mark = "location: "
         let line = try chain.told().split(separator: "\r\n").first { $0.hasPrefix(mark) }

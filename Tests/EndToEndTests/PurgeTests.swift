@@ -11,7 +11,6 @@ struct PurgeTests {
     private let partial: String
     private let delivered: String
 
-    /// Starts a daemon with a partial upload and a delivered one.
     init() throws {
         sandbox = try Sandbox(
             routeSettings: ["limits: {max-age: 7d}", "response-retention: 30d"]

@@ -15,7 +15,6 @@ enum Daemons: String, CaseIterable, CustomTestStringConvertible {
     var testDescription: String { "\(rawValue) daemon\(self == .one ? "" : "s")" }
 }
 
-/// The daemons of a race.
 final class RaceTrack {
     let upstream: LoopbackOrigin
     let moments = Moments()
@@ -52,11 +51,9 @@ final class RaceTrack {
     /// The same as the first if there is one daemon.
     var second: Sandbox { sandboxes[sandboxes.count - 1] }
 
-    /// Records each daemon's resources; calling the result waits until they are back at that level.
+    /// Records each daemon's resources and returns a function that waits until they are back at that level.
     ///
-    /// - Parameter deliveries: the number of deliveries at a time; each may leave a handle of libcurl with its
-    ///   descriptors.
-    /// - Returns: the function that waits.
+    /// Each concurrent delivery may leave a handle of libcurl with its descriptors.
     func base(deliveries: Int = 1) -> () throws -> Void {
         let sandboxes = sandboxes
         let before = sandboxes.map { $0.daemon.footprint() }

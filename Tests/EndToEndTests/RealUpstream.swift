@@ -3,16 +3,13 @@
 import Foundation
 import SpoolgateTestSupport
 
-/// The upstreams, which end with the test.
 final class RealUpstream {
     let directory: URL
     let url: String
     let tlsURL: String
     private var servers: [Daemon] = []
 
-    /// The CA that signed the upstream's certificate.
     var authority: String { directory.path() + "/ca.pem" }
-    /// An unrelated CA.
     var strangeAuthority: String { directory.path() + "/strange.pem" }
 
     /// Starts it, optionally at `port` or with a certificate that expired yesterday.
@@ -59,14 +56,12 @@ final class RealUpstream {
         try startPHP()
     }
 
-    /// The number of uploads that PHP has received.
     func phpCalls() throws -> Int {
         let calls = directory.appending(path: "root/files/calls")
         guard FileManager.default.fileExists(atPath: calls.path()) else { return 0 }
         return try Data(contentsOf: calls).count
     }
 
-    /// The uploads that PHP has received, in order.
     func phpHeard() throws -> [Heard] {
         let heard = directory.appending(path: "root/files/heard")
         guard FileManager.default.fileExists(atPath: heard.path()) else { return [] }
@@ -75,9 +70,7 @@ final class RealUpstream {
         }
     }
 
-    /// One request as PHP received it.
     struct Heard: Decodable {
-        /// One file of a form.
         struct File: Decodable {
             var name: String
             var type: String
@@ -106,12 +99,10 @@ final class RealUpstream {
         }
     }
 
-    /// A file that DAV stored.
     func davFile(_ name: String) throws -> Data {
         try Data(contentsOf: directory.appending(path: "root/files/dav/\(name)"))
     }
 
-    /// SHA-1 in hex, by OpenSSL.
     static func sha1(of data: Data) throws -> String {
         let file = FileManager.default.temporaryDirectory.appending(path: UUID().uuidString)
         try data.write(to: file)

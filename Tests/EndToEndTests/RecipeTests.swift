@@ -58,7 +58,6 @@ struct RecipeTests {
         #expect(try upstream.davFile("film.mp4") == bytes)
     }
 
-    /// The files that a path form needs: a directory and a key.
     private func handover() throws -> (folder: ScratchDirectory, key: String, files: String) {
         let folder = try ScratchDirectory()
         let key = folder.file("path.key")
@@ -246,7 +245,7 @@ struct RecipeTests {
         for (method, path, fields, status) in [
             ("GET", name, [], 401), ("GET", ".half", [login], 404), ("PUT", "x", [login], 403),
         ] { #expect(try sandbox.ask(method, "/delivered/" + path, fields).status == status) }
-        // The files are 30 days old.
+        // The script removes files older than 30 days.
         let clean = folder.file("clean.sh")
         try write(
             RecipeBlock.text(

@@ -6,14 +6,11 @@ import Foundation
 import SpoolgateTestSupport
 import Testing
 
-/// One block of a page.
 struct RecipeBlock: Hashable {
     var recipe: String
-    /// The block's name in its recipe.
     var name: String
     var text: String
 
-    /// All blocks of both pages, in order.
     static let all = ["RECIPES.md", "FRONTS.md"].flatMap { page in
         let file = Sandbox.root.appending(path: "docs/\(page)")
         let text = (try? String(contentsOf: file, encoding: .utf8)) ?? ""

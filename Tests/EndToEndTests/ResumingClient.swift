@@ -11,7 +11,6 @@ import SpoolgateTestSupport
 ///
 /// One thread at a time uses it: its own while it runs, then the round's.
 final class ResumingClient: @unchecked Sendable {
-    /// The client's instructions.
     struct Task {
         var number: Int
         var method: String
@@ -31,7 +30,6 @@ final class ResumingClient: @unchecked Sendable {
 
     /// The end of an upload resource, as the client learned it.
     enum End: Equatable {
-        /// The upstream's response arrived.
         case answered
         /// The outcome is unknown, and the upload will not be repeated.
         case unknown
@@ -53,7 +51,6 @@ final class ResumingClient: @unchecked Sendable {
     /// Its upload resources, in order; other threads may read them while it runs.
     var creations: [Creation] { made.update { $0 } }
     private let made = Monitor<[Creation]>([])
-    /// Broken promises.
     private(set) var faults: [String] = []
     /// Offset retrievals that returned an offset.
     private(set) var retrievals = 0
@@ -74,7 +71,6 @@ final class ResumingClient: @unchecked Sendable {
         set { made.update { $0[$0.count - 1] = newValue } }
     }
 
-    /// Runs the upload to its end.
     func run(until deadline: Date) {
         while Date() < deadline {
             do {

@@ -5,7 +5,6 @@ import Foundation
 import SpoolgateTestSupport
 import Testing
 
-/// The daemon behind a real web server.
 final class Sandbox {
     let directory: URL
     let port: Int
@@ -31,23 +30,8 @@ final class Sandbox {
     static let root = URL(filePath: #filePath).deletingLastPathComponent()
         .deletingLastPathComponent().deletingLastPathComponent()
 
-    /// Starts the daemon and the web server.
-    ///
-    /// - Parameters:
-    ///   - upstream: the upstream's target; nil: a drop directory of the sandbox.
-    ///   - routeSettings: further lines of the route, indented by four.
-    ///   - routes: further routes by name, each with its lines.
-    ///   - extra: further lines of the settings, not indented.
-    ///   - front: the web server.
-    ///   - origin: `SPOOLGATE_ORIGIN`; nil: nginx's shipped value.
-    ///   - port: the web server's port; nil: a free one.
-    ///   - spool: the spool's path, as in the settings; nil: one of the sandbox's own.
-    ///   - spoolSettings: further settings of the spool.
-    ///   - timeouts: the daemon's timeouts.
-    ///   - launcher: a command that the daemon's command is appended to; must `exec` it.
-    ///   - build: the program, which may be another build than the one under test.
-    ///   - sources: the sources of nginx's files and module.
-    /// - Throws: `NeverHappened` if one of them does not start.
+    /// Starts the daemon and the web server; lines of a route are indented by four, and a launcher must `exec` its
+    /// command.
     init(
         upstream: String? = nil,
         routeSettings: [String] = [],
@@ -149,26 +133,22 @@ final class Sandbox {
         }
     }
 
-    /// Kills the daemon, as a crash would.
     func kill() {
         daemon.signal(SIGKILL)
         _ = daemon.wait()
     }
 
-    /// Kills the daemon, as a crash would, and starts the next one.
     func crash() throws {
         kill()
         try startAgain()
     }
 
-    /// The process IDs of nginx's workers.
     var workers: [Int32] {
         let children = "/proc/\(webServer.id)/task/\(webServer.id)/children"
         let workers = (try? String(contentsOfFile: children, encoding: .utf8)) ?? ""
         return workers.split(separator: " ").compactMap { Int32($0) }
     }
 
-    /// Kills nginx's workers, which nginx replaces.
     func killWorkers() {
         for worker in workers { Foundation.kill(worker, SIGKILL) }
     }
@@ -176,7 +156,6 @@ final class Sandbox {
     /// Starts a daemon after the last one ended, without waiting for it.
     func launch() throws { daemon = try Self.startDaemon(build, in: directory, by: launcher) }
 
-    /// Starts a daemon after the last one ended, and waits for it.
     func startAgain() throws {
         try launch()
         try waitUntilServing()
@@ -212,12 +191,10 @@ final class Sandbox {
         (try? String(contentsOf: directory.appending(path: "spoolgate.log"), encoding: .utf8)) ?? ""
     }
 
-    /// Runs a command of the program with this sandbox's settings.
     func spoolgate(_ arguments: String...) throws -> Command {
         try spoolgate(arguments)
     }
 
-    /// Runs a command of the program with this sandbox's settings.
     func spoolgate(_ arguments: [String]) throws -> Command {
         try Command(build, arguments + ["--config", settingsFile])
     }
@@ -230,7 +207,6 @@ final class Sandbox {
         ).filter { $0.pathExtension != "json" && !$0.lastPathComponent.hasPrefix(".") }
     }
 
-    /// Creates a file of random bytes.
     func randomFile(_ size: Int, _ name: String = "input.bin") throws -> (url: URL, bytes: Data) {
         let source = try FileHandle(forReadingFrom: URL(filePath: "/dev/urandom"))
         let bytes = try source.read(upToCount: size) ?? Data()
@@ -244,7 +220,6 @@ final class Sandbox {
     }
 }
 
-/// The usual steps of a test.
 extension Sandbox {
     /// Sends a request over its own connection and returns the final response.
     func ask(
@@ -277,7 +252,6 @@ extension Sandbox {
         return String(location.drop(upTo: "/files/"))
     }
 
-    /// Appends content and returns the final response.
     func append(
         _ resource: String,
         offset: Int = 0,
@@ -311,7 +285,6 @@ extension Sandbox {
         ]
     }
 
-    /// The offset that HEAD reports.
     func offset(of resource: String) throws -> Int {
         let answer = try ask("HEAD", resource)
         guard answer.status == 204, let offset = answer["upload-offset"].flatMap({ Int($0) })

@@ -92,7 +92,6 @@ final class ScriptStage {
 
     // MARK: Uploads
 
-    /// Creates an upload.
     func make(_ text: String, _ words: [String]) throws {
         guard let id = UploadID(text), let state = words.first else {
             throw NeverHappened(description: "no upload: \(text) \(words)")
@@ -195,7 +194,6 @@ final class ScriptStage {
         busy[text] = upload
     }
 
-    /// Unlocks an upload.
     func free(_ text: String) { busy.removeValue(forKey: text)?.unlock() }
 
     deinit { for upload in busy.values { upload.unlock() } }

@@ -5,7 +5,6 @@
 import Foundation
 import SpoolgateTestSupport
 
-/// The files of a spool, and the states of spoolgate-spool(5).
 struct SpoolInspection {
     private let sandbox: Sandbox
     private let spool: URL
@@ -54,7 +53,6 @@ struct SpoolInspection {
         return faults
     }
 
-    /// Purges all uploads and returns the remaining files.
     private func emptied() throws -> [String] {
         let queues = ["incoming", "deferred", "hold", "delivered"].flatMap { ["--queue", $0] }
         // The thread of a request may hold its lock for a moment after the response.
@@ -93,7 +91,6 @@ struct SpoolInspection {
         return faults
     }
 
-    /// The identities of all records and of all content.
     private func files() throws -> (records: Set<String>, data: Set<String>) {
         var (records, data): (Set<String>, Set<String>) = ([], [])
         for shard in try names(in: "uploads") {

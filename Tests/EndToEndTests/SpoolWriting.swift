@@ -11,7 +11,6 @@ struct SpoolWriting {
     /// A thread of the pool sleeps unless it writes or closes a file.
     private(set) var isInWrite = false
 
-    /// Examines all workers once.
     init(of sandbox: Sandbox) {
         let spool = sandbox.directory.path() + "/spool/uploads/"
         for worker in sandbox.workers where Self.hasFile(below: spool, worker) {

@@ -5,7 +5,6 @@
 import Foundation
 import SpoolgateTestSupport
 
-/// One trace of a daemon's system calls.
 final class SystemCalls {
     /// Whether strace can attach here; containers may forbid it.
     static let canTrace: Bool = {
@@ -19,14 +18,7 @@ final class SystemCalls {
     private let strace: Daemon
     private let output: URL
 
-    /// Attaches strace.
-    ///
-    /// - Parameters:
-    ///   - sandbox: the sandbox of the daemon.
-    ///   - calls: the calls to record.
-    ///   - fault: their fault, in strace's syntax after `inject=CALL:`; nil: none.
-    ///   - path: the only file or directory whose calls are traced; nil: all.
-    /// - Throws: `NeverHappened` if strace cannot attach.
+    /// Attaches strace; `fault` is in its syntax after `inject=CALL:`.
     init(
         of sandbox: Sandbox,
         _ calls: [String],
@@ -55,16 +47,13 @@ final class SystemCalls {
         }
     }
 
-    /// The calls so far, one on each line.
     var lines: [String] {
         let text = (try? String(contentsOf: output, encoding: .utf8)) ?? ""
         return text.components(separatedBy: "\n").filter { $0.contains("(") }
     }
 
-    /// The number of calls that were made to fail so far.
     var injected: Int { lines.count { $0.contains("INJECTED") } }
 
-    /// Detaches strace.
     func stop() {
         strace.signal(SIGTERM)
         _ = strace.wait()

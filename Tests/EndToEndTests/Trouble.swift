@@ -3,7 +3,6 @@
 import Foundation
 import SpoolgateTestSupport
 
-/// A way to mishandle a request.
 enum Trouble: String, CaseIterable {
     /// Reads nothing and never responds.
     case stallsUnread
@@ -32,7 +31,6 @@ enum Trouble: String, CaseIterable {
         return "timeouts: {connect: 60s, stall: \(seconds)s, response: \(seconds)s}"
     }
 
-    /// The result of a delivery.
     enum End {
         /// The upstream's response with this status.
         case answered(Int)

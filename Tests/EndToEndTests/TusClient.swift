@@ -5,7 +5,6 @@ import Foundation
 import SpoolgateTestSupport
 import Testing
 
-/// A client of tus 1.0.
 enum TusClient: String, CaseIterable, CustomTestStringConvertible, Sendable {
     case tuspy, aiotus
 
@@ -35,20 +34,15 @@ enum TusClient: String, CaseIterable, CustomTestStringConvertible, Sendable {
     }
 }
 
-/// A client's report of its upload.
 struct TusReport: Decodable {
     /// The upload's URL; nil: the client gave up.
     var url: String?
-    /// The errors that it met, each with the response's status.
     var errors: [String]
-    /// The offset at which it started.
     var began: Int?
     /// The offset that the server reports for the complete upload.
     var offset: Int?
-    /// The metadata that the server returned.
     var metadata: [String: String]?
 
-    /// Whether it received a status at least once.
     func met(_ status: Int) -> Bool {
         errors.contains { line in
             line.ranges(of: "\(status)").contains { range in
@@ -60,20 +54,17 @@ struct TusReport: Decodable {
     }
 }
 
-/// A running client.
 final class TusRun {
     private let process: Daemon
     private let log: URL
 
     fileprivate init(_ process: Daemon, log: URL) { (self.process, self.log) = (process, log) }
 
-    /// Kills it.
     func kill() {
         process.signal(SIGKILL)
         _ = process.wait()
     }
 
-    /// Waits for its exit and returns its report.
     func report() throws -> TusReport {
         let status = process.wait()
         let lines = try String(contentsOf: log, encoding: .utf8)
@@ -84,7 +75,6 @@ final class TusRun {
     }
 }
 
-/// A client, and all servers that its uploads pass.
 final class TusScene {
     let sandbox: Sandbox
     let network: CuttingProxy
@@ -92,12 +82,6 @@ final class TusScene {
     private var upstream: RealUpstream?
     private var runs = 0
 
-    /// Starts everything except the client.
-    ///
-    /// - Parameters:
-    ///   - routeSettings: further lines of the route.
-    ///   - isUpstreamUp: whether PHP runs from the beginning.
-    /// - Throws: an error if one of them does not start.
     init(routeSettings: [String] = [], isUpstreamUp: Bool = true) throws {
         let ports = try FreePort.take(2)
         network = try CuttingProxy(to: ports[0])
@@ -114,15 +98,7 @@ final class TusScene {
 
     func startUpstream() throws { upstream = try RealUpstream(port: upstreamPort) }
 
-    /// Starts a client.
-    ///
-    /// - Parameters:
-    ///   - client: the client.
-    ///   - files: its files; several become one upload.
-    ///   - query: the query of the creation URL.
-    ///   - options: the options of its script.
-    /// - Returns: the running client.
-    /// - Throws: an error if it cannot be started.
+    /// Starts a client; several files become one upload.
     func start(
         _ client: TusClient,
         _ files: [URL],
@@ -136,7 +112,6 @@ final class TusScene {
         return TusRun(try client.start(arguments, log: log), log: log)
     }
 
-    /// The requests that PHP received.
     func heard() throws -> [RealUpstream.Heard] {
         try upstream.map { upstream in
             let heard = try upstream.phpHeard()

@@ -2,7 +2,6 @@
 
 import SpoolgateTestSupport
 
-/// Whether a process accepts connections on a unix socket.
 enum UnixSocket {
     static func accepts(_ path: String) -> Bool {
         guard let socket = try? StreamSocket(connectedTo: .path(path), patience: 1) else {

@@ -11,9 +11,7 @@ struct UploadBatchTests {
     private static let count =
         ProcessInfo.processInfo.environment["SPOOLGATE_TREE"].flatMap { Int($0) } ?? 240
 
-    /// Creates a tree whose files all differ.
-    ///
-    /// - Returns: the content of each file, by its path below the tree.
+    /// Creates a tree whose files all differ, and returns their content by path.
     private static func makeTree(_ root: String) throws -> [String: Data] {
         var files: [String: Data] = [:]
         for number in 0..<count {

@@ -19,7 +19,6 @@ final class UploadCommandWorld {
         )
     }
 
-    /// The built command next to the test bundle.
     static let program = URL(filePath: Sandbox.program).deletingLastPathComponent()
         .appending(path: "spoolgate-upload").path()
 
@@ -33,7 +32,6 @@ final class UploadCommandWorld {
 
     func url(_ name: String) -> String { "http://127.0.0.1:\(proxy.port)/files/\(name)" }
 
-    /// Runs the command and waits for it.
     func run(_ arguments: String...) throws -> Command {
         try Command(Self.program, arguments, environment: environment)
     }
@@ -48,9 +46,7 @@ final class UploadCommandWorld {
         )
     }
 
-    /// Runs a line of shell on a terminal, in which `$program` is the command.
-    ///
-    /// - Returns: the output with its control characters.
+    /// Runs a line of shell on a terminal, in which `$program` is the command; the output has control characters.
     func onTerminal(_ line: String) throws -> (output: String, status: Int32) {
         try line.write(toFile: file("typed.sh"), atomically: true, encoding: .utf8)
         let command = try Command(
@@ -61,7 +57,6 @@ final class UploadCommandWorld {
         return (command.output, command.status)
     }
 
-    /// The stored states.
     func states() -> [String] {
         let folder = file("state/spoolgate-upload")
         let names = (try? FileManager.default.contentsOfDirectory(atPath: folder)) ?? []
@@ -73,9 +68,7 @@ final class UploadCommandWorld {
             .map { try Data(contentsOf: $0) }
     }
 
-    /// Starts an upload that stalls after some of its bytes, and stops it with a signal.
-    ///
-    /// - Returns: the exit status.
+    /// Starts an upload that stalls after some of its bytes, stops it with a signal, and returns the exit status.
     func beginAndStop(_ path: String, _ name: String, signal: Int32) throws -> Int32 {
         let passed = proxy.passed
         proxy.hold(at: 2 << 20)

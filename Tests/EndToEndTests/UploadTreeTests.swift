@@ -6,7 +6,6 @@ import Testing
 
 @Suite("The client's command for several files")
 struct UploadTreeTests {
-    /// A directory with files, and a server that accepts every upload.
     private struct Place {
         let scratch: ScratchDirectory
         let origin: LoopbackOrigin

@@ -4,7 +4,6 @@
 import Foundation
 import SpoolgateTestSupport
 
-/// A WebDriver command.
 enum BrowserCommand {
     case navigate, refresh, back, newWindow, switchToWindow, switchToFrame, execute, findElement,
         actions
@@ -60,9 +59,7 @@ enum BrowserCommand {
 }
 
 protocol BrowserDriver: AnyObject {
-    /// Runs a command and returns its value.
-    ///
-    /// - Throws: `WireClient.Broken` with the browser's error.
+    /// Runs a command and returns its value, or throws the browser's error.
     func perform(_ command: BrowserCommand, _ body: [String: Any]) throws -> Any
 
     /// Ends the session if the driver responds; the processes may outlive it.
@@ -75,14 +72,7 @@ final class HTTPDriver: BrowserDriver {
     private let process: Daemon
     private var session = ""
 
-    /// Starts the program and opens a session.
-    ///
-    /// - Parameters:
-    ///   - program: the driver's path; it takes `--port=N`.
-    ///   - capabilities: the capabilities required of the session.
-    ///   - environment: the variables of the driver and its browser.
-    ///   - log: the file for the output of both.
-    /// - Throws: `NeverHappened` if it does not listen, `WireClient.Broken` if it opens no session.
+    /// Starts `program`, which takes `--port=N`, and opens a session.
     init(_ program: String, capabilities: [String: Any], environment: [String: String], log: URL)
         throws
     {

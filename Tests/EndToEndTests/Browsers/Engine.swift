@@ -13,7 +13,6 @@ enum Engine: String, CaseIterable, Sendable, CustomTestStringConvertible {
 
     var isInstalled: Bool { programs.allSatisfy { $0 != nil } }
 
-    /// The reason that a skipped test gives.
     var missing: Comment {
         switch self {
         case .chromium: "chromedriver is not installed: apt-get install chromium-driver"

@@ -26,13 +26,11 @@ private struct Stage {
         try self.init(application, page)
     }
 
-    /// Chooses the file, and optionally holds the network after `bytes`.
     func choose(holdingAt bytes: Int? = nil) throws {
         if let bytes { page.network.hold(at: bytes) }
         try page.choose(file.url)
     }
 
-    /// Waits until the page is done and checks that the application received the file once and unchanged.
     func expectDelivered() throws {
         try page.awaitOutcome(Self.name)
         let words = try page.words(Self.name)

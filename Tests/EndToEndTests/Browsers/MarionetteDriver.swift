@@ -6,21 +6,13 @@ import Foundation
 import SpoolgatePosix
 import SpoolgateTestSupport
 
-/// A headless Firefox.
 final class MarionetteDriver: BrowserDriver {
     private let process: Daemon
     private let socket: StreamSocket
     private var unread: [UInt8] = []
     private var count = 0
 
-    /// Starts Firefox and opens a session.
-    ///
-    /// - Parameters:
-    ///   - directory: where the profile is created.
-    ///   - preferences: further lines of `user.js`, as name and JavaScript value.
-    ///   - environment: Firefox's variables.
-    ///   - acceptsAnyCertificate: whether certificates of unknown authorities are accepted.
-    /// - Throws: `NeverHappened` if it does not listen, `WireClient.Broken` if it opens no session.
+    /// Starts Firefox and opens a session; `preferences` are lines of `user.js`, as name and JavaScript value.
     init(
         in directory: URL,
         preferences: [String: String],

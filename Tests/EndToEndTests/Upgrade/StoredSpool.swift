@@ -16,28 +16,19 @@ final class StoredSpool {
         var uploads: [UpgradeUpload]
     }
 
-    /// The folder of all stored spools.
     private static let folder = Sandbox.root.appending(path: "Tests/Upgrade/spools")
 
-    /// The commits that have a stored spool.
     static let commits: [String] = {
         let names = (try? FileManager.default.contentsOfDirectory(atPath: folder.path())) ?? []
         return names.filter { $0.hasSuffix(".json") }.map { String($0.dropLast(5)) }.sorted()
     }()
 
     let directory: String
-    /// When it was written.
     let written: Date
     let uploads: [UpgradeUpload]
     private let scratch: ScratchDirectory
 
-    /// Unpacks the spool of a commit.
-    ///
-    /// - Parameters:
-    ///   - commit: the commit's name.
-    ///   - cases: the cases of the uploads.
-    ///   - isAfterPowerCut: whether the machine has restarted since; otherwise only the process crashed.
-    /// - Throws: an error of unpacking or reading.
+    /// Unpacks the spool of a commit, as if the process crashed or the machine restarted since.
     init(of commit: String, _ cases: [UpgradeCase], isAfterPowerCut: Bool) throws {
         scratch = try ScratchDirectory(in: ScratchDirectory.memory)
         directory = scratch.file("spool")
@@ -93,13 +84,7 @@ final class StoredSpool {
 }
 
 extension RecordSlots {
-    /// Changes the line of each slot in a record's file, as another program might write it, and keeps the file's time.
-    ///
-    /// - Parameters:
-    ///   - url: the record.
-    ///   - id: its upload.
-    ///   - change: returns the new line for a line without its checksum.
-    /// - Throws: an error of reading or writing.
+    /// Changes the line of each slot in a record's file, given without its checksum, and keeps the file's time.
     static func edit(_ url: URL, of id: UploadID, _ change: (String) -> String) throws {
         let date = try url.resourceValues(forKeys: [.contentModificationDateKey])
         let file = try FileHandle(forUpdating: url)

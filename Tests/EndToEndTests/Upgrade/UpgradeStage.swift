@@ -9,7 +9,6 @@ import SpoolgatePosix
 import SpoolgateTestSupport
 import Testing
 
-/// The spool and its environment.
 final class UpgradeStage {
     /// The relation between the processes.
     enum Kind: String, CaseIterable {
@@ -45,14 +44,7 @@ final class UpgradeStage {
         "authorized": ["upstream: UP/application", "authorize: {url: 'UP/authorizer:/may'}"],
     ]
 
-    /// Starts a daemon in a new or an existing spool.
-    ///
-    /// - Parameters:
-    ///   - build: the program.
-    ///   - kind: the relation between the processes.
-    ///   - stored: an existing spool; nil: a new one.
-    ///   - sources: the sources of nginx's files and module.
-    /// - Throws: an error if one of them does not start.
+    /// Starts a daemon in a new or the stored spool.
     init(
         _ build: String,
         _ kind: Kind = .plain,
@@ -139,7 +131,6 @@ final class UpgradeStage {
         upstreams.takeAll()
     }
 
-    /// Kills the daemon and starts one of another build.
     func replace(by build: String) throws {
         sandbox.kill()
         sandbox.build = build
@@ -246,7 +237,6 @@ final class UpgradeStage {
         upload.told = try #require(offset.flatMap { Int($0) }, "\(upload.name) has no offset")
     }
 
-    /// Waits until an upload's file has content beyond an offset.
     func awaitContent(_ upload: UpgradeUpload, beyond offset: UInt64) throws {
         let id = try #require(upload.id)
         let file = sandbox.spool.appending(path: "uploads/\(id.prefix(1))/\(id).data").path()
@@ -256,14 +246,12 @@ final class UpgradeStage {
         }
     }
 
-    /// Waits until the upload's application has received it completely `number` times in total.
     func awaitRequests(_ upload: UpgradeUpload, _ number: Int = 1) throws {
         try eventually("\(upload.name) reaches its upstream", seconds: 60) {
             count(upload) >= number
         }
     }
 
-    /// Waits until `list` reports one of these states.
     func awaitState(_ upload: UpgradeUpload, _ words: Set<String>) throws {
         let id = try #require(upload.id)
         var last: [String: String]?
@@ -306,7 +294,6 @@ final class UpgradeStage {
         "node",
     ]
 
-    /// The number of requests with all of an upload's content that reached its upstream.
     func count(_ upload: UpgradeUpload) -> Int {
         upload.earlierRequests + upstreams.requests(named: upload.name).count
     }
@@ -382,7 +369,6 @@ final class UpgradeStage {
         #expect(again.content == (isStored ? first.content : Data()), "\(upload.name)")
     }
 
-    /// Checks that an upstream received the expected requests, and no others.
     private func checkRequests(_ upload: UpgradeUpload) throws {
         #expect(count(upload) == upload.requests, "requests for \(upload.name)")
         let content = upload.content
@@ -398,12 +384,7 @@ final class UpgradeStage {
 
     // MARK: To the end
 
-    /// Brings uploads to their end, and checks that each ends once.
-    ///
-    /// - Parameters:
-    ///   - cases: the cases of the uploads.
-    ///   - isChosen: whether to include the upload at this place.
-    /// - Throws: an error of `list`.
+    /// Brings the chosen uploads to their end, and checks that each ends once.
     func carry(_ cases: [UpgradeCase], where isChosen: (Int) -> Bool = { _ in true }) throws {
         for (place, upload) in uploads.enumerated() where isChosen(place) {
             guard upload.state != .gone, let scene = cases.first(where: { $0.name == upload.name })
@@ -452,7 +433,6 @@ final class UpgradeStage {
         upload.state = .gone
     }
 
-    /// Removes an upload by name with `--force`.
     func purge(_ upload: UpgradeUpload) throws {
         let purge = try sandbox.spoolgate("purge", "--force", try #require(upload.id))
         #expect(purge.status == 0, "\(upload.name): \(purge.errors)")

@@ -8,9 +8,7 @@ import Foundation
 import SpoolgateTestSupport
 import Testing
 
-/// The other build.
 enum PreviousBuild {
-    /// The path of its program; nil: there is none.
     static let program = ProcessInfo.processInfo.environment["SPOOLGATE_PREVIOUS"]
     /// Its sources, if Tests/Upgrade/previous.sh built the program; otherwise those of the build under test.
     static let sources: URL = {
@@ -49,7 +47,6 @@ struct UpgradeTests {
     }
 }
 
-/// Events that wait in a spool for their receiver.
 struct WaitingEvents {
     /// The identifiers of their deliveries, in order.
     let deliveries: [String]

@@ -31,7 +31,6 @@ enum UpgradeState: String, Codable {
     /// Its damaged record was moved to corrupt/.
     case corrupt
 
-    /// Its states in `list`.
     var words: Set<String> {
         switch self {
         case .partial: ["partial"]
@@ -46,7 +45,6 @@ enum UpgradeState: String, Codable {
 
 /// One upload, with the knowledge of its client, its upstream and its operator.
 final class UpgradeUpload: Codable {
-    /// The final response that its client received.
     struct Response: Codable, Equatable {
         var status: Int
         var upstream: String?
@@ -62,7 +60,6 @@ final class UpgradeUpload: Codable {
     /// The fields that identify its client in each request.
     let fields: [String]
     let isTus: Bool
-    /// The path of its upload resource.
     var resource: String?
     /// The path of its status resource, if its client received 202.
     var status: String?
@@ -72,7 +69,6 @@ final class UpgradeUpload: Codable {
     var sent = 0
     /// The final response; nil: none, or its content is too large to be stored.
     var response: Response?
-    /// Its state after the next daemon's start.
     var state: UpgradeState
     /// The number of complete requests that reached its upstream.
     var requests = 0
@@ -80,10 +76,8 @@ final class UpgradeUpload: Codable {
     var earlierRequests = 0
     /// The partial uploads that it is joined from.
     var parts: [UpgradeUpload] = []
-    /// The members of `list` that no build changes.
     var listed: [String: String] = [:]
 
-    /// Creates the upload of a case.
     init(_ scene: UpgradeCase, isAfterPowerCut: Bool) {
         name = scene.name
         (route, method, size) = (scene.route, scene.method, scene.size)
@@ -131,7 +125,6 @@ struct UpgradeCase: Sendable, CustomTestStringConvertible {
     var cutState: UpgradeState?
     /// Brings it into the state.
     var write: Step
-    /// Brings it from there to its end.
     var carry: Step
 
     var testDescription: String { name }

@@ -5,9 +5,7 @@ import Foundation
 import SpoolgatePosix
 import SpoolgateTestSupport
 
-/// The servers behind an upgraded gateway.
 final class UpgradeUpstreams {
-    /// The application's response to an upload.
     enum Reply: Sendable {
         /// 201 with some content.
         case take
@@ -21,7 +19,6 @@ final class UpgradeUpstreams {
         case hold
     }
 
-    /// A received event.
     struct Event: Equatable {
         var delivery: String
         var text: String
@@ -66,7 +63,6 @@ final class UpgradeUpstreams {
     /// Sets another response for the upload with this name.
     func reply(to name: String, _ reply: Reply) { replies.update { $0[name] = reply } }
 
-    /// Makes the application accept every upload.
     func takeAll() { replies.update { $0 = [:] } }
 
     /// Starts the application that was unreachable, unless it already runs.
@@ -78,13 +74,11 @@ final class UpgradeUpstreams {
         }
     }
 
-    /// Starts the receiver of events.
     func startReceiver() throws {
         guard receiver == nil else { return }
         receiver = try LoopbackOrigin(socketPath: folder.file("receiver"), status: "204 No Content")
     }
 
-    /// The received events, in order.
     var events: [Event] {
         (receiver?.requests ?? []).map { request in
             Event(
