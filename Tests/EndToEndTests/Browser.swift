@@ -1,6 +1,5 @@
-// A browser with one of three engines, driven by W3C WebDriver.
-//
-// It has its own profile in a temporary directory, accepts every certificate, and is removed at the end of the test.
+// A browser with one of three engines, driven by W3C WebDriver, with a temporary profile that accepts every
+// certificate.
 
 import Foundation
 import SpoolgatePosix

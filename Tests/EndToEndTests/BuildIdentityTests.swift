@@ -74,7 +74,7 @@ private final class SourceTree {
         }
     }
 
-    /// The file attributes by which the build system decides whether to link a program again.
+    /// The file attributes that decide whether the build system links a program again.
     func traces() throws -> [String] {
         try Self.programs.map { name in
             try Command("/usr/bin/stat", ["-c", "%i %s %y", program(name)]).output

@@ -1,4 +1,4 @@
-// Two ways to send the requests of an optimistic client: over HTTP/1.1 byte by byte, or over HTTP/2 by curl.
+// Two ways to send an optimistic client's requests: over HTTP/1.1 byte by byte, or over HTTP/2 by curl.
 
 import Foundation
 import SpoolgateTestSupport

@@ -1,4 +1,4 @@
-// The recipe for a virus scanner in docs/RECIPES.md, with clamd and one signature: that of the EICAR test file.
+// The recipe for a virus scanner in docs/RECIPES.md, with clamd and the EICAR test file's signature.
 
 import Foundation
 import SpoolgateTestSupport

@@ -89,7 +89,6 @@ private final class ClientWorld {
             .map { try Data(contentsOf: $0) }
     }
 
-    /// The bytes in pieces of a kilobyte and more.
     static func stream(_ bytes: Data) -> AsyncStream<[UInt8]> {
         AsyncStream { continuation in
             var rest = bytes[...]

@@ -39,7 +39,6 @@ struct CommandScript {
         var text: String
     }
 
-    /// The first comment.
     private(set) var title = ""
     private(set) var steps: [Step] = []
 

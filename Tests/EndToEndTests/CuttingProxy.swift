@@ -1,5 +1,4 @@
-// A TCP proxy between a client and a server on this machine that cuts connections or holds them back on request, like
-// an unreliable or a slow network.
+// A TCP proxy that cuts connections or holds them back on request, like an unreliable or a slow network.
 
 import Foundation
 import SpoolgatePosix
@@ -44,7 +43,6 @@ final class CuttingProxy: Sendable {
         listener.end()
     }
 
-    /// Breaks every connection, and new ones until `mend()`.
     func cut() {
         state.update { state in
             state.isCut = true

@@ -6,7 +6,6 @@ import Testing
 
 @Suite("Digests", .enabled(if: Command.find("nginx") != nil, "nginx is not installed"))
 struct DigestTests {
-    /// The value of an integrity field, by OpenSSL.
     private func field(of data: Data, in sandbox: Sandbox) throws -> String {
         let file = sandbox.directory.appending(path: "digested-\(UUID().uuidString)")
         try data.write(to: file)

@@ -1,4 +1,4 @@
-// Settings from the environment, as in a container: with and without a file, for the daemon and the other commands.
+// Settings from the environment, as in a container: with and without a file, for each command.
 
 import Foundation
 import SpoolgateTestSupport

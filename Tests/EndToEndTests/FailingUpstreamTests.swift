@@ -1,5 +1,4 @@
-// Reports about an upstream that accepts no upload: an unreachable application, and one whose own web server responds
-// instead.
+// Reports about an unreachable application, and about one whose own web server responds instead.
 
 import Foundation
 import SpoolgateTestSupport

@@ -4,7 +4,6 @@ import Foundation
 import SpoolgateTestSupport
 
 enum Front: Equatable {
-    /// nginx with the shipped files.
     case nginx
     /// The same with the interim module and its lines enabled.
     case nginxWithModule
@@ -12,11 +11,8 @@ enum Front: Equatable {
     case nginxAsking(UInt16)
     /// nginx with the lines enabled for a login and for preflight requests without it.
     case nginxWithLogin(NginxLogin)
-    /// nginx as shipped, except for one mistake.
     case nginxMistaken(NginxMistake)
-    /// nginx as shipped, except for the limits of one client.
     case nginxBounded(NginxBounds)
-    /// nginx as shipped, except that it keeps its connections to the daemon.
     case nginxKeeping
     /// nginx with the shipped files, and the line for the page enabled.
     case nginxWithPage

@@ -1,6 +1,6 @@
 // A spool on a small file system that becomes full during content, a creation or a delivery.
 //
-// The daemon runs in a mount namespace with a tmpfs, which ends with it; the test reads it through /proc.
+// The daemon's mount namespace has a tmpfs, which the test reads through /proc.
 
 import Foundation
 import SpoolgateTestSupport

@@ -1,5 +1,4 @@
-// Interim responses through nginx with its module: a client that sends all content at once learns where to resume, and
-// is refused before it sends.
+// Interim responses through nginx with its module: they tell a client where to resume, and refuse it before it sends.
 
 import Foundation
 import SpoolgateTestSupport

@@ -1,5 +1,4 @@
-// Checks that every promise of a round was kept, by the clients' responses, the upstream's requests, the spool and the
-// daemons' logs.
+// Checks that a round kept every promise, by the responses, the upstream's requests, the spool and the logs.
 
 import Foundation
 import SpoolgateTestSupport

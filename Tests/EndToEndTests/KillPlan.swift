@@ -1,6 +1,6 @@
 // The plan of one round: several uploads at a time, and the daemon killed at some of their moments.
 //
-// All random choices come from the round's seed; only the machine's timing does not.
+// All random choices come from the round's seed.
 
 import Foundation
 import SpoolgateTestSupport
@@ -58,7 +58,7 @@ struct Kill {
         case write
     }
 
-    /// The number of daemons started after it, each of which serves at once.
+    /// The number of daemons started after it.
     var starts: Int {
         switch manner {
         case .inRecovery: 1 + pauses.count

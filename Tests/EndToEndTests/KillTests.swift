@@ -1,8 +1,6 @@
 // kill -9 of the daemon at random moments of several uploads, round after round.
 //
-// `make test` always runs the same rounds; `make crash-test ROUNDS=500` runs more, starting at a random one. SEED=n
-// starts
-// with round n, so ROUNDS=1 with it runs that round alone.
+// `make test` always runs the same rounds; `make crash-test ROUNDS=500` runs more, from a random one or from SEED=n.
 
 import Foundation
 import SpoolgateTestSupport

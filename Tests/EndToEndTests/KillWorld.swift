@@ -1,6 +1,6 @@
 // The environment of a round: one web server, one upstream, and clients that each have a thread.
 //
-// A round makes no random choice itself. Invariant: all clients have ended at the end of a round.
+// Invariant: all clients have ended at the end of a round.
 
 import Foundation
 import SpoolgateTestSupport

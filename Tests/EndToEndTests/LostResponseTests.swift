@@ -1,5 +1,4 @@
-// In every dialect, a client that loses the final response receives it again by the protocol alone, and the upstream
-// receives the upload once.
+// In every dialect, a client that loses the final response can request it again, and the upload is delivered once.
 
 import Foundation
 import SpoolgateTestSupport

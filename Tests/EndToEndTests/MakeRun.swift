@@ -1,5 +1,6 @@
-// `make run` as a developer types it, in its own clone: the shipped Makefile, scripts and nginx files, in a path with a
-// space and a non-ASCII letter. Only `swift` is replaced, because the program is already built.
+// `make run` in its own clone, with the shipped Makefile, scripts and nginx files, in a path with a space and a
+// non-ASCII
+// letter. Only `swift` is replaced, because the program is already built.
 
 import Foundation
 import SpoolgatePosix

@@ -1,7 +1,6 @@
-// The moments of a round of uploads at which the daemon may be killed: clients and the upstream pass them, and the
-// killer waits for one of them.
+// The moments of a round of uploads: clients and the upstream pass them, and the killer waits for one.
 //
-// This file does not know what happens at a moment. Every wait ends with the last client.
+// Every wait ends with the last client.
 
 import Foundation
 import SpoolgateTestSupport

@@ -1,5 +1,4 @@
-// nginx's own responses to a client above its limits (`limit_conn`, `limit_req`), with the shipped files except for the
-// numbers.
+// nginx's own responses to a client above its limits (`limit_conn`, `limit_req`), with lower limits than shipped.
 
 import Foundation
 import SpoolgateTestSupport
@@ -70,7 +69,6 @@ struct NginxBoundsTests {
                 length: 200_000
             )
             client.send("o")
-            // A request that the gateway has received is counted by nginx.
             try eventually("it is received") { sandbox.log.contains("/files/held\(number)") }
             return client
         }

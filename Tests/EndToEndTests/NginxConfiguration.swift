@@ -6,9 +6,7 @@ import SpoolgateTestSupport
 enum NginxMistake {
     /// Uploads are buffered, as is nginx's default.
     case buffering
-    /// The parameters are not included.
     case noParameters
-    /// `SPOOLGATE_ORIGIN` is not passed.
     case noOrigin
     /// The distribution's parameters instead of the shipped location.
     case distributionsParameters
@@ -16,17 +14,14 @@ enum NginxMistake {
     case wrongInterim
     /// Uploads are limited to 8 MiB.
     case smallContent
-    /// Uploads are limited to nginx's default.
     case standardContent
     /// The owner is the name that a client claims, without a password.
     case openLogin
-    /// The login's password file is missing.
     case noPasswords
     /// The login's password file, `closed.htpasswd` next to the other files, is not readable for nginx's workers.
     case closedPasswords
     /// Clients of this machine need no password.
     case satisfyAny
-    /// The port without TLS speaks HTTP/2.
     case cleartextHTTP2
     /// Refusals are replaced by nginx's own pages.
     case errorPages

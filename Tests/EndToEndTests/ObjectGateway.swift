@@ -1,5 +1,4 @@
-// A real S3 store that checks every signature: Ceph's object gateway, with one monitor and one storage daemon in
-// memory, on loopback and in one temporary directory. It ends with the test.
+// A real S3 store that checks every signature: Ceph's object gateway, with a monitor and a storage daemon in memory.
 
 import Foundation
 import SpoolgateTestSupport
@@ -189,7 +188,6 @@ struct StoreBucket {
     }
 }
 
-/// One store for all tests of a suite, each of which creates its own buckets.
 struct SharedStore: SuiteTrait, TestScoping {
     @TaskLocal private static var store: ObjectGateway?
 

@@ -1,7 +1,5 @@
 // A client like URLSession: it sends all content at once, remembers the Location of a 104, and after a cut requests the
-// offset there and appends the rest. All its requests have the app's own fields.
-//
-// It is cut exactly once, retries nothing, and trusts the responses.
+// offset there and appends the rest. It is cut exactly once and retries nothing.
 
 import Foundation
 import SpoolgateTestSupport

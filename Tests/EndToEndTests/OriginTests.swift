@@ -1,5 +1,4 @@
-// The host sent to clients and to the upstream: the name by which a real nginx chose its server, regardless of the
-// client's other claims.
+// The host sent to clients and to the upstream is the server name that a real nginx matched.
 
 import Foundation
 import SpoolgateTestSupport

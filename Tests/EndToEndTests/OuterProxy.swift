@@ -93,7 +93,6 @@ final class ProxyChain {
         _ = proxy.wait()
     }
 
-    /// The arguments of curl for a request through the proxy; all response header sections are written to `heads`.
     private func curlArguments(
         _ fields: [String],
         _ others: [String],
@@ -103,7 +102,6 @@ final class ProxyChain {
             + (["Upload-Draft-Interop-Version: 10"] + fields).flatMap { ["-H", $0] } + others
     }
 
-    /// The file with the response header sections of the last request.
     private var heads: String { sandbox.directory.appending(path: "heads").path() }
 
     /// The response header sections of the last request, in lower case.

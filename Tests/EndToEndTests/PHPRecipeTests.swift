@@ -85,7 +85,6 @@ struct PHPRecipeTests {
         #expect(try application.stored().values.map { $0 } == (line.text == nil ? [bytes] : []))
     }
 
-    /// The inode of the one file at or below a path.
     private func number(of path: String, _ conditions: [String] = []) throws -> Int {
         let arguments = [path, "-type", "f"] + conditions + ["-printf", "%i\n"]
         let found = try Command("/usr/bin/find", arguments).output.split(separator: "\n")

@@ -1,5 +1,4 @@
-// The page on another server than the one it uploads to: accepted if the route names its origin, and refused with the
-// reason otherwise.
+// The page on another server than the one it uploads to: accepted only if the route names its origin.
 
 import Foundation
 import SpoolgatePosix

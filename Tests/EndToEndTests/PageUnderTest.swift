@@ -1,5 +1,4 @@
-// The shipped page in a browser, with nginx, the daemon and an upstream, and a network that can be cut between browser
-// and nginx.
+// The shipped page in a browser, with a network in front of nginx that can be cut.
 
 import Foundation
 import SpoolgateTestSupport
@@ -53,7 +52,6 @@ final class PageUnderTest {
 
     func choose(_ files: URL...) throws { try choose(files) }
 
-    /// The state of a file's item; empty if it has none.
     func state(_ name: String) throws -> String {
         try browser.text("return (\(Self.item))(arguments[0])?.dataset.state ?? ''", name)
     }
@@ -112,7 +110,6 @@ final class PageUnderTest {
         return try browser.run(script) as? [String] ?? []
     }
 
-    /// The requests in nginx's log, and the daemon's log.
     func history() throws -> String {
         try accessLog() + sandbox.log.suffix(5_000)
     }

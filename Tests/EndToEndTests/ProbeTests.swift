@@ -1,6 +1,6 @@
-// `probe` against a real nginx with the shipped files, unchanged and with common mistakes. After each probe the spool
-// is
-// empty and the upstream has received no request.
+// `probe` against a real nginx with the shipped files, unchanged and with common mistakes. No probe may leave an upload
+// or
+// cause a delivery.
 
 import Foundation
 import SpoolgateTestSupport

@@ -1,5 +1,4 @@
-// Interim responses after the first, through nginx with its module: durable offsets while content arrives, and
-// heartbeats while the upstream works.
+// Later interim responses through nginx with its module: durable offsets, and heartbeats while the upstream works.
 
 import Foundation
 import SpoolgateTestSupport

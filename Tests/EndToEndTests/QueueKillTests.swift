@@ -1,6 +1,4 @@
-// kill -9 of the daemon in every phase of a delivery by the queue: each accepted upload is delivered or held, and a
-// POST
-// is sent once.
+// kill -9 of the daemon in every phase of a delivery by the queue: uploads are delivered or held, a POST is sent once.
 //
 // `make crash-test ROUNDS=500` runs more rounds; SEED=n starts with round n.
 

@@ -1,5 +1,4 @@
-// Concurrent requests for one upload, through one daemon or two on one spool: the newest wins in bounded time, and no
-// byte is stored twice.
+// Concurrent requests for one upload, through one daemon or two on one spool: the newest wins in bounded time.
 
 import Foundation
 import SpoolgateTestSupport
@@ -258,7 +257,7 @@ struct RaceTests {
         let settled = track.base(deliveries: 10)
         let port = track.first.port
         let resources = try (0..<40).map { try track.first.create("/files/stalled-\($0)") }
-        // Half of them have sent content, half only the header section.
+        // Half have sent content, half only the header section.
         let stalled = try resources.enumerated().map { index, resource in
             try track.first.startAppend(
                 resource,

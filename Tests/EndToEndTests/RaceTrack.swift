@@ -1,6 +1,4 @@
 // The environment of a race: one daemon, or two on one spool, and an upstream that records its requests.
-//
-// It starts no race; it records the daemons' resources before.
 
 import Foundation
 import SpoolgateTestSupport
@@ -19,7 +17,7 @@ final class RaceTrack {
     let upstream: LoopbackOrigin
     let moments = Moments()
     private let sandboxes: [Sandbox]
-    /// Seconds for which a request waits for an upload in use: longer than any race takes on a busy machine.
+    /// The seconds that a request waits for an upload in use: longer than any race takes on a busy machine.
     static let inUse = 50.0
 
     init(_ daemons: Daemons) throws {

@@ -68,7 +68,6 @@ struct RedirectedCommandTests {
             for code in Self.codes {
                 let file = try world.sandbox.randomFile(size, "\(code).bin")
                 let url = "\(nginx.base)/\(code)/a"
-                // As in a line of a crontab.
                 let line =
                     "\(UploadCommandWorld.program) -X \(options.joined(separator: " ")) "
                     + "\(file.url.path()) \(url) && rm \(file.url.path())"

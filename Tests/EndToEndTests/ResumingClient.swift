@@ -1,7 +1,5 @@
-// A client that knows only the protocol: it creates an upload, remembers the Location, and after each failure requests
-// the offset and resumes, until it has the final response or the outcome is unknown.
-//
-// It records the responses and every broken promise. Invariant: its offsets come only from responses.
+// A client that knows only the protocol: after each failure it requests the offset and resumes, until it has the final
+// response or the outcome is unknown. It records every broken promise. Invariant: its offsets come only from responses.
 
 import Foundation
 import SpoolgatePosix

@@ -1,5 +1,5 @@
-// A private environment for one test: a spool, the daemon, a web server with its shipped configuration, and the
-// upstreams, on loopback and in one temporary directory. It ends with the test.
+// A private environment for one test: a spool, the daemon, a web server with its shipped configuration, and an
+// upstream.
 
 import Foundation
 import SpoolgateTestSupport
@@ -17,10 +17,8 @@ final class Sandbox {
     private let front: Front
     private let webServer: Daemon
     private var settings: String
-    /// The command that starts the daemon's command; may be empty.
     private let launcher: [String]
 
-    /// The built program next to the test bundle.
     static let program =
         Bundle.allBundles.map(\.bundleURL).first { $0.pathExtension == "xctest" }
         .map { $0.deletingLastPathComponent().appending(path: "spoolgate").path() }
@@ -221,7 +219,6 @@ final class Sandbox {
 }
 
 extension Sandbox {
-    /// Sends a request over its own connection and returns the final response.
     func ask(
         _ method: String,
         _ target: String,
@@ -302,7 +299,6 @@ extension Sandbox {
 }
 
 extension String {
-    /// The text from the first occurrence of `mark`.
     func drop(upTo mark: String) -> Substring {
         range(of: mark).map { self[$0.lowerBound...] } ?? self[...]
     }

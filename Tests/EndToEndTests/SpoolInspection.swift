@@ -1,6 +1,4 @@
 // Compares the files of a spool that no request uses with the states that spoolgate-spool(5) allows.
-//
-// It reads directories and takes the states from `list`; the clients check the content of files.
 
 import Foundation
 import SpoolgateTestSupport

@@ -1,5 +1,6 @@
-// The system calls that make acknowledged data durable, counted by strace: none for an upload in one request, and the
-// documented ones when an offset is reported.
+// The system calls that make acknowledged data durable: none for an upload in one request, and the documented ones when
+// an
+// offset is reported.
 
 import Foundation
 import SpoolgateTestSupport

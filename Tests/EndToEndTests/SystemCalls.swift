@@ -1,6 +1,6 @@
 // strace on a running daemon: records some of its system calls or makes them fail.
 //
-// It attaches to all threads and follows new ones. Invariant: after `stop` the daemon runs as before.
+// Invariant: after `stop` the daemon runs as before.
 
 import Foundation
 import SpoolgateTestSupport

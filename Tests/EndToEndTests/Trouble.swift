@@ -32,7 +32,6 @@ enum Trouble: String, CaseIterable {
     }
 
     enum End {
-        /// The upstream's response with this status.
         case answered(Int)
         /// A response that asks for another attempt.
         case putOff(Int)

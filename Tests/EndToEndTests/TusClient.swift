@@ -1,5 +1,5 @@
-// tuspy and aiotus from the Python package index, each driven by a script in Tests/TusClients, with nginx, the daemon
-// and PHP, and a network that can be cut between the client and nginx.
+// tuspy and aiotus, driven by scripts in Tests/TusClients, with nginx, the daemon and PHP, and a network that can be
+// cut.
 
 import Foundation
 import SpoolgateTestSupport
@@ -20,7 +20,6 @@ enum TusClient: String, CaseIterable, CustomTestStringConvertible, Sendable {
     private static let scripts = Sandbox.root.appending(path: "Tests/TusClients")
     private static let installation = Sandbox.root.appending(path: ".build/tus-clients")
 
-    /// The Python that has them, and Django.
     static let python = installation.appending(path: "bin/python").path()
 
     var testDescription: String { rawValue }

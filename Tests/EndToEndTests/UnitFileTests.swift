@@ -19,7 +19,7 @@ struct UnitFileTests {
         return String(line.dropFirst("ExecStartPost=".count).drop { "-+".contains($0) })
     }
 
-    /// A command by which another process creates a socket.
+    /// A command that creates a socket in another process.
     private static func bind(_ name: String) -> String {
         "python3 -c 'import socket; socket.socket(socket.AF_UNIX).bind(\"\(name)\")'; "
     }

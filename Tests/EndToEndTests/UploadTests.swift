@@ -53,7 +53,7 @@ struct UploadTests {
         let resource = try sandbox.create("/files/a.bin")
         let sender = try sandbox.startAppend(resource, length: nil)
         for part in 0..<8 { sender.sendChunk(bytes[(part << 20)..<((part + 1) << 20)]) }
-        // The chunk has 1 MiB, of which half is sent.
+        // Only half of the 1 MiB chunk is sent.
         sender.send("100000\r\n")
         sender.send(bytes[(8 << 20)..<(8 << 20) + (512 << 10)])
         try eventually("the spool has content") { try sandbox.spooledOffset() > 0 }

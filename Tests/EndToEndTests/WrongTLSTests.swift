@@ -1,5 +1,4 @@
-// An upload accepted for a misconfigured https upstream: it waits, none of it is sent, and after the fix it is
-// delivered
+// An upload accepted for a misconfigured https upstream waits; nothing is sent before the fix, and it is delivered
 // once.
 
 import Foundation
@@ -9,7 +8,6 @@ import Testing
 @Suite("Misconfigured https upstreams")
 struct WrongTLSTests {
     enum Wrong: String, CaseIterable {
-        /// Its certificate has expired.
         case expired
         /// Its certificate was signed by an untrusted authority.
         case strange

@@ -1,5 +1,5 @@
-// The WebDriver commands that tests use, and two ways to send them: JSON over HTTP to a driver (Chromium, WebKit), and
-// Firefox's own protocol in MarionetteDriver.swift.
+// The WebDriver commands that tests use, sent as JSON over HTTP to a driver (Chromium, WebKit) or as in
+// MarionetteDriver.swift (Firefox).
 
 import Foundation
 import SpoolgateTestSupport

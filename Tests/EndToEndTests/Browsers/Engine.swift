@@ -1,4 +1,4 @@
-// The browser engines under test, and the programs that each of them needs.
+// The browser engines under test, and the programs that they need.
 
 import Foundation
 import Testing

@@ -1,5 +1,4 @@
-// The shipped page in each engine, with nginx and its module, the daemon and an application: the user's actions, and
-// the bytes that the application receives.
+// The shipped page in each engine: the user's actions, and the bytes that an application behind nginx receives.
 
 import Foundation
 import SpoolgateTestSupport

@@ -42,7 +42,6 @@ struct MakeRunCertificateTests {
                 .sorted()
                 == ["authority.pem", "certificate.pem", "key.pem"]
         )
-        // As in the README.
         let answer = try Command(
             Command.find("curl") ?? "curl",
             [

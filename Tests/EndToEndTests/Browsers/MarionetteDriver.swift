@@ -1,6 +1,4 @@
-// Firefox by Marionette, the protocol to which geckodriver translates WebDriver: messages are JSON arrays, each
-// preceded
-// by its length. Debian has no geckodriver.
+// Firefox by Marionette, whose messages are JSON arrays preceded by their length. Debian has no geckodriver.
 
 import Foundation
 import SpoolgatePosix

@@ -1,8 +1,8 @@
-// A spool that another build wrote earlier, stored in the repository: an archive of its directory, and a file with the
-// knowledge of its clients, upstreams and operator.
+// A spool of another build, stored in the repository by `Tests/Upgrade/store.sh COMMIT`: an archive of its directory,
+// and
+// a file with the facts about its uploads.
 //
-// `Tests/Upgrade/store.sh COMMIT` creates one. Invariant: its files are unchanged, except that the writer is set to the
-// running kernel or to another one.
+// Invariant: its files are unchanged, except that the writer is set to the running kernel or to another one.
 
 import Foundation
 import SpoolgateTestSupport
@@ -48,7 +48,6 @@ final class StoredSpool {
         try setWriter(isAfterPowerCut ? String(kernel.reversed()) : String(kernel))
     }
 
-    /// Stores a spool that no process uses.
     static func store(_ stage: UpgradeStage, of commit: String) throws {
         try FileManager.default.createDirectory(at: folder, withIntermediateDirectories: true)
         let parent = stage.sandbox.spool.deletingLastPathComponent().path()
@@ -68,7 +67,6 @@ final class StoredSpool {
         guard done.status == 0 else { throw NeverHappened(description: "tar: \(done.errors)") }
     }
 
-    /// Sets the writer in each state.
     private func setWriter(_ writer: String) throws {
         for path in try FileManager.default.subpathsOfDirectory(atPath: directory)
         where path.hasPrefix("uploads/") && !path.hasSuffix(".data") && path.contains("/") {

@@ -27,7 +27,6 @@ extension UpgradeCase {
         ),
     ]
 
-    /// An upload that was received in part.
     private static func part(
         _ name: String,
         route: String = "plain",
@@ -126,7 +125,6 @@ extension UpgradeCase {
         },
     ]
 
-    /// The value of an integrity field, by OpenSSL.
     private static func digest(of content: Data) throws -> String {
         let folder = try ScratchDirectory()
         try content.write(to: folder.url.appending(path: "content"))
@@ -292,7 +290,6 @@ extension UpgradeCase {
         ),
     ]
 
-    /// Joins the parts of an upload.
     private static func join(
         _ stage: UpgradeStage,
         _ upload: UpgradeUpload
@@ -376,7 +373,6 @@ extension UpgradeCase {
         accepted("failed", .refuse("422 Unprocessable Content"), .failed),
         accepted("unanswered", .lose, .indeterminate),
         accepted("unanswered-and-purged", .lose, .indeterminate) { try $0.purge($1) },
-        // Its client waited for the response.
         refused("unanswered-at-once", .lose, .indeterminate, status: 502, complete: "?1"),
     ]
 
@@ -433,7 +429,6 @@ extension UpgradeCase {
         )
     }
 
-    /// An accepted upload that an operator holds.
     private static func held(_ name: String, carry: @escaping Step) -> UpgradeCase {
         UpgradeCase(
             name,

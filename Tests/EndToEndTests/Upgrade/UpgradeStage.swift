@@ -1,6 +1,4 @@
-// A spool that one build of the program writes and another one serves, with the web server, the upstreams and the
-// clients
-// of its uploads.
+// A spool that one build of the program writes and another one serves, with its web server, upstreams and clients.
 //
 // Invariant: each complete request to an upstream is accounted for, before and after each step.
 
@@ -12,7 +10,6 @@ import Testing
 final class UpgradeStage {
     /// The relation between the processes.
     enum Kind: String, CaseIterable {
-        /// The spool of one host.
         case plain
         /// The spool of one of several nodes behind one web server.
         case node
@@ -278,7 +275,6 @@ final class UpgradeStage {
 
     // MARK: Facts about uploads
 
-    /// The output of `list` for each upload, by its identity.
     func list() throws -> [String: [String: String]] {
         let lines = try sandbox.spoolgate("list", "--json").output.split(separator: "\n")
         return try lines.reduce(into: [:]) { all, line in
@@ -288,7 +284,6 @@ final class UpgradeStage {
         }
     }
 
-    /// The members of `list` that no build changes.
     private static let constant = [
         "upload", "length", "owner", "route", "method", "target", "resource", "created", "promise",
         "node",
@@ -396,7 +391,6 @@ final class UpgradeStage {
         try check()
     }
 
-    /// Sends the rest of an upload and records the response.
     func finish(_ upload: UpgradeUpload, _ fields: [String] = []) throws {
         upload.told = try #require(try ask(upload), "\(upload.name) is gone")
         let answer = try append(upload, to: upload.size, complete: true, fields)

@@ -1,8 +1,6 @@
 // A spool that one build of the program wrote, served by a later or an earlier build.
 //
-// `make test` serves the stored spools (Tests/Upgrade). `make upgrade-test PREVIOUS=COMMIT` runs both directions with
-// the
-// program of that commit.
+// `make test` serves the stored spools (Tests/Upgrade). `make upgrade-test PREVIOUS=COMMIT` runs both directions.
 
 import Foundation
 import SpoolgateTestSupport
@@ -62,7 +60,7 @@ struct WaitingEvents {
             .map { String($0.split(separator: " ")[1]) }
     }
 
-    /// Checks that their receiver gets all of them, in order and before all others.
+    /// Checks that their receiver gets them in order and before all others.
     func checkSent(_ stage: UpgradeStage) throws {
         #expect(!deliveries.isEmpty)
         try stage.upstreams.startReceiver()

@@ -1,8 +1,8 @@
-// One upload that one build of the program brings into a state and another one serves.
+// One upload that one build brings into a state and another one serves, with the knowledge of its client, its upstream
+// and
+// its operator.
 //
-// It has the knowledge of the upload's client, its upstream and its operator. Invariant: it can be stored and read
-// back, so a
-// stored spool is checked like a new one.
+// Invariant: it can be stored and read back, so a stored spool is checked like a new one.
 
 import Foundation
 import SpoolgateTestSupport
@@ -24,7 +24,6 @@ enum UpgradeState: String, Codable {
     case indeterminate
     /// Refused or undeliverable after it was accepted.
     case failed
-    /// Held by an operator.
     case held
     /// Cancelled, purged, or lost because nothing was promised.
     case gone
@@ -72,7 +71,7 @@ final class UpgradeUpload: Codable {
     var state: UpgradeState
     /// The number of complete requests that reached its upstream.
     var requests = 0
-    /// The number of those that reached an earlier instance of the upstream.
+    /// Earlier requests, to an upstream that no longer exists.
     var earlierRequests = 0
     /// The partial uploads that it is joined from.
     var parts: [UpgradeUpload] = []

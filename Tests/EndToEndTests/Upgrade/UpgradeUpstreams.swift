@@ -1,5 +1,4 @@
-// The servers of an upgraded gateway, each on a unix socket: the application, one that is unreachable at first, the
-// authorizer and the receiver of events.
+// The application, one that is unreachable at first, the authorizer and the receiver of events, each on a unix socket.
 
 import Foundation
 import SpoolgatePosix
@@ -11,7 +10,6 @@ final class UpgradeUpstreams {
         case take
         /// 201 with this many bytes of content.
         case takeSaying(Int)
-        /// A refusal with this status.
         case refuse(String)
         /// Closes the connection without a response.
         case lose
@@ -55,7 +53,6 @@ final class UpgradeUpstreams {
         )
     }
 
-    /// The directory of the route that drops uploads.
     var dropDirectory: String { folder.file("dropped") }
 
     func url(_ name: String) -> String { "unix:\(folder.path)/\(name)" }
