@@ -69,8 +69,7 @@ private final class ClientWorld {
     }
 
     /// Whether the latest attempts failed: on a slow disk an optimistic creation may be cut repeatedly before it knows
-    /// its
-    /// upload, wait longer each time and give up.
+    /// its upload, wait longer each time and give up.
     static func isDiscouraged(_ events: Monitor<[Upload.Event]>) -> Bool {
         let vain = events.update { events in
             events.reversed().prefix { event in

@@ -12,8 +12,7 @@
 //     ? 65                                       the exit status; 0 if absent
 //
 // An empty line ends the output. In the output, SPOOL stands for the spool's path, SETTINGS for the settings file,
-// PLACE
-// for the directory that holds them, and TIME for any time.
+// PLACE for the directory that holds them, and TIME for any time.
 
 import Foundation
 

@@ -30,8 +30,7 @@ enum Front: Equatable {
     case lighttpd
 
     /// The signal that ends it: Foundation starts programs with most signals blocked, and lighttpd, unlike nginx, does
-    /// not
-    /// unblock them.
+    /// not unblock them.
     var ending: Int32 { self == .lighttpd ? SIGKILL : SIGTERM }
 
     private var authorizerPort: UInt16? {

@@ -53,8 +53,7 @@ final class KillWorld {
     /// The number of rounds that one world may run.
     ///
     /// A killed worker of nginx leaves its connections counted in the zone of `limit_conn`, which allows a client 2048.
-    /// Only a
-    /// restart of nginx frees them.
+    /// Only a restart of nginx frees them.
     private static let rounds = 50
 
     init(

@@ -88,8 +88,7 @@ struct LostResponseTests {
     }
 
     /// Follows the client's specification: requests the offset until it is reported, appends the rest (here nothing)
-    /// and
-    /// receives the response.
+    /// and receives the response.
     private func recover(
         _ sandbox: Sandbox,
         _ resource: String,

@@ -1,6 +1,5 @@
 // `make run` in its own clone, with the shipped Makefile, scripts and nginx files, in a path with a space and a
-// non-ASCII
-// letter. Only `swift` is replaced, because the program is already built.
+// non-ASCII letter. Only `swift` is replaced, because the program is already built.
 
 import Foundation
 import SpoolgatePosix

@@ -1,8 +1,7 @@
 // An upstream that passes the moments of a delivery and keeps the received contents.
 //
 // A target's query has its orders: `answer`, the size of the response's content in bytes, `status`, the status if not
-// 201,
-// and `pace`, the pause in microseconds after each part of content.
+// 201, and `pace`, the pause in microseconds after each part of content.
 
 import Foundation
 import SpoolgateTestSupport

@@ -1,6 +1,5 @@
 // `probe` against a real nginx with the shipped files, unchanged and with common mistakes. No probe may leave an upload
-// or
-// cause a delivery.
+// or cause a delivery.
 
 import Foundation
 import SpoolgateTestSupport

@@ -191,8 +191,7 @@ struct RaceTests {
                 + "\(client.retrievals) by the writer, which had \(during) of \(bytes.count) bytes stored at its end"
         )
         // So few requests stay below all limits of `clients`, and wait. Only a request that waits for another process
-        // is aborted
-        // for a newer one of its own, and its client must retry.
+        // is aborted for a newer one of its own, and its client must retry.
         #expect(daemons == .two || broken == 0)
         #expect(broken <= seconds.count)
         // The newest request is served first; one that is overtaken repeatedly is served after the storm at the latest.

@@ -151,8 +151,7 @@ final class ResumingClient: @unchecked Sendable {
     }
 
     /// Connects with a limit for pauses: nginx truncates the response of a crashed daemon but keeps the connection
-    /// open, so
-    /// only the pause shows the crash.
+    /// open, so only the pause shows the crash.
     private func connect() throws -> WireClient { try WireClient(port: port, contentPatience: 1) }
 
     private var versionField: [String] { ["Upload-Draft-Interop-Version: \(task.version)"] }

@@ -1,9 +1,8 @@
 // The environment of a command script: a real spool with its uploads, settings with two routes, and the real program.
 //
 // An upload is described by its state in `list`, or by `deferred` (waits for the queue) or `waiting` (waits for the
-// client),
-// and by facts: offset, length, idle (a duration), owner, route, method, target, reason, status. `%20` stands for a
-// space.
+// client), and by facts: offset, length, idle (a duration), owner, route, method, target, reason, status. `%20` stands
+// for a space.
 
 import Foundation
 import HTTPTypes

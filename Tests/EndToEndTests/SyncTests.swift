@@ -1,6 +1,5 @@
 // The system calls that make acknowledged data durable: none for an upload in one request, and the documented ones when
-// an
-// offset is reported.
+// an offset is reported.
 
 import Foundation
 import SpoolgateTestSupport

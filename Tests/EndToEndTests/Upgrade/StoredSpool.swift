@@ -1,6 +1,5 @@
 // A spool of another build, stored in the repository by `Tests/Upgrade/store.sh COMMIT`: an archive of its directory,
-// and
-// a file with the facts about its uploads.
+// and a file with the facts about its uploads.
 //
 // Invariant: its files are unchanged, except that the writer is set to the running kernel or to another one.
 

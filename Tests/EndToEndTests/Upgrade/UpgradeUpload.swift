@@ -1,6 +1,5 @@
 // One upload that one build brings into a state and another one serves, with the knowledge of its client, its upstream
-// and
-// its operator.
+// and its operator.
 //
 // Invariant: it can be stored and read back, so a stored spool is checked like a new one.
 
