@@ -140,7 +140,7 @@ struct AbuseTests {
         try wave()
         let before = sandbox.daemon.footprint()
         for _ in 0..<4 { try wave() }
-        try eventually("descriptors are given back") {
+        try eventually("descriptors are closed") {
             sandbox.daemon.footprint().descriptors <= before.descriptors + 8
         }
         // The sanitizers keep memory for each thread that has ended.

@@ -59,7 +59,7 @@ struct AdminTests {
         #expect(!(try browser.text(shown).contains("2 partial uploads")))
         #expect(try browser.text("return note.textContent").hasPrefix("Not refreshed"))
         try browser.run("getSelection().empty()")
-        try eventually("what was held back is shown") {
+        try eventually("the delayed update is shown") {
             try browser.text(shown).contains("2 partial uploads are waiting")
         }
         _ = try sandbox.create("/files/third")
@@ -166,7 +166,7 @@ struct AdminTests {
             client.send(Data("begin".utf8))
             return client
         }
-        try eventually("every thread is taken") {
+        try eventually("every thread is in use") {
             try sandbox.ask("GET", Self.prefix + "ready").status == 503
         }
         let ready = try sandbox.ask("GET", Self.prefix + "ready").text
@@ -227,7 +227,7 @@ struct AdminTests {
         #expect(metrics.contains("\nspoolgate_spool_full{cause=\"quota\"} 0\n"))
         #expect(
             try sandbox.ask("GET", Self.prefix + "ready").status == 200,
-            "what makes room goes on"
+            "requests that free space continue"
         )
         try sandbox.reload(replacing: "reserve: 1000TiB", with: "reserve: 16MiB")
         #expect(try sandbox.spoolgate("status", "--check").status == 0)
@@ -245,12 +245,12 @@ struct AdminTests {
         #expect(check.status == 2)
         #expect(check.output.hasPrefix("CRITICAL: no daemon listens on "))
         try sandbox.startAgain()
-        try eventually("it answers again") { try sandbox.spoolgate("status").status == 0 }
+        try eventually("it responds again") { try sandbox.spoolgate("status").status == 0 }
     }
 
     @Test(
         "a user who may not use the socket is advised to use sudo",
-        .enabled(if: geteuid() == 0, "only root can give a right up")
+        .enabled(if: geteuid() == 0, "only root can drop a capability")
     )
     func denied() throws {
         let sandbox = try Sandbox()
@@ -301,7 +301,7 @@ struct AdminTests {
     func purged() throws {
         let sandbox = try Sandbox()
         let note = sandbox.directory.path() + "/spool/purged"
-        try eventually("the daemon has looked") { FileManager.default.fileExists(atPath: note) }
+        try eventually("the daemon has purged") { FileManager.default.fileExists(atPath: note) }
         sandbox.kill()
         try FileManager.default.removeItem(atPath: note)
         for some in [["--dry-run"], ["--queue", "incoming"], ["--older-than", "1d"]] {
@@ -413,7 +413,7 @@ final class NotifySocket {
     }
 
     func waitFor(_ isMeant: (String) -> Bool) throws {
-        try eventually("the service manager is told; it heard \(heard)") {
+        try eventually("the service manager receives it; it has \(heard)") {
             var buffer = [UInt8](repeating: 0, count: 4_096)
             let count = recv(number, &buffer, buffer.count, 0)
             guard count > 0 else { return false }

@@ -60,7 +60,7 @@ struct AuthRequestTests {
         func append(_ token: String) throws -> Int {
             try sandbox.append(resource, content, fields: ["Authorization: Bearer \(token)"]).status
         }
-        #expect(try append("b") == 404, "another user")
+        #expect(try append("b") == 404, "another user can see the upload")
         #expect(try append("x") == 401)
         #expect(try append("a") == 201)
         #expect(try sandbox.delivered().map { try Data(contentsOf: $0) } == [content])
@@ -137,7 +137,7 @@ struct AuthRequestTests {
         #expect(try post("clean\n").status == 201)
         #expect(try post("virus\n").status == 422)
         _ = try sandbox.create("/files/b")
-        try eventually("the webhook was tried") { !origin.requests.isEmpty }
+        try eventually("the webhook was called") { !origin.requests.isEmpty }
         sandbox.kill()
         isTaking.withLock { $0 = true }
         try sandbox.startAgain()
@@ -153,7 +153,7 @@ struct AuthRequestTests {
         ]
         let lines = try String(contentsOfFile: file, encoding: .utf8).split(separator: "\n")
         #expect(try events(lines.map(String.init)) == told + ["purged", "purged", "purged"])
-        try eventually("the webhook has all of them") {
+        try eventually("the webhook has received all of them") {
             taken.withLock { $0.count } == told.count + 3
         }
         #expect(try events(taken.withLock { $0 }) == told + ["purged", "purged", "purged"])

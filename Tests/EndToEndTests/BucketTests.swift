@@ -255,7 +255,7 @@ struct BucketTests {
         #expect(try bucket.keys() == ["\(id)-a"])
         if isKilled { try stage.sandbox.crash() }
         loss.update { $0.isReleased = true }
-        try eventually("known; \(stage.sandbox.log.suffix(1_000))") {
+        try eventually("delivered; \(stage.sandbox.log.suffix(1_000))") {
             stage.sandbox.log.contains(" msg=\"upload delivered\" ")
         }
         #expect(try bucket.keys() == ["\(id)-a"])
@@ -286,7 +286,9 @@ struct BucketTests {
             let before = proxy.passed
             let (id, _, answer) = try stage.upload("/files/a", content)
             #expect(answer.status == 202)
-            try eventually("under way") { proxy.passed - before >= 1_000_000 * round }
+            try eventually("the delivery has started") {
+                proxy.passed - before >= 1_000_000 * round
+            }
             stage.sandbox.kill()
             #expect(try bucket.keys().count == round - 1)
             proxy.hold(at: nil)
@@ -296,7 +298,7 @@ struct BucketTests {
             }
             #expect(try bucket.content("\(id)-a") == content)
         }
-        try eventually("noted") {
+        try eventually("three deliveries are logged") {
             stage.sandbox.log.matches(of: /\ msg="upload delivered"\ /).count == 3
         }
     }

@@ -100,7 +100,7 @@ struct BuildIdentityTests {
             try tree.git("add", ".")
             try tree.git("commit", "-q", "-m", text)
         }
-        #expect(try tree.traces() == traces, "the build system would link the programs once more")
+        #expect(try tree.traces() == traces, "the build system would link the programs again")
     }
 
     @Test("a source without history says so, also inside another repository, or uses BUILD")

@@ -77,7 +77,7 @@ struct CurlCarrier: Carrier {
         try eventually("content has arrived", isEnough)
         curl.signal(SIGKILL)
         guard curl.wait() == -SIGKILL else {
-            throw WireClient.Broken(description: "curl had ended before it was cut")
+            throw WireClient.Broken(description: "curl exited before it was killed")
         }
         return answer
     }
@@ -89,7 +89,9 @@ struct CurlCarrier: Carrier {
         content: Data?
     ) throws -> WireClient.Answer {
         let responses = try askAll(method, target, fields, content: content)
-        guard let final = responses.last else { throw WireClient.Broken(description: "nothing") }
+        guard let final = responses.last else {
+            throw WireClient.Broken(description: "no response")
+        }
         return final
     }
 
@@ -103,7 +105,7 @@ struct CurlCarrier: Carrier {
         let (arguments, head) = try prepare(method, target, fields, content: content)
         let curl = try Command(Command.find("curl") ?? "curl", arguments)
         guard curl.status == 0 else {
-            throw WireClient.Broken(description: "curl ended with \(curl.status): \(curl.errors)")
+            throw WireClient.Broken(description: "curl exited with \(curl.status): \(curl.errors)")
         }
         return try responses(head)
     }

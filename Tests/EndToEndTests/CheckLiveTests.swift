@@ -36,7 +36,7 @@ struct CheckLiveTests {
             report.expect(name, "ok")
         }
         #expect(!report.complaints.contains { $0.hasPrefix("fail") }, "\(report.shown)")
-        #expect(origin.requests.isEmpty && authorizer.requests.isEmpty, "nothing is sent")
+        #expect(origin.requests.isEmpty && authorizer.requests.isEmpty, "a request was sent")
         report.expect("receive", "ok", ["slow: not in use: the route has spool-receive: off"])
         if NginxConfiguration.hasLane {
             report.expect("receive", "skip", ["default: no large content was received yet"])
@@ -111,7 +111,7 @@ struct CheckLiveTests {
         let failures = report.lines.filter { $0.check == "upstream" && $0.level == "fail" }
         #expect(failures.count == 6, "\(report.shown)")
         #expect(!failures.contains { $0.mend?[0].hasPrefix("start the server") ?? true })
-        #expect(plain.requests.isEmpty, "no request is sent")
+        #expect(plain.requests.isEmpty, "a request was sent")
         // The log of a delivery names the socket, too.
         let put = try sandbox.curl([
             "-T", "/etc/hostname", "http://localhost:\(sandbox.port)/files/a",
@@ -131,7 +131,7 @@ struct CheckLiveTests {
 
     @Test(
         "an operator's socket that nginx's workers cannot open is reported",
-        .enabled(if: geteuid() == 0, "its workers are other users only where root starts it")
+        .enabled(if: geteuid() == 0, "nginx's workers run as another user only under root")
     )
     func adminSocket() throws {
         let sandbox = try Sandbox(front: .nginxWithAdmin)

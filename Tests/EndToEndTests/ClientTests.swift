@@ -234,7 +234,7 @@ struct ClientTests {
             #expect(paused == token && !token.mayBeComplete)
             do {
                 _ = try await run.value
-                Issue.record("it was not paused")
+                Issue.record("the upload was not paused")
             } catch let error as TransferError {
                 #expect(error.kind == .paused && error.token == token)
             }

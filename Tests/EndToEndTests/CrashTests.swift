@@ -69,7 +69,7 @@ struct CrashTests {
             client.send(content.prefix(300_000))
             return client
         }
-        try eventually("half of both has arrived") {
+        try eventually("half of both uploads is received") {
             // The list is empty at first.
             try (try? sandbox.spooledOffset()) == 300_000 && sandbox.namelessBytes() == 300_000
         }

@@ -45,7 +45,7 @@ struct DescriptorTests {
         let before = sandbox.daemon.footprint()
 
         let clients = try slowUploads(Self.limit + 88, sandbox)
-        try eventually("every upload beyond the bound is refused") {
+        try eventually("every upload above the limit is refused") {
             clients.count { !$0.isReadable } == maximum
         }
         for _ in 0..<20 {
@@ -75,7 +75,7 @@ struct DescriptorTests {
         #expect(delivered.count == maximum + 1)
         #expect(!sandbox.log.contains("FastCGI listener failed"))
         #expect(!sandbox.log.contains("level=error"))
-        try eventually("descriptors are back") {
+        try eventually("descriptors are closed") {
             sandbox.daemon.footprint().descriptors <= before.descriptors
         }
     }

@@ -36,7 +36,7 @@ struct DigestTests {
             fields: [digest]
         )
         let data = sandbox.directory.appending(path: "spool/uploads").path()
-        try eventually("more than the first part is on the disk") {
+        try eventually("more than the first part is written") {
             try Self.bytes(below: data) > first.count
         }
         try sandbox.crash()

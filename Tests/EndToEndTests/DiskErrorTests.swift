@@ -63,10 +63,10 @@ struct DiskErrorTests {
                 try eventually("a call fails") { calls.injected > 0 }
             }
             let answer = try world.sandbox.ask("GET", "/files/other")
-            #expect(answer.status == 201, "no upload, and no concern of the disk's")
+            #expect(answer.status == 201, "a request that is no upload depends on the disk")
             // Let some of the clients' next requests meet the failing disk.
             let seen = calls.injected
-            try? eventually("more fail", seconds: 0.3) { calls.injected > seen + 20 }
+            try? eventually("more calls fail", seconds: 0.3) { calls.injected > seen + 20 }
         }
         #expect(world.sandbox.daemon.process.isRunning)
         // The next start examines the files that failed attempts left.

@@ -51,7 +51,7 @@ struct DownloadCommandTests {
             log: URL(filePath: world.file("command.log")),
             environment: world.environment
         )
-        try eventually("some of it came") {
+        try eventually("some content was received") {
             world.states().contains { $0.contains(" offset=") && !$0.contains(" offset=0 ") }
         }
         command.signal(SIGKILL)
@@ -96,7 +96,7 @@ struct DownloadCommandTests {
             log: URL(filePath: world.file("command.log")),
             environment: world.environment
         )
-        try eventually("some of it came") { ((try? came()) ?? Data()).count > 1 << 20 }
+        try eventually("some content was received") { ((try? came()) ?? Data()).count > 1 << 20 }
         world.proxy.cut()
         world.proxy.mend()
         #expect(command.wait() == 0)
@@ -144,7 +144,9 @@ struct DownloadCommandTests {
             log: URL(filePath: world.file("command.log")),
             environment: world.environment
         )
-        try eventually("some of it came") { world.states().contains { $0.contains("\ntoken: ") } }
+        try eventually("some content was received") {
+            world.states().contains { $0.contains("\ntoken: ") }
+        }
         command.signal(SIGTERM)
         #expect(command.wait() == 75)
         #expect(try run("--cancel", url, path).status == 0)
@@ -211,7 +213,9 @@ struct DownloadCommandTests {
             log: URL(filePath: world.file("command.log")),
             environment: world.environment
         )
-        try eventually("some of it came") { world.states().contains { $0.contains("\ntoken: ") } }
+        try eventually("some content was received") {
+            world.states().contains { $0.contains("\ntoken: ") }
+        }
         for other in ["into/../came", "into/./../came", "link/came"] {
             let same = try run(url, world.file(other))
             #expect(same.status == 75)

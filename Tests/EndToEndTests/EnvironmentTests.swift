@@ -74,7 +74,7 @@ struct EnvironmentTests {
         "the environment is enough without a file, and other commands find the same daemon and spool",
         .enabled(
             if: !FileManager.default.fileExists(atPath: "/etc/spoolgate/spoolgate.yaml"),
-            "this machine has settings"
+            "this machine has its own settings"
         )
     )
     func alone() throws {

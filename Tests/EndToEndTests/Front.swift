@@ -5,7 +5,7 @@ import SpoolgateTestSupport
 
 enum Front: Equatable {
     case nginx
-    /// The same with the interim module and its lines enabled.
+    /// nginx with the shipped files, the interim module and its lines enabled.
     case nginxWithModule
     /// nginx with the lines for `auth_request` enabled, which sends its requests to this port.
     case nginxAsking(UInt16)
@@ -16,7 +16,7 @@ enum Front: Equatable {
     case nginxKeeping
     /// nginx with the shipped files, and the line for the page enabled.
     case nginxWithPage
-    /// The same with the interim module and the operator's location.
+    /// `nginxWithPage` with the interim module and the operator's location.
     case nginxWithPages
     /// nginx with the interim module and these locations instead of the shipped one.
     case nginxServing(String)

@@ -43,26 +43,30 @@ struct KillOracle {
         let entries = world.upstream.requests(to: creation.target)
         let whole = entries.filter(\.isWhole)
         for entry in entries {
-            if entry.method != task.method { faults.append("the upstream got \(entry.method)") }
+            if entry.method != task.method {
+                faults.append("the upstream received \(entry.method)")
+            }
             let isRight =
                 entry.isWhole
                 ? Data(entry.content) == task.content : task.content.starts(with: entry.content)
-            if !isRight { faults.append("the upstream got other bytes") }
+            if !isRight { faults.append("the upstream received other bytes") }
         }
         // A failed attempt is repeated only if that is safe.
         let most = task.method == "POST" ? 1 : attempts
-        if entries.count > most { faults.append("the upstream got it \(entries.count) times") }
+        if entries.count > most { faults.append("the upstream received it \(entries.count) times") }
         if whole.count > 1 { world.tally.repeated += whole.count - 1 }
         switch creation.end {
         case .answered:
-            if whole.isEmpty { faults.append("answered, and the upstream does not have it") }
+            if whole.isEmpty {
+                faults.append("response sent, but the upstream does not have the upload")
+            }
         case .unknown:
-            if task.method == "PUT" { faults.append("held, though repeating is safe") }
+            if task.method == "PUT" { faults.append("held although it is safe to repeat") }
         case .gone:
-            if !wasPurged(creation) { faults.append("gone, and nobody purged it") }
+            if !wasPurged(creation) { faults.append("gone without a purge") }
         case nil:
             // Its client cannot resume it without a Location.
-            if creation.location != nil { faults.append("no end") }
+            if creation.location != nil { faults.append("not at its end") }
         }
         return faults
     }

@@ -25,7 +25,7 @@ struct LaneKillTests {
         )
         #expect(
             tally.roundsWithFile * 2 >= tally.rounds,
-            "nginx had no file of the spool in most rounds, and the test shows nothing"
+            "nginx had no file of the spool open in most rounds, so the test proves nothing"
         )
     }
 }

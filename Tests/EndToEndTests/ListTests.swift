@@ -84,10 +84,10 @@ struct ListTests {
         #expect(try listed(sandbox)["waits-for"] as? String == "operator")
         #expect(try sandbox.spoolgate("release", id).status == 0)
         // The next attempt is due at once; the state shows between two attempts.
-        try eventually("the queue has it") {
+        try eventually("the upload waits for the queue") {
             try listed(sandbox)["waits-for"] as? String == "queue"
         }
-        try eventually("its next attempt is told") { try row(sandbox)["NEXT"] != "client" }
+        try eventually("its next attempt is listed") { try row(sandbox)["NEXT"] != "client" }
     }
 
     @Test("--watch redraws the terminal until it is interrupted")
@@ -105,9 +105,9 @@ struct ListTests {
             log: screen
         )
         func shown() throws -> String { try String(contentsOf: screen, encoding: .utf8) }
-        try eventually("nothing is there") { try shown().contains("\u{1b}[HNo uploads in ") }
+        try eventually("the list is empty") { try shown().contains("\u{1b}[HNo uploads in ") }
         _ = try sandbox.create("/files/a.bin")
-        try eventually("it is there") { try shown().contains("  partial  ") }
+        try eventually("the upload is listed") { try shown().contains("  partial  ") }
         let process = try #require(
             Int32(String(contentsOfFile: number, encoding: .utf8).dropLast())
         )

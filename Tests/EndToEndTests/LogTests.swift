@@ -25,7 +25,7 @@ struct LogTests {
             content: Data(repeating: 7, count: 300_000)
         )
         #expect(answer.status == 201)
-        try eventually("it is told: \(sandbox.log.suffix(2_000))") {
+        try eventually("the events are logged: \(sandbox.log.suffix(2_000))") {
             sandbox.log.contains("msg=\"upload delivered\"")
                 && sandbox.log.contains("\"delivered\"")
         }

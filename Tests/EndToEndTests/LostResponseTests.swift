@@ -96,7 +96,7 @@ struct LostResponseTests {
         _ status: Int
     ) throws {
         var head = try sandbox.ask("HEAD", resource, speaker.versionField)
-        try eventually("an answer to HEAD") {
+        try eventually("a response to HEAD") {
             if head.status != 423, head.status != 503 { return true }
             head = try sandbox.ask("HEAD", resource, speaker.versionField)
             return false

@@ -79,7 +79,7 @@ final class MakeRun {
     }
 
     private func awaitServing() throws {
-        try eventually("make run serves; it said: \(output)") {
+        try eventually("make run serves; its output: \(output)") {
             if !make.process.isRunning { throw NeverHappened(description: output) }
             return output.contains("whole.bin")
         }
@@ -169,7 +169,7 @@ final class MakeRun {
     }
 
     func awaitNothing() throws {
-        try eventually("nothing is left; it said: \(output.suffix(500))") {
+        try eventually("nothing is left; its output: \(output.suffix(500))") {
             processes().isEmpty && !make.process.isRunning && !listens(port) && !listens(tlsPort)
         }
     }

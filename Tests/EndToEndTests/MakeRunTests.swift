@@ -39,14 +39,14 @@ struct MakeRunTests {
         )
         let oldWorkers = run.processes().filter { !before.values.contains($0) }
         for victim in victims { kill(try #require(before[victim] ?? nil), SIGKILL) }
-        try eventually("others take their places; it said: \(run.output)") {
+        try eventually("new processes run; the output: \(run.output)") {
             victims.allSatisfy { role in
                 run.process(role).map { $0 != before[role] ?? nil } ?? false
             } && run.serves()
         }
         if victims.contains(.master) {
             let left = Set(run.processes()).intersection(oldWorkers)
-            #expect(left.isEmpty, "workers of the master that was killed")
+            #expect(left.isEmpty, "workers of the killed master are left")
         }
         // The keeper knows the new processes, so they end with the script.
         kill(try #require(run.process(.script)), SIGKILL)
@@ -183,7 +183,7 @@ struct MakeRunTests {
             seen.output.firstMatch(of: /(\d+) of 104857600 bytes/).flatMap { Int($0.output.1) },
             "\(seen.output)\n\(seen.errors)"
         )
-        #expect(offset > 0 && offset < 104_857_600, "cut in the middle")
+        #expect(offset > 0 && offset < 104_857_600, "the upload was not cut in the middle")
         #expect(seen.errors.contains("curl: (28)"))
         #expect(seen.output.contains("\nidentical\n"), "\(seen.output)\n\(seen.errors)")
         #expect(seen.output.contains("HTTP/2 201"))

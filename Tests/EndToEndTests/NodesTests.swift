@@ -55,7 +55,7 @@ struct NodesTests {
         try scene.one.startAgain()
         for resource in before + meanwhile {
             // nginx may still treat the node as failed for a moment.
-            let offset = try eventually("the upload goes on") {
+            let offset = try eventually("the upload's node responds") {
                 try? scene.two.offset(of: resource)
             }
             #expect(offset == half)

@@ -58,7 +58,7 @@ final class ObjectGateway: @unchecked Sendable {
 
     /// Creates a bucket as soon as the store accepts requests.
     func bucket(_ name: String) throws -> StoreBucket {
-        try eventually("the bucket is made") {
+        try eventually("the bucket is created") {
             (try? ask("PUT", "/\(name)", "-o", "/dev/null", "-w", "%{http_code}")) == "200"
         }
         return StoreBucket(store: self, name: name)

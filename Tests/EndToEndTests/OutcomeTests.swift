@@ -99,7 +99,7 @@ struct OutcomeTests {
         try sandbox.crash()
         let other = try sandbox.ask("PUT", "/files/other", content: Data("x".utf8))
         #expect(other.status == 202)
-        try eventually("the other is delivered") {
+        try eventually("the other upload is delivered") {
             upstream.requests(to: "/files/other").count == 1
         }
         #expect(upstream.requests(to: "/files/a").count == count)
@@ -129,7 +129,9 @@ struct OutcomeTests {
         try eventually("delivered; log: \(sandbox.log.suffix(1_000))") {
             try upstream.phpCalls() == 1
         }
-        try eventually("noted") { try sandbox.spoolgate("list").output.contains("delivered") }
+        try eventually("the state is stored") {
+            try sandbox.spoolgate("list").output.contains("delivered")
+        }
         #expect(try upstream.phpCalls() == 1)
     }
 }

@@ -175,7 +175,7 @@ final class ProxyChain {
         return try eventually("more than \(size) bytes are in the spool") {
             guard client.process.isRunning else {
                 let said = try String(contentsOf: log, encoding: .utf8)
-                throw NeverHappened(description: "curl ended before: \(said) \(try told())")
+                throw NeverHappened(description: "curl exited early: \(said) \(try told())")
             }
             guard try receivedOffset(of: String(name)) > size else { return nil }
             return try sandbox.spoolgate("status", "--json").output
@@ -203,7 +203,7 @@ final class ProxyChain {
 
     /// Sends the rest of a file to an upload; curl prints the final status.
     func resume(_ location: String, with bytes: Data, _ version: String) throws -> Command {
-        let offset = try eventually("the offset is told") { () -> Int? in
+        let offset = try eventually("the offset is reported") { () -> Int? in
             _ = try curl([], [version, "-I", location])
             return try field("upload-offset").flatMap { Int($0) }
         }

@@ -133,7 +133,7 @@ struct PageModuleTests {
         let first = try upload.send(
             "version: 6, method: 'PUT', headers: async () => ({ Authorization: 'Bearer x', 'Content-Type': 'a/b' })"
         )
-        #expect(first.end == "server", "this server creates nothing by PUT")
+        #expect(first.end == "server", "this server refuses a creation by PUT")
         let second = try upload.send("headers: { 'X-Album': '7', 'Content-Language': 'de' }")
         #expect(second.end == "done")
         #expect(second.states == ["running", "done"])
@@ -169,7 +169,7 @@ struct PageModuleTests {
         }
         let start = ContinuousClock.now
         let sent = try upload.send()
-        #expect(ContinuousClock.now - start >= .seconds(1), "as Retry-After says")
+        #expect(ContinuousClock.now - start >= .seconds(1), "Retry-After was ignored")
         #expect(sent.end == "done")
         #expect(sent.states == ["running", "waiting", "running", "done"])
         #expect(upload.methods == ["POST", "PATCH", "HEAD", "PATCH"])

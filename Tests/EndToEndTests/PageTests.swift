@@ -82,7 +82,7 @@ struct PageTests {
         #expect(origin.requests.map { Data($0.content) } == [file.bytes])
         #expect(
             page.network.passed < Self.whole + Self.half,
-            "what was there is not sent again; \((try? page.history()) ?? "")"
+            "received bytes were sent again; \((try? page.history()) ?? "")"
         )
     }
 
@@ -116,7 +116,7 @@ struct PageTests {
         let page = try PageUnderTest(upstream: origin.base)
         let file = try page.sandbox.randomFile(Self.half, "answered.bin")
         try page.choose(file.url)
-        try eventually("the upstream has it whole") { origin.requests.count == 1 }
+        try eventually("the upstream has received the file") { origin.requests.count == 1 }
         try eventually("the page says so") {
             try page.words("answered.bin").contains("Sent. The server")
         }
@@ -157,7 +157,7 @@ struct PageTests {
         let page = try PageUnderTest()
         _ = try page.begin("wrong.bin", Self.whole, holdingAt: Self.half)
         try page.press("Cancel", "wrong.bin")
-        try eventually("the spool has none") {
+        try eventually("the spool is empty") {
             try page.sandbox.spoolgate("list", "--json").output.isEmpty
         }
         #expect(try page.state("wrong.bin").isEmpty)
@@ -207,7 +207,7 @@ struct PageTests {
         page.network.cut()
         page.network.hold(at: nil)
         page.network.mend()
-        try eventually("one of them is gone from the server") {
+        try eventually("one upload is removed from the server") {
             try page.sandbox.spoolgate("list", "--json").output.split(separator: "\n").count == 1
         }
         #expect(try page.unfinished() == ["kept.bin"])
@@ -229,13 +229,13 @@ struct PageTests {
         try page.browser.click("#pause-all")
         for name in names { try page.awaitState(name, "paused") }
         // The focus must not be on Cancel all, which is next to it.
-        try eventually("the keyboard is on the button that undoes it", seconds: 20) {
+        try eventually("the focus is on the button that resumes all", seconds: 20) {
             try page.browser.text("return document.activeElement.id") == "resume-all"
         }
         page.network.hold(at: nil)
         try page.browser.click("#resume-all")
         for name in names { try page.awaitState(name, "done") }
-        try eventually("the title is the page's again") {
+        try eventually("the page's own title is back") {
             try page.browser.text("return document.title") == "Upload files"
         }
         #expect(
@@ -250,11 +250,11 @@ struct PageTests {
         try page.choose(more.map(\.url))
         try page.awaitState("six.bin", "running")
         try page.browser.click("#cancel-all")
-        try eventually("the list has them no more", seconds: 30) {
+        try eventually("the list does not show them", seconds: 30) {
             try page.state("five.bin").isEmpty && page.state("six.bin").isEmpty
         }
         page.network.hold(at: nil)
-        try eventually("nor has the spool") {
+        try eventually("the spool does not have them") {
             try !page.sandbox.spoolgate("list", "--json").output.contains("\"partial\"")
         }
     }
@@ -298,7 +298,7 @@ struct PageTests {
         try eventually("a speed is shown") {
             try page.browser.run("return speeds") as? Int ?? 0 > 0
         }
-        try eventually("none is shown while nothing moves", seconds: 20) {
+        try eventually("no speed is shown while the upload stalls", seconds: 20) {
             try !page.words("slow.bin").contains("/s, ")
         }
         #expect(try page.state("slow.bin") == "running")
@@ -334,7 +334,7 @@ struct PageTests {
         let file = try sandbox.randomFile(300_000, "plain.bin")
         try browser.choose([file.url], in: "#pick")
         try browser.click("button[type=submit]")
-        try eventually("the application's answer takes the page's place") {
+        try eventually("the application's response replaces the page") {
             try browser.text("return document.body.innerText").contains("thank you")
         }
         let request = try #require(origin.requests.first)
@@ -380,7 +380,7 @@ struct PageTests {
             try page.browser.text("return document.querySelector('h1')?.textContent ?? ''")
                 == "Upload files"
         }
-        try eventually("it goes on, or asks for the file: \((try? page.words("left.bin")) ?? "")") {
+        try eventually("it continues, or asks again: \((try? page.words("left.bin")) ?? "")") {
             try page.state("left.bin") == "done" || page.unfinished() == ["left.bin"]
         }
         if try page.state("left.bin") != "done" { try page.choose(file.url) }
@@ -403,7 +403,10 @@ struct PageTests {
         try page.choose(file.url)
         try page.awaitState("fake.png", "failed")
         let words = try page.words("fake.png")
-        #expect(words.contains("It begins like a <b>program</b>."), "as text, not as elements")
+        #expect(
+            words.contains("It begins like a <b>program</b>."),
+            "the response is not shown as text"
+        )
         #expect(words.contains("Server response (422)"))
         #expect(words.contains("\"line\": 17"))
         #expect(try page.unfinished() == [])
@@ -433,7 +436,7 @@ struct PageTests {
         try page.press("Remove", "same.bin")
         #expect(try page.unfinished() == ["same.bin"])
         try page.press("Discard", "same.bin")
-        try eventually("the page says why it does not") {
+        try eventually("the page gives the reason") {
             try page.browser.text("return document.querySelector('#live').textContent")
                 .contains("same.bin is being uploaded in another window.")
         }

@@ -80,7 +80,7 @@ final class PageUnderTest {
     func choose(_ files: [URL]) throws { try browser.choose(files, in: "#pick") }
 
     func awaitReceived(_ name: String, atLeast bytes: Int = 1) throws {
-        try eventually("the page shows what the server has of \(name): \(contents())") {
+        try eventually("the page shows the received bytes of \(name): \(contents())") {
             try shown(name) >= bytes
         }
     }

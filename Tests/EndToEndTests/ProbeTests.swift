@@ -323,7 +323,7 @@ struct ProbeTests {
         let stage = try Stage(.nginxWithLogin(.password))
         let wrong = try stage.probe(stage.plain, Self.basic("alice:wrong"))
         wrong.expect("gateway", "fail", ["the name 'alice' and its password in -H are refused"])
-        #expect(!wrong.shown.contains("wrong\""), "no password is told")
+        #expect(!wrong.shown.contains("wrong\""), "the password is shown")
         let plain = try stage.probe(
             stage.plain,
             ["-H", "Authorization: Basic alice:secret", "--http", "1.1"]
@@ -392,7 +392,7 @@ struct ProbeTests {
 
     @Test(
         "a port that speaks only HTTP/2 without TLS is named",
-        .enabled(if: isOld, "this nginx tells both apart")
+        .enabled(if: isOld, "this nginx accepts both versions on one port")
     )
     func cleartextHTTP2() throws {
         let origin = try LoopbackOrigin(status: "201 Created")

@@ -19,7 +19,7 @@ struct ProgressTests {
         var sent = 0
         var told = 0
         for _ in 0..<2 {
-            try eventually("a 104 tells progress") {
+            try eventually("a 104 reports progress") {
                 client.send(bytes[sent..<sent + 10])
                 sent += 10
                 return client.isReadable

@@ -21,7 +21,7 @@ struct PurgeTests {
         _ = try sandbox.append(delivered, Data("all".utf8))
         // The daemon itself purges once an hour, and records that it has.
         let note = sandbox.directory.path() + "/spool/purged"
-        try eventually("the daemon's first look is over") {
+        try eventually("the daemon's first purge is over") {
             FileManager.default.fileExists(atPath: note)
         }
     }

@@ -64,7 +64,10 @@ struct RaceTests {
             let content = track.upstream.contents(to: target)
             #expect(content.map(\.count) == [offset])
             if let content = content.first, let byte = content.first {
-                #expect(content == Data(repeating: byte, count: offset), "bytes of both")
+                #expect(
+                    content == Data(repeating: byte, count: offset),
+                    "the content mixes both appends"
+                )
             }
         }
         report("two appends", daemons, seconds)
@@ -94,7 +97,7 @@ struct RaceTests {
             let (told, time) = try Parallel.timed { try track.second.offset(of: resource) }
             #expect(told > offset && told <= offset + part.count)
             (offset, seconds) = (told, seconds + [time])
-            #expect(throws: WireClient.Broken.self, "the older one is let go") {
+            #expect(throws: WireClient.Broken.self, "the older append was not aborted") {
                 try writer.read()
             }
         }
@@ -187,7 +190,7 @@ struct RaceTests {
         let seconds = try ends.flatMap { try $0.get().seconds }
         let broken = try ends.reduce(0) { $0 + (try $1.get().broken) }
         print(
-            "race: \(seconds.count) HEADs in the storm, \(broken) times broken off, "
+            "race: \(seconds.count) HEADs in the storm, \(broken) aborted, "
                 + "\(client.retrievals) by the writer, which had \(during) of \(bytes.count) bytes stored at its end"
         )
         // So few requests stay below all limits of `clients`, and wait. Only a request that waits for another process

@@ -50,7 +50,7 @@ struct RecipeTests {
     func dav() throws {
         let upstream = try RealUpstream()
         let settings = try RecipeBlock.route("dav")
-        #expect(settings == [], "nothing but the upstream")
+        #expect(settings == [], "the route has only its upstream")
         let sandbox = try Sandbox(upstream: upstream.url)
         let (file, bytes) = try sandbox.randomFile(2 << 20)
         let url = "http://127.0.0.1:\(sandbox.port)/files/dav/film.mp4"
@@ -372,7 +372,7 @@ struct RecipeTests {
             ],
             log: log
         )
-        try eventually("two megabytes are there") { try sandbox.spooledOffset() > 1 << 20 }
+        try eventually("two megabytes were received") { try sandbox.spooledOffset() > 1 << 20 }
         proxy.cut()
         proxy.hold(at: nil)
         proxy.mend()

@@ -83,7 +83,7 @@ final class ResumingClient: @unchecked Sendable {
             }
             if let end = creations.last?.end, end != .gone { return }
         }
-        faults.append("not at its end in time: \(creations)")
+        faults.append("not at its end before the deadline: \(creations)")
     }
 
     /// Requests the final response once more, which must be repeated.
@@ -178,7 +178,7 @@ final class ResumingClient: @unchecked Sendable {
             if task.pace > 0 { usleep(task.pace) }
             if requests == 1, parts == task.breaksAfter {
                 client.cut(reset: true)
-                throw WireClient.Broken(description: "by itself")
+                throw WireClient.Broken(description: "closed by the client")
             }
         }
         moments.pass(.completing)
@@ -212,7 +212,7 @@ final class ResumingClient: @unchecked Sendable {
             let whole = LoopbackOrigin.answer(to: current.target)
             // A response above the size limit is repeated without its content.
             if answer.status != 201 || (answer.content != whole && !answer.content.isEmpty) {
-                faults.append("another response than the upstream's: \(answer.status)")
+                faults.append("response differs from the upstream's: \(answer.status)")
             }
             current.end = .answered
             return
@@ -234,8 +234,10 @@ final class ResumingClient: @unchecked Sendable {
         guard let offset = text.flatMap({ Int($0) }) else {
             return faults.append("no offset: \(text ?? "-")")
         }
-        if offset < current.told { faults.append("told \(offset) after \(current.told)") }
-        if offset > current.sent { faults.append("told \(offset), \(current.sent) were sent") }
+        if offset < current.told { faults.append("offset \(offset) after \(current.told)") }
+        if offset > current.sent {
+            faults.append("offset \(offset), but \(current.sent) bytes sent")
+        }
         current.told = offset
     }
 }

@@ -186,7 +186,7 @@ final class ScriptStage {
     /// Locks an upload, as a request does.
     func use(_ text: String) throws {
         guard let id = UploadID(text), let upload = try spool.tryLock(id) else {
-            throw NeverHappened(description: "not there, or in use: \(text)")
+            throw NeverHappened(description: "missing or in use: \(text)")
         }
         busy[text] = upload
     }

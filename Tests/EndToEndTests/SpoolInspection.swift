@@ -35,7 +35,7 @@ struct SpoolInspection {
             queues[id] = queue
         }
         if Set(queues.keys) != records {
-            faults.append("listed: \(queues.keys), there: \(records)")
+            faults.append("listed: \(queues.keys), in the spool: \(records)")
         }
         for (id, queue) in queues {
             // No delivery is in progress, and every start has examined the remaining uploads.

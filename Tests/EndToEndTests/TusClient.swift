@@ -68,7 +68,7 @@ final class TusRun {
         let status = process.wait()
         let lines = try String(contentsOf: log, encoding: .utf8)
         guard status == 0, let last = lines.split(separator: "\n").last else {
-            throw NeverHappened(description: "the client ended with \(status): \(lines)")
+            throw NeverHappened(description: "the client exited with \(status): \(lines)")
         }
         return try JSONDecoder().decode(TusReport.self, from: Data(last.utf8))
     }

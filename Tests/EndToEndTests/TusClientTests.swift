@@ -110,7 +110,9 @@ struct TusClientTests {
         let (file, bytes) = try scene.sandbox.randomFile(4_000_000)
         scene.network.hold(at: 3_000_000)
         let run = try scene.start(client, [file], ["--chunk", "4000000"] + Self.tries)
-        try eventually("most of it is there") { try scene.sandbox.spooledOffset() > 2_000_000 }
+        try eventually("most of the content is received") {
+            try scene.sandbox.spooledOffset() > 2_000_000
+        }
         try Self.cut(scene)
         let report = try run.report()
         #expect(report.url != nil)
@@ -124,7 +126,7 @@ struct TusClientTests {
         let (files, bytes) = try Self.parts(scene, [1_500_000, 1_600_000, 1_700_000])
         scene.network.hold(at: 1_000_000)
         let run = try scene.start(.aiotus, files, ["--chunk", "2000000"] + Self.tries)
-        try eventually("all parts are on their way") { scene.network.passed >= 3_000_000 }
+        try eventually("all parts are being received") { scene.network.passed >= 3_000_000 }
         try Self.cut(scene)
         #expect(try run.report().url != nil)
         try scene.expectOnce(bytes)
@@ -137,7 +139,9 @@ struct TusClientTests {
         let options = ["--store", scene.sandbox.directory.path() + "/uploads.json"] + Self.tries
         scene.network.hold(at: 3_000_000)
         let first = try scene.start(.tuspy, [file], options)
-        try eventually("most of it is there") { try scene.sandbox.spooledOffset() > 2_000_000 }
+        try eventually("most of the content is received") {
+            try scene.sandbox.spooledOffset() > 2_000_000
+        }
         first.kill()
         scene.network.hold(at: nil)
         let report = try scene.start(.tuspy, [file], options).report()
@@ -213,7 +217,7 @@ struct TusClientTests {
         let scene = try TusScene(isUpstreamUp: false)
         let (file, bytes) = try scene.sandbox.randomFile(600_000)
         let run = try scene.start(client, [file], Self.tries)
-        try eventually("the upstream was missed") { scene.sandbox.log.contains("deferred") }
+        try eventually("a delivery failed") { scene.sandbox.log.contains("deferred") }
         try scene.startUpstream()
         #expect(try run.report().url != nil)
         try scene.expectOnce(bytes)
@@ -225,7 +229,7 @@ struct TusClientTests {
         let scene = try TusScene(isUpstreamUp: false)
         let (files, bytes) = try Self.parts(scene, [200_000, 100_000])
         let run = try scene.start(.aiotus, files, Self.tries)
-        try eventually("the upstream was missed") { scene.sandbox.log.contains("deferred") }
+        try eventually("a delivery failed") { scene.sandbox.log.contains("deferred") }
         try scene.startUpstream()
         #expect(try run.report().url != nil)
         try scene.expectOnce(bytes)

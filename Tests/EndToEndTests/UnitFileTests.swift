@@ -6,7 +6,7 @@ import Testing
 
 @Suite(
     "The unit",
-    .enabled(if: geteuid() == 0 && SmallDisk.isPossible, "only root can give a group away")
+    .enabled(if: geteuid() == 0 && SmallDisk.isPossible, "only root can change a file's group")
 )
 struct UnitFileTests {
     /// The command of `ExecStartPost=`, without systemd's prefix characters.

@@ -134,13 +134,13 @@ struct UploadBatchTests {
         place.answers.update { $0 = ["b": "403 Forbidden"] }
         let refused = try run()
         #expect(refused.status == 1, "\(refused.errors)")
-        #expect(place.sent() == ["b"], "what was taken is not sent again")
+        #expect(place.sent() == ["b"], "accepted files were sent again")
         place.answers.update { $0 = [:] }
         let taken = try run()
         #expect(taken.status == 0 && taken.errors.isEmpty, "\(taken.errors)")
         #expect(place.sent() == ["b"])
         #expect(try run().status == 0)
-        #expect(place.sent() == names, "it is another command now")
+        #expect(place.sent() == names, "a new batch did not send every file")
         // A file that changed after it was uploaded is sent again.
         place.answers.update { $0 = ["b": "403 Forbidden"] }
         #expect(try run().status == 1)

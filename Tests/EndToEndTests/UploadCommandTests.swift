@@ -23,7 +23,7 @@ struct UploadCommandTests {
         #expect(again.status == 0, "\(again.errors)")
         #expect(again.errors.isEmpty)
         #expect(again.output.contains(#""length":\#(Self.size)"#))
-        #expect(world.proxy.passed - passed < Self.size - (1 << 20), "it was sent anew")
+        #expect(world.proxy.passed - passed < Self.size - (1 << 20), "the upload started over")
         #expect(try world.delivered("killed.bin") == [file.bytes])
         #expect(world.states().isEmpty)
     }
@@ -86,7 +86,9 @@ struct UploadCommandTests {
             file.url.path(),
             world.url("a.bin")
         )
-        try eventually("it has a token") { world.states().contains { $0.contains("\ntoken: ") } }
+        try eventually("it has stored a token") {
+            world.states().contains { $0.contains("\ntoken: ") }
+        }
         let folder = world.file("state/spoolgate-upload")
         let name = try #require(FileManager.default.contentsOfDirectory(atPath: folder).first)
         for (path, mode) in [(folder, 0o700), (folder + "/" + name, 0o600)] {
@@ -104,7 +106,9 @@ struct UploadCommandTests {
         let file = try world.sandbox.randomFile(Self.size)
         world.proxy.hold(at: 2 << 20)
         let command = try world.start(file.url.path(), world.url("a.bin"))
-        try eventually("it has a token") { world.states().contains { $0.contains("\ntoken: ") } }
+        try eventually("it has stored a token") {
+            world.states().contains { $0.contains("\ntoken: ") }
+        }
         let second = try world.run(file.url.path(), world.url("a.bin"))
         #expect(second.status == 75)
         #expect(second.errors.contains("already running"))
@@ -132,7 +136,7 @@ struct UploadCommandTests {
         #expect(world.states().count == 1)
         world.proxy.hold(at: 1 << 20)
         let command = try world.start(folder + "/link", world.url("a.bin"))
-        try eventually("it is at work") {
+        try eventually("it runs") {
             try world.run("--list").output.contains("running")
         }
         for other in ["\(folder)/../\(file.url.lastPathComponent)", "\(folder)/./link", path] {
@@ -227,7 +231,7 @@ struct UploadCommandTests {
 
         #expect(try world.run("--cancel", path, world.url("changed.bin")).status == 0)
         #expect(world.states().isEmpty)
-        try eventually("nothing of it is left") {
+        try eventually("no upload is left") {
             try world.sandbox.spoolgate("list", "--json").output.isEmpty
         }
         #expect(try world.run("--cancel", path, world.url("changed.bin")).status == 1)
@@ -249,7 +253,7 @@ struct UploadCommandTests {
         #expect(anew.status == 0, "\(anew.errors)")
         #expect(try world.delivered("anew.bin") == [other])
         #expect(world.states().isEmpty)
-        try eventually("only the new one is left") {
+        try eventually("only the new upload is left") {
             let lines = try world.sandbox.spoolgate("list", "--json").output.split(separator: "\n")
             return lines.count == 1 && lines[0].contains(#""state":"delivered""#)
         }

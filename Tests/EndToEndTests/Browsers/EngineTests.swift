@@ -154,7 +154,7 @@ struct EngineTests {
         }
         let start = try time()
         // A client that gives up after 70 seconds has made its last attempt by now.
-        try eventually("the page's clock is 100 seconds on") { try time() >= start + 100_000 }
+        try eventually("the page's clock advances by 100 seconds") { try time() >= start + 100_000 }
         #expect(page.network.refused >= 3)
         page.network.hold(at: nil)
         page.network.mend()
@@ -264,7 +264,7 @@ struct EngineTests {
         #expect(try complaints() == [])
         // The test causes a violation itself to prove that violations are reported.
         try page.browser.run("new Image().src = 'http://127.0.0.1:1/other.png'")
-        try eventually("the browser reports it") { try page.violations() > 0 }
+        try eventually("the browser reports the violation") { try page.violations() > 0 }
         #expect(try page.violations() == 1)
         if engine != .webkit { #expect(try complaints().count == 1) }
     }

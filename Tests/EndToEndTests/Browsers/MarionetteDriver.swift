@@ -44,7 +44,7 @@ final class MarionetteDriver: BrowserDriver {
         let made = try call("WebDriver:NewSession", ["acceptInsecureCerts": acceptsAnyCertificate])
         let capabilities = (made as? [String: Any])?["capabilities"] as? [String: Any]
         guard capabilities?["acceptInsecureCerts"] as? Bool == acceptsAnyCertificate else {
-            throw WireClient.Broken(description: "Firefox does not treat certificates as asked")
+            throw WireClient.Broken(description: "Firefox ignores acceptInsecureCerts")
         }
     }
 
@@ -75,7 +75,7 @@ final class MarionetteDriver: BrowserDriver {
             throw WireClient.Broken(description: "\(name): Firefox is gone")
         }
         guard let answer = try receive() as? [Any], answer.count == 4 else {
-            throw WireClient.Broken(description: "\(name): an answer that is none")
+            throw WireClient.Broken(description: "\(name): invalid response")
         }
         if let error = answer[2] as? [String: Any] {
             throw WireClient.Broken(description: "\(name): \(error["message"] ?? error)")

@@ -16,7 +16,7 @@ struct PictureTests {
 
     @Test(
         "are taken",
-        .enabled(if: folder != nil, "SPOOLGATE_SHOTS names no directory for pictures"),
+        .enabled(if: folder != nil, "SPOOLGATE_SHOTS is not set"),
         arguments: engines,
         [false, true]
     )
@@ -73,7 +73,9 @@ struct PictureTests {
         }
         page.network.mend()
         try page.browser.reload()
-        try eventually("it asks for the files") { try page.unfinished().contains("second.mkv") }
+        try eventually("the page asks for the files") {
+            try page.unfinished().contains("second.mkv")
+        }
         try shoot("upload-unfinished")
         try page.browser.open("http://localhost:\(page.network.port)/-/spoolgate/")
         try eventually("the partial uploads are listed") {

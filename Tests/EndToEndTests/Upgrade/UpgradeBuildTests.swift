@@ -78,7 +78,7 @@ struct UpgradeBuildTests {
             try #require(made)
         }
         guard let pending = try Directory(path: folder).open("pending", forWriting: true) else {
-            throw NeverHappened(description: "there is no \(name)")
+            throw NeverHappened(description: "\(name) is missing")
         }
         try pending.lock(subject: name)
         _ = try stage.sandbox.create("/files/plain/late")
@@ -86,7 +86,7 @@ struct UpgradeBuildTests {
             try FileManager.default.contentsOfDirectory(atPath: folder)
                 .filter { "\(folder)/\($0)".hasPrefix(late) }
         }
-        try eventually("an event is added beside the queue", seconds: 60) {
+        try eventually("an event is added next to the queue", seconds: 60) {
             try !lateFiles().isEmpty
         }
         try stage.endWriting()
@@ -97,7 +97,7 @@ struct UpgradeBuildTests {
         try stage.replace(by: previous)
         try stage.check()
         _ = try stage.sandbox.create("/files/plain/then")
-        try eventually("the previous build sends what it knows of", seconds: 60) {
+        try eventually("the previous build sends the events that it knows", seconds: 60) {
             stage.upstreams.events.contains { $0.text.contains("/files/plain/then") }
         }
         #expect(try lateFiles().count == 1)
@@ -156,8 +156,8 @@ struct UpgradeBuildTests {
             length: bytes.count,
             sent: bytes.prefix(600_000)
         )
-        try eventually("its upstream has one") { origin.requests.count == 1 }
-        try eventually("the other is in the spool") {
+        try eventually("the upstream has one upload") { origin.requests.count == 1 }
+        try eventually("the other upload is in the spool") {
             try sandbox.spoolgate("list", "--json").output.contains("\"offset\":600000")
         }
         sandbox.daemon.signal(SIGTERM)

@@ -93,7 +93,7 @@ extension UpgradeCase {
             fields: ["X-User: alice"],
             carry: { stage, upload in
                 let other = try stage.sandbox.ask("HEAD", upload.resource ?? "", ["X-User: bob"])
-                #expect(other.status == 404, "alice's upload is bob's")
+                #expect(other.status == 404, "bob can see alice's upload")
                 try stage.finish(upload)
             }
         ) { stage, upload in try stage.create(upload, sending: 2_000) },
@@ -157,7 +157,7 @@ extension UpgradeCase {
             }
             upload.told = try #require(
                 client.readAny()["upload-offset"].flatMap { Int($0) },
-                "no 104 tells an offset"
+                "no 104 reports an offset"
             )
         },
         // A 104 has reported only the URL: the content is in memory.
@@ -191,7 +191,7 @@ extension UpgradeCase {
             ["Upload-Complete: ?1", "Upload-Draft-Interop-Version: 8"],
             length: upload.size
         )
-        let location = try #require(client.readAny()["location"], "no 104 tells a URL")
+        let location = try #require(client.readAny()["location"], "no 104 reports a URL")
         upload.resource = String(location.drop(upTo: "/files/"))
         stage.keep(client)
         return client

@@ -216,7 +216,8 @@ final class UpgradeStage {
     func ask(_ upload: UpgradeUpload) throws -> Int? {
         let own = upload.isTus ? ["Tus-Resumable: 1.0.0"] : []
         // The connection breaks if the queue holds the lock.
-        return try eventually("\(upload.name) tells its offset", seconds: 60) { () -> Int?? in
+        return try eventually("the offset of \(upload.name) is reported", seconds: 60) {
+            () -> Int?? in
             let answer = try? sandbox.ask(
                 "HEAD",
                 try #require(upload.resource),
@@ -313,7 +314,7 @@ final class UpgradeStage {
     ) throws {
         let name = upload.name
         if upload.state == .gone {
-            #expect(try ask(upload) == nil, "\(name) is there")
+            #expect(try ask(upload) == nil, "\(name) still exists")
         } else {
             var said = listed[try #require(upload.id)]
             if !upload.state.words.contains(said?["state"] ?? "") {

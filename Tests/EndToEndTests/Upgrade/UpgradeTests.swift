@@ -17,7 +17,7 @@ enum PreviousBuild {
     }()
     /// The commit whose spool to store; nil: none.
     static let stored = ProcessInfo.processInfo.environment["SPOOLGATE_STORE"]
-    static let isMissing: Comment = "there is no other build: make upgrade-test"
+    static let isMissing: Comment = "the other build is missing: make upgrade-test"
 }
 
 @Suite("A spool of another build")
