@@ -72,7 +72,7 @@ final class CuttingProxy: Sendable {
     func hold(at bytes: Int?) { state.update { $0.allowance = bytes ?? .max } }
 
     private static func serve(_ client: StreamSocket, _ server: Int, _ state: Monitor<State>) {
-        // Small buffers: otherwise the browser would take bytes for sent that are only buffered.
+        // Small buffers: otherwise the browser would count buffered bytes as sent.
         client.set(SOL_SOCKET, SO_RCVBUF, Int32(1 << 16))
         guard let upstream = try? StreamSocket(connectedTo: .port(UInt16(server)), patience: 600)
         else { return client.close() }

@@ -1,4 +1,4 @@
-// Interim responses through nginx with its module: they tell a client where to resume, and refuse it before it sends.
+// Interim responses through nginx with its module: a client receives its URL, and is refused before it sends.
 
 import Foundation
 import SpoolgateTestSupport
@@ -102,7 +102,7 @@ struct InterimTests {
         let pipe = sandbox.directory.appending(path: "pipe").path()
         let head = sandbox.directory.appending(path: "head")
         guard mkfifo(pipe, 0o600) == 0 else { throw WireClient.Broken(description: "mkfifo") }
-        // With a time limit curl would wait on nothing but the pipe.
+        // No time limit, because curl would then wait only on the pipe.
         let curl = try Daemon(
             "/bin/sh",
             [

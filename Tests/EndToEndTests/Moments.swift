@@ -44,7 +44,7 @@ final class Moments: @unchecked Sendable {
         }
     }
 
-    /// Passes a moment, and waits there if the killer asks for it.
+    /// Passes a moment, and waits there if the killer holds it.
     func pass(_ moment: Moment) {
         locked {
             guard var awaited, awaited.moment == moment, awaited.left > 0 else { return }

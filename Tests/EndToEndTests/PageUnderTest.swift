@@ -36,7 +36,7 @@ final class PageUnderTest {
         let sandbox = try Sandbox(
             upstream: upstream,
             front: .nginxWithPages,
-            // With the port in the browser's URL.
+            // The origin must have the port in the browser's URL.
             origin: "$scheme://$http_host"
         )
         let network = try CuttingProxy(to: isSecure ? sandbox.tlsPort : sandbox.port)

@@ -356,7 +356,7 @@ extension UpgradeCase {
     // MARK: Complete, undelivered uploads
 
     private static let undelivered: [UpgradeCase] = [
-        // Its client was told that delivery failed, and retries.
+        // Its client received an error and retries.
         refused("deferred", route: "away", nil, .waiting, status: 502, complete: "?0") {
             try $0.upstreams.startLater()
             try $0.finish($1)
