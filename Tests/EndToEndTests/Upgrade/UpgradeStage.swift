@@ -59,7 +59,7 @@ final class UpgradeStage {
         }
         var routes = Self.routes
         routes["dropped"] = ["upstream: directory:\(upstreams.dropDirectory)"]
-        // Under `promise: process` content does not survive the change of the writer in a shared spool.
+        // The writer changes in a shared spool, and content of `promise: process` does not survive that.
         if kind != .shared { routes["process"] = ["upstream: UP/application", "promise: process"] }
         self.routes = Set(routes.keys)
         // Earlier modules write content only in locations that enable it.
