@@ -1,4 +1,4 @@
-// An operator's questions on a socket of their own, and whether anybody takes up connections.
+// Requests on the admin socket, and whether the listener accepts connections.
 
 import Foundation
 import HTTPTypes

@@ -1,4 +1,4 @@
-// Waits for content that another thread ends early.
+// An alarm from another thread ends the wait for content.
 
 import HTTPTypes
 import SpoolgateExchange
@@ -10,8 +10,9 @@ import Testing
 
 extension FrontTests {
     @Suite struct AlarmTests {
-        /// Receives content, and rings before each read but the first; answers with how much came, and whether a read
-        /// brought nothing.
+        /// Receives content and rings the alarm before each read but the first.
+        ///
+        /// Responds with the number of bytes and whether a read returned no bytes.
         private static func server() throws -> TestServer {
             try TestServer { exchange in
                 let alarm = try Alarm()
@@ -23,7 +24,7 @@ extension FrontTests {
                         reads.append(buffer.count)
                         buffer.removeAll()
                         if reads.last != 0 { alarm.ring() }
-                        // The client sends more once it hears this.
+                        // The client sends the rest when it receives this.
                         guard reads.last == 0 else { continue }
                         exchange.send(interim: ResponseHead(status: .continue))
                     }

@@ -1,4 +1,4 @@
-// Answers as the web server sees them.
+// Responses as the web server receives them.
 
 import Foundation
 import HTTPTypes
@@ -11,7 +11,9 @@ import SpoolgateTestSupport
 import SpoolgateUploadProtocol
 import Testing
 
-/// All tests that use sockets run one after the other: they count descriptors and threads.
+/// All tests that use sockets.
+///
+/// They count descriptors and threads, so they run one at a time.
 @Suite(.serialized) struct FrontTests {}
 
 extension FrontTests {
@@ -211,7 +213,7 @@ extension FrontTests {
                 let server = try TestServer({ $0.stallTimeout = .milliseconds(200) }) { exchange in
                     begun.open()
                     left.pass()
-                    // A process that another test starts has the closed socket too, until it runs its program.
+                    // A child process of another test also holds the closed socket until it calls exec.
                     let isPeerGone =
                         leaves ? eventually { exchange.isPeerGone } : exchange.isPeerGone
                     var isGone = false

@@ -1,4 +1,4 @@
-// Content over real sockets: every way to cut it into records, and every way to end it.
+// Content over real sockets, split into records and ended in every way.
 
 import Foundation
 import SpoolgateExchange
@@ -135,7 +135,7 @@ extension FrontTests {
                     + Record.stream(.stdin, content, size: 8192, isEnded: false)
             )
             gate.open()
-            // Fewer and fewer bytes a second, until the wait for the next one is long.
+            // Bytes arrive ever more slowly, until the wait for the next one is long.
             var pause: UInt32 = 10_000
             try eventually("what the burst took is given back") {
                 client.send(Record.bytes(.stdin, [1]))
@@ -148,7 +148,7 @@ extension FrontTests {
             #expect(client.answer().status == 200)
         }
 
-        /// What a client sends after the parameters, and how the content ends.
+        /// The bytes that a client sends after the parameters, and the expected end of the content.
         struct Ending: CustomTestStringConvertible {
             var testDescription: String
             var length: String?
@@ -172,7 +172,7 @@ extension FrontTests {
 
         private static func stdin(_ bytes: UInt8...) -> [UInt8] { Record.bytes(.stdin, bytes) }
 
-        /// With the record that ends it.
+        /// Includes the record that ends the content.
         private static func whole(_ bytes: UInt8...) -> [UInt8] { Record.stream(.stdin, bytes) }
 
         static let endings = [
@@ -252,7 +252,7 @@ extension FrontTests {
             let answer = client.answer()
             #expect(answer.status == 409)
             #expect(answer.content == "2 released")
-            // The request is over: a late release reaches nothing.
+            // The request has ended, so a late release has no effect.
             release.update { $0 }?()
         }
 

@@ -1,11 +1,11 @@
-// A web server's side of FastCGI, record by record, so that tests can cut and split at will.
+// The web server's side of FastCGI, record by record, so that tests can split and truncate anywhere.
 //
-// It checks nothing by itself. Every wait ends after ten seconds at most.
+// It checks nothing. Every wait ends after ten seconds unless a test sets another limit.
 
 import Foundation
 import SpoolgateTestSupport
 
-/// FastCGI record types used here.
+/// The FastCGI record types that the tests use.
 enum RecordType: UInt8 {
     case beginRequest = 1
     case abortRequest = 2
@@ -18,7 +18,6 @@ enum RecordType: UInt8 {
     case getValuesResult = 10
 }
 
-/// Builds records.
 enum Record {
     static func bytes(
         _ type: RecordType,
@@ -55,7 +54,7 @@ enum Record {
         }
     }
 
-    /// A stream as records of at most `size` bytes, and the empty record that ends it.
+    /// A stream as records of at most `size` bytes, followed by the empty record that ends it.
     static func stream(
         _ type: RecordType,
         _ content: [UInt8],
@@ -77,24 +76,24 @@ enum Record {
     }
 }
 
-/// What came back.
+/// The received response.
 struct Answer {
     var stdout: [UInt8] = []
-    /// The protocol status of END_REQUEST; nil: the connection just ended.
+    /// The protocol status of END_REQUEST; nil if the connection ended without it.
     var endStatus: UInt8?
-    /// The connection ended by itself, not by the time limit.
+    /// Whether the peer closed the connection, and no read timed out.
     var isClosed = false
-    /// Types of all records, in order.
+    /// The types of all records, in order.
     var types: [UInt8] = []
 
     var text: String { String(decoding: stdout, as: UTF8.self) }
-    /// Heads up to the final one, and the content after it.
+    /// The heads up to the final one, and the content after it.
     var blocks: [String] { text.components(separatedBy: "\r\n\r\n") }
-    /// The statuses of the interim heads before the final one.
+    /// The statuses of the interim responses.
     var interims: [Int] {
         blocks.prefix { $0.hasPrefix("Status: 1") }.compactMap { Int($0.dropFirst(8).prefix(3)) }
     }
-    /// The answer without its interim heads.
+    /// The response without its interim responses.
     var final: Answer {
         var answer = self
         let rest = blocks.dropFirst(interims.count).joined(separator: "\r\n\r\n")
@@ -121,7 +120,7 @@ final class FastCGIClient {
         try connect(to: path)
     }
 
-    /// A socket that is not connected yet.
+    /// Creates a socket without connecting it.
     init() throws { socket = try StreamSocket(for: .path("")) }
 
     func connect(to path: String) throws {
@@ -131,21 +130,19 @@ final class FastCGIClient {
 
     deinit { socket.close() }
 
-    /// How long a read waits; ten seconds if nothing else is said.
+    /// Sets the limit of each read, which is ten seconds by default.
     func setPatience(seconds: Int) { socket.setPatience(seconds: seconds) }
 
-    /// Sends all; false when the peer has closed.
+    /// Sends all bytes; returns false if the peer has closed the connection.
     @discardableResult
     func send(_ bytes: [UInt8]) -> Bool { socket.send(bytes) }
 
-    /// Sends each byte by itself.
     func sendSingly(_ bytes: [UInt8]) {
         for byte in bytes { send([byte]) }
     }
 
     func closeSending() { shutdown(socket.number, Int32(SHUT_WR)) }
 
-    /// Reads records until the connection ends.
     func answer() -> Answer {
         var count = receive()
         while count > 0 { count = receive() }
@@ -155,7 +152,8 @@ final class FastCGIClient {
         return answer
     }
 
-    /// Reads until the answer so far is as it should be; false when that does not come.
+    /// Reads until the condition is true for the response so far; returns false if the connection ends or a read times
+    /// out first.
     func waits(until condition: (Answer) -> Bool) -> Bool {
         while !condition(answerSoFar) {
             guard receive() > 0 else { return false }
@@ -163,7 +161,7 @@ final class FastCGIClient {
         return true
     }
 
-    /// The numbers of requests in what came.
+    /// The request numbers of the received records.
     var numbers: Set<UInt16> {
         var numbers: Set<UInt16> = []
         var rest = received[...]
@@ -177,7 +175,7 @@ final class FastCGIClient {
         return numbers
     }
 
-    /// The records that came whole.
+    /// The response in the records received completely.
     private var answerSoFar: Answer {
         var answer = Answer()
         Self.parse(received, into: &answer)

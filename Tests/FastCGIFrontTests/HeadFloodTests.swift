@@ -1,4 +1,4 @@
-// Large heads from thousands of clients at once: each is served or refused, and none is left waiting.
+// Large header sections from thousands of clients at once: each is served or refused, and none waits forever.
 
 import Foundation
 import SpoolgateExchange
@@ -10,13 +10,13 @@ import Testing
 
 extension FrontTests {
     @Suite struct HeadFloodTests {
-        // A sanitizer takes minutes for so many.
+        // A sanitizer would need minutes for 2,000.
         private static let clients =
             ProcessInfo.processInfo.environment["SPOOLGATE_SANITIZER"] == nil ? 2_000 : 200
 
         @Test("heads of 96 KiB from 2,000 clients at once")
         func flood() throws {
-            // Both ends of each connection, and what a thread has open while it takes parameters apart.
+            // Both ends of each connection, and the descriptors that a thread uses to parse parameters.
             try #require(DescriptorLimit.raise() > 3 * Self.clients)
             let gate = Gate()
             let server = try TestServer({ settings in
@@ -29,7 +29,7 @@ extension FrontTests {
             }
             defer { server.stop() }
             let field = String(repeating: "a", count: 1_000)
-            // Within the limits of a head, above them, and in parameters that are no fields of it.
+            // Below the limit, above it, and in parameters that are no fields.
             let heads = [("HTTP_X", 60), ("HTTP_X", 96), ("X", 96)].map { name, count in
                 Record.head(
                     parameters(length: "0", (0..<count).map { ("\(name)_\($0)", field) })
@@ -37,7 +37,7 @@ extension FrontTests {
             }
             let clients = try (0..<Self.clients).map { index in
                 let client = try server.client()
-                // All of them are answered at a time.
+                // All responses are sent at the same time.
                 client.setPatience(seconds: 300)
                 #expect(client.send(heads[index % heads.count]))
                 return client

@@ -1,7 +1,7 @@
-// Interim responses record by record: a gateway behind the front, with and without SPOOLGATE_INTERIM.
+// Interim responses, record by record, from a gateway with and without `SPOOLGATE_INTERIM`.
 //
-// Without the parameter the web server takes the first head for the final one, so there not one byte
-// of an interim response may come, whatever the request.
+// Without the parameter, the web server takes the first head as the final one, so no byte of an interim response may be
+// sent.
 
 import Foundation
 import HTTPTypes
@@ -17,8 +17,9 @@ import Testing
 @testable import SpoolgateRequests
 @testable import SpoolgateSettings
 
-/// A gateway behind a front, before an upstream that sends 103 and answers when its gate opens;
-/// heartbeats are quick where it is closed, and else never come.
+/// A gateway whose upstream sends 103 and responds once the gate is open.
+///
+/// If the gate starts closed, heartbeats are frequent; otherwise none are sent.
 private final class GatewayServer {
     let origin: LoopbackOrigin
     let gate = Gate()
@@ -56,14 +57,14 @@ private final class GatewayServer {
         try? FileManager.default.removeItem(atPath: root)
     }
 
-    /// The queues of the uploads there are.
+    /// The queues of all uploads.
     func queues() throws -> [Queue] {
         var queues: [Queue] = []
         try spool.forEachUpload { queues.append($0.queue) }
         return queues
     }
 
-    /// Creates an upload that lacks something, and gives its resource.
+    /// Creates an incomplete upload and returns its upload resource.
     func createPartial() throws -> String {
         let marked = [("HTTP_UPLOAD_COMPLETE", "?0"), ("SPOOLGATE_INTERIM", "104")]
         let answer = try server.exchange(upload("POST", "/files", marked, "hel"))
@@ -71,7 +72,7 @@ private final class GatewayServer {
     }
 }
 
-/// A request of a client that speaks version 10, with all its content.
+/// A request in version 10, with all its content.
 private func upload(
     _ method: String,
     _ target: String,
@@ -94,13 +95,13 @@ extension Answer {
     }
 }
 
-/// One kind of request, and the interim responses of each kind of front.
+/// One kind of request and the interim responses it gets.
 struct InterimCase: Sendable, CustomTestStringConvertible {
     var testDescription: String
     var method: String
     var parameters: [(String, String)]
     var content: String
-    /// Where 104, 100 and 103 are forwarded.
+    /// The interim responses if 104, 100 and 103 are forwarded.
     var all: [Int]
     var status: Int
     var isAppend: Bool { method == "PATCH" }
@@ -183,7 +184,7 @@ extension FrontTests {
             let beat =
                 "Status: 104 Upload Resumption Supported\r\nupload-draft-interop-version: 10\r\n"
                 + "upload-offset: 5"
-            // The creation's own, its progress, and three heartbeats.
+            // One from the creation, one with the progress, and three heartbeats.
             #expect(client.waits { $0.interims.count >= 5 })
             front.gate.open()
             let answer = client.answer()

@@ -1,4 +1,4 @@
-// Connections that the web server keeps: requests one after the other, and letting go without losing one.
+// Connections that the web server keeps: requests in sequence, and closing without losing a request.
 
 import Foundation
 import HTTPTypes
@@ -10,7 +10,7 @@ import Testing
 
 @testable import SpoolgateFastCGIFront
 
-/// A whole request of a web server that keeps its connection.
+/// A complete request that keeps its connection.
 private func request(_ content: [UInt8]? = nil, _ method: String = "PUT") -> [UInt8] {
     let length = content.map { "\($0.count)" } ?? ""
     return Record.begin(keepsConnection: true)
@@ -19,7 +19,7 @@ private func request(_ content: [UInt8]? = nil, _ method: String = "PUT") -> [UI
 }
 
 extension Answer {
-    /// Whether the last record is the one by which the gateway lets go.
+    /// Whether the last record is the one that makes the web server close the connection.
     fileprivate var isLetGo: Bool { types.last == 7 }
     fileprivate func ends(_ count: Int) -> Bool {
         types.count { $0 == RecordType.endRequest.rawValue } == count
@@ -28,7 +28,7 @@ extension Answer {
 
 extension FrontTests {
     @Suite struct KeptConnectionTests {
-        /// Waits for the answer with this number on the connection.
+        /// Waits for response number `count` on the connection.
         private func expect(_ count: Int, _ client: FastCGIClient) {
             #expect(client.waits { $0.ends(count) }, "no answer \(count)")
         }
@@ -57,7 +57,7 @@ extension FrontTests {
                 TestServer.reply(exchange, 200, "early")
             }
             defer { server.stop() }
-            // Content that nobody reads is still to come.
+            // The rest of the content is unread.
             let early = try server.exchange(
                 Record.begin(keepsConnection: true)
                     + Record.stream(.params, Record.pairs(parameters(length: "9")))
@@ -69,7 +69,7 @@ extension FrontTests {
             #expect(plain.endStatus == 0 && !plain.isLetGo && plain.isClosed)
             let broken = try server.exchange(request([], "DELETE"))
             #expect(broken.endStatus == nil && broken.isClosed)
-            // The next request came before the answer to this one: it belongs to no connection of ours.
+            // The second request arrived before the response to the first, so the connection is not kept.
             let both = try server.exchange(request([]) + request([]))
             #expect(both.ends(1) && both.isLetGo && both.isClosed)
         }
@@ -82,14 +82,14 @@ extension FrontTests {
                 let client = try server.client()
                 client.send(request([1]))
                 expect(1, client)
-                // The oldest is who was kept first.
+                // Waits, so that connections are kept in this order.
                 #expect(eventually { server.server.load.kept == count })
                 return client
             }
             #expect(eventually { server.server.load.active == 0 })
             #expect(eventually { server.server.load.threads <= 5 })
             for client in clients.prefix(10) { #expect(client.waits { $0.isLetGo }) }
-            // A request that crossed the record is served, and its connection kept once more.
+            // A request sent before that record arrived is served, and its connection is kept again.
             clients[0].send(request([2]))
             expect(2, clients[0])
             #expect(clients[10].waits { $0.isLetGo })
@@ -113,7 +113,7 @@ extension FrontTests {
                 let client = try server.client()
                 client.send(request([1]))
                 expect(1, client)
-                // The oldest is who was kept first, which is after its answer.
+                // A connection is kept only after its response is sent.
                 #expect(count > 1 || eventually { server.server.load.kept == 1 })
                 return client
             }
@@ -152,7 +152,7 @@ extension FrontTests {
                 ended.update { $0 = isDrained }
             }
             for client in clients { #expect(client.waits { $0.isLetGo }) }
-            // One closes as nginx does, one sends what it had begun, and the last one does nothing.
+            // One client closes as nginx does, one sends another request, and one does nothing.
             clients[0].closeSending()
             #expect(clients[0].answer().isClosed)
             clients[1].send(request([2]))

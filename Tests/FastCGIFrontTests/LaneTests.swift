@@ -1,4 +1,4 @@
-// Content that the web server writes into a file by itself, as the front sees it: messages, however they are cut.
+// Content that the web server writes to a file itself: its messages to the gateway, split in every way.
 
 import Foundation
 import SpoolgateExchange
@@ -10,14 +10,13 @@ import Testing
 
 extension FrontTests {
     @Suite struct LaneTests {
-        /// How bytes are sent.
         enum Cut: CaseIterable {
             case whole, singly
         }
 
         private static let large = 1 << 20
 
-        /// What is said of content.
+        /// A message about the content.
         private static func message(
             _ kind: UInt8,
             _ count: Int = 0,
@@ -42,7 +41,9 @@ extension FrontTests {
             message(3, count, errno: errno)
         }
 
-        /// A server that takes the offer up and answers with what it was told, and with what else came.
+        /// A server that accepts the offer.
+        ///
+        /// It responds with the reports and the remaining content.
         private static func server() throws -> TestServer {
             try TestServer { exchange in
                 var told: [String] = []
@@ -79,7 +80,7 @@ extension FrontTests {
             return "\(rest.count) \(rest.end)"
         }
 
-        /// Offers, waits for the grant, and sends what follows it.
+        /// Sends the offer, waits for the grant, and sends `records`.
         private static func exchange(
             length: Int?,
             _ cut: Cut,

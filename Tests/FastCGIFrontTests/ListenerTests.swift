@@ -1,4 +1,4 @@
-// The listener's own bind, and the process's signals and service manager.
+// Binding the listener's sockets, and the process's signals and service manager.
 
 import Foundation
 import SpoolgateFastCGIFront
@@ -54,7 +54,7 @@ extension FrontTests {
         @Test("another program's file is never removed")
         func replaced() throws {
             let listener = try Listener.open(.unix(path: path, mode: 0o600, group: nil))
-            // Kept under another name, so that its inode is not used again.
+            // Keeps the file, so that its inode number is not reused.
             rename(path, path + ".old")
             #expect(FileManager.default.createFile(atPath: path, contents: nil))
             #expect(failure(.unix(path: path, mode: 0o600, group: nil))?.errno == EEXIST)
@@ -97,7 +97,7 @@ extension FrontTests {
             ]
             try? SpoolgatePosix.Thread.start(name: "signals") {
                 let signals = Signals.block()
-                // To this thread only, in which it is blocked.
+                // Only this thread, which blocks the signal.
                 pthread_kill(pthread_self(), numbers[signal] ?? 0)
                 let found = signals.next()
                 taken.update { $0 = found }

@@ -1,9 +1,9 @@
-// Random FastCGI through the real front into a real gateway: records of any type and length, parameters
-// near the grammar and far from it, connections that end anywhere. The front answers or ends each, and
-// takes the next sound request.
+// Random FastCGI through the real listener into a real gateway: any record types and lengths, parameters close to the
+// grammar or far from it, and connections that end anywhere. Each connection gets a response or ends, and the next
+// valid request is served.
 //
-// `make test` plays some; `make fuzz MINUTES=60` plays new ones for so long. A trap ends the process;
-// SPOOLGATE_FUZZ_SEED=n plays the requests of one seed again.
+// `make test` runs a sample; `make fuzz MINUTES=60` runs new seeds for that long. A trap ends the process;
+// SPOOLGATE_FUZZ_SEED=n repeats one seed.
 
 import Foundation
 import HTTPTypes
@@ -59,7 +59,7 @@ struct ParameterFuzzTests {
         var (seed, heads) = (first, 0)
         print("fuzz: records from seed \(first) on")
         while !deadline.hasPassed {
-            // Before it is played: a trap leaves no time to say so.
+            // Written first, because a trap leaves no time for it.
             try Data("\(seed)\n".utf8).write(to: URL(fileURLWithPath: "/tmp/spoolgate-fuzz-front"))
             try world.play(seed, count: 60)
             try closed.play(seed, count: 60)
@@ -73,8 +73,9 @@ struct ParameterFuzzTests {
     }
 }
 
-/// A front with a gateway behind it; if it is closed, an authorizer refuses every upload, and none may reach the
-/// upstream or the spool.
+/// A listener with a gateway.
+///
+/// If `closed`, an authorizer refuses every upload, and none may reach the upstream or the spool.
 private final class FrontWorld {
     private let root = "/tmp/fcgi-fuzz-\(UUID().uuidString.prefix(8))"
     private let server: TestServer
@@ -121,7 +122,7 @@ private final class FrontWorld {
         try? FileManager.default.removeItem(atPath: root)
     }
 
-    /// Plays the connections of a seed, and then a sound one.
+    /// Plays the connections of a seed, then a valid one.
     func play(_ seed: UInt64, count: Int) throws {
         var drawn = FuzzParameters(seed: seed)
         for _ in 0..<count {
@@ -154,13 +155,11 @@ private final class FrontWorld {
     }
 }
 
-/// Draws connections and parameters.
 private struct FuzzParameters {
     private var random: SplitMix
 
     init(seed: UInt64) { random = SplitMix(seed: seed) }
 
-    /// Reads the parameters of so many requests.
     func readMany(_ count: Int) {
         var drawn = self
         for _ in 0..<count {
@@ -211,7 +210,7 @@ private struct FuzzParameters {
         return pairs
     }
 
-    /// Everything that is sent on one connection.
+    /// Everything sent on one connection.
     mutating func connection() -> [UInt8] {
         if random.once(in: 12) { return bytes(200) }
         var all = Record.begin(
@@ -242,7 +241,7 @@ private struct FuzzParameters {
         return all
     }
 
-    /// A length of one byte or of four, as the specification has it, and now and then another.
+    /// A length of one or four bytes, and occasionally an invalid one.
     private mutating func length(_ count: Int) -> [UInt8] {
         if random.once(in: 150) { return bytes(4) }
         if count < 128, !random.once(in: 8) { return [UInt8(count)] }
@@ -250,7 +249,7 @@ private struct FuzzParameters {
             + [UInt8(count & 255)]
     }
 
-    /// A record that has no business here.
+    /// A record that does not belong to the request.
     private mutating func stray() -> [UInt8] {
         let head: [UInt8] = [
             random.one(of: 1, 1, 1, 0, 2), UInt8(truncatingIfNeeded: random.next() % 14), 0,

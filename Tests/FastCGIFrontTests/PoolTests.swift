@@ -1,4 +1,4 @@
-// The pool under load, under garbage and at its end.
+// The thread pool under load, with garbage, and during a drain.
 
 import Foundation
 import HTTPTypes
@@ -15,10 +15,10 @@ import Testing
 
 extension FrontTests {
     @Suite struct PoolTests {
-        /// How many sockets a server has open, the one that it listens on too.
+        /// The number of sockets a server has open, its listening socket included.
         private static func sockets(of server: TestServer) throws -> Int {
-            // Each read gives a page of the table, and Foundation makes one alone. Another program's socket may have a
-            // name of any bytes.
+            // The table takes several reads, and Foundation makes only one. The names of other programs' sockets may
+            // not be UTF-8.
             let table = try TextFile.read("/proc/self/net/unix", limit: 16 << 20)
             return table.split(separator: "\n").count { $0.hasSuffix(" \(server.path)") }
         }
@@ -133,7 +133,7 @@ extension FrontTests {
         func noDescriptors() throws {
             let server = try TestServer()
             defer { server.stop() }
-            // Their sockets are made while there are descriptors.
+            // Sockets are created while descriptors are available.
             let clients = try (0..<64).map { _ in try FastCGIClient() }
             var connected = 0
             let resource = __rlimit_resource_t(RLIMIT_NOFILE.rawValue)
@@ -147,7 +147,7 @@ extension FrontTests {
             setrlimit(resource, &new)
             var fillers: [Int32] = []
             let isReported = eventually {
-                // Other tests of this process close some meanwhile, and the server takes one of those.
+                // Other tests in this process close descriptors meanwhile, and the server could use one.
                 while case let filler = dup(0), filler >= 0 { fillers.append(filler) }
                 if connected < clients.count,
                     (try? clients[connected].connect(to: server.path)) != nil
@@ -181,7 +181,7 @@ extension FrontTests {
             receiving.send(Record.head(parameters(length: "2")) + Record.bytes(.stdin, [1]))
             let working = try server.client()
             working.send(Record.head(parameters("GET", length: "0")) + Record.bytes(.stdin))
-            // Accepted, and its parameters come only while the server drains.
+            // Accepted now; its parameters arrive during the drain.
             let slow = try server.client()
             let head = Record.head(parameters(length: "0"))
             slow.send(Array(head.prefix(20)))
@@ -238,7 +238,7 @@ extension FrontTests {
     }
 }
 
-/// Its arithmetic, without threads.
+/// The arithmetic of the pool, without threads.
 @Suite struct ThreadPoolTests {
     @Test(
         "a busy period ends once half of its threads are gone, and each halving is reported once"

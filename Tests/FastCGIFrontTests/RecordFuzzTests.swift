@@ -1,7 +1,7 @@
-// Random records through the real reader on a real socket, cut anywhere, against a simple model of what must come
-// out: the parameters, the content, how it ends, and what is answered on the way.
+// Random records, cut anywhere, through the real reader on a real socket. A simple model gives the expected parameters,
+// content, end and responses.
 //
-// `make test` plays some; `make fuzz` new ones. SPOOLGATE_FUZZ_SEED=n plays those of one seed again.
+// `make test` runs a sample; `make fuzz` runs new seeds. SPOOLGATE_FUZZ_SEED=n repeats one seed.
 
 import Foundation
 import SpoolgateExchange
@@ -76,7 +76,7 @@ struct RecordFuzzTests {
     }
 }
 
-/// What a reader made of a request.
+/// A request as the reader returned it.
 private struct ReadRequest: Equatable {
     var id: UInt16
     var role: UInt16
@@ -96,7 +96,7 @@ private final class RecordPeer: Sendable {
         (self.number, self.bytes, self.cuts) = (number, bytes, cuts)
     }
 
-    /// Sends each part when the one before was read, and then collects the answers.
+    /// Sends each part after the previous one was read, then collects the responses.
     func run() {
         var rest = bytes[...]
         var cuts = cuts[...]
@@ -130,11 +130,11 @@ private final class RecordPeer: Sendable {
     func answers() -> [UInt8]? { received.wait(until: .after(.seconds(60))) { $0 } }
 }
 
-/// The records of one request, and what they must come to.
+/// The records of one request and the expected result.
 private struct DrawnRecords {
     let seed: UInt64
     private(set) var bytes: [UInt8] = []
-    /// nil: there is no request.
+    /// nil if the records contain no request.
     private(set) var expected: ReadRequest?
     private(set) var answers: [UInt8] = []
     private(set) var cuts: [Int] = []
@@ -148,7 +148,7 @@ private struct DrawnRecords {
         id = random.one(of: 1, 1, 1, 2, 255, 256, 65_535)
         draw()
         let most = random.one(of: 1, 7, 9, 300, 5_000, 100_000) as UInt64
-        // One byte at a time, only a few hundred of them.
+        // Single bytes only for small requests: at most a few hundred parts.
         let least = bytes.count / 400
         var left = bytes.count
         while left > 0 {
@@ -169,7 +169,7 @@ private struct DrawnRecords {
         expected = ReadRequest(id: id, role: role, parameters: kept, content: [], isProper: true)
         if let content = addStream(.stdin) {
             expected?.content = content
-            // What is behind the end is not read.
+            // Bytes after the end are not read.
             if random.once(in: 3) { bytes += drawBytes(40) }
         } else {
             expected?.content = broken
@@ -177,10 +177,10 @@ private struct DrawnRecords {
         }
     }
 
-    /// What came of a stream before its fault.
+    /// The content of a stream before its fault.
     private var broken: [UInt8] = []
 
-    /// Adds a stream with its end, and strangers in between; nil if it breaks before.
+    /// Adds a stream with its end and unrelated records in between; returns nil if a fault ends it early.
     private mutating func addStream(_ type: RecordType) -> [UInt8]? {
         var content: [UInt8] = []
         let isLarge = random.once(in: 20)
@@ -189,7 +189,7 @@ private struct DrawnRecords {
             let part = drawBytes(random.one(of: 1, 20, 700, 3_000, isLarge ? 65_535 : 9))
             guard !part.isEmpty else { continue }
             if random.once(in: 60) {
-                // Cut within the record.
+                // The connection ends inside the record.
                 let record = Record.bytes(type, part, id: id)
                 let cut = Int(random.next() % UInt64(record.count))
                 bytes += record.prefix(cut)
@@ -213,7 +213,7 @@ private struct DrawnRecords {
         bytes += Record.bytes(type, content, padding: random.one(of: 0, 0, 0, 1, 7, 255), id: id)
     }
 
-    /// A record that is passed over or answered.
+    /// A record that is ignored or gets a response of its own.
     private mutating func addStranger() {
         let other = id == 7 ? 8 : 7 as UInt16
         switch random.next() % 4 {
@@ -245,7 +245,7 @@ private struct DrawnRecords {
         }
     }
 
-    /// Something after which nothing is understood.
+    /// A fault after which nothing more can be parsed.
     private mutating func addFault(hasBegun: Bool) {
         switch random.next() % 4 {
         case 0: bytes += [UInt8(2 + random.next() % 200)] + [UInt8](repeating: 1, count: 30)

@@ -1,5 +1,4 @@
-// Begins and parameters as raw records: values whole with their NULs, lengths that lie, records of others
-// in between.
+// Raw begin and parameter records: values with NUL bytes, false lengths, and records of other requests in between.
 
 import Foundation
 import HTTPTypes
@@ -12,7 +11,7 @@ import SpoolgateUploadProtocol
 import Testing
 
 @Suite struct RequestBeginningTests {
-    /// A front that answers with the owner it was told, in brackets.
+    /// A server that responds with the received owner in brackets.
     private func server() throws -> TestServer {
         try TestServer { exchange in
             switch exchange.head {
@@ -59,7 +58,7 @@ import Testing
         "a length beyond the data ends the connection, not the process",
         arguments: [
             [0x01, 0xFF, 0xFF, 0xFF, 0xFF], [0xFF, 0xFF, 0xFF, 0xFF, 0x01], [0xFF], [0x05, 0x01],
-            // The name is there, and its value is not.
+            // The name is complete and the value is missing.
             [0x01, 0x05, 0x41], [0x01, 0xFF, 0xFF, 0xFF, 0xFF, 0x41],
         ]
             as [[UInt8]]
@@ -77,7 +76,7 @@ import Testing
     @Test("too many parameters are refused without using memory")
     func tooMany() throws {
         let large = String(repeating: "a", count: 60_000)
-        // Fields have a limit of their own; other parameters have this one only.
+        // Fields have a limit of their own; other parameters have only this one.
         for name in ["HTTP_X", "X"] {
             let many = (0..<20).map { ("\(name)_\($0)", large) }
             #expect(try answer(many).status == 431)

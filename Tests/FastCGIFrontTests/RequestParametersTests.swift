@@ -1,4 +1,4 @@
-// Which parameters make which request head, and which make none.
+// Which parameters make which request head, and which are refused.
 
 import HTTPTypes
 import SpoolgateExchange
@@ -115,10 +115,10 @@ import Testing
             configured + ["HTTP_X_HOP=1", "HTTP_CONNECTION=X-User, close,x-hop , X-REQUEST-ID"]
         )
         #expect(told[.connection] == "close,x-hop")
-        // A combining mark hides no comma.
+        // A comma with a combining mark still separates.
         let marked = try fields(configured + ["HTTP_CONNECTION=X-User,\u{301}a,x-hop"])
         #expect(marked[.connection] == "\u{301}a,x-hop")
-        // lighttpd sends its own words last.
+        // lighttpd sends its own parameters last.
         let last = try fields(
             ["HTTP_X_HOP=1", "HTTP_CONNECTION=x-hop", "REQUEST_METHOD=PUT", "REQUEST_URI=/a"]
         )
@@ -276,7 +276,7 @@ import Testing
         arguments: [
             (["SPOOLGATE_ORIGIN=https://a"], []), ([], [.noOrigin]),
             (["SPOOLGATE_ORIGIN="], [.noOrigin]),
-            // The client's doing: it sent no Host.
+            // Not a configuration fault: the client sent no Host.
             (["SPOOLGATE_ORIGIN=https://"], []),
             (["SPOOLGATE_ORIGIN=https://a", "SPOOLGATE_BODY_FILE="], []),
             (["SPOOLGATE_ORIGIN=https://a", "SPOOLGATE_BODY_FILE=/tmp/1"], [.buffered]),

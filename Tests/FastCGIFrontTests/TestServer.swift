@@ -1,4 +1,4 @@
-// A FastCGI front on a socket of its own, for one test.
+// A FastCGI listener on its own socket, for one test.
 
 import Foundation
 import HTTPTypes
@@ -11,7 +11,7 @@ import SpoolgateUploadProtocol
 import Synchronization
 import Testing
 
-/// A running front and what it reported.
+/// A running server and its events.
 final class TestServer: Sendable {
     let path: String
     let server: FastCGIServer
@@ -40,7 +40,7 @@ final class TestServer: Sendable {
         try server.start()
     }
 
-    /// Answers with what it received.
+    /// Creates a server that responds with `tell`.
     convenience init(changing change: (inout FastCGIServer.Settings) -> Void = { _ in }) throws {
         try self.init(change, answer: TestServer.tell)
     }
@@ -51,18 +51,18 @@ final class TestServer: Sendable {
 
     func client() throws -> FastCGIClient { try FastCGIClient(path) }
 
-    /// Sends a whole request and waits for the answer.
+    /// Sends a whole request and waits for the response.
     func exchange(_ bytes: [UInt8]) throws -> Answer {
         let client = try client()
         client.send(bytes)
         return client.answer()
     }
 
-    /// Ends the server; false if a request is still at work after ten seconds.
+    /// Stops the server; returns false if a request is still active after ten seconds.
     @discardableResult
     func stop() -> Bool { server.drain(until: .after(.seconds(10))) {} }
 
-    /// Receives the whole content and answers with its length, sum and end.
+    /// Receives all content and responds with its length, checksum and end.
     static let tell: @Sendable (any Exchange) -> Void = { exchange in
         switch exchange.head {
         case .failure(let refusal): reply(exchange, refusal.response)
@@ -85,14 +85,13 @@ final class TestServer: Sendable {
     }
 }
 
-/// Events in the order reported.
 private final class EventLog: Sendable {
     private let list = Mutex<[FrontEvent]>([])
     var events: [FrontEvent] { list.withLock { $0 } }
     func add(_ event: FrontEvent) { list.withLock { $0.append(event) } }
 }
 
-/// All content of an exchange, summed up.
+/// The length, checksum and end of an exchange's content.
 struct Received {
     var count = 0
     var sum = 0
@@ -118,14 +117,14 @@ struct Received {
         bytes.withUnsafeBytes { $0.reduce(sum) { ($0 &* 31 &+ Int($1)) & 0xFFFF_FFFF } }
     }
 
-    /// What `TestServer.tell` answers for this content.
+    /// The response of `tell` to this content.
     static func text(_ content: [UInt8], _ end: String = "complete") -> String {
         let sum = content.reduce(0) { ($0 &* 31 &+ Int($1)) & 0xFFFF_FFFF }
         return "\(content.count) \(sum) \(end)"
     }
 }
 
-/// Waits until `condition` holds, looking again and again; false after ten seconds.
+/// Polls until `condition` is true; returns false after ten seconds.
 func eventually(_ condition: () throws -> Bool) rethrows -> Bool {
     let deadline = Deadline.after(.seconds(10))
     while !deadline.hasPassed {
@@ -135,7 +134,7 @@ func eventually(_ condition: () throws -> Bool) rethrows -> Bool {
     return try condition()
 }
 
-/// Parameters of an ordinary request.
+/// The parameters of an ordinary request.
 func parameters(
     _ method: String = "PUT",
     length: String? = nil,

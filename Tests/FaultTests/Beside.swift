@@ -1,18 +1,17 @@
-// What goes on beside requests, at moments that every run of a scenario has at the same place.
+// Jobs that run between the parts of a request's content.
 //
 // Invariant: nothing here runs by itself, so that calls on the disk have the same numbers in each run.
 
 import SpoolgatePosix
 import Synchronization
 
-/// Jobs that are run between two parts of a request's content.
 final class Beside: Sendable {
     private let jobs = Mutex<[(job: HelperThreads.Job, turns: Int)]>([])
 
-    /// Notes a job, which runs before the second part of content from now on: one part comes while it waits.
+    /// Adds a job that runs before the second next part of content, so that one part arrives while it waits.
     @Sendable func run(_ job: @escaping HelperThreads.Job) { jobs.withLock { $0.append((job, 0)) } }
 
-    /// More content comes.
+    /// Runs the jobs that are due, before more content arrives.
     func turn() {
         let due = jobs.withLock { jobs in
             for index in jobs.indices { jobs[index].turns += 1 }
@@ -22,6 +21,5 @@ final class Beside: Sendable {
         for (job, _) in due { job() }
     }
 
-    /// Forgets what was not run.
     func clear() { jobs.withLock { $0 = [] } }
 }

@@ -1,7 +1,7 @@
-// One request of a client, as a front would bring it, and what the client heard.
+// One request of a client as a web server passes it on, and what the client receives.
 //
-// What is sent after the daemon's death is heard by nobody. Invariant: a read that does not end by the
-// script ends by `interrupt` or `hangUp`, or at a deadline that only broken code meets.
+// A client receives nothing from a crashed daemon. Invariant: a read ends as scripted, by `interrupt`, by `hangUp`, or
+// at a deadline that only broken code reaches.
 
 import HTTPTypes
 import SpoolgateExchange
@@ -9,15 +9,12 @@ import SpoolgatePosix
 import SpoolgateRequests
 import SpoolgateUploadProtocol
 
-/// A request and what was heard.
 final class ClientExchange: Exchange, ContentLane, Sendable {
-    /// How the content ends.
     enum End: Sendable {
-        /// Properly.
         case proper
-        /// The client is cut.
+        /// The client disconnects.
         case cut
-        /// Nothing more comes, until somebody ends the request.
+        /// No more content arrives until the request is interrupted.
         case stuck
     }
 
@@ -39,9 +36,9 @@ final class ClientExchange: Exchange, ContentLane, Sendable {
     private let end: End
     private let isDead: @Sendable () -> Bool
     private let onInterim: @Sendable (ResponseHead) -> Void
-    /// Called before the gateway gets more content.
+    /// Called before the gateway receives more content.
     private let onTurn: @Sendable () -> Void
-    /// The web server's own way to the spool; nil: content goes through the gateway.
+    /// The web server that writes content into the spool; nil if content goes through the gateway.
     private let front: WritingFront?
     private let state: Monitor<State>
 
@@ -68,32 +65,31 @@ final class ClientExchange: Exchange, ContentLane, Sendable {
 
     // MARK: The client's side
 
-    /// The interim responses that were heard.
+    /// The interim responses that the client received.
     var interims: [ResponseHead] { state.update { $0.heard } }
-    /// The final response; nil: none was heard.
+    /// The final response; nil if the client received none.
     var final: ResponseHead? { state.update { $0.final } }
-    /// The final response's content.
     var content: [UInt8] { state.update { $0.content } }
-    /// What no front would let pass.
+    /// Violations that no web server would forward.
     var faults: [String] { state.update { $0.faults } }
 
-    /// The client goes away.
+    /// Disconnects the client.
     func hangUp() { state.update { $0.isGone = true } }
 
-    /// The daemon is done with it.
+    /// Notes that the daemon has finished the request.
     func noteEnd() { state.update { $0.isOver = true } }
 
-    /// Waits until the content is stuck, or the request is over; false at the deadline.
+    /// Waits until the content is stuck or the request has ended; returns false at the deadline.
     func waitUntilStuck() -> Bool {
         state.wait(until: .after(.seconds(60))) { $0.isStuck || $0.isOver ? true : nil } ?? false
     }
 
-    /// Waits until the request is over; false at the deadline.
+    /// Waits until the request has ended; returns false at the deadline.
     func waitUntilOver() -> Bool {
         state.wait(until: .after(.seconds(60))) { $0.isOver ? true : nil } ?? false
     }
 
-    // MARK: The front's side
+    // MARK: The web server's side
 
     var head: Result<RequestHead, Refusal> { .success(request) }
     var isPeerGone: Bool { isDead() }
@@ -114,7 +110,7 @@ final class ClientExchange: Exchange, ContentLane, Sendable {
         return false
     }
 
-    /// Waits where the content is stuck; nil: it has ended properly.
+    /// Waits if the content is stuck; returns nil if it ended properly.
     private func endOfContent() -> ContentError? {
         switch end {
         case .proper: return nil
@@ -159,7 +155,7 @@ final class ClientExchange: Exchange, ContentLane, Sendable {
         if let part {
             let (report, rest) = lane.write(part)
             if !rest.isEmpty { state.update { $0.parts.insert(rest, at: 0) } }
-            // What the gateway's death leaves to the web server is what it holds.
+            // Content that the web server still holds is lost when the gateway crashes.
             if isDead() { lane.close() }
             guard !isDead() else { throw .truncated }
             guard let report else { throw .truncated }

@@ -1,4 +1,4 @@
-// What a client does: the steps of a scenario, and coming back after whatever happened.
+// The steps of a client in a scenario, and how it resumes after a fault.
 
 import HTTPTypes
 import SpoolgateUploadProtocol
@@ -26,7 +26,7 @@ extension UploadClient {
         )
     }
 
-    /// Appends what follows `from`.
+    /// Appends the bytes after `from`.
     @discardableResult
     func append(
         from: Int,
@@ -50,14 +50,14 @@ extension UploadClient {
         )
     }
 
-    /// Sends all of it as a client does that knows nothing of the protocol.
+    /// Sends all content, as a client without support for the protocol does.
     @discardableResult
     func send(on daemon: Daemon) throws -> Int {
         isOrdinary = true
         return try serve(exchange(.ordinary, on: daemon), by: daemon)
     }
 
-    /// Asks for the offset; where it is not told, the scenario stops.
+    /// Requests the offset; stops the scenario if the response has none.
     @discardableResult
     func retrieve(on daemon: Daemon) throws -> Int {
         guard location != nil else { throw Stopped() }
@@ -69,21 +69,19 @@ extension UploadClient {
         return offset
     }
 
-    /// Cancels the upload.
     @discardableResult
     func cancel(on daemon: Daemon) throws -> Int {
         isGivenUp = true
         return try serve(exchange(.cancellation, on: daemon), by: daemon)
     }
 
-    /// Does what is left to do, as the protocol has it, until there is an end: the final response, or
-    /// the word that nobody knows the outcome.
+    /// Does what the protocol requires until the upload ends: with a final response, or with an unknown outcome.
     ///
     /// - Parameters:
-    ///   - daemon: reached, and in good order.
-    ///   - mayBeGone: whether an upload of which nothing was promised may be gone.
-    /// - Returns: whether there was an end; else `statuses` tell what came instead.
-    /// - Throws: `Stopped` where the daemon dies.
+    ///   - daemon: A daemon that can be reached and works.
+    ///   - mayBeGone: Whether an upload without a promise may be gone.
+    /// - Returns: Whether the upload ended; if not, `statuses` has the responses.
+    /// - Throws: `Stopped` if the daemon crashes.
     func comeBack(to daemon: Daemon, mayBeGone: Bool) throws -> Bool {
         for _ in 0..<8 {
             if hasEnded { return true }

@@ -1,45 +1,49 @@
-// What a disk has been given and what of it is durable: a model beside the real file system.
+// A model of the real directory: what was written to a disk, and which part of it is durable.
 //
-// Content. A file has its durable bytes and the sectors written since; fdatasync takes those over,
-// size included. A failed fdatasync takes nothing over and forgets which sectors were waiting, as
-// Linux does: the next one succeeds and does not write them. A block in which durable bytes are being
-// written over can be lost as a whole, also after a failed fdatasync; one that is only added to keeps them.
-// Names. A directory has its durable entries and an ordered list of changes; fsync of the directory
-// takes all of them over. Syncing a file makes no name durable, also not its own.
+// Content: a file has durable bytes and the sectors written since. fdatasync makes those durable, and the size. A
+// failed fdatasync makes nothing durable and forgets the waiting sectors, as Linux does: the next one succeeds without
+// writing them. A block whose durable bytes are being overwritten can be lost as a whole, also after a failed
+// fdatasync; a block that is only extended keeps them.
 //
-// What a power cut does with the rest is PowerCut's choice. Invariant: what was synced is never lost.
+// Names: a directory has durable entries and an ordered list of changes, which fsync of the directory makes durable.
+// Syncing a file makes none of its names durable.
+//
+// `PowerCut` decides about the rest. Invariant: synced data is never lost.
 
 import Foundation
 
-/// Files and directories below one root, by paths relative to it.
+/// Files and directories below one root, by relative path.
 struct DiskModel {
-    /// A file or directory, whatever names it has.
+    /// A file or directory, independent of its names.
     typealias Node = Int
 
-    /// The unit in which a disk writes all or nothing.
+    /// The unit that a disk writes completely or not at all.
     static let sector = 512
-    /// The unit that it can lose while it writes there.
+    /// The unit that a disk can lose while writing to it.
     static let block = 4096
     static let root: Node = 0
 
-    /// A file.
     struct File {
-        /// The bytes that survive.
+        /// The bytes that survive a power failure.
         var durable: [UInt8] = []
-        /// The bytes a process reads.
+        /// The bytes that a process reads.
         var current: [UInt8] = []
         /// The sectors of `current` that the next fdatasync writes.
         var dirty: Set<Int> = []
-        /// The blocks in which durable bytes were written over since.
+        /// The blocks whose durable bytes were overwritten since then.
         var overwritten: Set<Int> = []
-        /// Those of them that a failed fdatasync may have written or not.
+        /// The overwritten blocks that a failed fdatasync may have written.
         var doubtful: Set<Int> = []
-        /// The least size since the last fdatasync: beyond it nothing old may stay.
+        /// The smallest size since the last fdatasync.
+        ///
+        /// No older bytes may stay beyond it.
         var leastSize = 0
-        /// Every size it had since.
+        /// Every size since the last fdatasync.
         var sizes: [Int] = [0]
 
-        /// What fdatasync makes durable: not always `current`, where one failed before.
+        /// The bytes that fdatasync makes durable.
+        ///
+        /// They differ from `current` if an earlier one failed.
         var flushed: [UInt8] {
             var bytes = Array(durable.prefix(leastSize))
             bytes.resize(to: current.count)
@@ -47,7 +51,7 @@ struct DiskModel {
             return bytes
         }
 
-        /// The blocks that a power cut may take now, and of each what it may take.
+        /// The range of bytes that a power failure may destroy in each block.
         var losable: [Range<Int>] {
             let size = DiskModel.block
             let added = Set(dirty.map { $0 * DiskModel.sector / size })
@@ -63,14 +67,15 @@ struct DiskModel {
     /// One change of a directory.
     struct Change {
         var name: String
-        /// What the name stands for from now on; nil: nothing.
+        /// The node that gets the name; nil if the name is removed.
         var node: Node?
-        /// Its place among all changes; the two of one rename have the same.
+        /// The position among all changes.
+        ///
+        /// Both changes of a rename share one.
         var order: Int
         var isMove = false
     }
 
-    /// A directory.
     struct Folder {
         var durable: [String: Node] = [:]
         var changes: [Change] = []
@@ -84,14 +89,14 @@ struct DiskModel {
 
     private(set) var files: [Node: File] = [:]
     private(set) var folders: [Node: Folder] = [root: Folder()]
-    /// Every change up to this place survives where a file system keeps changes in their order.
+    /// If the file system keeps the order of changes, every change up to this one survives.
     private(set) var ordered = 0
     private var lastOrder = 0
     private var lastNode = root
 
-    // MARK: Looking
+    // MARK: Queries
 
-    /// What is at a path now.
+    /// The node at a path.
     func node(_ path: String) -> Node? {
         var node = Self.root
         for name in path.split(separator: "/") where name != "." {
@@ -113,7 +118,7 @@ struct DiskModel {
         tree(entries: folders.mapValues { $0.entries(after: $0.changes.count) }).files
     }
 
-    /// The files and the directories that can be reached with these entries.
+    /// The files and directories reachable by these entries.
     func tree(entries: [Node: [String: Node]]) -> (files: [String: Node], folders: Set<String>) {
         var found: [String: Node] = [:]
         var seen: Set<String> = []
@@ -132,9 +137,9 @@ struct DiskModel {
         return (found, seen)
     }
 
-    // MARK: Changing
+    // MARK: Changes
 
-    /// A new file or directory without a name.
+    /// Makes a file or directory without a name.
     mutating func make(isFolder: Bool) -> Node {
         lastNode += 1
         if isFolder { folders[lastNode] = Folder() } else { files[lastNode] = File() }
@@ -160,7 +165,7 @@ struct DiskModel {
         }
     }
 
-    /// A moved file is never lost: with its old entry's end the new entry is durable.
+    /// Makes the new entry of a move durable together with the removal of the old one: a moved file is never lost.
     private mutating func keepAddition(of move: Int) {
         for (node, folder) in folders {
             let index = folder.changes.firstIndex {
@@ -169,14 +174,14 @@ struct DiskModel {
             guard let index else { continue }
             folders[node]?.durable = folder.entries(after: index + 1)
             folders[node]?.changes.removeFirst(index + 1)
-            // What went before in that directory may have been moves away from it.
+            // Earlier changes in that directory may be moves out of it.
             for change in folder.changes[..<index] where change.isMove && change.node == nil {
                 keepAddition(of: change.order)
             }
         }
     }
 
-    /// Gives a name a meaning, or takes it away.
+    /// Adds, replaces or removes a name.
     mutating func enter(_ node: Node?, as path: String) {
         lastOrder += 1
         add(node, path, isMove: false)
@@ -184,7 +189,7 @@ struct DiskModel {
 
     mutating func rename(_ source: String, to target: String) {
         guard let node = node(source) else { preconditionFailure("nothing is at '\(source)'") }
-        // Two names of one file both stay (rename(2)).
+        // If both names are of one file, both stay (rename(2)).
         guard node != self.node(target) else { return }
         lastOrder += 1
         add(node, target, isMove: true)
@@ -203,7 +208,7 @@ struct DiskModel {
 }
 
 extension DiskModel {
-    /// The disk after a power cut: only what is there, all of it durable.
+    /// The disk after a power failure: all that is left is durable.
     init(files: [Node: [UInt8]], entries: [Node: [String: Node]], of old: DiskModel) {
         for (node, bytes) in files {
             var file = File(durable: bytes, current: bytes)
@@ -257,13 +262,13 @@ extension DiskModel.File {
 }
 
 extension [UInt8] {
-    /// Cuts it, or fills it up with zeros.
+    /// Truncates, or extends with zeros.
     mutating func resize(to size: Int) {
         if count > size { removeLast(count - size) }
         if count < size { self += [UInt8](repeating: 0, count: size - count) }
     }
 
-    /// Takes one sector of another file, as far as both have it.
+    /// Copies one sector of another file, as far as both have it.
     mutating func copySector(_ sector: Int, from source: [UInt8]) {
         let start = sector * DiskModel.sector
         let end = Swift.min(start + DiskModel.sector, Swift.min(count, source.count))
@@ -274,7 +279,7 @@ extension [UInt8] {
         }
     }
 
-    /// Whether it begins with the same bytes; in one call, for there are many.
+    /// Whether the array begins with the same bytes; in one call, for speed.
     func begins(with other: [UInt8]) -> Bool {
         guard other.count <= count else { return false }
         return other.isEmpty || memcmp(self, other, other.count) == 0

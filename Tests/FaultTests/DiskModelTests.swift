@@ -1,4 +1,4 @@
-// The model itself: what it keeps, and what it may lose.
+// Tests of the model itself: what it keeps and what it may lose.
 
 import Testing
 
@@ -9,7 +9,7 @@ struct DiskModelTests {
     private let old = [UInt8](repeating: 1, count: 1300)
     private let new = [UInt8](repeating: 2, count: 2000)
 
-    /// A file in `a`, durable with `old`.
+    /// A model with the durable file `a/file`, which contains `old`.
     private func model() -> (DiskModel, DiskModel.Node) {
         var model = DiskModel()
         for name in ["a", "b"] {
@@ -65,7 +65,7 @@ struct DiskModelTests {
         #expect(results.allSatisfy { $0.count == 3 * size })
         let outside = results.map { Set($0[..<size] + $0[(2 * size)...]) }
         #expect(outside.allSatisfy { $0 == [1] })
-        // Old, new, zeros; else garbage.
+        // The block is old, new or zeros; otherwise garbage.
         let (kept, lost) = (
             results.filter { Set($0[size..<size + 512]) == [1] },
             results.filter { Set($0[size..<size + 512]) != [1] }
@@ -93,7 +93,7 @@ struct DiskModelTests {
             )
             #expect(found == [[true, true], [true, false], [false, true], [false, false]])
         }
-        // Each is written again, and so is certain again.
+        // Blocks that were written again are certain again.
         for position in [0, size] { model.write([3], to: node, at: position) }
         model.sync(node)
         #expect(Set(Self.cuts.map { content($0.after(model)) }).count == 1)
@@ -121,7 +121,7 @@ struct DiskModelTests {
         model.sync(node)
         #expect(content(model) == old + new + [3])
         let after = Self.cuts.map { content($0.after(model)) }
-        // But for the sector that was written again.
+        // Except for the sector that was written again.
         let lost = old.count..<(old.count + new.count) / DiskModel.sector * DiskModel.sector
         #expect(after.allSatisfy { $0?.starts(with: old) == true })
         #expect(after.allSatisfy { $0?.prefix(lost.upperBound).contains(2) == false })

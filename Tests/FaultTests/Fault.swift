@@ -1,19 +1,19 @@
-// What can happen at one call on the disk.
+// The faults that can happen at one call on the disk.
 
 import Foundation
 import SpoolgatePosix
 
-/// How much is tried.
+/// The amount of testing.
 enum Effort: Sendable {
-    /// A sample that is the same every time. Every call fails, dies and finds the disk full; of the
-    /// other kinds each call has its turn. `turn`, the number of the scenario, moves the turns, so that
-    /// over the scenarios every kind of call meets every kind of fault.
+    /// A sample that is always the same.
+    ///
+    /// At every call an error, a crash and a full disk are tried; the other faults take turns. `turn`, the scenario's
+    /// number, shifts the turns, so that over all scenarios every kind of call meets every kind of fault.
     case sample(turn: Int)
-    /// All of it, and these power cuts beside the corners.
+    /// Every fault, with these random power failures in addition to the corners.
     case whole(seeds: [UInt64])
 
-    /// The faults that are tried at call `number` of those that could be: all, or the one whose turn it
-    /// is at every `interval`th call.
+    /// The faults to try at call `number`: all, or one at every `interval`th call.
     func choice(of faults: [Fault], at number: Int, every interval: Int = 1) -> [Fault] {
         guard case .sample(let turn) = self else { return faults }
         let (round, rest) = (number + turn).quotientAndRemainder(dividingBy: interval)
@@ -21,23 +21,25 @@ enum Effort: Sendable {
     }
 }
 
-/// What happens at call n.
+/// A fault at call n.
 enum Fault: Sendable, CustomStringConvertible {
-    /// It fails, the next one works.
+    /// The call fails, and the next one works.
     case fails(Int32)
-    /// It and every later one that needs room fails, until somebody makes room.
+    /// This and every later call that needs room fails, until there is room again.
     case stays(Int32)
     /// A write writes some bytes, then the disk is full.
     case short
-    /// The process that makes it dies first.
+    /// The process crashes before the call.
     case death
-    /// The power goes first.
+    /// The power fails before the call.
     case cut(PowerCut)
-    /// The wall clock is set by so many seconds, the call works; later the clock is right again.
+    /// The wall clock is set forward by this many seconds and corrected later.
+    ///
+    /// The call works.
     case jumps(Int64)
-    /// It fails; the client asks for its offset; then the power goes.
+    /// The call fails, the client requests its offset, then the power fails.
     case failsThenCut(PowerCut)
-    /// The process that makes it dies first; the client asks the next one for its offset; then the power goes.
+    /// The process crashes before the call, the client requests its offset from the next one, then the power fails.
     case deathThenCut(PowerCut)
 
     var description: String {
@@ -53,7 +55,7 @@ enum Fault: Sendable, CustomStringConvertible {
         }
     }
 
-    /// Whether calls fail and the process lives on.
+    /// Whether calls fail in a process that continues.
     var isError: Bool {
         switch self {
         case .fails, .stays, .short, .failsThenCut: true
@@ -61,7 +63,7 @@ enum Fault: Sendable, CustomStringConvertible {
         }
     }
 
-    /// The cut that comes after the client has asked for its offset; nil: none does.
+    /// The power failure after the client has requested its offset, if any.
     var laterCut: PowerCut? {
         switch self {
         case .failsThenCut(let cut), .deathThenCut(let cut): cut
@@ -69,16 +71,16 @@ enum Fault: Sendable, CustomStringConvertible {
         }
     }
 
-    /// What is tried at call `number`, which is of this kind.
+    /// The faults to try at call `number`, a call of this kind.
     static func all(for call: Disk.Call, _ number: Int, _ effort: Effort) -> [Fault] {
-        // There are so few of these that not everything would have its turn.
+        // These calls are too few for each fault to have its turn.
         if case .sample(let turn) = effort, [.truncate, .makeDirectory, .copy].contains(call) {
             return all(for: call, number, .whole(seeds: [UInt64(turn)]))
         }
         var faults: [Fault] = [.fails(EIO), .death]
         if needsRoom(call) {
             var full: [Fault] = [.stays(ENOSPC), .fails(ENOSPC), .stays(EDQUOT), .fails(EDQUOT)]
-            // The limit of file sizes is met by content alone.
+            // Only content can exceed the limit of file sizes.
             if call == .write || call == .copy { full += [.stays(EFBIG), .fails(EFBIG)] }
             faults += effort.choice(of: full, at: number)
         }
@@ -90,7 +92,7 @@ enum Fault: Sendable, CustomStringConvertible {
             .touch:
             break
         }
-        // The directories apart: a daemon that starts syncs one, and a journal takes along the others.
+        // Directories apart: a starting daemon syncs one directory, and a journal would include the others.
         let later =
             [PowerCut(content: .lost, names: .undone, order: .apart)] + PowerCut.corners[1...2]
         if call == .sync || call == .truncate {
@@ -101,17 +103,17 @@ enum Fault: Sendable, CustomStringConvertible {
         return faults + cuts(number, effort)
     }
 
-    /// How far the clock is set: beyond the time that anything is kept, forward and back.
+    /// How far the clock is set: beyond all lifetimes, forward and back.
     private static let jumps: [Int64] = [
         10 * 365 * 86_400, -10 * 365 * 86_400, 9 * 86_400, -9 * 86_400, 2 * 86_400, -2 * 86_400,
     ]
 
-    /// The power cuts that are tried at call `number`, or behind the last.
+    /// The power failures to try at call `number`, or after the last call.
     static func cuts(_ number: Int, _ effort: Effort) -> [Fault] {
         let corners = PowerCut.corners.map { Fault.cut($0) }
         switch effort {
         case .sample(let turn):
-            // A seed that no other call of the scenario has, and few of another one.
+            // The seed differs for each call of the scenario and from most of the other scenarios.
             let random = Fault.cut(.random(UInt64(turn * 97 + number)))
             return effort.choice(of: corners, at: number)
                 + effort.choice(of: [random], at: number, every: 2)
@@ -119,7 +121,7 @@ enum Fault: Sendable, CustomStringConvertible {
         }
     }
 
-    /// Whether a call of this kind can find a disk full.
+    /// Whether a call of this kind can find the disk full.
     static func needsRoom(_ call: Disk.Call) -> Bool {
         switch call {
         case .create, .createEmpty, .makeDirectory, .write, .copy, .link, .rename, .sync: true

@@ -1,8 +1,8 @@
-// The sweep: every scenario, with every fault at call 1, 2, 3 … until none is reached any more.
+// The sweep: every scenario with every fault at call 1, 2, 3 … until no further call is reached.
 //
-// A failing case says how to run it alone: SWEEP_ONLY=<scenario>/<call>/<fault>, or the beginning of
-// that, runs only what begins so. SWEEP_SEEDS=<n> tries every fault, with all corners of a power cut and n
-// others, at every call; without it a sample of them is tried, always the same (`Effort.sample`).
+// A failure names the SWEEP_ONLY=<scenario>/<call>/<fault> that repeats it; a prefix repeats all runs that begin so.
+// SWEEP_SEEDS=<n> tries every fault at every call, with all corners of a power failure and n random ones; without it, a
+// sample that is always the same is tried (`Effort.sample`).
 
 import Foundation
 import SpoolgatePosix
@@ -11,7 +11,7 @@ import Testing
 
 @testable import SpoolgateSpool
 
-/// One case of the sweep.
+/// One run of the sweep.
 struct SweepCase: CustomStringConvertible {
     var scenario: Scenario
     var number: Int
@@ -19,18 +19,18 @@ struct SweepCase: CustomStringConvertible {
 
     var description: String { "\(scenario)/\(number)/\(fault.map { "\($0)" } ?? "none")" }
 
-    /// Runs it, and says what is wrong.
+    /// Runs the case and returns its failures.
     func run(in world: World) -> [String] {
-        // However it ends: clients and world hold each other, and the world's files with them.
+        // Always: clients and world retain each other, and the world's files.
         defer { world.end() }
         do {
             try world.begin(fault, at: number, scenario.adjust)
             do { try scenario.run(world) } catch is Stopped {} catch is SpoolError {}
             if let cut = fault?.laterCut {
                 try world.repair()
-                // The walk goes beside serving: clients come back before it as well as behind it.
+                // Clients may return before or after the walk, which runs while requests are served.
                 if number % 2 == 0 { try world.walk(by: world.daemon) }
-                // Nor does everybody ask.
+                // Some clients do not ask.
                 for client in world.clients where client.location != nil && number % 4 != 2 {
                     do { try client.retrieve(on: world.daemon) } catch is Stopped {}
                 }
@@ -44,7 +44,7 @@ struct SweepCase: CustomStringConvertible {
             try world.repair()
             if case .jumps = fault { world.removeOld() }
             if number % 2 == 0 {
-                // Requests come beside the walk, too.
+                // Requests may also arrive during the walk.
                 if number % 4 == 0 {
                     try world.walkBeside(by: world.daemon)
                 } else {
@@ -63,17 +63,16 @@ struct SweepCase: CustomStringConvertible {
     }
 }
 
-/// What was tried.
 struct Counter: Sendable {
     var scenarios = 0
     var calls = 0
     var faults: Set<String> = []
-    /// What was tried at each kind of call.
+    /// The faults tried at each kind of call.
     var tried: [Disk.Call: Set<String>] = [:]
     var runs = 0
     var failures: [String] = []
 
-    /// What no call of its kind was tried with, but for the random power cuts.
+    /// The faults that no call of their kind was tried with, random power failures aside.
     var gaps: [String] {
         tried.flatMap { call, faults in
             let all = Fault.all(for: call, 0, .whole(seeds: [])).map { "\($0)" }
@@ -85,7 +84,7 @@ struct Counter: Sendable {
 @Suite("The fault sweep")
 struct FaultSweep {
     private let environment = ProcessInfo.processInfo.environment
-    /// Whether the first failure is enough.
+    /// Whether the sweep stops at the first failure.
     private static let stops = ProcessInfo.processInfo.environment["SWEEP_STOP"] != nil
 
     @Test("no fault at any call of any scenario breaks a promise")
@@ -95,7 +94,7 @@ struct FaultSweep {
         let working = Monitor(0)
         let only = environment["SWEEP_ONLY"]
         let seeds = seeds(only)
-        // Each spool holds hundreds of directories open.
+        // Each spool keeps hundreds of directories open.
         var limit = rlimit()
         getrlimit(__rlimit_resource_t(RLIMIT_NOFILE.rawValue), &limit)
         limit.rlim_cur = limit.rlim_max
@@ -126,9 +125,9 @@ struct FaultSweep {
         }
     }
 
-    /// The seeds of a whole sweep; nil: a sample is enough.
+    /// The seeds of a whole sweep; nil for a sample.
     private func seeds(_ only: String?) -> [UInt64]? {
-        // The seed stands last in the name of a power cut.
+        // The name of a power failure ends with its seed.
         if let only, only.hasSuffix(")"),
             let seed = only.dropLast().split(separator: ",").last.flatMap({ UInt64($0) })
         {
@@ -162,19 +161,19 @@ struct FaultSweep {
                     print("\(one)\t\(index + 1)\t\(step)")
                 }
             }
-            // What a broken run left must not spoil the next one.
+            // The files of a failed run must not affect the next one.
             if !failures.isEmpty { world = nil }
             tally.update { tally in
                 tally.runs += 1
                 if let fault { tally.faults.insert("\(fault)") }
                 tally.failures += failures.map { "SWEEP_ONLY='\(one)': \($0)" }
-                // At once, too: a long sweep need not end before its first failure is looked at.
+                // Also at once: a long sweep can be watched.
                 for failure in failures {
                     FileHandle.standardError.write(Data("\(one): \(failure)\n".utf8))
                 }
             }
         }
-        // A scenario that the prefix leaves out is not even begun.
+        // The prefix excludes the whole scenario.
         let name = scenario.name
         if let only, !only.hasPrefix(name), !name.hasPrefix(only) { return }
         run(0, nil)

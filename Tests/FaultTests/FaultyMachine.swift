@@ -1,8 +1,7 @@
-// One machine: a real directory, the model of what of it is durable, and the fault at call n.
+// One machine: a real directory, the model of its durable part, and the fault at call n.
 //
-// Processes of the machine get a `Disk` each. A dead one makes no further call. After a power cut
-// the directory is rebuilt as the model says. Invariant: calls are numbered in the order in which they
-// are made, whoever makes them.
+// Each process of the machine has its own `Disk`. A crashed process makes no further call. After a power failure the
+// directory is rebuilt from the model. Invariant: calls are numbered in the order in which the processes make them.
 
 import Foundation
 import SpoolgatePosix
@@ -11,25 +10,23 @@ import Synchronization
 
 @testable import SpoolgateSpool
 
-/// The disk of one machine, and what goes wrong with it.
 final class FaultyMachine: Sendable {
-    /// One call: what it does, and to what below the root.
+    /// One call and its subject, relative to the root.
     struct Step: Sendable, Equatable, CustomStringConvertible {
         var call: Disk.Call
         var subject: String
-        /// The state that a slot was given.
+        /// The state that was written to a slot.
         var state = ""
 
         var description: String { "\(call.rawValue) \(subject) \(state)" }
     }
 
-    /// A sync that does nothing and says that it did: whether one of a file or directory below the root is
-    /// such a one, where the newest state of its upload says so much.
+    /// Selects syncs that do nothing but report success, by the file or directory and the newest state of its upload.
     typealias Lie = @Sendable (_ subject: String, _ state: String) -> Bool
 
     private struct State {
         var model = DiskModel()
-        /// The nodes by the numbers of their files.
+        /// The nodes by inode number.
         var nodes: [UInt: DiskModel.Node] = [:]
         var steps: [Step] = []
         var fault: (kind: Fault, number: Int)?
@@ -40,16 +37,15 @@ final class FaultyMachine: Sendable {
         var dead: Set<Int> = []
         /// The uploads by the nodes of their records.
         var records: [DiskModel.Node: String] = [:]
-        /// The most attempts that a state of an upload was written with.
+        /// The highest number of attempts in a written state of each upload.
         var attempts: [String: Int] = [:]
-        /// The newest states of uploads.
+        /// The newest state of each upload.
         var states: [String: String] = [:]
         var lie: Lie?
-        /// Seconds by which the wall clock is wrong.
+        /// The error of the wall clock in seconds.
         var clockError: Int64 = 0
     }
 
-    /// The directory.
     let root: String
     private let state = Mutex(State())
 
@@ -57,7 +53,7 @@ final class FaultyMachine: Sendable {
 
     // MARK: Processes
 
-    /// A process, alive.
+    /// Starts a process.
     func start() -> Int {
         state.withLock { state in
             state.processes += 1
@@ -67,10 +63,10 @@ final class FaultyMachine: Sendable {
 
     func isDead(_ process: Int) -> Bool { state.withLock { $0.dead.contains(process) } }
 
-    /// Nothing a process does from now on is seen.
+    /// Ends all effects of a process.
     func kill(_ process: Int) { _ = state.withLock { $0.dead.insert(process) } }
 
-    /// The disk as one process has it.
+    /// The disk of one process.
     func disk(of process: Int) -> Disk {
         Disk { call, subject throws(SystemError) in
             try self.check(call, subject, process)
@@ -81,18 +77,17 @@ final class FaultyMachine: Sendable {
 
     // MARK: The clock
 
-    /// The clocks of the machine.
     var clock: SystemClock {
         SystemClock(wall: { [self] in WallTime(seconds: WallTime.now.seconds + clockError) })
     }
 
-    /// Whether the wall clock is wrong, and by how many seconds.
+    /// The error of the wall clock in seconds.
     var clockError: Int64 { state.withLock { $0.clockError } }
 
-    /// Sets the wall clock wrong by some seconds, until it is set right or repaired.
+    /// Sets the error of the wall clock until it is corrected or repaired.
     func setClock(wrongBy seconds: Int64) { state.withLock { $0.clockError = seconds } }
 
-    /// What the kernel would say of a file that is changed now.
+    /// Gives a changed file the time that the kernel would give it.
     private func stamp(_ file: Int32, _ state: State) {
         guard state.clockError != 0 else { return }
         var now = timespec()
@@ -104,7 +99,7 @@ final class FaultyMachine: Sendable {
 
     // MARK: Faults
 
-    /// What is there now is durable; calls are counted from here on.
+    /// Takes the current state as durable and counts calls from here on.
     func begin(_ fault: Fault?, at number: Int, on model: DiskModel? = nil) {
         state.withLock { state in
             if let model { state.model = model }
@@ -118,7 +113,7 @@ final class FaultyMachine: Sendable {
         }
     }
 
-    /// No call fails any more; space is back.
+    /// Ends all faults: no call fails, and there is room.
     func repair() {
         state.withLock { state in
             state.fault = nil
@@ -128,13 +123,13 @@ final class FaultyMachine: Sendable {
         }
     }
 
-    /// Has some syncs do nothing.
+    /// Makes some syncs do nothing.
     func setLie(_ lie: Lie?) { state.withLock { $0.lie = lie } }
 
     var wasReached: Bool { state.withLock { $0.wasReached } }
     var steps: [Step] { state.withLock { $0.steps } }
     var model: DiskModel { state.withLock { $0.model } }
-    /// How many attempts on an upload were written down as begun since `begin`.
+    /// The number of attempts on an upload recorded as begun since `begin`.
     func attempts(of identity: String) -> Int {
         state.withLock { $0.attempts[identity, default: 0] }
     }
@@ -220,7 +215,7 @@ final class FaultyMachine: Sendable {
             state.model.enter(node, as: path)
         case .wrote(let file, let position, let count):
             var bytes = [UInt8](repeating: 0, count: count)
-            // It may be open for writing alone.
+            // `file` may be write-only.
             let readable = open("/proc/self/fd/\(file)", O_RDONLY | O_CLOEXEC)
             let read = pread(readable, &bytes, count, off_t(position))
             close(readable)
@@ -250,7 +245,7 @@ final class FaultyMachine: Sendable {
         return lie(subject, state.states[identity] ?? "")
     }
 
-    /// Reads the state that a slot is given.
+    /// Reads the state written to a slot.
     private func noteState(_ bytes: [UInt8], _ node: DiskModel.Node, _ state: inout State) {
         guard let identity = state.records[node], let id = UploadID(identity),
             let line = Checksum.verified(bytes.prefix(RecordSlots.size), for: id)
@@ -285,10 +280,12 @@ final class FaultyMachine: Sendable {
         return UInt(raw.st_ino)
     }
 
-    // MARK: After a power cut
+    // MARK: After a power failure
 
-    /// Cuts the power, with files beside the root that others have synced and that may be the machine's own by
-    /// another name: those stay what they are.
+    /// Cuts the power.
+    ///
+    /// The files of `links`, outside the root, were synced by others and may be hard links to the machine's own: those
+    /// stay as they are.
     func rebuild(after cut: PowerCut, withLinks links: [String]) throws {
         let shared = state.withLock { state in
             links.compactMap { link -> (String, DiskModel.Node)? in
@@ -310,7 +307,7 @@ final class FaultyMachine: Sendable {
         }
     }
 
-    /// Rebuilds the directory as the cut leaves it, and believes every process dead.
+    /// Ends all processes and rebuilds the directory as the power failure leaves it.
     func rebuild(after cut: PowerCut) throws {
         try state.withLock { state in
             state.dead.formUnion(1...max(1, state.processes))

@@ -1,6 +1,6 @@
-// A client of tus that uploads parts and has them joined, and remembers what it was told.
+// A tus client that uploads parts, has them joined, and remembers the responses.
 //
-// Invariant: it asks for one joined upload at a time; `told` of a part is the highest offset that it has heard.
+// Invariant: it requests one joined upload at a time; a part's `told` is the highest offset that it received.
 
 import Foundation
 import HTTPTypes
@@ -11,40 +11,38 @@ import SpoolgateUploadProtocol
 @testable import SpoolgateSettings
 @testable import SpoolgateSpool
 
-/// One client whose upload comes in parts.
 final class JoiningClient {
-    /// One part.
     struct Part {
-        /// Which bytes of the whole it has.
+        /// The part's range in the whole content.
         var range: Range<Int>
-        /// The upload resource; nil: it was told none.
+        /// The upload resource; nil if the client received none.
         var location: String?
-        /// The highest offset that it was told; nil: none.
+        /// The highest offset received; nil if none.
         var told: Int64?
 
-        /// The identity, as the upload resource has it.
+        /// The identity in the URL of the upload resource.
         var id: UploadID? { location.flatMap { UploadID($0.suffix(26)) } }
     }
 
     private let world: World
-    /// Whether what it is told survives a power cut.
+    /// Whether acknowledged data survives a power failure.
     let promises: Bool
-    /// Where the parts end.
+    /// The end of each part.
     private let ends: [Int]
-    /// The joined upload, for the upstream.
+    /// The number that identifies the joined upload to the upstream.
     private(set) var number: Int
-    /// The numbers of all that it has begun.
+    /// The numbers of all joined uploads it has begun.
     private(set) var numbers: [Int]
     private(set) var parts: [Part] = []
-    /// The joined upload's resource; nil: it was told none.
+    /// The resource of the joined upload; nil if the client received none.
     private(set) var location: String?
-    /// Whether it was told that the joined upload is taken: by the upstream, or for the queue.
+    /// Whether it received that the upstream or the queue has accepted the joined upload.
     private(set) var isTaken = false
-    /// Whether it was told that nobody knows the outcome.
+    /// Whether it received that the outcome is unknown.
     private(set) var isHeld = false
-    /// Whether an operator has the queue deliver what it is told nothing of.
+    /// Whether an operator has the queue deliver the upload without the client's knowledge.
     var isQueuedByOperator = false
-    /// Whether the joined upload was removed once it was delivered.
+    /// Whether the joined upload was removed after its delivery.
     var isForgotten = false
     /// The last statuses, for messages.
     private(set) var statuses: [Int] = []
@@ -62,12 +60,12 @@ final class JoiningClient {
         parts = zip([0] + ends, ends).map { Part(range: $0..<$1) }
     }
 
-    /// All bytes of one of its uploads.
+    /// The whole content of one of its uploads.
     func content(of number: Int) -> [UInt8] {
         Array(UploadClient.content(number)[..<(ends.last ?? 0)])
     }
 
-    /// Begins again, as another upload.
+    /// Starts again with another upload.
     private func beginAgain() {
         number = world.nextNumber()
         numbers.append(number)
@@ -75,7 +73,7 @@ final class JoiningClient {
         cut()
     }
 
-    /// What it was told need not survive a power cut, where its route says so.
+    /// Forgets what need not survive a power failure, if its route promises less.
     func notePowerCut() {
         guard !promises else { return }
         for index in parts.indices { parts[index].told = nil }
@@ -128,9 +126,9 @@ final class JoiningClient {
         Array(UploadClient.content(number)[range])
     }
 
-    /// Uploads a part in two requests, or what is missing of it.
+    /// Uploads a part in two requests, or the missing rest of it.
     ///
-    /// - Throws: `Stopped` where it is not whole then.
+    /// - Throws: `Stopped` if the part is still incomplete.
     func upload(_ index: Int, on daemon: Daemon) throws {
         let range = parts[index].range
         if parts[index].location == nil {
@@ -149,7 +147,7 @@ final class JoiningClient {
         guard let location = parts[index].location else { throw Stopped() }
         let look = try serve(.head, location, [:], by: daemon)
         if look.final?.status == .notFound, parts[index].told == nil {
-            // Its upload may have been delivered, and be gone with them.
+            // The joined upload may have been delivered and lost together with the parts.
             if promises { parts[index].location = nil } else { beginAgain() }
         }
         guard look.final?.status == .ok else { throw Stopped() }
@@ -167,7 +165,7 @@ final class JoiningClient {
         noteOffset(rest, of: index)
     }
 
-    /// Asks for the offsets of its parts.
+    /// Requests the offsets of all parts.
     func ask(_ daemon: Daemon) throws {
         for index in parts.indices {
             guard let location = parts[index].location else { continue }
@@ -176,12 +174,11 @@ final class JoiningClient {
         }
     }
 
-    /// Uploads all parts.
     func uploadAll(on daemon: Daemon) throws {
         for index in parts.indices { try upload(index, on: daemon) }
     }
 
-    /// Has its parts joined, in their order or another one; the status, 0 where there was none.
+    /// Joins the parts, in their order or another one; returns the status, or 0 without a response.
     @discardableResult
     func join(_ order: [Int]? = nil, on daemon: Daemon) throws -> Int {
         let urls = (order ?? Array(parts.indices)).compactMap { parts[$0].location }
@@ -203,7 +200,7 @@ final class JoiningClient {
                 world.complain("the same list was \(location), and another upload now")
             }
             location = head.fields[.location]
-            // A stored response may lack its content where the disk did not take it.
+            // A stored response has no content if the disk failed to store it.
             if !text.isEmpty, text != Origin.text(number, .short) {
                 world.complain("the final response is '\(text)'")
             }
@@ -213,7 +210,7 @@ final class JoiningClient {
         }
     }
 
-    /// Does what is left to do until there is an end, as `UploadClient.comeBack`.
+    /// Does what is left until the upload ends, like `UploadClient.comeBack`.
     func comeBack(to daemon: Daemon, mayBeGone: Bool) throws -> Bool {
         for _ in 0..<8 {
             if isTaken || isHeld { return true }
@@ -223,7 +220,7 @@ final class JoiningClient {
                 if world.machine.isDead(daemon.process) { throw Stopped() }
                 continue
             }
-            // Nobody promised that what a power cut leaves of them is of use.
+            // Without a promise, the parts may be useless after a power failure.
             if try join(on: daemon) == 410, mayBeGone, !promises { beginAgain() }
         }
         return isTaken || isHeld

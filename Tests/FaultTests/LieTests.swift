@@ -1,7 +1,7 @@
-// The sweep itself: where a sync that a transition needs does nothing, it says so.
+// Tests of the sweep itself: it must find every sync that does nothing.
 //
-// Each case leaves one out, as an error in the order of calls would, and tries power cuts until a promise is
-// broken. One that no cut finds is a sync that nothing needs, or a gap in the scenarios.
+// Each case disables one sync, as a wrong order of calls would, and tries power failures until one breaks a promise. If
+// none does, the sync is unnecessary or the scenarios have a gap.
 
 import Testing
 
@@ -9,7 +9,7 @@ import Testing
 
 @Suite("A sync that does nothing", .serialized)
 struct LieTests {
-    /// One sync, and the scenarios in which it counts.
+    /// One sync, and the scenarios that need it.
     struct Case: Sendable, CustomTestStringConvertible {
         var name: String
         var scenarios: [String]

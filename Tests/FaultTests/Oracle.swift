@@ -1,6 +1,6 @@
-// What must hold after a run, whatever happened in it.
+// The conditions that must hold after every run.
 //
-// It compares what clients were told and what the upstream got with the files themselves.
+// They compare the responses that clients received, and the requests that the upstream received, with the files.
 
 import Foundation
 import SpoolgatePosix
@@ -9,15 +9,15 @@ import SpoolgateUploadProtocol
 @testable import SpoolgateSpool
 
 extension World {
-    /// What must hold once recovery is through, before any client comes back.
+    /// Checks the spool after recovery, before any client returns.
     func checkSpool() {
         checkParts()
         for client in clients {
             guard let identity = client.identity else { continue }
             let seen = look(at: identity)
             let queue = seen?.queue
-            // A slot that speaks of a promise may be there and the rest of the record not: then nothing
-            // was told, and an operator looks at it.
+            // A slot with a promise may have survived without the rest of the record. No offset was sent then, and an
+            // operator decides.
             let mayBeTorn = client.told == nil && mayBeTorn
             if queue == .corrupt, !mayBeTorn { complain("\(identity) is set aside") }
             if let told = client.told, !client.isGivenUp, !client.hasFinal, seen == nil {
@@ -27,7 +27,7 @@ extension World {
             guard let seen, ![.delivered, .corrupt].contains(seen.queue) else { continue }
             let path = "\(machine.root)/spool/uploads/\(identity.prefix(1))/\(identity).data"
             let content = FileManager.default.contents(atPath: path) ?? Data()
-            // What is not verified does not count, nor, before it is cut off, what a power cut has left.
+            // Unverified content does not count; neither do the bytes a power failure left, until they are truncated.
             let state = record(of: seen.id)?.state
             let isForeign = state?.writer != daemon.spool.writer
             let counted = isForeign ? state?.durable ?? 0 : seen.offset
@@ -42,7 +42,7 @@ extension World {
         }
     }
 
-    /// Every client comes back and gets to an end; then that end is asked for once more.
+    /// Lets every client finish, then requests each result again.
     func finish(after fault: Fault?) throws {
         for client in clients {
             if client.isGivenUp {
@@ -69,7 +69,7 @@ extension World {
         checkSpool()
     }
 
-    /// The gateway's own refusal is given again, as far as that is promised.
+    /// Checks that the gateway repeats its own refusal, as far as promised.
     private func checkRefusal(of client: UploadClient) throws {
         let toldBefore = client.told
         let status = try client.append(from: client.length, on: daemon)
@@ -77,7 +77,7 @@ extension World {
         if status != 422 { complain("the refusal is not given again: \(client.statuses)") }
     }
 
-    /// What was told to be in the queue is there, or further.
+    /// Checks that an upload acknowledged as queued is in the queue or beyond it.
     private func checkQueued(_ client: UploadClient, _ identity: String, _ seen: UploadSummary?) {
         guard client.isAccepted || client.attemptsBeforeRequeue != nil, !client.isGivenUp else {
             return
@@ -98,10 +98,10 @@ extension World {
         }
     }
 
-    /// The queue brings an upload to its end.
+    /// Checks that the queue brings an upload to its end.
     private func checkQueue(of client: UploadClient) throws {
         guard let identity = client.identity else { return complain("a 202 without an upload") }
-        // An attempt that gets no answer is followed by another, where that is safe.
+        // If it is safe, an attempt without a response is followed by another.
         for _ in 0..<3 { try runQueue(client) }
         switch look(at: identity)?.queue {
         case .delivered:
@@ -110,7 +110,7 @@ extension World {
             }
         case .hold where client.isHeldByOperator: return
         case .hold:
-            // Never sent, it could always be sent.
+            // An upload that was never sent can always be sent.
             if got(client.number, of: client).isEmpty, machine.attempts(of: identity) == 0 {
                 complain("\(identity) is held, and nothing was ever attempted")
             }
@@ -121,14 +121,14 @@ extension World {
         }
     }
 
-    /// The final response can be had again, as far as that is promised.
+    /// Checks that the final response is repeated, as far as promised.
     private func checkReplay(to client: UploadClient, after fault: Fault?) throws {
         let toldBefore = client.told
         let status = try client.append(from: client.length, on: daemon)
         if status == 200 || status == 201 && isDropping { return }
         if status == 404, mayHaveLost, toldBefore == nil { return }
         if status == 410, mayBeTorn, toldBefore == nil { return }
-        // One that the disk did not take was relayed all the same; the content may have been in memory.
+        // A response that the disk failed to store was still relayed; its content may have been in memory.
         if fault?.isError == true, client.isHeld || status == 409 { return }
         complain("the final response is not given again: \(client.statuses)")
     }
@@ -139,7 +139,8 @@ extension World {
         if client.isRepeatable, client.answer != .refusing {
             complain("\(identity) is held and could be repeated")
         }
-        // Where the disk took no outcome, its client heard it all the same; the next lock decides as after a death.
+        // An outcome that the disk failed to store was still sent to the client. The next lock decides, as after a
+        // crash.
         if hasError, let id = UploadID(identity) { try? daemon.spool.tryLock(id)?.unlock() }
         let queue = look(at: identity)?.queue
         if queue != .hold {
@@ -174,10 +175,10 @@ extension World {
         }
     }
 
-    /// Everything is purged: nothing may be left, and no file of an upload be open.
+    /// Purges everything: no file may be left, and no file of an upload may be open.
     func checkPurge(after fault: Fault?) throws {
         let spool = daemon.spool
-        // A request may still be letting go of what it has answered; purge passes over it meanwhile.
+        // A request may still hold the lock after its response; purge skips it until then.
         let deadline = Deadline.after(.seconds(30))
         var kept: [UploadSummary] = []
         repeat {
@@ -195,11 +196,11 @@ extension World {
             return Set(machine.model.paths.keys).subtracting(spoolItself)
                 .filter { !$0.hasPrefix("spool/daemons/") && !$0.hasPrefix("fresh/") }
         }
-        // A name that no state needs goes when its time has come.
+        // Reading the queue removes names that no state needs.
         try spool.forEachWaiting({ _, _ in true }, { _ in })
         var left = strangers()
         if !left.isEmpty {
-            // Content without a record is purged too, and what is in `tmp` once it is old.
+            // Purge also removes content without a record, and the walk removes old files in `tmp`.
             let long = timeval(tv_sec: 1_000_000_000, tv_usec: 0)
             for path in left { utimes("\(machine.root)/\(path)", [long, long]) }
             try spool.removeOrphans(unchangedSince: .now, isDryRun: false) { _, _ in }
@@ -207,14 +208,14 @@ extension World {
             left = strangers()
         }
         if !left.isEmpty { complain("purge leaves \(left.sorted())") }
-        // A process that died has closed its files.
+        // A crashed process has closed its files.
         if fault?.isError != false {
             let open = openFiles()
             if !open.isEmpty { complain("still open: \(open)") }
         }
     }
 
-    /// Checks, after a walk, that nothing is left that belongs to no upload, and no daemon is taken for dead.
+    /// Checks that a walk leaves nothing without an upload and no entry of a dead daemon.
     func checkWalk() {
         checkFinals()
         let spool = daemon.spool
@@ -236,7 +237,7 @@ extension World {
         } catch { complain("\(error)") }
     }
 
-    /// Each state that needs a name in the queue has it.
+    /// Checks that each state that needs a name in the queue has it.
     func checkNames() {
         let spool = daemon.spool
         do {
@@ -249,18 +250,18 @@ extension World {
         } catch { complain("\(error)") }
     }
 
-    /// What the record of an upload says; nil where it cannot be read.
+    /// The record of an upload; nil if it cannot be read.
     func record(of id: UploadID) -> LoadedRecord? {
         let file = try? daemon.spool.layout.openRecord(FileName(id), forWriting: false)
         return file.flatMap { try? LoadedRecord.read($0, of: id, knowing: nil).get() }
     }
 
-    /// What there is of an upload; nil where there is none.
+    /// The summary of an upload; nil if it is missing.
     private func look(at identity: String) -> UploadSummary? {
         UploadID(identity).flatMap { try? daemon.spool.look(at: $0) }
     }
 
-    /// The files of uploads that this process has open; directories are left to the daemons.
+    /// The open files of uploads in this process; the daemons may keep directories open.
     private func openFiles() -> [String] {
         guard let folder = opendir("/proc/self/fd") else { return ["/proc/self/fd cannot be read"] }
         defer { closedir(folder) }
@@ -270,7 +271,7 @@ extension World {
                 String(decoding: bytes.prefix { $0 != 0 }, as: UTF8.self)
             }
             var raw = stat()
-            // Nearly all are directories and sockets.
+            // Most are directories and sockets.
             guard let number = Int32(name), fstat(number, &raw) == 0,
                 raw.st_mode & S_IFMT == S_IFREG,
                 let path = try? FileManager.default.destinationOfSymbolicLink(

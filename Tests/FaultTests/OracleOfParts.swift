@@ -1,6 +1,6 @@
-// What must hold of uploads that are joined of parts.
+// The conditions for uploads that are joined from parts.
 //
-// Nothing is lost on the way: what was told of a part is in the part until it is in the joined upload, durably.
+// Acknowledged content stays in its part until it is durable in the joined upload.
 
 import Foundation
 import HTTPTypes
@@ -11,11 +11,11 @@ import SpoolgateUploadProtocol
 @testable import SpoolgateSpool
 
 extension World {
-    /// Where the content of parts is, once recovery is through.
+    /// Checks that the content of parts is complete after recovery.
     func checkParts() {
         for client in joiners where !client.isForgotten {
             for part in client.parts { checkPart(part, of: client) }
-            // What no lock leaves is not there.
+            // Uploads that the next lock would remove do not count.
             let made = finals(of: client).filter { final in
                 let state = record(of: final.id)?.state
                 let isKept = state?.durable != nil || state?.writer == daemon.spool.writer
@@ -25,7 +25,7 @@ extension World {
         }
     }
 
-    /// No walk leaves an upload that was never whole.
+    /// Checks that the walk leaves no incomplete joined upload.
     func checkFinals() {
         for final in finals where final.queue == .incoming {
             complain("the walk leaves \(final.id), which was to be made of parts")
@@ -34,7 +34,7 @@ extension World {
 
     private static let uploadName = HTTPField.Name("X-Upload") ?? .contentType
 
-    /// The uploads made of parts.
+    /// The joined uploads.
     private var finals: [UploadSummary] {
         var found: [UploadSummary] = []
         try? daemon.spool.forEachUpload { summary in
@@ -50,7 +50,7 @@ extension World {
         finals.filter { $0.creation?.head.fields[Self.uploadName] == "\(client.number)" }
     }
 
-    /// Makes the attempt that a joined upload waits for, if the queue is to make it.
+    /// Makes the attempt that a joined upload waits for, if it is the queue's.
     func runQueue(_ client: JoiningClient) throws {
         for final in finals(of: client) where final.queue == .deferred { try runQueue(final.id) }
     }
@@ -96,7 +96,7 @@ extension World {
         return Array(FileManager.default.contents(atPath: path) ?? Data())
     }
 
-    /// Every client comes back and gets to an end, and hears it again; no other list does.
+    /// Lets every client finish and requests the result again; no other list of the same parts may get one.
     func finishJoining(after fault: Fault?) throws {
         for client in joiners {
             if client.isQueuedByOperator { try deliverByOperator(client) }
@@ -110,7 +110,7 @@ extension World {
             }
             checkParts()
             if client.isTaken { try runQueue(client) }
-            // A response that the disk did not take was relayed all the same, and the attempt stays without one.
+            // A response that the disk failed to store was still relayed, and the attempt stays without one.
             let mayBeHeld = fault?.isError == true || !client.promises && mayHaveLost
             if client.isTaken {
                 let again = try client.join(on: daemon)
@@ -130,11 +130,11 @@ extension World {
         }
     }
 
-    /// Delivers by the queue what a client is told nothing of, and removes it once it is delivered.
+    /// Has the queue deliver the upload without the client's knowledge, and removes it after delivery.
     private func deliverByOperator(_ client: JoiningClient) throws {
         guard !client.isTaken else { return }
         for final in finals(of: client) where final.queue == .deferred {
-            // One that a power cut has left without a promise is gone when it is looked at.
+            // After a power failure, locking an upload without a promise removes it.
             guard let upload = try daemon.spool.tryLock(final.id) else { continue }
             try upload.requeue(at: .now)
             upload.unlock()
@@ -146,7 +146,7 @@ extension World {
         }
     }
 
-    /// Once the joined upload is removed, its parts are not joined again.
+    /// Checks that parts are not joined again once the joined upload is removed.
     private func checkForgotten(_ client: JoiningClient) throws {
         guard client.isTaken, let id = client.location.flatMap({ UploadID($0.suffix(26)) }),
             let seen = try daemon.spool.look(at: id), seen.queue == .delivered
@@ -165,7 +165,7 @@ extension World {
         }
     }
 
-    /// Whether what was accepted is held because nobody knows the outcome of its attempt.
+    /// Whether the accepted upload is held because the outcome of its attempt is unknown.
     private func isHeldByQueue(_ client: JoiningClient) -> Bool {
         let route = settings.routes[RouteSettings.defaultName]
         return route?.reply == .accepted

@@ -1,32 +1,30 @@
-// The upstream of a sweep: it answers as the request asks it to.
-//
-// `X-Upload` names the upload, `X-Answer` how it is answered.
+// The upstream of the sweep. `X-Upload` names the upload; `X-Answer` selects the response.
 
 import Foundation
 import SpoolgatePosix
 import SpoolgateTestSupport
 
-/// An upstream that counts.
+/// An upstream that keeps every request.
 final class Origin: Sendable {
-    /// How an upload is answered.
+    /// The response to an upload.
     enum Answer: String, Sendable {
-        /// At once.
+        /// Immediate.
         case short
-        /// At once, with more content than is stored.
+        /// Immediate, with more content than is stored.
         case long
-        /// The first time the connection ends without an answer.
+        /// The first connection ends without a response.
         case silent
-        /// The first time the connection ends without an answer, after a heartbeat as below.
+        /// The first connection ends without a response, after a heartbeat as with `late`.
         case lateSilent
-        /// The first time with an error.
+        /// An error the first time.
         case refusing
-        /// The first time with 503, as what is in front of an application.
+        /// A 503 the first time, as a proxy sends it.
         case unavailable
-        /// The first time with 401.
+        /// A 401 the first time.
         case unauthorized
-        /// With a redirect to another target, and there at once.
+        /// A redirect to another target, which responds immediately.
         case redirecting
-        /// After the client has heard a heartbeat, or cannot hear one any more.
+        /// After the client has received a heartbeat or can no longer receive one.
         case late
     }
 
@@ -34,7 +32,6 @@ final class Origin: Sendable {
     private let server: LoopbackOrigin
     private let path: String
 
-    /// Listens on a socket below `directory`.
     init(directory: String) throws {
         path = "\(directory)/origin.sock"
         let isOpen = Monitor(false)
@@ -68,17 +65,16 @@ final class Origin: Sendable {
         }
     }
 
-    /// How it is reached.
     var target: String { path }
 
-    /// What it answers to an upload.
+    /// The content of the response to an upload.
     static func text(_ number: Int, _ answer: Answer) -> String {
         "got \(number)." + (answer == .long ? String(repeating: "x", count: 2000) : "")
     }
 
     private static let otherTarget = "/files/other"
 
-    /// The contents that came for an upload, whole, and were not certainly left untaken.
+    /// The contents received for an upload, except those certainly not processed.
     func got(_ number: Int) -> [[UInt8]] {
         let requests = server.requests.filter { Self.number(of: $0) == number }
         switch requests.first?.values("X-Answer").first.flatMap({ Answer(rawValue: $0) }) {
@@ -92,10 +88,10 @@ final class Origin: Sendable {
         request.values("X-Upload").first.flatMap { Int($0) } ?? -1
     }
 
-    /// Late answers may come.
+    /// Lets late responses be sent.
     func open() { isOpen.update { $0 = true } }
 
-    /// Can be reached or not; a connection that is open stays.
+    /// Changes whether new connections succeed; open connections stay.
     func setReachable(_ isReachable: Bool) {
         let away = "\(path).away"
         _ = isReachable ? rename(away, path) : rename(path, away)

@@ -1,54 +1,50 @@
-// What a power cut leaves of what was not durable: one choice for the content of files, one for the
-// entries of directories.
+// The effect of a power failure on data that was not durable: a choice for file content and one for directory entries.
 //
-// What is assumed of a file system, and no more:
-// - what fdatasync and fsync of a directory made durable stays;
-// - a sector of 512 bytes is old or new, never a mixture; beyond the durable size it may be zeros;
-// - a block of 4096 bytes in which something was written may be lost: garbage or zeros. Several may be, each
-//   by itself, and no other. One to which was only added keeps what was durable in it;
-// - the size is any that the file had since it was last synced;
-// - one directory keeps a first part of its changes, in their order;
-// - a moved file is never lost: its old entry goes only if the new one is there. It can have both.
-// `Order.journal` assumes more, as ext4 and XFS do: all directories together keep a first part of all changes, a
-// move is both of its entries or none, and fsync of one directory keeps every earlier change of any other.
-// `Order.log` is btrfs: a commit keeps a first part of all changes, and between two commits fsync of a directory
-// keeps the changes of that directory only; it does not keep an earlier change of another.
-// `Order.apart` assumes nothing of one directory from another.
+// All assumptions about a file system:
+// - data made durable by fdatasync, and entries by fsync of a directory, stay;
+// - a sector of 512 bytes is old or new, never mixed; beyond the durable size it may be zeros;
+// - a block of 4096 bytes that was written to may be lost (garbage or zeros), independently of other blocks. A block
+//   that was only extended keeps its durable bytes;
+// - the size is any size that the file had since its last sync;
+// - a directory keeps a prefix of its changes;
+// - a moved file is never lost: its old entry is removed only if the new one exists. Both may exist.
+//
+// `Order.journal` assumes more, as in ext4 and XFS: all directories together keep a prefix of all changes, a move is
+// both of its entries or none, and fsync of one directory keeps every earlier change of any other.
+// `Order.log` is btrfs: a commit keeps a prefix of all changes. Between commits, fsync of a directory keeps only the
+// changes of that directory.
+// `Order.apart` assumes no relation between directories.
 
-/// What is left by one power cut.
 struct PowerCut: Sendable, CustomStringConvertible {
     /// The bytes of each file that were not durable.
     enum Content: Sendable, CaseIterable {
-        /// They are gone.
         case lost
-        /// They are there.
         case kept
-        /// Their size is there, their blocks are zeros.
+        /// The size is new and the blocks are zeros.
         case zeros
-        /// Their size is there, their blocks are garbage.
+        /// The size is new and the blocks are garbage.
         case garbage
-        /// Some blocks are lost, of the others some sectors are there, some old or zeros; some size.
+        /// Some blocks are lost; in the others, each sector is new, old or zeros.
+        ///
+        /// The size is one of `sizes`.
         case torn
 
-        /// Whether something may be there and the rest not.
+        /// Whether a part can survive without the rest.
         var mayTear: Bool { self == .garbage || self == .torn }
     }
 
     /// The changes of directories that were not durable.
     enum Names: Sendable, CaseIterable {
-        /// All are undone.
         case undone
-        /// All are there.
         case kept
-        /// What was added is there, what was removed is there too.
+        /// The changes before a directory's first removal survive.
         case additions
-        /// What was removed is gone, what was added is not there, but for what was moved.
+        /// The changes up to a directory's last removal survive, and moves as a whole.
         case removals
-        /// Some are there.
         case some
     }
 
-    /// What one directory's changes say of another's.
+    /// The relation between the changes of different directories.
     enum Order: Sendable, CaseIterable { case journal, log, apart }
 
     var content: Content
@@ -58,7 +54,7 @@ struct PowerCut: Sendable, CustomStringConvertible {
 
     var description: String { "cut(\(content),\(names),\(order),\(seed))" }
 
-    /// The disk after it.
+    /// The disk after the power failure.
     func after(_ model: DiskModel) -> DiskModel {
         var random = Seeded(seed)
         let entries: [DiskModel.Node: [String: DiskModel.Node]]
@@ -71,7 +67,7 @@ struct PowerCut: Sendable, CustomStringConvertible {
         case .apart: entries = apart(model, &random)
         }
         var files: [DiskModel.Node: [UInt8]] = [:]
-        // In their order, so that a seed gives the same again.
+        // In a fixed order, so that a seed repeats its result.
         for (node, file) in model.files.sorted(by: { $0.key < $1.key }) {
             files[node] = bytes(file, &random)
         }
@@ -94,7 +90,7 @@ struct PowerCut: Sendable, CustomStringConvertible {
             let isCut = random.next(2) == 0
             var bytes = isCut ? Array(file.durable.prefix(file.leastSize)) : file.durable
             bytes.resize(to: random.pick(file.sizes) ?? flushed.count)
-            // A device writes pages of eight sectors, and a page of the cache may be cut in two.
+            // A device writes pages of eight sectors, and a page of the cache can be split.
             let keeps = random.next(9)
             for sector in file.dirty.sorted() where random.next(8) < keeps {
                 bytes.copySector(sector, from: flushed)
@@ -122,7 +118,7 @@ struct PowerCut: Sendable, CustomStringConvertible {
 
     private func lastOrder(_ model: DiskModel, _ random: inout Seeded) -> Int {
         let orders = Set(model.folders.values.flatMap { $0.changes.map(\.order) })
-        // With a journal, what was synced last has taken along what came before it.
+        // With a journal, the last sync included all earlier changes.
         let least = order == .journal ? model.ordered : 0
         let later = orders.filter { $0 > least }.sorted()
         switch names {
@@ -148,7 +144,7 @@ struct PowerCut: Sendable, CustomStringConvertible {
                 case .some: changes.isEmpty ? 0 : random.next(changes.count + 1)
                 }
         }
-        // No removal by a move without its addition.
+        // No move's removal survives without its addition.
         var isSettled = false
         while !isSettled {
             isSettled = true
@@ -175,7 +171,7 @@ struct PowerCut: Sendable, CustomStringConvertible {
 }
 
 extension PowerCut {
-    /// The corners that every call is tried with.
+    /// The cases that every call is tried with.
     static let corners: [PowerCut] = [
         PowerCut(content: .lost, names: .undone, order: .journal),
         PowerCut(content: .zeros, names: .kept, order: .journal),
@@ -188,7 +184,6 @@ extension PowerCut {
         PowerCut(content: .lost, names: .removals, order: .apart),
     ]
 
-    /// One chosen by a seed.
     static func random(_ seed: UInt64) -> PowerCut {
         var random = Seeded(seed)
         let content = random.pick([Content.torn, .torn, .torn] + Content.allCases) ?? .torn
@@ -201,7 +196,7 @@ extension PowerCut {
     }
 }
 
-/// Numbers that a seed repeats (SplitMix64).
+/// Random numbers that a seed repeats (SplitMix64).
 struct Seeded: RandomNumberGenerator {
     private var state: UInt64
 

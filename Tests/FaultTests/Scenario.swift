@@ -1,7 +1,7 @@
 // The scenarios: what clients, daemons and other processes do while nothing fails.
 //
-// A scenario stops with `Stopped` where a fault has made going on senseless. Invariant: without a fault
-// each makes the same calls on the disk every time.
+// A scenario stops with `Stopped` if a fault has made continuing pointless. Invariant: without a fault, each makes the
+// same calls on the disk every time.
 
 import Foundation
 import HTTPTypes
@@ -12,27 +12,25 @@ import SpoolgateUploadProtocol
 @testable import SpoolgateSettings
 @testable import SpoolgateSpool
 
-/// One scenario.
 struct Scenario: Sendable, CustomStringConvertible {
     var name: String
-    /// Settings that differ from the world's.
+    /// Changes to the world's settings.
     var adjust: @Sendable (inout Settings) -> Void = { _ in }
     var run: @Sendable (World) throws -> Void
 
     var description: String { name }
 
-    /// All of them.
     static let all: [Scenario] =
         own + shared(own)
 
-    /// Those of a spool that one host has.
+    /// The scenarios of a spool that a single host uses.
     private static let own =
         creations + appends + lanes + deliveries + removals + besides + queued + others + joined
 
-    /// The parts an upload is sent in.
+    /// The ends of the parts in which an upload is sent.
     static let (first, second) = (3000, 7200)
 
-    /// One scenario for uploads that may be delivered twice and one for those that may not.
+    /// One scenario for uploads that may be delivered twice, and one for those that may not.
     static func each(
         _ name: String,
         _ adjust: @escaping @Sendable (inout Settings) -> Void = { _ in },
@@ -73,7 +71,7 @@ struct Scenario: Sendable, CustomStringConvertible {
             },
         ]
         + [false, true].map { hasLane in
-            // Each offset becomes durable while the next fragments come.
+            // Each offset becomes durable while the next fragments arrive.
             Scenario(
                 name: "progress beside content\(hasLane ? " that the front writes" : "")",
                 adjust: {
@@ -113,7 +111,7 @@ struct Scenario: Sendable, CustomStringConvertible {
             let client = world.client(method)
             try client.create(upTo: first, ends: .cut, on: world.daemon)
             client.digests = .wrong
-            // Whatever happens, it comes back with right ones.
+            // After the scenario it always resumes with correct digests.
             defer { client.digests = .right }
             let status = try client.append(
                 from: client.retrieve(on: world.daemon),
@@ -165,7 +163,7 @@ struct Scenario: Sendable, CustomStringConvertible {
             Scenario(name: "pre-empted by PATCH") { world in
                 let client = world.client(.post)
                 try client.create(upTo: first, complete: false, on: world.daemon)
-                // The client lost its connection without knowing how far it came.
+                // The client lost its connection and does not know its offset.
                 try preempt(client, world) {
                     try client.append(from: first, on: world.daemon)
                     return try client.retrieve(on: world.daemon)
@@ -173,7 +171,7 @@ struct Scenario: Sendable, CustomStringConvertible {
             },
         ]
 
-    /// An append that is stuck is there while a newer request comes; then the upload is finished.
+    /// Leaves an append stuck while a newer request arrives, then finishes the upload.
     private static func preempt(
         _ client: UploadClient,
         _ world: World,
@@ -192,7 +190,7 @@ struct Scenario: Sendable, CustomStringConvertible {
         try client.start(old, by: daemon)
         guard old.waitUntilStuck() else { return world.complain("an append is not stuck") }
         let offset = Result { try newer() }
-        // Where the newer one failed before it asked for the upload, the old one is there still.
+        // If the newer request failed before its request for release, the old one is still there.
         if case .failure = offset { old.hangUp() }
         guard old.waitUntilOver() else { return world.complain("an append did not let go") }
         try client.note(old, of: daemon)
@@ -311,7 +309,7 @@ struct Scenario: Sendable, CustomStringConvertible {
             method in
             let client = world.client(method, answer: .lateSilent)
             try client.create(on: world.daemon)
-            // What is told now must hold although the next attempt has not been made.
+            // An offset sent now must hold although the next attempt has not been made.
             if method == .put { try client.retrieve(on: world.daemon) }
         }
         + [

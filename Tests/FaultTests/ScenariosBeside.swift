@@ -1,4 +1,4 @@
-// The scenarios in which an upload is removed, or in which more than one process is at work.
+// Scenarios with the removal of an upload or with several processes.
 
 import Foundation
 import HTTPTypes
@@ -132,19 +132,20 @@ extension Scenario {
 }
 
 extension World {
-    /// Makes an upload look as if nothing had happened to it for years.
+    /// Makes an upload look unused for years.
     func age(_ client: UploadClient) throws {
         guard let identity = client.identity else { throw Stopped() }
         let times = [
             timeval(tv_sec: 1_000_000_000, tv_usec: 0), timeval(tv_sec: 1_000_000_000, tv_usec: 0),
         ]
         let record = "\(machine.root)/spool/uploads/\(identity.prefix(1))/\(identity)"
-        // There may be no content.
+        // The data file may be missing.
         for path in [record, record + ".data"] { _ = utimes(path, times) }
     }
 
-    /// Purges everything, in a process of its own, as the command does; an upload that is live only
-    /// while it is in use, which must be refused.
+    /// Purges everything in a separate process, as the command does.
+    ///
+    /// The upload of `live` is locked meanwhile, so its removal must be refused.
     func purge(sparing live: UploadClient? = nil) throws {
         let process = machine.start()
         let spool = try openSpool(as: process)

@@ -1,4 +1,4 @@
-// The scenarios of uploads that are joined of parts (tus, "concatenation").
+// Scenarios of uploads joined from parts (tus, "concatenation").
 
 import SpoolgateUploadProtocol
 

@@ -1,5 +1,5 @@
-// The scenarios of a spool that is made, of a directory as the upstream, of ordinary uploads, the quota, a clock
-// that is wrong for a while, commands, several daemons, and promises that no power cut keeps.
+// Scenarios of a new spool, an upstream directory, ordinary uploads, the quota, a wrong clock, commands, several
+// daemons, and promises that end with a power failure.
 
 import HTTPTypes
 import SpoolgatePosix
@@ -25,7 +25,7 @@ extension Scenario {
     }
 
     private static let accepted = route { $0.reply = .accepted }
-    /// The world puts its own directory there.
+    /// The world replaces the path with its own directory.
     private static let drops = route {
         $0.upstream = UpstreamSettings(targets: [.directory(path: "/")])
     }
@@ -131,7 +131,7 @@ extension Scenario {
         guard let id = one.identity.flatMap({ UploadID($0) }),
             let upload = try old.spool.tryLock(id)
         else { throw Stopped() }
-        // With the lock goes the process.
+        // The lock ends with the process.
         defer { upload.unlock() }
         guard upload.state.offset == second else { throw Stopped() }
         try upload.append(Array(one.content[second...]).span.bytes)
@@ -143,7 +143,7 @@ extension Scenario {
         try one.append(from: one.length, on: new)
     }
 
-    // MARK: Answers that are not final
+    // MARK: Responses that are not final
 
     private static let answers: [Scenario] = [
         ("redirected", .redirecting), ("refused credentials", .unauthorized),

@@ -1,7 +1,7 @@
-// The scenarios of uploads that the queue delivers, that an operator queues again, that the gateway itself
-// refuses, and whose content must be verified first.
+// Scenarios of uploads that the queue delivers, an operator requeues, the gateway itself refuses, or whose content must
+// be verified first.
 //
-// The queue's steps are made one by one, without its threads, so that every run makes the same calls.
+// The steps of the queue run one by one and without its threads, so that every run makes the same calls.
 
 import HTTPTypes
 @testable import SpoolgateDelivery
@@ -139,7 +139,7 @@ extension Scenario {
         },
     ]
 
-    /// A message whose content must be verified; then the upload is finished.
+    /// Uses an upload with content that must be verified, then finishes the upload.
     private static func message(
         _ world: World,
         _ client: UploadClient,
@@ -171,7 +171,7 @@ extension World {
         if machine.isDead(daemon.process) { throw Stopped() }
     }
 
-    /// Refuses a whole upload for good, without an attempt; its client comes for the answer.
+    /// Finally refuses a complete upload without an attempt; its client requests the response.
     func refuse(_ client: UploadClient) throws {
         try use(client) { upload in
             guard [.receiving, .deferred].contains(upload.state.phase),
@@ -183,17 +183,17 @@ extension World {
         try client.append(from: client.length, on: daemon)
     }
 
-    /// Makes the attempt that an upload waits for, whenever that is due, if the queue is to make it.
+    /// Makes the attempt that an upload waits for, due or not, if it is the queue's.
     func runQueue(_ client: UploadClient) throws {
         guard let id = client.identity.flatMap({ UploadID($0) }) else { throw Stopped() }
         try runQueue(id)
     }
 
-    /// The same for every upload, also one that no client knows.
+    /// Does this for every upload, including those unknown to clients.
     func runQueue() throws {
         var all: [UploadID] = []
         try daemon.spool.forEachUpload { all.append($0.id) }
-        // One that a power cut has left without a promise is gone when it is looked at.
+        // After a power failure, locking an upload without a promise removes it.
         for id in all where try daemon.spool.tryLock(id) != nil { try runQueue(id) }
     }
 
@@ -202,7 +202,7 @@ extension World {
         guard let upload = try daemon.spool.tryLock(id) else { throw Stopped() }
         defer { upload.unlock() }
         guard upload.state.phase == .deferred, let next = upload.nextAttempt else { return }
-        // Only a power cut takes names, until the walk makes them again.
+        // Only a power failure removes names, until the walk restores them.
         let name = QueueName(next, id).text
         if !mayHaveLost, try daemon.spool.layout.queue.status(of: name) == nil {
             complain("\(id) waits for the queue, which does not know of it")
@@ -212,7 +212,7 @@ extension World {
         if machine.isDead(daemon.process) { throw Stopped() }
     }
 
-    /// Queues an upload again, in a process of its own, as the command does.
+    /// Requeues an upload in a separate process, as the command does.
     func requeue(_ client: UploadClient) throws {
         try command(client) { upload in
             guard ![.delivered, .receiving].contains(upload.state.phase) else { throw Stopped() }
@@ -223,7 +223,7 @@ extension World {
         client.attemptsBeforeRequeue = client.identity.map { machine.attempts(of: $0) }
     }
 
-    /// Has a command hold an upload that waits.
+    /// Holds a waiting upload as the command does.
     func hold(_ client: UploadClient) throws {
         try command(client) { upload in
             guard upload.state.phase == .deferred else { throw Stopped() }
@@ -232,7 +232,7 @@ extension World {
         }
     }
 
-    /// Uses a client's upload in a process of its own, as commands do.
+    /// Uses a client's upload in a separate process, as commands do.
     private func command(_ client: UploadClient, _ body: (Upload) throws -> Void) throws {
         guard let id = client.identity.flatMap({ UploadID($0) }) else { throw Stopped() }
         let process = machine.start()
@@ -243,7 +243,7 @@ extension World {
         if machine.isDead(process) { throw Stopped() }
     }
 
-    /// Checks that a queue run of the daemon finds an upload, however the clock went.
+    /// Checks that a run of the daemon's queue finds an upload despite changes of the clock.
     func expectDue(_ client: UploadClient) throws {
         let scope = RunScope(settings, at: daemon.spool.clock.now, looksFar: true)
         var isFound = false
@@ -252,7 +252,7 @@ extension World {
         } _: {
             isFound = isFound || $0.id.description == client.identity
         }
-        // Its time in the queue may be over by the wrong clock; then it is held.
+        // By the wrong clock, the upload may have expired in the queue and be on hold.
         let queue = client.identity.flatMap { UploadID($0) }.flatMap {
             try? daemon.spool.look(at: $0)?.queue
         }

@@ -1,8 +1,8 @@
-// The scenarios in a spool that several hosts share, where each daemon is a node of its own: those of one host
-// again, and those in which another node goes on.
+// Scenarios in a spool that several hosts share, each daemon a node of its own: some of a single host, and some in
+// which another node continues.
 //
-// A node's death takes what it did not make durable, so that its uploads are as after a power cut for all others,
-// also where the kernel has kept it. Invariant: as in `Fence`, an error of the disk ends the daemon.
+// When a node dies, the others see its uploads as after a power failure: data that is not durable is lost, even if the
+// kernel still has it. Invariant: as in `Fence`, a disk error ends the daemon.
 
 import Foundation
 import SpoolgatePosix
@@ -13,7 +13,7 @@ import SpoolgateUploadProtocol
 @testable import SpoolgateSpool
 
 extension Scenario {
-    /// Which of the others are worth it: what is told, sent or joined, and who comes next.
+    /// The scenarios worth repeating: those that acknowledge, deliver or join, or continue with another daemon.
     private static let again = [
         "whole POST", "cut while created PUT", "in parts POST", "verified in parts PUT",
         "no answer after a promise POST", "no answer after a promise PUT",
@@ -21,7 +21,6 @@ extension Scenario {
         "held and released PUT", "restart, the old one dies", "joined",
     ]
 
-    /// All of them.
     static func shared(_ own: [Scenario]) -> [Scenario] {
         own.filter { again.contains($0.name) }.map { scenario in
             Scenario(
@@ -35,7 +34,7 @@ extension Scenario {
         } + takenOver
     }
 
-    /// Another node goes on: with its client, and with what its client left to the queue.
+    /// Another node continues with its own client and with the queued upload of the first node's client.
     private static let takenOver: [Scenario] =
         each("shared: the other node goes on", { $0.sharesSpool = true }) { world, method in
             let one = world.daemon

@@ -1,6 +1,6 @@
-// A client that knows the protocol and nothing of the spool, and remembers what it was told.
+// A client that knows the protocol but not the spool, and remembers the responses.
 //
-// Invariant: `told` is the highest offset that stood in a response it has heard of its upload.
+// Invariant: `told` is the highest offset in a response that it received about its upload.
 
 import Foundation
 import HTTPTypes
@@ -14,60 +14,56 @@ import SpoolgateUploadProtocol
 
 typealias HTTPMethod = HTTPRequest.Method
 
-/// One client with one upload at a time.
 final class UploadClient {
-    /// What a request was for.
     enum Purpose { case creation, append, retrieval, cancellation, ordinary }
 
-    /// What a request says of its content.
+    /// The digests that a request sends.
     enum Digests { case none, right, wrong }
 
     private let world: World
     let method: HTTPMethod
     let answer: Origin.Answer
     let version: Int
-    /// The upload, for the upstream.
+    /// The number that identifies the upload to the upstream.
     private(set) var number: Int
-    /// All it wants to send.
     private(set) var content: [UInt8]
-    /// The upload resource; nil: it was told none.
+    /// The upload resource; nil if the client received none.
     var location: String? { didSet { noteIdentity() } }
-    /// The upload that a request without a resource was accepted as.
+    /// The identity of an ordinary request that was accepted as an upload.
     private var acceptedAs: String? { didSet { noteIdentity() } }
-    /// The identities of its uploads by their numbers.
+    /// The identities of its uploads by number.
     private(set) var identities: [Int: String] = [:]
     private var isLong = false
-    /// Whether its web server writes its content into the spool by itself.
+    /// Whether the web server writes its content into the spool itself.
     var hasLane = false
-    /// Fragments in which its content comes, of one size; nil: two, of which the first is larger.
+    /// The number of fragments of one size in which its content arrives; nil for two, the first one larger.
     var fragments: Int?
-    /// Whether it knows nothing of the protocol.
+    /// Whether it does not support the protocol.
     var isOrdinary = false
-    /// Its uploads of which it was told that they failed.
+    /// The uploads reported as failed.
     private(set) var failed: Set<Int> = []
-    /// Whether what it is told survives a power cut.
+    /// Whether acknowledged data survives a power failure.
     private let survivesPowerCut: Bool
-    /// The highest offset that it was told; nil: none.
+    /// The highest offset received; nil if none.
     private(set) var told: Int64?
-    /// Whether it has the upstream's response.
+    /// Whether it received the upstream's response.
     private(set) var hasFinal = false
-    /// Whether it was told that nobody knows the outcome.
+    /// Whether it received that the outcome is unknown.
     private(set) var isHeld = false
-    /// Whether it was told that the upload is accepted.
+    /// Whether it received that the upload is accepted.
     private(set) var isAccepted = false
-    /// Whether it has a refusal of the gateway itself for its answer.
+    /// Whether it received a refusal of the gateway itself.
     private(set) var isRefused = false
-    /// Whether an operator holds it, or has tried to.
+    /// Whether an operator has held the upload or tried to.
     var isHeldByOperator = false
-    /// How often an operator tried to queue it again.
+    /// How often an operator tried to requeue the upload.
     var requeues = 0
-    /// The attempts that were made when the operator was told that it is queued again.
+    /// The number of attempts when the operator's requeueing was acknowledged.
     var attemptsBeforeRequeue: Int?
-    /// Whether it was told that the upload is cancelled, or it has let the upload expire.
+    /// Whether it received that the upload is cancelled, or let the upload expire.
     var isGivenUp = false
-    /// What its requests say of their content in `Content-Digest`.
+    /// The digests in its requests' `Content-Digest`.
     var digests = Digests.none
-    /// Whether its cancellation was confirmed.
     private(set) var isCancelled = false
     /// The numbers of all uploads it has begun.
     private(set) var numbers: [Int]
@@ -88,24 +84,23 @@ final class UploadClient {
     /// Whether a second delivery does no harm.
     var isRepeatable: Bool { method == .put }
     var length: Int { content.count }
-    /// The identity, as the upload resource has it.
+    /// The identity in the URL of the upload resource.
     var identity: String? { acceptedAs ?? location?.split(separator: "/").last.map { String($0) } }
 
     private func noteIdentity() { if let identity { identities[number] = identity } }
 
-    /// The content of upload `number`, in which every part tells its place: no zeros, and no two
-    /// sectors alike.
+    /// The content of upload `number`, in which each part identifies its position: no zeros, and no two sectors alike.
     static func content(_ number: Int) -> [UInt8] {
         let start = number % 251
         return Array(pool[start..<start + 9001])
     }
 
-    /// The content of one that has more than stays in memory.
+    /// Content too long to stay in memory.
     static func longContent(_ number: Int) -> [UInt8] {
         (0..<20).flatMap { content(number + $0) }
     }
 
-    /// Has it send more than stays in memory.
+    /// Makes it send content too long to stay in memory.
     func sendMore() {
         isLong = true
         content = Self.longContent(number)
@@ -123,7 +118,7 @@ final class UploadClient {
 
     // MARK: Requests
 
-    /// Makes a request ready; `from..<to` is the content's part, in two fragments.
+    /// Prepares a request with the content `from..<to`, in two fragments by default.
     func exchange(
         _ purpose: Purpose,
         from: Int = 0,
@@ -143,7 +138,7 @@ final class UploadClient {
             var ends = [middle, to]
             if let count = fragments { ends = (1...count).map { from + (to - from) * $0 / count } }
             parts = zip([from] + ends, ends).map { Array(content[$0..<$1]) }.filter { !$0.isEmpty }
-            // The way of the web server is for much content, or of unknown length.
+            // The web server itself writes only large content or content of unknown length.
             if case .proper = end, !hasLane { length = .known(Int64(to - from)) }
             if let announced { fields[.uploadLength] = "\(announced)" }
             fields[.contentDigest] = digest(of: Array(content[from..<to]))
@@ -195,14 +190,13 @@ final class UploadClient {
         return reading.finish().fieldValue
     }
 
-    /// Serves a request to its end and notes what was heard; stops where the daemon died.
+    /// Serves a request to its end and notes the responses; stops if the daemon crashed.
     @discardableResult
     func serve(_ exchange: ClientExchange, by daemon: Daemon) throws -> Int {
         daemon.gateway.serve(exchange)
         return try note(exchange, of: daemon)
     }
 
-    /// Serves a request on a thread of its own.
     func start(_ exchange: ClientExchange, by daemon: Daemon) throws {
         try SpoolgatePosix.Thread.start(name: "exchange", stackSize: 1 << 20) {
             daemon.gateway.serve(exchange)
@@ -210,12 +204,12 @@ final class UploadClient {
         }
     }
 
-    // MARK: What was heard
+    // MARK: Responses
 
-    /// Notes what was heard; the status, 0 where there was none.
+    /// Notes the responses; returns the status, or 0 without a final response.
     @discardableResult
     func note(_ exchange: ClientExchange, of daemon: Daemon) throws -> Int {
-        // Where the machine has stopped, the consumer comes once the upload has gone on.
+        // After a crash, the consumer reads the directory only once the upload has continued.
         if !world.machine.isDead(daemon.process) { world.takeDrops() }
         for fault in exchange.faults { world.complain(fault) }
         for head in exchange.interims { note(head) }
@@ -242,7 +236,7 @@ final class UploadClient {
             return
         }
         if head.status == .ok, isComplete, exchange.request.method != .head {
-            // A stored response may lack its content where that was too long, or the disk did not take it.
+            // A stored response has no content if it was too long or the disk failed to store it.
             let isCut = answer == .long || world.hasError
             let isReplay = exchange.request.method == .patch && isCut && text.isEmpty
             if text != expected, !isReplay {
@@ -286,7 +280,7 @@ final class UploadClient {
         }
     }
 
-    /// What it was told need not survive a power cut, where its route says so.
+    /// Forgets what need not survive a power failure, if its route promises less.
     func notePowerCut() {
         guard !survivesPowerCut else { return }
         told = nil
@@ -298,20 +292,20 @@ final class UploadClient {
         noteTold(offset)
     }
 
-    /// Notes an offset that it was told.
+    /// Notes an offset that it received.
     func noteTold(_ offset: Int64) {
         if offset < told ?? 0 { world.complain("offset \(offset) after \(told ?? 0) was told") }
         if offset > length { world.complain("offset \(offset) of \(length) bytes") }
         told = max(told ?? 0, offset)
     }
 
-    /// What the gateway itself answers to an upload that it refuses for good.
+    /// The response of the gateway itself to an upload that it finally refuses.
     static let refusal = StoredResponse(
         head: ResponseHead(status: .unprocessableContent, fields: [:]),
         content: Array("no".utf8)
     )
 
-    /// Begins again, as another upload.
+    /// Starts again with another upload.
     func beginAgain() {
         number = world.nextNumber()
         numbers.append(number)

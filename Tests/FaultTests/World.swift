@@ -1,7 +1,7 @@
-// What one run happens in: a machine with a spool, daemons on it, an upstream and clients.
+// The environment of a run: a machine with a spool, daemons, an upstream and clients.
 //
-// It is used for run after run: each begins with the empty spool of the first. Invariant: what a
-// process does after its death changes neither the disk nor what a client has heard.
+// It is reused: each run begins with the same empty spool. Invariant: a crashed process changes neither the disk nor
+// what a client has received.
 
 import Foundation
 import HTTPTypes
@@ -19,10 +19,9 @@ import Testing
 @testable import SpoolgateSettings
 @testable import SpoolgateSpool
 
-/// A run cannot go on as it was meant to: a process is dead or a request failed.
+/// The run cannot continue as intended: a process crashed or a request failed.
 struct Stopped: Error {}
 
-/// One daemon: a process with a spool and a gateway.
 final class Daemon: Sendable {
     let process: Int
     let spool: Spool
@@ -35,38 +34,37 @@ final class Daemon: Sendable {
     }
 }
 
-/// A machine, its daemons, the upstream and the clients.
 final class World {
     let machine: FaultyMachine
     let origin: Origin
-    /// What goes on beside requests.
+    /// Jobs that run between parts of content.
     let beside = Beside()
     let directory: String
     private(set) var daemons: [Daemon] = []
     private(set) var clients: [UploadClient] = []
-    /// The clients whose uploads come in parts.
+    /// The clients that upload parts.
     private(set) var joiners: [JoiningClient] = []
-    /// Whether the power went in this run.
     private(set) var hadPowerCut = false
-    /// Whether it left a part of a file and not the rest.
+    /// Whether the power failure could keep a part of a file without the rest.
     private(set) var mayBeTorn = false
-    /// Whether a call fails in this run and the process lives on.
+    /// Whether a call fails in a process that continues.
     private(set) var hasError = false
-    /// Whether what nobody was promised may be gone: after a power cut, and where several hosts share the spool, of
-    /// which one takes another's death for its host's.
+    /// Whether data without a promise may be gone: after a power failure, and on a shared spool, where one node treats
+    /// the death of another like a failure of its host.
     var mayHaveLost: Bool { hadPowerCut || settings.sharesSpool }
-    /// The power cuts so far: what was written before the last one, another has written.
+    /// The number of power failures; it is part of the writer's name, so that each one makes all earlier data another
+    /// writer's.
     private var powerCuts = 0
-    /// What has been found wrong.
+    /// The failures found in this run.
     private let complaints = Mutex<[String]>([])
     private var lastNumber = 0
     private let empty: DiskModel
 
-    /// What was taken from the directory of drops, by upload.
+    /// The contents taken from the drop directory, by upload.
     private var dropped: [String: [[UInt8]]] = [:]
-    /// Whether a scenario makes a spool of its own.
+    /// Whether the scenario makes a spool of its own.
     private(set) var isFreshMade = false
-    /// What was told of the upload in it.
+    /// The upload in that spool and its acknowledged offset.
     private var freshUpload: (id: UploadID, told: Int64)?
 
     var settings = Settings()
@@ -85,13 +83,13 @@ final class World {
             withIntermediateDirectories: true
         )
         _ = try Self.openSpool(of: machine, as: machine.start(), writer: "0")
-        // The system that made the directory has long since written it.
+        // The directory was durable long before the run.
         empty = PowerCut(content: .kept, names: .kept, order: .journal).after(machine.model)
         var route = RouteSettings()
         route.upstream = UpstreamSettings(targets: [.unix(path: origin.target)])
         route.limits.minSize = 0
         route.maxResponseSize = 1000
-        // Its clients ask for one attempt after the other.
+        // Clients make one attempt after another.
         route.queue.maximumBackoff = .zero
         defaults.routes = [RouteSettings.defaultName: route]
         defaults.spoolReserve = 0
@@ -104,7 +102,7 @@ final class World {
 
     // MARK: A run
 
-    /// Begins a run on the empty spool, with one daemon.
+    /// Begins a run with an empty spool and one daemon.
     func begin(
         _ fault: Fault?,
         at number: Int,
@@ -128,13 +126,13 @@ final class World {
         complaints.withLock { $0 = [] }
         machine.repair()
         machine.begin(nil, at: 0, on: empty)
-        // What the run before has seen and said is not this one's.
+        // Files of the previous run.
         for name in ["clock", "wake", "purged"] { unlink("\(machine.root)/spool/\(name)") }
         try startDaemon()
         machine.begin(fault, at: number, on: machine.model)
     }
 
-    /// Opens the spool in a process; or another, which it makes where there is none.
+    /// Opens the spool in a process, or creates another one.
     func openSpool(as process: Int, named name: String = "spool") throws -> Spool {
         let node = settings.sharesSpool ? "n\(process)" : nil
         let spool = try Self.openSpool(
@@ -146,7 +144,7 @@ final class World {
             quota: settings.spoolQuota,
             runBeside: beside.run
         )
-        // As the program does, which ends.
+        // Like the program, which ends.
         spool.onFenced { [machine] _ in machine.kill(process) }
         return spool
     }
@@ -172,7 +170,7 @@ final class World {
         )
     }
 
-    /// Starts a daemon as the program does: it serves once it is noted as one; the walk comes beside that.
+    /// Starts a daemon like the program: it serves as soon as its entry is written, before the walk.
     @discardableResult
     func startDaemon() throws -> Daemon {
         letGoOfDead()
@@ -185,36 +183,35 @@ final class World {
         return daemon
     }
 
-    /// The kernel lets go of the locks of daemons that have died.
+    /// Releases the locks of crashed daemons, as the kernel does.
     private func letGoOfDead() {
         for daemon in daemons where machine.isDead(daemon.process) { daemon.spool.leave() }
     }
 
-    /// A daemon dies.
     func kill(_ daemon: Daemon) {
         machine.kill(daemon.process)
         letGoOfDead()
     }
 
-    /// The walk of a daemon through the spool.
+    /// Walks through the spool as a daemon does.
     func walk(by daemon: Daemon) throws {
         letGoOfDead()
         daemon.spool.findsDead()
         try note(daemon.spool.recover(), of: daemon)
     }
 
-    /// The same while another request has each upload that a client knows; then the walk comes back to them.
+    /// Walks while each client's upload is locked, then walks through those again.
     func walkBeside(by daemon: Daemon) throws {
         letGoOfDead()
         daemon.spool.findsDead()
-        // As HEAD does, which repairs what it locks.
+        // Like HEAD, which repairs the upload it locks.
         let locked = clients.compactMap { client in
             client.identity.flatMap { UploadID($0) }.flatMap { try? daemon.spool.tryLock($0) }
         }
         let recovery = daemon.spool.recover()
         for upload in locked { upload.unlock() }
         try note(recovery, of: daemon)
-        // Those that were locked, the lock has repaired.
+        // The locks have repaired their uploads.
         checkNames()
         try note(daemon.spool.recoverAgain(recovery.skipped), of: daemon)
     }
@@ -229,7 +226,7 @@ final class World {
     /// The daemon that clients reach.
     var daemon: Daemon { daemons[daemons.count - 1] }
 
-    /// Everything works from here on: no call fails, there is room, the upstream is there, and a daemon.
+    /// Ends all faults: no call fails, there is room, the upstream can be reached, and a daemon runs.
     func repair() throws {
         machine.repair()
         origin.setReachable(true)
@@ -241,18 +238,18 @@ final class World {
         var kept = defaults.routes[RouteSettings.defaultName] ?? RouteSettings()
         (kept.reply, kept.promise, kept.upstream) = (route.reply, route.promise, route.upstream)
         settings.routes[RouteSettings.defaultName] = kept
-        // Of several hosts another goes on.
+        // On a shared spool, another host continues.
         if sharesSpool, daemons.contains(where: { !machine.isDead($0.process) }) {
             letGoOfDead()
             daemons.removeAll { machine.isDead($0.process) }
         }
         if machine.isDead(daemon.process) { try startDaemon() } else { reload() }
         letGoOfDead()
-        // A spool holds dozens of directories open.
+        // A spool keeps dozens of directories open.
         daemons.removeAll { machine.isDead($0.process) }
     }
 
-    /// Lets go of daemons and clients.
+    /// Releases daemons and clients.
     func end() {
         for daemon in daemons { daemon.spool.leave() }
         beside.clear()
@@ -261,10 +258,9 @@ final class World {
         joiners = []
     }
 
-    /// Puts the settings in force.
     func reload() { daemon.gateway.reload(settings) }
 
-    /// A client with an upload of its own.
+    /// Adds a client with an upload of its own.
     func client(
         _ method: HTTPMethod = .put,
         answer: Origin.Answer = .short,
@@ -275,20 +271,20 @@ final class World {
         return client
     }
 
-    /// A client whose upload comes in parts that end there.
+    /// Adds a client whose upload consists of parts with these ends.
     func joiner(parts ends: [Int]) -> JoiningClient {
         let client = JoiningClient(self, parts: ends)
         joiners.append(client)
         return client
     }
 
-    /// A number no upload had.
+    /// A new number for an upload.
     func nextNumber() -> Int {
         lastNumber += 1
         return lastNumber
     }
 
-    /// The power goes; afterwards nothing runs.
+    /// Cuts the power and ends all processes.
     func cutPower(_ cut: PowerCut) throws {
         hadPowerCut = true
         mayBeTorn = cut.content.mayTear
@@ -299,21 +295,20 @@ final class World {
         for client in joiners { client.notePowerCut() }
     }
 
-    // MARK: The directory of drops
+    // MARK: The drop directory
 
     private var drop: String { "\(directory)/drop" }
     private var dropUpstream: UpstreamSettings {
         UpstreamSettings(targets: [.directory(path: drop)])
     }
 
-    /// Whether the upstream is a directory.
     var isDropping: Bool {
         guard case .directory? = settings.routes[RouteSettings.defaultName]?.upstream.targets.first
         else { return false }
         return true
     }
 
-    /// Takes from the directory what was dropped, as a consumer does.
+    /// Takes the dropped files from the directory, as a consumer does.
     func takeDrops() {
         guard isDropping else { return }
         let names = (try? FileManager.default.contentsOfDirectory(atPath: drop)) ?? []
@@ -325,18 +320,18 @@ final class World {
         }
     }
 
-    /// The contents that came for an upload of a client, whole.
+    /// The contents received for an upload of a client.
     func got(_ number: Int, of client: UploadClient) -> [[UInt8]] {
         guard isDropping else { return origin.got(number) }
         takeDrops()
         return client.identities[number].map { dropped[$0] ?? [] } ?? []
     }
 
-    // MARK: A spool from nothing
+    // MARK: A new spool
 
     private var fresh: String { "\(machine.root)/fresh" }
 
-    /// Makes a spool where there is none, with an upload in it that something is promised of.
+    /// Makes a new spool with an upload that has an acknowledged offset.
     func makeFresh() throws {
         isFreshMade = true
         freshUpload = nil
@@ -368,7 +363,7 @@ final class World {
         if !machine.isDead(process) { freshUpload = (id, upload.durableOffset) }
     }
 
-    /// Checks that the spool can be used, however far its making came, and has what was told.
+    /// Checks that the spool can be used, even if its creation was interrupted, and has all acknowledged bytes.
     func checkFresh() throws {
         guard isFreshMade else { return }
         let spool = try openSpool(as: machine.start(), named: "fresh")
@@ -391,14 +386,14 @@ final class World {
         if !left.isEmpty { complain("a new spool has \(left.sorted())") }
     }
 
-    /// The daemons remove what is over.
+    /// Lets the daemons remove expired uploads.
     func removeOld() {
         for daemon in daemons where !settings.sharesSpool || !machine.isDead(daemon.process) {
             daemon.gateway.deliveries.removeOld(in: Retention.queues)
         }
     }
 
-    // MARK: What is wrong
+    // MARK: Failures
 
     func complain(_ text: String) { complaints.withLock { $0.append(text) } }
 
@@ -411,7 +406,7 @@ final class World {
     }
 }
 
-/// Lets late answers come when the log tells of a failure: no heartbeat follows it.
+/// Lets late responses be sent after a logged failure, because no heartbeat follows it.
 private struct GateOpener: LogHandler {
     let origin: Origin
     var metadata: Logger.Metadata = [:]

@@ -1,13 +1,12 @@
-// A web server that writes content into the spool by itself, a process of the machine: each of its calls can fail,
-// be short, be its last one, or be the last before the power goes.
+// A web server that writes content into the spool itself. It is a process of the machine, so each of its calls can
+// fail, be short, or be its last before a crash or power failure.
 //
-// Invariant: it writes only what it was granted, and only behind what is there.
+// Invariant: it writes only within the granted limit, and only after the existing content.
 
 import SpoolgateExchange
 import SpoolgatePosix
 import Synchronization
 
-/// One request's content in a web server.
 final class WritingFront: Sendable {
     private struct State: ~Copyable {
         var file: Descriptor?
@@ -26,7 +25,7 @@ final class WritingFront: Sendable {
         isDead = { machine.isDead(process) }
     }
 
-    /// Bytes that were written.
+    /// The number of bytes written.
     var count: Int64 { state.withLock { $0.count } }
 
     func take(_ file: consuming Descriptor, at offset: Int64, _ limit: LaneLimit) {
@@ -39,9 +38,9 @@ final class WritingFront: Sendable {
 
     func close() { state.withLock { $0.file = nil } }
 
-    /// Writes a part as far as it may.
+    /// Writes a part within the limit.
     ///
-    /// - Returns: what is told of it, nil where the process has died; and what is left of the part.
+    /// - Returns: The report, nil if the process crashed; and the rest of the part.
     func write(_ part: [UInt8]) -> (LaneReport?, rest: [UInt8]) {
         state.withLock { state in
             guard let file = state.file.take() else { return (nil, []) }
