@@ -1,5 +1,4 @@
-// The reply `accepted`: what is promised with 202, what the status resource tells, and that no request
-// waits for the queue.
+// The reply `accepted`: the promise of a 202, the status resource, and requests that never wait for the queue.
 
 import Foundation
 import HTTPTypes
@@ -17,7 +16,6 @@ import Testing
 @testable import SpoolgateSpool
 
 @Suite struct AcceptanceTests {
-    // MARK: The reply `accepted`
 
     @Test(
         "202 is sent before the upstream receives anything, and the status resource reports the rest"
@@ -34,7 +32,7 @@ import Testing
         #expect(record[.link] == "<\(location)/status>; rel=\"status\"")
         #expect(record.text.contains("\"status-resource\":\"\(location)/status\""))
         #expect(test.disk.count(.sync, on: ".data") == 1, "a 202 is a promise")
-        // A client that lost it, in every dialect: it is a success, and nothing is sent twice.
+        // In every dialect, a client that lost the 202 receives a success, and nothing is sent twice.
         for version in [3, 5, 6, 8, 9, 10] {
             #expect(test.serve(.retrieval(location, version: version)).offset == 5)
         }
@@ -86,7 +84,7 @@ import Testing
             test.serve(ScriptedExchange(.get, status)).text.contains("\"state\":\"delivered\"")
         }
         #expect(origin.requests.map(\.line) == ["POST /form HTTP/1.1"])
-        // What does not come whole is gone.
+        // Incomplete content is removed.
         let cut = ScriptedExchange(.post, "/form", [:], ["hel", .fails(.truncated)])
         #expect(test.serve(cut).isAborted)
         #expect(try test.summaries().count == 1)
@@ -125,7 +123,7 @@ import Testing
         }
         let location = test.createPartial("hello", method: .put)
         let id = try test.id(location).description
-        // While another request makes the upload durable, before each of its syncs, its client asks.
+        // The client retrieves the offset before each sync of another request that makes the upload durable.
         let told = Monitor<[(isRecord: Bool, offset: Int64?, syncs: Int)]>([])
         let isAsking = Monitor(false)
         let gateway = test.gateway
@@ -154,7 +152,7 @@ import Testing
         let all = told.update { $0 }
         #expect(all.contains { $0.isRecord } && all.contains { !$0.isRecord })
         for one in all {
-            // What it told it has made durable itself.
+            // An offset of 9 was made durable by the retrieval itself.
             #expect(one.offset != 9 || one.isRecord && one.syncs == 1, "\(all)")
         }
         #expect(test.serve(.retrieval(location)).offset == 9)

@@ -1,4 +1,4 @@
-// Whose upload it is, on which route, for how long, and how it ends without being delivered.
+// An upload's owner, route and lifetime, and its end without a delivery.
 
 import HTTPTypes
 import Logging
@@ -55,7 +55,7 @@ import Testing
             #expect(test.serve(.cancellation(location, context: other)).status == 404)
         }
         #expect(!writing.isOver)
-        // Its owner does: the writer ends, and what it brought counts.
+        // For its owner the writer ends, and its content counts.
         #expect(test.serve(.retrieval(location, context: context("alice"))).offset == 7)
         #expect(try writing.finish().isAborted)
     }
@@ -98,7 +98,7 @@ import Testing
         #expect(test.serve(.creation(["a"], context: context("a"))).status == 201)
         let plain = ScriptedExchange(.post, "/p", [:], ["b"], context: context("a"))
         #expect(test.serve(plain).status == 201)
-        // No upload: the upstream's own word, here that of a directory.
+        // Not an upload: the upstream responds, here a directory.
         #expect(test.serve(ScriptedExchange(.get, "/p", [:], [])).status == 405)
     }
 
@@ -130,7 +130,7 @@ import Testing
         try test.age(location, by: 3500)
         let told = test.serve(.retrieval(location))
         #expect(told.status == 204)
-        // RFC 9651 §3.2: a Dictionary member; what is left, not what the route allows.
+        // RFC 9651 §3.2: a Dictionary member. It is the remaining time, not the route's maximum.
         let limits = try #require(told[.uploadLimit])
         let age = try #require(limits.firstRange(of: "max-age="))
         let left = try #require(Int(limits[age.upperBound...].prefix { $0.isNumber }))

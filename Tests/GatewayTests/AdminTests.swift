@@ -1,5 +1,4 @@
-// What an operator is answered: the pages by their names, readiness, and a status page in which nobody else's word
-// means anything.
+// Responses to operators: pages by name, readiness, and a status page in which text from others has no effect.
 
 import Foundation
 import HTTPTypes
@@ -142,7 +141,7 @@ struct AdminTests {
         #expect(ask("/ready", of: admin).status == 200)
     }
 
-    /// A gateway that refuses every upload, and why.
+    /// A gateway that refuses every upload, with the reason.
     struct Full: Sendable, CustomTestStringConvertible {
         var testDescription: String
         var quota: Int64?
@@ -357,7 +356,7 @@ struct AdminTests {
         try eventually("it is received") { test.gateway.transfers.all.first?.offset == 11 }
         #expect(Status(of: admin).partial.first.map(\.id.description) == [ids[0]])
         #expect(look().partial.first.map(\.id.description) == [ids[0]])
-        // Uploads that requests send to do not take the places of the others.
+        // Running uploads are not counted towards the limit.
         #expect(try test.spool.newestPartial(most: 1).map(\.id.description) == [ids[0]])
         test.spool.requestReleaseOfAll()
         _ = try running.finish()

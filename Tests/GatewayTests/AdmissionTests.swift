@@ -1,4 +1,4 @@
-// Who may be at work and who may wait, counted.
+// The number of requests that may run or wait.
 
 import SpoolgatePosix
 import SpoolgateTextFormats
@@ -77,7 +77,7 @@ import Testing
             admission.leave(first)
             hurried.append(try #require(ticket(admission.admit(client, isShort: true))))
         }
-        // The reserve itself is finite.
+        // The reserve itself is limited.
         for name in ["dave", "erin"] {
             let client = ClientName(owner: ExactText(name), address: nil)
             let isAdmitted = ticket(admission.admit(client, isShort: true)) != nil
@@ -85,7 +85,7 @@ import Testing
             guard isAdmitted else { continue }
             #expect(ticket(admission.admit(client, isShort: true)) != nil)
         }
-        // Its own bound does not keep a client from asking.
+        // A client at its limit may still send short requests.
         let other = self.admission()
         for _ in 0..<8 { _ = other.admit(alice, isShort: false) }
         #expect(ticket(other.admit(alice, isShort: true))?.isHurried == true)
@@ -119,7 +119,7 @@ import Testing
         #expect(wait(for: 3) == [false, false, false])
         admission.leave(first)
         #expect(wait(for: 4)?.last == true)
-        // Whoever waits has its client's bound all the same.
+        // A waiting request still counts towards its client's limit.
         admission.leave(second)
         #expect(wait(for: 3 + most)?.dropFirst(4) == [false, false, false])
         let late = admission.admit(alice, isShort: false, patience: .milliseconds(1))

@@ -1,4 +1,4 @@
-// The authorizer: what it is asked, and what its answers do.
+// The authorizer: the requests it receives and the effect of its responses.
 
 import Foundation
 import HTTPTypes
@@ -22,7 +22,7 @@ import Testing
         scheme: "https"
     )
 
-    /// A gateway whose route asks an origin.
+    /// A gateway whose route has this authorizer.
     private func asking(
         _ origin: LoopbackOrigin,
         _ path: String = "/may?x=1",
@@ -210,7 +210,7 @@ import Testing
         #expect(test.serve(.creation(["1234"])).status == 413)
     }
 
-    /// An origin that lets creations in and answers deliveries as told.
+    /// An authorizer that allows creations and sends the given response before deliveries.
     private func changing(_ status: String, _ content: String = "gone") throws -> LoopbackOrigin {
         try LoopbackOrigin { connection in
             while let request = try connection.receiveRequest() {

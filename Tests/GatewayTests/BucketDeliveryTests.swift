@@ -1,5 +1,4 @@
-// What becomes of uploads whose upstream is a bucket: repeated whatever the method, and never answered with a
-// store's own refusal.
+// Uploads to a bucket: any method is retried, and clients never receive the store's own refusal.
 
 import Foundation
 import HTTPTypes
@@ -14,7 +13,7 @@ import Testing
 @testable import SpoolgateSettings
 
 @Suite struct BucketDeliveryTests {
-    /// A gateway before a scripted store.
+    /// A gateway with a scripted store.
     private struct Stage {
         let origin: LoopbackOrigin
         let test: GatewayUnderTest
@@ -37,7 +36,7 @@ import Testing
     func lost() throws {
         let stage = try Stage { connection in
             while let request = try connection.receiveRequest() {
-                // The first PUT is taken, and nobody hears of it.
+                // The first PUT is stored, and its response is lost.
                 if connection.requests.count == 1 { return }
                 guard request.method == "HEAD" else {
                     try connection.answer("412 Precondition Failed")
@@ -61,7 +60,7 @@ import Testing
         #expect(second[.uploadComplete] == "?1")
         #expect(stage.origin.requests.map(\.method) == ["PUT", "PUT", "HEAD"])
         #expect(stage.origin.requests[0].content == Array("hello".utf8))
-        // Nothing more is sent for the stored answer.
+        // The stored response is sent without another request.
         #expect(stage.test.serve(.append(location, at: 5)).status == 201)
         #expect(stage.origin.requests.count == 3)
     }

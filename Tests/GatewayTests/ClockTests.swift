@@ -1,4 +1,4 @@
-// A wall clock that jumps: what waits is tried, and what was promised stays.
+// Jumps of the wall clock: waiting uploads are attempted, and promises hold.
 
 import Foundation
 import Logging
@@ -19,14 +19,13 @@ final class SetClock: Sendable {
     private let state = Monitor((error: Int64(0), slept: Int64(0)))
     private let uptime: @Sendable () -> Int64
 
-    /// Makes it; `isStill`: the clock that nobody can set moves by `sleep` alone, so that a test can say what a second
-    /// changes, however long it takes itself.
+    /// `isStill` stops the monotonic clock, so that only `sleep` advances it, however long the test takes.
     init(isStill: Bool = false) {
         let begin = SystemClock.kernelUptime()
         uptime = { isStill ? begin : SystemClock.kernelUptime() }
     }
 
-    /// The clocks: the wall clock wrong by `error`, and both ahead by the time slept.
+    /// The clocks; `error` affects only the wall clock, `sleep` both.
     var system: SystemClock {
         SystemClock(
             wall: { [state] in
@@ -37,10 +36,8 @@ final class SetClock: Sendable {
         )
     }
 
-    /// Sets the wall clock wrong by so many seconds.
     func set(error: Int64) { state.update { $0.error = error } }
 
-    /// Lets time pass.
     func sleep(_ seconds: Int64) { state.update { $0.slept += seconds } }
 }
 
@@ -64,13 +61,13 @@ final class SetClock: Sendable {
         #expect(record.status == 202)
         let id = try #require(try test.summaries().first?.id)
         try test.gateway.deliveries.startQueue()
-        // The first attempt finds no upstream, and the next is due in the 2030s.
+        // The upstream is unreachable, and the next attempt is due in ten years.
         try eventually("it is put off") { (try test.spool.look(at: id)?.reason) != nil }
         let next = try #require(try test.spool.look(at: id)?.nextAttempt)
         #expect(next.seconds > WallTime.now.seconds + Self.decade - Self.day)
         let origin = try QueueScene.origin([], socketPath: path)
         clock.set(error: 0)
-        // SIGUSR1.
+        // As SIGUSR1 does.
         test.gateway.deliveries.runQueue()
         try eventually("it is delivered") { try test.spool.look(at: id)?.queue == .delivered }
         #expect(origin.requests.map(\.content) == [Array("hello".utf8)])
@@ -90,13 +87,13 @@ final class SetClock: Sendable {
         #expect(test.serve(.retrieval(done)).status == 204)
         test.gateway.deliveries.removeOld(in: Retention.queues)
         #expect(try test.summaries().count == 2)
-        // The next process knows no more than that.
+        // The next process reads the jump from the spool.
         test.spool.noteClock()
         let next = try test.another(clock: clock.system)
         next.deliveries.removeOld(in: Retention.queues)
         #expect(try test.summaries().count == 2)
         #expect(next.spool.clock.lead.map { abs($0 - 2 * Self.day) <= 2 } == true)
-        // Time that does pass counts, and the rest once the clock was not set for a day.
+        // Elapsed time counts, and the jump counts after a day without another one.
         clock.sleep(Self.day - 10)
         test.gateway.deliveries.removeOld(in: Retention.queues)
         #expect(try test.summaries().count == 2)
@@ -115,7 +112,7 @@ final class SetClock: Sendable {
             route.limits.maxAge = Self.day
         }
         let partial = test.createPartial("hello")
-        // What was written while the clock was ahead.
+        // A write while the clock was ahead.
         try test.age(partial, by: Double(-Self.decade))
         let told = test.serve(.retrieval(partial))
         #expect(told.status == 204)
@@ -123,7 +120,7 @@ final class SetClock: Sendable {
         test.gateway.deliveries.removeOld(in: Retention.queues)
         let ahead = try #require(try test.summaries().first?.lastActivity)
         #expect(ahead.seconds > WallTime.now.seconds + Self.day)
-        // Once the clock has proved right, the upload is not kept until then.
+        // Once the clock has been right for a day, the time is corrected.
         clock.sleep(Self.day)
         test.gateway.deliveries.removeOld(in: Retention.queues)
         let mended = try #require(try test.summaries().first?.lastActivity)
@@ -178,7 +175,7 @@ final class SetClock: Sendable {
         }
         let since = try attempt()
         #expect(abs(since.seconds - test.spool.clock.now.seconds) < 60)
-        // And once only.
+        // The time starts over only once.
         clock.sleep(3600)
         #expect(try attempt() == since)
     }

@@ -1,4 +1,4 @@
-// Uploads joined of parts (tus, "concatenation"), where something is left of an earlier list.
+// Uploads joined from parts (tus, "concatenation") after an earlier attempt was interrupted.
 
 import HTTPTypes
 import SpoolgateDelivery
@@ -13,7 +13,6 @@ import Testing
 
 @Suite("Concatenation")
 struct ConcatenationTests {
-    /// A gateway and parts with these contents.
     private func make(_ contents: [String]) throws -> (test: GatewayUnderTest, parts: [String]) {
         let test = try GatewayUnderTest()
         let parts = try contents.map { content in
@@ -50,7 +49,8 @@ struct ConcatenationTests {
             .status
     }
 
-    /// What a process leaves that has died before it consumed the parts; with `content` it was whole.
+    /// Leaves the state of a process that crashed before it consumed the parts; `content` makes the joined upload
+    /// complete.
     private func leave(
         _ content: String?,
         of parts: [String],

@@ -1,5 +1,5 @@
-// 100 (Continue): on every path that reads content it goes out before the first read, and a request
-// that is answered unread hears nothing of it.
+// 100 (Continue) is sent before the first read on every path that reads content, and never to a request whose content
+// is not read.
 
 import HTTPTypes
 import Logging
@@ -18,12 +18,12 @@ import Testing
     private static let expect: HTTPFields = [.expect: "100-Continue"]
     private static let forwarding = ExchangeContext(interimStatuses: [104, 100])
 
-    /// A path that reads content, and what is seen of it.
+    /// A path that reads content, and its expected responses.
     struct Path: Sendable, CustomTestStringConvertible {
         var testDescription: String
         var status: Int
         var has104 = false
-        /// Makes the request, whose client expects 100.
+        /// The request, whose client expects 100.
         var request: @Sendable (GatewayUnderTest, ExchangeContext) -> ScriptedExchange
     }
 

@@ -1,4 +1,4 @@
-// Creations and the appends that follow them: what is said, in which order, and what is kept.
+// Creations and their appends: the responses, their order, and the stored content.
 
 import HTTPTypes
 import SpoolgateExchange

@@ -1,5 +1,5 @@
-// Credentials that expire while an upload is under way: which ones go to the upstream and the authorizer, and what a
-// refusal of them means.
+// Credentials that expire during an upload: which ones the upstream and the authorizer receive, and what their refusal
+// means.
 
 import HTTPTypes
 @testable import SpoolgateDelivery
@@ -109,7 +109,7 @@ struct CredentialTests {
             )
         }
         #expect(origin.requests.count < 5)
-        // Its time is over: nobody can deliver it.
+        // The upload has expired, so no client can complete it.
         try test.withUpload(location) { upload in
             try upload.postpone(
                 reason: "401",
@@ -158,7 +158,7 @@ struct CredentialTests {
         }
     }
 
-    /// Names the owner by the token, and says 401 to what begins with "bad".
+    /// Names the token as the owner, and responds with 401 to tokens that begin with "bad".
     private func authorizer(setting: Bool = false) throws -> LoopbackOrigin {
         try LoopbackOrigin { connection in
             while let request = try connection.receiveRequest() {

@@ -1,5 +1,4 @@
-// Pages of other origins through the whole gateway: who answers their preflights, and that every final answer
-// says what they may read.
+// Pages of other origins through the whole gateway: preflights, and the CORS fields of every final response.
 
 import HTTPTypes
 import SpoolgateExchange
@@ -15,7 +14,7 @@ struct CrossOriginTests {
     private let app = "https://app.example"
     private let evil = "https://evil.example"
 
-    /// An upstream that has a word of its own on other origins.
+    /// An upstream that sends CORS fields of its own.
     private func outspoken() throws -> LoopbackOrigin {
         try LoopbackOrigin(
             status: "203 Said",
@@ -83,7 +82,7 @@ struct CrossOriginTests {
         #expect(creation[.vary] == "Accept")
     }
 
-    /// Every kind of answer there is, each from that origin.
+    /// The response to each kind of request from that origin.
     private func answers(
         of test: GatewayUnderTest,
         from origin: String?

@@ -1,5 +1,4 @@
-// A deadline of the upstream that passed: clients hear 504 where they hear 502 of one that is gone, and
-// everything else is the same.
+// An upstream that exceeds a deadline: 504 in place of 502, and otherwise no difference.
 
 import HTTPTypes
 import Logging
@@ -12,7 +11,7 @@ import SpoolgateUpstream
 import Testing
 
 @Suite struct DeadlineTests {
-    /// A gateway whose upstream never answers: after the request, or before it (TLS never comes).
+    /// A gateway whose upstream never responds: to the request, or (unreached) to the TLS handshake.
     private func gateway(isReached: Bool) throws -> (GatewayUnderTest, LoopbackOrigin) {
         let origin = try LoopbackOrigin { connection in
             if isReached { _ = try connection.receiveRequest() }
@@ -50,7 +49,7 @@ import Testing
         #expect(record[.uploadComplete] == (method == .put ? "?0" : "?1"))
         let queue = try test.queue(of: try #require(record.location))
         #expect(queue == (method == .put ? .deferred : .hold))
-        // It may be read after the gateway has gone.
+        // The upstream may read it after the gateway has closed.
         try eventually("the upstream has the request") { origin.requests.count == 1 }
     }
 

@@ -1,4 +1,4 @@
-// The delivery: when it happens, what is kept when it does not, and that it never happens twice.
+// Deliveries: when they begin, which content is kept after a failure, and that none happens twice.
 
 import Foundation
 import HTTPTypes
@@ -14,7 +14,7 @@ import SpoolgateUpstream
 import Testing
 
 @Suite struct DeliveryTests {
-    /// An origin that reads each request whole and then ends the connection without a word.
+    /// An origin that reads each request completely and closes the connection without a response.
     private static func silentOrigin() throws -> LoopbackOrigin {
         try LoopbackOrigin { connection in _ = try connection.receiveRequest() }
     }
@@ -87,7 +87,7 @@ import Testing
         #expect(told.status == 204)
         #expect(told.offset == 5)
         #expect(told[.uploadComplete] == "?0")
-        // Still down.
+        // The upstream is still down.
         #expect(test.serve(.append(location, at: 5)).status == 502)
 
         let origin = try LoopbackOrigin(socketPath: socket, status: "201 Created")
@@ -198,7 +198,7 @@ import Testing
         try test.age(location, by: 2)
         let told = test.serve(.retrieval(location, version: version))
         #expect(told.status == 204)
-        // Nobody has heard the final response yet.
+        // The client has not received the final response yet.
         #expect(told[.uploadComplete] == "?0")
         #expect(told.offset == 5)
         #expect(origin.requests.count == 1)

@@ -1,5 +1,4 @@
-// Digests: what clients say is verified before anybody hears of the upload, and what they or the
-// upstream want to know is told.
+// Digests: those of clients are verified before an upload takes effect, and requested ones are sent.
 
 import HTTPTypes
 import SpoolgateSpool
@@ -13,7 +12,7 @@ import Testing
 @testable import SpoolgateRequests
 @testable import SpoolgateSettings
 
-// Of `hello`, by openssl dgst.
+// Of `hello`, computed by openssl dgst.
 private let sha256 = "sha-256=:LPJNul+wow4m6DsqxbninhsWHlwfp0JecwQzYpOLmCQ=:"
 private let sha512 =
     "sha-512=:m3HSJL1i83hdltRq0+o9czGb+8KJDKra4t/3JRlnPKcjI8PZm6XBHXx6zG4UuMXaDE"
@@ -145,7 +144,7 @@ private func isMismatch(_ record: ScriptedExchange.Record) -> Bool {
         let taken = put([.contentDigest: right, .reprDigest: right, .wantReprDigest: "sha-256=1"])
         #expect(taken.status == 200 && taken[.reprDigest] == nil)
         #expect(origin.requests.last?.values("Content-Digest") == [right])
-        // What is said of the whole of something cannot be held against a part of it.
+        // A digest of the whole representation does not apply to a part.
         let part = put([.reprDigest: wrong, .contentRange: "bytes 0-4/9"])
         #expect(part.status == 200)
     }
@@ -179,8 +178,8 @@ private func isMismatch(_ record: ScriptedExchange.Record) -> Bool {
     }
 }
 
-/// Content-Digest of one message: all of its content counts, or none, and nothing of it is told before
-/// it is verified.
+/// Content-Digest of one message: either all of its content counts or none, and no offset includes it before it is
+/// verified.
 @Suite struct ContentDigestTests {
     @Test("an append with a wrong digest leaves the upload unchanged; the correct one continues")
     func append() throws {

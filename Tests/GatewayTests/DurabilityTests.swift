@@ -1,4 +1,4 @@
-// Pay for durability when it is promised: which requests cost a sync, and which must not.
+// The cost of durability: which requests need a sync and which must not.
 
 import HTTPTypes
 import Logging
@@ -46,7 +46,7 @@ import Testing
         #expect(test.serve(.append(location, at: 0, complete: false)).status == 409)
         #expect(test.disk.count(.sync) == 0)
         #expect(test.disk.count(.syncDirectory) == 0)
-        // The next offset costs the content and the record, no directory: the names are durable.
+        // The next offset needs syncs of content and record, but none of a directory, because the names are durable.
         #expect(test.serve(.append(location, at: 5, ["!"], complete: false)).offset == 6)
         #expect(test.disk.count(.sync, on: ".data") == 1)
         #expect(test.disk.count(.sync) == 2)
@@ -64,7 +64,7 @@ import Testing
         test.disk.allow()
         let conflict = test.serve(.append(location, at: 1, ["x"]))
         #expect(conflict.status == 409)
-        // What was promised before is all that may be told again.
+        // Only an offset sent earlier may be repeated.
         #expect(conflict.offset == 5)
     }
 
@@ -82,7 +82,7 @@ import Testing
     @Test("a disk that fills up during content gives 507; the written part is kept")
     func fillsUp() throws {
         let (test, _) = try test()
-        // More than is kept in memory.
+        // More than fits in memory.
         let content = [UInt8](repeating: 1, count: 300_000)
         let record = test.serve(
             .creation([

@@ -1,4 +1,4 @@
-// Events: what the life of an upload tells, where it goes, and what correlates it.
+// The events in an upload's life, their destinations, and the value that correlates them.
 
 import Foundation
 import HTTPTypes
@@ -17,7 +17,7 @@ import Testing
 @testable import SpoolgateSettings
 
 @Suite struct EventTests {
-    /// A gateway that tells events to a file, which `events` reads.
+    /// A gateway that writes events to a file, which `events` reads.
     private func telling(
         _ target: UpstreamTarget? = nil,
         _ change: @escaping (inout Settings, inout RouteSettings) -> Void = { _, _ in }
@@ -28,7 +28,7 @@ import Testing
         }
     }
 
-    /// What was told, as pairs of member and value, time and identity left out.
+    /// The events as pairs of member and value, without time and identity.
     private func events(_ test: GatewayUnderTest) throws -> [[String: String]] {
         let text = try String(contentsOfFile: test.events, encoding: .utf8)
         return try text.split(separator: "\n").map { line in

@@ -1,4 +1,4 @@
-// Routes whose uploads do not get through: when that is said, where, and what ends it.
+// Routes whose uploads fail: when and where this is reported, and when it ends.
 
 import Foundation
 import HTTPTypes
@@ -20,7 +20,9 @@ import Testing
 
 @Suite("A route whose uploads fail")
 struct FailingRouteTests {
-    /// An upstream that answers as it is told to; 0: it breaks off.
+    /// An upstream that responds with a given status.
+    ///
+    /// With 0 it closes the connection.
     private final class Told: Sendable {
         private final class Word: Sendable { let status = Mutex(500) }
         private let word = Word()
@@ -40,7 +42,7 @@ struct FailingRouteTests {
         func say(_ status: Int) { word.status.withLock { $0 = status } }
     }
 
-    /// How an upload comes.
+    /// The kinds of uploads.
     enum Way: CaseIterable {
         case resource, marked, ordinary, streamed
 
@@ -102,7 +104,7 @@ struct FailingRouteTests {
         #expect(test.serve(way.exchange(1)).status == 500)
         let failing = status(test)
         #expect(failing.level == .warning)
-        // On a busy machine it is more than none.
+        // More than 0 on a busy machine.
         let age = try #require(failing.failing.first).run.age
         let words =
             "route default is failing: 5 deliveries failed in \(age)s, none succeeded "
@@ -142,7 +144,7 @@ struct FailingRouteTests {
         #expect(status(test).failing.isEmpty && status(test).level == .ok)
         #expect(Admin.of(test.gateway).metricsText.contains(metric + "0\n"))
         #expect(ready(test).text.contains("\"deliveries\":\"ok\""))
-        // The next run begins anew.
+        // The next run counts from zero.
         told.say(500)
         for number in 1...4 { test.serve(way.exchange(number % 2)) }
         #expect(status(test).failing.isEmpty)
@@ -158,7 +160,7 @@ struct FailingRouteTests {
             let test = try gateway(told.origin.target, clock: clock)
             told.say(500)
             for _ in 1...count { test.serve(Way.ordinary.exchange(1)) }
-            // The time of day is nobody's measure.
+            // The wall clock has no effect.
             clock.set(error: 86_400)
             #expect(status(test).failing.isEmpty)
             clock.sleep(599)
@@ -242,13 +244,13 @@ struct FailingRouteTests {
         let target: UpstreamTarget =
             switch what {
             case "refused": .http(base: "http://127.0.0.1:9")
-            // A label of a name has at most 63 characters: no server is asked.
+            // A label of a name has at most 63 characters, so no server is queried.
             case "no name": .http(base: "http://\(String(repeating: "a", count: 64)).invalid")
             case "no TLS": .http(base: "https://127.0.0.1:\(silent.port)")
             case "no directory": .directory(path: "/nowhere/at/all")
             default: silent.target
             }
-        // A directory takes only uploads, and streams none.
+        // A directory accepts only uploads and cannot stream.
         if way == .streamed, what == "no directory" { return }
         let test = try gateway(target, way) { _, route in
             route.upstream.responseTimeout = .milliseconds(50)
@@ -261,7 +263,7 @@ struct FailingRouteTests {
         #expect(failing.run.wasReached == !isUnreached)
         #expect(failing.count.hasSuffix(", none reached the upstream") == isUnreached)
         #expect(failing.targets == [target.text])
-        // Another gateway would reach it no better.
+        // Another gateway could not reach it either.
         if !failing.run.reason.contains("was not attempted") { #expect(ready(test).status == 200) }
     }
 
@@ -311,7 +313,7 @@ struct FailingRouteTests {
     func ownFault() throws {
         let clock = SetClock()
         let test = try gateway(.http(base: "https://127.0.0.1:9"), clock: clock) { _, route in
-            // Longer than libcurl takes any text.
+            // Longer than any string that libcurl accepts.
             route.upstream.certificateAuthority = String(repeating: "x", count: 8_000_001)
         }
         for _ in 1...2 {
@@ -332,7 +334,7 @@ struct FailingRouteTests {
             Admin.of(test.gateway).metricsText
                 .contains("deliveries_total{route=\"default\",result=\"not_tried\"} 3\n")
         )
-        // Without requests nothing could ever show that it is over.
+        // Without requests, nothing else could show that it has recovered.
         clock.sleep(600)
         #expect(ready(test).status == 200)
         #expect(status(test).level == .warning)
@@ -400,7 +402,7 @@ struct FailingRouteTests {
         #expect(status(test).line.contains("0 need you, 2 partial"))
         #expect(status(test).html.contains("<h2>Partial <span>2</span></h2>"))
         #expect(status(test).json.text.contains("\"partial\":2,"))
-        // One that is sent just now is among those received.
+        // An upload with a running request counts as received, not as partial.
         let append = ScriptedExchange.append(first, at: 5, [" world", .stuck], length: .known(15))
         let running = try test.start(append)
         try eventually("it is received") { test.gateway.transfers.all.first?.offset == 11 }

@@ -1,4 +1,4 @@
-// The operator's rules for fields, as the upstream sees them, the record keeps them and the log does not.
+// The operator's rules for fields: their effect on requests to the upstream, records and the log.
 
 import Foundation
 import HTTPTypes
@@ -21,7 +21,7 @@ import Testing
 
     private let gateway = GatewayName(token: "here")
 
-    /// What was forwarded of a client at an address that asked for a host.
+    /// The forwarding fields for a client's address and the host it requested.
     private func forwarded(
         _ style: FieldPolicy.Forwarding,
         address: String?,
@@ -167,7 +167,7 @@ import Testing
         )
         #expect(request.values("Accept") == ["text/plain"])
         #expect(request.values("User-Agent") == [] && request.values("Range") == [])
-        // A request that is no upload: nothing is held back but what is stripped.
+        // For other requests only the stripped fields are withheld.
         test.serve(
             ScriptedExchange(.get, "/x", [.userAgent: "x", .range: "bytes=0-1", .accept: "a/b"])
         )
@@ -228,7 +228,7 @@ import Testing
         #expect(!test.log.messages.contains { $0.contains("first") || $0.contains("second") })
     }
 
-    /// Whether a text stands in any file.
+    /// Whether any file contains the text.
     private static func isInFiles(_ text: String, below root: String) -> Bool {
         let files = FileManager.default.enumerator(atPath: root)?.allObjects as? [String] ?? []
         return files.contains { file in

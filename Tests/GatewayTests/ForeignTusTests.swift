@@ -1,5 +1,5 @@
-// Clients of tus as they are: locks they wait for, types and checksums of messages without content, URLs of parts in
-// any spelling, metadata that is wrong.
+// The behavior of real tus clients: waiting for locks, types and checksums of empty messages, part URLs in any
+// spelling, invalid metadata.
 
 import HTTPTypes
 import SpoolgateExchange
@@ -51,7 +51,7 @@ struct ForeignTusTests {
         )
     }
 
-    /// A gateway that waits briefly, before an upstream that answers once the gate is open.
+    /// A gateway with short waits whose upstream responds once the gate is open.
     private func holdingDelivery() throws -> (GatewayUnderTest, LoopbackOrigin, Gate) {
         let gate = Gate()
         let origin = try LoopbackOrigin { connection in
@@ -73,7 +73,7 @@ struct ForeignTusTests {
         let (test, origin, gate) = try holdingDelivery()
         defer { gate.open() }
         let location = try #require(create(test).location)
-        // Its proxy gives up, and the client hears nothing; the delivery goes on.
+        // Its proxy times out, so the client receives no response. The delivery continues.
         let running = try test.start(patch(location))
         try eventually("it is under way") { origin.requests.count == 1 }
         for method in [HTTPRequest.Method.head, .patch, .delete] {
@@ -87,7 +87,7 @@ struct ForeignTusTests {
         #expect(try running.finish().status == 204)
         #expect(test.serve(request(.head, location)).offset == 5)
         #expect(test.serve(patch(location, "", at: 5)).status == 204)
-        // It is too late to take it back.
+        // It is too late to cancel.
         let cancelled = test.serve(request(.delete, location))
         #expect(cancelled.status == 410)
         #expect(origin.requests.count == 1)
@@ -235,7 +235,7 @@ struct ForeignTusTests {
             [.uploadConcat: "final;\(origin)\(path)", .host: "inside.example:8080"],
             [],
             length: .known(0),
-            // Without an origin, the host that the client used is ours.
+            // Without a configured origin, the host of the request is the gateway's.
             context: ExchangeContext(
                 origin: origin.lowercased().contains("inside") ? nil : "https://uploads.example"
             )
@@ -300,7 +300,7 @@ struct ForeignTusTests {
         let running = try test.start(first)
         try eventually("it is under way") { origin.requests.count == 1 }
         first.abandon()
-        // What the draft's client hears from HEAD meanwhile.
+        // The response to the draft client's HEAD meanwhile.
         let look = test.serve(.retrieval(location))
         #expect(look.isAborted)
         let back = ScriptedExchange.append(location, at: offset + 6)

@@ -1,5 +1,4 @@
-// The forms in which uploads go to an upstream: what is sent, by which method, with which fields; and
-// files that are handed over by their paths.
+// The forms of requests to an upstream: content, method and fields, and files handed over by path.
 
 import Foundation
 import HTTPTypes
@@ -19,7 +18,7 @@ import Testing
         .uploadMetadata: "album c3VtbWVy,SOURCE ZXZpbA==,sha-256 eA==,filename eC5naWY=",
     ]
 
-    /// What a form's parts say, in order: head lines and content; the parts end as forms end.
+    /// The head and content of each part of a form, which must end properly.
     private func parts(_ request: LoopbackOrigin.Request) throws -> [(
         head: String, content: String
     )] {
@@ -32,7 +31,7 @@ import Testing
         #expect(pieces.first == "" && pieces.last == "--\r\n")
         return try pieces.dropFirst().dropLast().map { piece in
             let end = try #require(piece.range(of: "\r\n\r\n"))
-            // A line end is one character.
+            // CRLF is one `Character`.
             return (String(piece[..<end.lowerBound].dropFirst()), String(piece[end.upperBound...]))
         }
     }

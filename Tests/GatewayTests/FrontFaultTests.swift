@@ -1,4 +1,4 @@
-// What is wrong with the web server's configuration is counted, and told now and then.
+// Faults in the web server's configuration are counted, and logged at intervals.
 
 import HTTPTypes
 import Logging
@@ -80,7 +80,7 @@ import Testing
         #expect(test.log.level(of: line) == .warning)
         #expect(test.log.values(of: "directive", in: line)[0].contains("SPOOLGATE_ORIGIN"))
         #expect(test.gateway.faults.counts == [.noOrigin: 16])
-        // Who mends the web server's configuration reloads, and hears whether it was enough.
+        // After a reload faults are logged again, so that the operator can verify the fix.
         test.reload()
         test.serve(exchange(.get, [.noOrigin]))
         test.serve(exchange(.get, [.noOrigin]))

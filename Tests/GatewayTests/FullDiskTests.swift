@@ -1,5 +1,5 @@
-// A disk without room: refused before content is read where that can be known, nothing lost, and
-// everything that needs no room goes on.
+// A full disk: uploads are refused before their content is read if possible, none is lost, and everything that needs no
+// room still works.
 
 import Glibc
 import HTTPTypes
@@ -52,7 +52,7 @@ import Testing
         )
         #expect(record.events == [.head(507)])
         #expect(test.serve(.retrieval(other)).offset == 5)
-        // What is gone makes room.
+        // Removing an upload makes room.
         #expect(test.serve(.cancellation(location)).status == 204)
         let rest = test.serve(.append(other, at: 5, ["67890"]))
         #expect(rest.status == 201)
@@ -92,7 +92,7 @@ import Testing
         #expect(record[.uploadComplete] == nil)
         let unknown = ScriptedExchange(.post, "/p", [:], [.bytes(large)], length: .unknown)
         #expect(test.serve(unknown).status == 507)
-        // What stays in memory takes no room.
+        // Content in memory needs no room.
         #expect(test.serve(ScriptedExchange(.post, "/p", [:], ["x"])).status == 201)
     }
 
@@ -112,7 +112,7 @@ import Testing
         #expect(test.serve(more()).status == 201)
     }
 
-    // MARK: What the log says
+    // MARK: Log messages
 
     @Test("a refusal for lack of room is logged with need, room, reserve and directory")
     func reserveReason() throws {
@@ -172,14 +172,14 @@ import Testing
         for (error, sentence) in figures { #expect(error.sentence == sentence) }
     }
 
-    // MARK: What goes on
+    // MARK: Requests that still work
 
     @Test("on a full disk offsets are reported, and complete uploads are delivered and replayed")
     func onProgress() throws {
         let origin = try LoopbackOrigin(status: "201 Created", content: "stored")
         let test = try test(quota: 10, origin: origin)
         let location = test.createPartial("ten bytes.")
-        // As a disk that has room for nothing new: slots are written in place.
+        // A disk without room for anything new. Slots are overwritten in place.
         test.disk.refuse(.create, errno: ENOSPC)
         test.disk.refuse(.write, on: ".data", errno: ENOSPC)
         #expect(test.serve(.retrieval(location)).offset == 10)
@@ -199,7 +199,7 @@ import Testing
         let slow = try SlowUpstream()
         let test = try GatewayUnderTest(slow.target)
         let (delivering, location) = try test.startDelivery(to: slow)
-        // The response with its content, and the response without it.
+        // The response with its content, then without it.
         test.disk.refuse(.write, on: "/uploads/", errno: ENOSPC, times: 2)
         slow.gate.open()
         let record = try delivering.finish()
@@ -224,7 +224,7 @@ import Testing
         #expect(record.events == [.head(503)])
         #expect(record[.retryAfter] != nil)
         #expect(test.serve(.retrieval(location)).offset == 5)
-        // On an upload that exists, that would be taken for its answer.
+        // For an existing upload, a 503 would be taken for its final response.
         test.disk.refuse(.write, on: ".data", errno: errno)
         let append = test.serve(.append(location, at: 5, ["!"]))
         #expect(append.isAborted && append.head == nil)

@@ -1,5 +1,5 @@
-// Records as no daemon writes them: numbers at the ends of their types behind a checksum that is right,
-// bytes that are not, files of another size, records set aside and brought back.
+// Records that no daemon writes: extreme numbers with a valid checksum, invalid bytes, wrong file sizes, and records
+// moved to `corrupt/` and back.
 
 import Foundation
 import HTTPTypes
@@ -10,20 +10,18 @@ import SpoolgateUploadProtocol
 
 @testable import SpoolgateSpool
 
-/// Damages the files of uploads.
 struct FuzzRecords {
     var random: SplitMix
     let spool: String
-    /// The writer of the spool under test.
     let writer: String
 
-    /// The size of an upload's content; 0 where there is none.
+    /// The size of an upload's content; 0 if it has none.
     func size(of id: UploadID) -> Int64 {
         let attributes = try? FileManager.default.attributesOfItem(atPath: data(of: id))
         return (attributes?[.size] as? NSNumber)?.int64Value ?? 0
     }
 
-    /// Damages one upload in some ways, or in none.
+    /// Damages one upload in several ways or not at all.
     mutating func damage(_ id: UploadID) {
         let places = [record(of: id), "\(spool)/corrupt/\(id)"]
         guard let record = places.first(where: { FileManager.default.fileExists(atPath: $0) })
@@ -103,7 +101,7 @@ struct FuzzRecords {
         return state
     }
 
-    /// Writes one slot or both, each at its place or at the other's.
+    /// Writes one or both slots, each at its own or the other's position.
     private mutating func writeSlots(_ path: String, _ id: UploadID, size: Int64) {
         let isPromised = random.once(in: 2)
         for _ in 0..<1 + random.next() % 2 {
@@ -126,7 +124,7 @@ struct FuzzRecords {
         write(Array(bytes), to: path, at: 0)
     }
 
-    /// Another creation of the same upload, with its checksum, in place of what is behind the slots.
+    /// Replaces the creation after the slots by another one with a valid checksum.
     private mutating func rewriteCreation(_ path: String, _ id: UploadID) {
         guard let bytes = FileManager.default.contents(atPath: path), bytes.count > RecordSlots.end
         else {
@@ -150,7 +148,7 @@ struct FuzzRecords {
             authorizedOwner: random.one(of: nil, ""),
             maxSize: random.one(of: nil, 1, .max),
             head: RequestHead(
-                // Not HEAD, which no creation is: its response has a length and no content.
+                // Not HEAD, which is never a creation: its response has a length and no content.
                 method: random.one(of: .post, .put, .patch, .connect, .options),
                 target: random.one(of: "/files", "", "*", "?", "//", "/a?b=\u{7F}"),
                 fields: fields,
@@ -173,7 +171,7 @@ struct FuzzRecords {
         try? file.write(contentsOf: Data(bytes))
     }
 
-    /// Makes a file look as if it had been left alone for long, or changed far from now.
+    /// Sets the time of a file to the distant past or future, as if it were unused.
     private mutating func age(_ path: String) {
         let seconds: TimeInterval = random.one(of: 0, -2_000_000_000, 15_000_000_000)
         try? FileManager.default.setAttributes(

@@ -1,8 +1,6 @@
-// Requests as no client would send them, and as some do: drawn from a seed, near the grammar and near
-// the numbers that an upload is about.
+// Random requests from a seed, valid and invalid, close to the grammar and to the numbers of the upload.
 //
-// Invariant: what a front never gives is not drawn: content ends properly only where its length is the
-// announced one.
+// Invariant: no request that a web server never passes on: content ends properly only at its announced length.
 
 import HTTPTypes
 import SpoolgateExchange
@@ -11,19 +9,17 @@ import SpoolgateTestSupport
 import SpoolgateTextFormats
 import SpoolgateUploadProtocol
 
-/// Draws requests.
 struct FuzzRequests {
     var random: SplitMix
-    /// The locations of the last uploads that were remembered, of which others can be made.
+    /// The last remembered locations, for joined uploads.
     private(set) var created: [String] = []
 
-    /// Remembers the location of an upload.
     mutating func remember(_ location: String) { created = created.suffix(3) + [location] }
 
-    /// What requests are drawn around.
+    /// The upload that requests are about.
     struct Subject {
         var location: String
-        /// Bytes that are there, as far as the drawer knows.
+        /// The number of existing bytes, as far as known.
         var size: Int64
     }
 
@@ -32,7 +28,7 @@ struct FuzzRequests {
         "999999999999999", "99999999999999999999",
     ]
 
-    /// A request that may or may not have to do with `subject`.
+    /// A request that is usually about `subject`.
     mutating func next(_ subject: Subject) -> ScriptedExchange {
         let method: HTTPRequest.Method = random.one(from: [
             .patch, .patch, .patch, .head, .post, .put, .get, .delete, .options,
@@ -40,7 +36,6 @@ struct FuzzRequests {
         return make(method, target(subject), subject)
     }
 
-    /// A creation, of whatever kind.
     mutating func creation() -> ScriptedExchange {
         let method: HTTPRequest.Method = random.one(of: .post, .put, .patch)
         let target = random.one(from: [
@@ -68,7 +63,7 @@ struct FuzzRequests {
     ) -> ScriptedExchange {
         var (steps, length) = content()
         let fields = fields(subject, length)
-        // An upload made of others has no content of its own.
+        // A joined upload has no content of its own.
         if fields[.uploadConcat]?.hasPrefix("final;") == true, !random.once(in: 4) {
             (steps, length) = ([], .known(0))
         }
@@ -89,7 +84,7 @@ struct FuzzRequests {
 
     private mutating func fields(_ subject: Subject, _ length: ContentLength) -> HTTPFields {
         if random.once(in: 2) { return tusFields(subject, min(length.count ?? 5, 1 << 40)) }
-        // Where nothing is sound, few requests come further than the first check.
+        // Without valid fields, few requests would pass the first check.
         if !random.once(in: 3) { return soundFields(subject) }
         var fields = HTTPFields()
         func add(_ name: HTTPField.Name, _ value: String?) {
@@ -112,7 +107,7 @@ struct FuzzRequests {
             let name = random.one(from: Self.others)
             add(name, value(near: subject.size))
         }
-        // A field twice: most are then absent.
+        // A repeated field, which usually makes the request as if it had none.
         if random.once(in: 12), let again = fields.randomElement(using: &random) {
             fields.append(again)
         }

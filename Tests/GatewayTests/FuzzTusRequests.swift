@@ -1,4 +1,4 @@
-// Requests of tus as no client would send them, and as some do.
+// Random tus requests, valid and invalid.
 
 import HTTPTypes
 import SpoolgateExchange
@@ -6,12 +6,12 @@ import SpoolgateTestSupport
 import SpoolgateUploadProtocol
 
 extension FuzzRequests {
-    /// The fields of a request of tus.
+    /// The fields of a tus request, close to the grammar.
     ///
     /// - Parameters:
-    ///   - subject: what it is about; without a location it is a creation.
-    ///   - count: bytes of its content.
-    /// - Returns: the fields, near the grammar.
+    ///   - subject: The upload; without a location, the request is a creation.
+    ///   - count: The number of bytes of content.
+    /// - Returns: The fields.
     mutating func tusFields(_ subject: Subject, _ count: Int64) -> HTTPFields {
         let isCreation = subject.location.isEmpty || random.once(in: 10)
         var fields = HTTPFields()
@@ -41,7 +41,6 @@ extension FuzzRequests {
             ])
         }
         if random.once(in: 12) { fields[.uploadComplete] = random.one(of: "?1", "?0", "1") }
-        // A field twice.
         if random.once(in: 12), let again = fields.randomElement(using: &random) {
             fields.append(again)
         }
@@ -78,7 +77,7 @@ extension FuzzRequests {
         }
     }
 
-    /// An upload made of what was created before, or of what never was.
+    /// A joined upload of earlier creations or of unknown ones.
     private mutating func final() -> String {
         var urls = created.shuffled(using: &random).prefix(1 + Int(random.next() % 4)).map {
             random.one(of: "", "", "", "https://example.org", "https://example.orgx") + $0
@@ -95,12 +94,12 @@ extension FuzzRequests {
         return "final;" + urls.joined(separator: random.one(of: " ", " ", "  ", "\t"))
     }
 
-    /// Mostly `size`, and else what a length may be near it.
+    /// Mostly `size`, otherwise a number close to it.
     private mutating func length(near size: Int64) -> String {
         random.once(in: 3) ? number(near: size) : "\(size)"
     }
 
-    /// SHA-1 of so many times the letter a, and what is none.
+    /// The SHA-1 of `count` times the letter a, or an invalid one.
     private mutating func checksum(_ count: Int64) -> String {
         let right: [Int64: String] = [
             1: "hvfkN/qlp/zhXR3cuerq6jd2Z7g=", 2: "4MkDWJjdUvxlxBRUzsnE0mEb+zc=",

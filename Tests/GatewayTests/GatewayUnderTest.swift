@@ -1,7 +1,7 @@
-// A gateway over a real spool in a directory of its own, with a real upstream, for one test.
+// A gateway with a real spool in its own directory and a real upstream, for one test.
 //
-// What is not real is the front (ScriptedExchange) and the check before each call on the disk, which
-// counts and can refuse. Invariant: every exchange served here kept a front's rules, or its test fails.
+// Only the web server (`ScriptedExchange`) and the check before each disk call, which counts and can refuse, are fakes.
+// Invariant: a test fails if a response breaks a web server's rules.
 
 import Foundation
 import HTTPTypes
@@ -25,15 +25,15 @@ final class GatewayUnderTest: Sendable {
     let disk = WatchedDisk()
     let log = LogLines()
 
-    /// The file of events, where they are told.
+    /// The event file, if events are written.
     var events: String { "\(root)/events" }
 
-    /// Where the directory upstream puts what it gets.
+    /// The directory of the directory upstream.
     var delivered: String { "\(root)/delivered" }
 
-    /// In the command of an inspection, ROOT stands for the directory.
+    /// Creates the gateway; ROOT in an inspection's command means its directory.
     ///
-    /// What goes on beside a request is over at once, unless `jobs` holds it.
+    /// Side jobs of a request run at once, unless `jobs` holds them.
     init(
         _ target: UpstreamTarget? = nil,
         reserve: Int64 = 0,
@@ -81,14 +81,14 @@ final class GatewayUnderTest: Sendable {
 
     // MARK: Serving
 
-    /// Serves one exchange to its end and gives its record.
+    /// Serves one exchange to its end and returns its record.
     @discardableResult
     func serve(_ exchange: ScriptedExchange) -> ScriptedExchange.Record {
         gateway.serve(exchange)
         return judged(exchange)
     }
 
-    /// Serves one exchange on a thread of its own.
+    /// Serves one exchange on its own thread.
     func start(_ exchange: ScriptedExchange) throws -> Running {
         let running = Running(exchange, of: self)
         try SpoolgatePosix.Thread.start(name: "exchange", stackSize: 1 << 20) { [gateway] in
@@ -98,7 +98,7 @@ final class GatewayUnderTest: Sendable {
         return running
     }
 
-    /// Serves a creation on a thread of its own until a slow upstream has it.
+    /// Serves a creation on its own thread until the slow upstream has received it.
     func startDelivery(
         to slow: SlowUpstream,
         _ creation: ScriptedExchange = .creation()
@@ -119,18 +119,17 @@ final class GatewayUnderTest: Sendable {
         return record
     }
 
-    // MARK: What others do
+    // MARK: Operators and other processes
 
     var settings: Settings { gateway.deliveries.current.settings }
 
-    /// Has the gateway take up other settings.
     func reload(_ change: (inout Settings) -> Void = { _ in }) {
         var settings = settings
         change(&settings)
         gateway.reload(settings)
     }
 
-    /// Another daemon on the same spool, as the next one is after this one's end.
+    /// Another daemon on the same spool, such as a restarted one.
     func another(clock: SystemClock = SystemClock()) throws -> Gateway {
         Gateway(
             settings: settings,
@@ -139,7 +138,7 @@ final class GatewayUnderTest: Sendable {
         )
     }
 
-    /// Has an upload in use meanwhile, as an operator's command has.
+    /// Locks an upload meanwhile, as an operator's command does.
     func withUpload<T>(_ location: String, _ body: (Upload) throws -> T) throws -> T {
         let upload = try #require(
             try spool.lock(id(location), until: .after(.seconds(300)), requestRelease: {})
@@ -148,12 +147,11 @@ final class GatewayUnderTest: Sendable {
         return try body(upload)
     }
 
-    /// Gives an upload to the queue.
     func enqueue(_ location: String) throws {
         try withUpload(location) { try $0.postpone(reason: "a test", .queue(.now)) }
     }
 
-    // MARK: What can be seen from outside
+    // MARK: Inspection
 
     func summaries() throws -> [UploadSummary] {
         var all: [UploadSummary] = []
@@ -173,7 +171,7 @@ final class GatewayUnderTest: Sendable {
         try summaries().first { location.hasSuffix($0.id.description) }?.queue
     }
 
-    /// The contents that the directory upstream got.
+    /// The contents that the directory upstream received.
     func drops() throws -> [[UInt8]] {
         try FileManager.default.contentsOfDirectory(atPath: delivered)
             .filter { !$0.hasSuffix(".json") && !$0.hasPrefix(".") }.sorted()
@@ -181,12 +179,12 @@ final class GatewayUnderTest: Sendable {
             .map { Array($0) }
     }
 
-    /// Makes an upload look as if nothing had happened to it for that long.
+    /// Makes an upload look unused for `seconds`.
     func age(_ location: String, by seconds: Double) throws {
         try setActivity(of: location, to: Int64(Date.now.timeIntervalSince1970 - seconds))
     }
 
-    /// Makes an upload look as if nothing had happened to it since that second.
+    /// Makes an upload look unused since this time.
     func setActivity(of location: String, to seconds: Int64) throws {
         let id = try #require(location.split(separator: "/").last).description
         let files = try #require(FileManager.default.enumerator(atPath: "\(root)/spool"))
@@ -200,7 +198,7 @@ final class GatewayUnderTest: Sendable {
     }
 }
 
-/// An exchange that is being served on another thread.
+/// An exchange served on another thread.
 final class Running: Sendable {
     private let exchange: ScriptedExchange
     private let test: GatewayUnderTest
@@ -223,13 +221,13 @@ final class Running: Sendable {
     }
 }
 
-/// An upstream that has read an upload, may say something, and says the rest when its gate opens.
+/// An upstream that reads an upload, sends `first`, and sends `rest` once its gate opens.
 struct SlowUpstream {
     let gate = Gate()
     let origin: LoopbackOrigin
     var target: UpstreamTarget { origin.target }
 
-    /// Without a rest the connection ends.
+    /// If `rest` is empty, the connection ends without it.
     init(
         first: String = "",
         then rest: String = "HTTP/1.1 201 Created\r\nContent-Length: 6\r\n\r\nstored"
@@ -266,13 +264,13 @@ final class WatchedDisk: Sendable {
 
     var disk: Disk { Disk { call, subject throws(SystemError) in try self.check(call, subject) } }
 
-    /// From now on `body` is called before each call.
+    /// Sets a closure that is called before each call.
     func watch(_ body: @escaping @Sendable (Disk.Call, String) -> Void) {
         state.update { $0.watcher = body }
     }
 
     private func check(_ call: Disk.Call, _ subject: String) throws(SystemError) -> Int {
-        // Outside the lock: it looks at what other threads do.
+        // Outside the lock, because it waits for other threads.
         state.update { $0.watcher }?(call, subject)
         return try refuseOrCount(call, subject)
     }
@@ -294,12 +292,12 @@ final class WatchedDisk: Sendable {
 
     func forget() { state.update { $0.calls = [] } }
 
-    /// From now on such calls fail on paths with a part; the first `times` of them.
+    /// Makes the next `times` such calls fail on paths that contain `part`.
     func refuse(_ call: Disk.Call, on part: String = "", errno: Int32, times: Int = .max) {
         refuse(call, where: { part.isEmpty || $0.contains(part) }, errno: errno, times: times)
     }
 
-    /// The same on some paths.
+    /// Makes the next `times` such calls fail on some paths.
     func refuse(
         _ call: Disk.Call,
         where isMeant: @escaping @Sendable (String) -> Bool,
@@ -309,21 +307,20 @@ final class WatchedDisk: Sendable {
         state.update { $0.refusals.append((call, isMeant, errno, times)) }
     }
 
-    /// From now on every call is made again.
+    /// Ends all refusals.
     func allow() { state.update { $0.refusals = [] } }
 
-    /// How often a call was made on paths with a part.
+    /// The number of calls on paths that contain `part`.
     func count(_ call: Disk.Call, on part: String = "") -> Int {
         count(call) { part.isEmpty || $0.contains(part) }
     }
 
-    /// How often a call was made on some paths.
+    /// The number of calls on some paths.
     func count(_ call: Disk.Call, where isMeant: (String) -> Bool) -> Int {
         state.update { $0.calls.count { $0.call == call && isMeant($0.subject) } }
     }
 }
 
-/// The log lines of one gateway.
 final class LogLines: Sendable {
     private let lines = Monitor<
         [(level: Logger.Level, message: String, metadata: Logger.Metadata)]
@@ -342,7 +339,7 @@ final class LogLines: Sendable {
         lines.update { $0.first { $0.message == message }?.level }
     }
 
-    /// The values of a key in every line with a message.
+    /// The values of a key in all lines with this message.
     func values(of key: String, in message: String) -> [String] {
         lines.update { lines in
             lines.filter { $0.message == message }.compactMap { $0.metadata[key].map { "\($0)" } }

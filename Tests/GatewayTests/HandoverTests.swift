@@ -1,5 +1,5 @@
-// Files handed over by their paths: that they are there while the upstream is asked and gone after it said
-// 2xx, and that what it is told can be verified, as the page of the settings says, by PHP.
+// Files handed over by path: they exist until the upstream responds with 2xx, and PHP can verify them as the settings
+// page shows.
 
 import Foundation
 import HTTPTypes
@@ -19,7 +19,7 @@ import Testing
 @Suite struct HandoverTests {
     private static let key = "a key of 24 bytes \u{e9} and"
 
-    /// A gateway that hands files over, with directory and key.
+    /// A gateway with a handover directory and key.
     private struct Stage {
         let test: GatewayUnderTest
         private let scratch: ScratchDirectory
@@ -41,7 +41,7 @@ import Testing
             }
             try Data((HandoverTests.key + "\n").utf8).write(to: URL(filePath: keyFile))
             #expect(chmod(keyFile, 0o600) == 0)
-            // On the spool's file system, so that a link can be made.
+            // On the spool's file system, so that files can be linked.
             let place = copies ? directory : "\(test.root)/handover"
             #expect(mkdir(place, 0o755) == 0)
             if !copies { #expect(symlink(place, directory) == 0) }
@@ -67,7 +67,7 @@ import Testing
         return members
     }
 
-    /// An origin that looks at the file it is told of, and answers.
+    /// An origin that reads the file named in the request and responds.
     private static func origin(_ status: String, _ seen: SeenFiles) throws -> LoopbackOrigin {
         try LoopbackOrigin { connection in
             while let request = try connection.receiveRequest() {
@@ -204,7 +204,7 @@ import Testing
         route.form = .path
         route.path.keyFile = stage.keyFile
         #expect((route.keyFault == nil) == (what == "directory"))
-        // Put right, the same bytes go.
+        // Once fixed, the same content is delivered.
         try FileManager.default.createDirectory(
             atPath: stage.directory,
             withIntermediateDirectories: true
@@ -257,7 +257,7 @@ import Testing
         }
     }
 
-    /// Runs the page's example on a request's content; the status it sets.
+    /// Runs the page's example with a request's content and returns the status it sets.
     private static func runPHP(
         _ content: String,
         _ encoding: PathSettings.Encoding,
@@ -306,7 +306,7 @@ import Testing
     }
 }
 
-/// What a upstream found at the paths it was told.
+/// The files that an upstream found at the paths it received.
 final class SeenFiles: Sendable {
     private let seen = Monitor<[(content: [UInt8], permissions: Int)]>([])
 

@@ -1,4 +1,4 @@
-// Heartbeats: what the client of a whole upload hears while it waits for the upstream.
+// Heartbeats to the client of a complete upload while it waits for the upstream.
 
 import Foundation
 import HTTPTypes
@@ -28,7 +28,7 @@ import Testing
         }
     }
 
-    /// Waits until the exchange has heard `count` offsets.
+    /// Waits until the client has received `count` offsets.
     private func hear(_ count: Int, _ exchange: ScriptedExchange) throws {
         try eventually("\(count) heartbeats") { exchange.record.toldOffsets.count >= count }
     }
@@ -62,7 +62,7 @@ import Testing
         let beats = record.interims.dropFirst(isCreation ? 1 : 0)
         #expect(beats.allSatisfy { $0.fields[.location] == nil && $0.status.code == 104 })
         #expect(beats.allSatisfy { $0.fields[.uploadDraftInteropVersion] == "\(version)" })
-        // What came before the cut was promised then.
+        // Content received before the cut was promised then.
         #expect(test.disk.count(.sync, on: ".data") == (isCreation ? 1 : 2))
         #expect(test.disk.count(.syncDirectory) == 1)
         #expect(slow.origin.requests.map(\.content) == [Array("hello".utf8)])
@@ -90,7 +90,7 @@ import Testing
         try eventually("all are with the upstream") {
             slow.origin.requests.count == cases.count
         }
-        // As long as somebody else hears two more, they could have heard one as well.
+        // While this client receives several, the others would receive at least one.
         let other = ScriptedExchange.creation()
         let heard = try control.start(other)
         try hear(3, other)
@@ -174,7 +174,7 @@ import Testing
         try hear(3, control)
         other.gate.open()
         slow.gate.open()
-        // A front refuses an interim response after the final head; so does this exchange.
+        // A web server rejects interim responses after the final head, and so does this exchange.
         let record = try running.finish()
         #expect(record.text == "0123456789")
         #expect(record.toldOffsets.count == told)

@@ -1,19 +1,15 @@
-// Jobs that go on beside requests, held until a test lets them run.
+// Side jobs of requests, held until the test runs them.
 
 import SpoolgatePosix
 import Synchronization
 
-/// Jobs in the order in which they came.
 final class HeldJobs: Sendable {
     private let jobs = Mutex<[HelperThreads.Job]>([])
 
-    /// How many are held.
     var count: Int { jobs.withLock { $0.count } }
 
-    /// Holds one.
     @Sendable func hold(_ job: @escaping HelperThreads.Job) { jobs.withLock { $0.append(job) } }
 
-    /// Runs all that are held.
     func run() {
         let held = jobs.withLock { jobs in
             defer { jobs = [] }

@@ -1,4 +1,4 @@
-// What clients put into `hold`: it has a lifetime and a bound, and is never destroyed to make room.
+// Uploads that clients cause to be held: their lifetime and limit. None is removed to make room.
 
 import HTTPTypes
 import Logging
@@ -17,7 +17,7 @@ import Testing
 @Suite struct HoldTests {
     private static let day = 86_400.0
 
-    /// A gateway that accepts what its upstream refuses.
+    /// A gateway that accepts uploads its upstream then refuses.
     private static func gateway(
         _ origin: LoopbackOrigin,
         _ change: @escaping (inout RouteSettings) -> Void
@@ -38,7 +38,7 @@ import Testing
             #expect(test.serve(.creation(["0123456789"])).status == 202)
         }
         try eventually("all have failed") {
-            // Told after it is counted.
+            // Logged after it is counted.
             test.log.messages.count { $0 == "delivery failed" } == count
         }
     }
@@ -64,7 +64,7 @@ import Testing
         )
     }
 
-    /// Why an upload waits for a person.
+    /// The reason why an upload waits for a person.
     enum Cause: CaseIterable { case failed, indeterminate, held }
 
     @Test("a client cannot cancel an upload that needs a person", arguments: Cause.allCases)
@@ -113,9 +113,9 @@ import Testing
             reasons.first?.contains("spoolgate purge --force --older-than 0s --queue hold") == true
         )
         #expect(try test.summaries().count == 4)
-        // Who has begun may end.
+        // An upload that has begun may finish.
         #expect(test.serve(.append(begun, at: 5, ["!"])).status == 202)
-        // What another process takes away is noticed.
+        // Removals by another process are detected.
         let purger = try Spool(existing: "\(test.root)/spool")
         try eventually("it has failed too") {
             try test.summaries().count { $0.holdCause == .failed } == 4

@@ -1,4 +1,4 @@
-// Commands that look at uploads before they are delivered: real ones, in a shell.
+// Commands that inspect uploads before delivery, run in a real shell.
 
 import Foundation
 import HTTPTypes
@@ -160,7 +160,7 @@ import Testing
         let exchanges = (0..<5).map { _ in ScriptedExchange.creation(["x"]) }
         let running = try exchanges.map { try test.start($0) }
         try eventually("two run") { runs() == 2 }
-        // One for the creation, the others are heartbeats.
+        // One from the creation; the others are heartbeats.
         for exchange in exchanges {
             try eventually("a heartbeat") { exchange.record.interims.count >= 3 }
         }

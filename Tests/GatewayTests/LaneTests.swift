@@ -1,5 +1,5 @@
-// Content that the front writes into the spool by itself: what is granted, what counts, and that nobody else gets
-// the content before the front is done.
+// Content that the web server writes into the spool itself: its limits, the content that counts, and that no other
+// request gets the upload until the web server has finished.
 
 import Glibc
 import HTTPTypes
@@ -17,11 +17,11 @@ import Testing
 @testable import SpoolgateSpool
 
 @Suite struct LaneTests {
-    /// More than a front sends through the gateway in any case.
+    /// More than always goes through the gateway.
     private static let large = (0..<300_000).map { UInt8(truncatingIfNeeded: $0 / 3) }
     private static let rest: ContentLength = .unknown
 
-    /// A creation that has brought some content by the lane, and brings no more.
+    /// A creation with some content by the lane, which then gets stuck.
     private static func begin(
         _ test: GatewayUnderTest,
         _ lane: ScriptedLane
@@ -77,7 +77,7 @@ import Testing
 
     private static let wrongDigest = "sha-256=:" + String(repeating: "A", count: 43) + "=:"
 
-    /// Content, and which path is counted for it.
+    /// Content, and the path it counts for.
     struct Counted: Sendable, CustomTestStringConvertible {
         var path: ContentPath
         var hasOffer = true
@@ -130,7 +130,7 @@ import Testing
         #expect(counts.paths.map(\.path) == (counted.isSmall ? [] : [counted.path]))
         let isOfRoute = [.taken, .off, .shared, .notOffered].contains(counted.path)
         #expect(counts.lastContentPath == (isOfRoute ? counted.path : nil))
-        // Of content that is wrong nothing is kept.
+        // Wrong content is not kept.
         guard !counted.isOrdinary, counted.path != .digest else { return }
         #expect(test.log.values(of: "gateway", in: "content written") == ["\(gateway)"])
         let name = try #require(record.location?.split(separator: "/").last)
@@ -172,7 +172,7 @@ import Testing
         var table = SharesTable()
         let ids = (0..<SharesTable.most + 2).map { UploadID(high: 7, low: UInt64($0)) }
         for id in ids { table.add(ContentShares(gateway: 1), to: id) }
-        // One that is known already takes no place.
+        // A known upload takes no additional place.
         table.add(ContentShares(gateway: 1), to: ids[2])
         #expect(table[ids[0]] == nil && table[ids[1]] == nil)
         #expect(table[ids[2]]?.gateway == 2 && table[ids[3]]?.gateway == 1)
@@ -252,7 +252,7 @@ import Testing
                 .offer(ScriptedLane())
             idle.append((exchange, try test.start(exchange)))
             try #require(exchange.waitUntilStuck())
-            // Its record, and the byte.
+            // The size of the record and one byte.
             if number == 0 { ofOne = test.spool.figures.bytes }
         }
         #expect(ofOne < 32 << 10 && test.spool.figures.bytes <= 16 * ofOne)
@@ -270,7 +270,7 @@ import Testing
             let location = try #require(exchange.record.location)
             #expect(test.serve(.cancellation(location)).status == 204)
         }
-        // All that was lent is room again.
+        // All lent room is free again.
         let full = [UInt8](repeating: 7, count: 1 << 20)
         let last = test.serve(
             .creation([.bytes(full)], complete: false, length: .unknown).offer(ScriptedLane())
@@ -332,7 +332,7 @@ import Testing
         let test = try GatewayUnderTest()
         let halves = [Array(Self.large[..<60_000]), Array(Self.large[60_000...])]
         let lane = ScriptedLane()
-        // What is written and not told of yet.
+        // Written, but not yet reported.
         let slow = test.serve(
             .creation(
                 [.happens { _ = lane.write(halves[0]) }, .fails(.stalled), .bytes(halves[1])],

@@ -1,4 +1,4 @@
-// The form of a log line: which values are quoted, and that every line can be read back.
+// The format of log lines: which values are quoted, and that every line can be parsed.
 
 import Logging
 import Testing
@@ -41,7 +41,7 @@ import Testing
 
 /// A reader of logfmt lines.
 enum Logfmt {
-    /// The keys and values of a line; nil where it is none.
+    /// The keys and values of a line; nil if it is malformed.
     static func read(_ line: String) -> [String: String]? {
         var pairs: [String: String] = [:]
         var rest = Substring(line).unicodeScalars[...]

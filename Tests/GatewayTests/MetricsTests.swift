@@ -1,4 +1,4 @@
-// What the metrics say after uploads were created, cut, resumed, delivered and refused.
+// The metrics after uploads were created, cut, resumed, delivered and refused.
 
 import HTTPTypes
 import SpoolgateExchange
@@ -23,7 +23,7 @@ struct MetricsTests {
 
     private var metrics: Metrics { test.gateway.metrics }
 
-    /// The samples of a metric by their labels, as the page has them.
+    /// The samples of a metric by their labels.
     private func samples(_ name: String) -> [String: String] {
         samples(name, of: test.gateway)
     }
@@ -179,7 +179,7 @@ struct MetricsTests {
 }
 
 extension Admin {
-    /// Of a front that has room.
+    /// The admin of a listener that has free threads.
     static func of(
         _ gateway: Gateway,
         load: FrontLoad = FrontLoad(busy: 1, maximum: 8, isAccepting: true)

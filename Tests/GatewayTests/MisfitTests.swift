@@ -1,5 +1,5 @@
-// Uploads whose data file does not fit their record, as a damaged disk or a person leaves them, and every
-// request that a client can make of one: an answer or a broken connection, never the end of the daemon.
+// Uploads whose data file does not match the record, as after damage to the disk. Every request for one gets a response
+// or a closed connection and never ends the daemon.
 
 import Foundation
 import HTTPTypes
@@ -15,12 +15,12 @@ import Testing
 @testable import SpoolgateSpool
 
 @Suite struct MisfitTests {
-    /// Ways in which an upload of ten bytes ends up where it waits.
+    /// The states of an upload of ten bytes.
     enum Place: CaseIterable {
         case receiving, deferred, failed, indeterminate, held, delivered
     }
 
-    /// A gateway with one upload of ten bytes in that place.
+    /// A gateway with one upload of ten bytes in that state.
     private func upload(
         in place: Place
     ) throws -> (test: GatewayUnderTest, location: String) {
@@ -85,7 +85,7 @@ import Testing
     private static let versions: [Int?] = [nil, 3, 5, 6, 8, 10]
     private static let requestCount = 8
 
-    /// The request number `step` on an upload of `size` bytes.
+    /// Request number `step` for an upload of `size` bytes.
     private static func request(
         _ step: Int,
         on location: String,
@@ -112,8 +112,8 @@ import Testing
 }
 
 extension GatewayUnderTest {
-    /// Cuts or fills up an upload's data file, if it has one, also where that breaks a promise: as
-    /// recovery does, the record then promises no more than is there.
+    /// Truncates or extends an upload's data file, if any, even below its promise; like recovery, it then lowers the
+    /// promise in the record.
     fileprivate func resizeData(of location: String, to size: Int) throws {
         let upload = try spool.lock(id(location), until: .after(.seconds(10)), requestRelease: {})
         guard let upload, let data = upload.content.data else { return }

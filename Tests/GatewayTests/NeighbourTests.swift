@@ -1,5 +1,5 @@
-// Upstream, authorizer and webhook get into trouble between two requests and within one: what is told then is true,
-// nothing is lost, and once they are well again the next request succeeds.
+// Upstream, authorizer and webhook fail between and during requests: responses are true, nothing is lost, and the first
+// request after recovery succeeds.
 
 import Foundation
 import HTTPTypes
@@ -18,7 +18,7 @@ import Testing
 
 @Suite("Failures of neighbours")
 struct NeighbourTests {
-    /// A gateway whose upstream is a neighbour before an origin that answers 201 to everything.
+    /// A gateway whose upstream is a neighbor in front of an origin that responds with 201.
     private func place() throws -> (BadNeighbour, GatewayUnderTest, LoopbackOrigin) {
         let origin = try LoopbackOrigin(status: "201 Created", content: "")
         let neighbour = try BadNeighbour(before: origin.port)
@@ -47,7 +47,7 @@ struct NeighbourTests {
         }
         for trouble in BadNeighbour.Trouble.failures {
             try neighbour.become(trouble)
-            // Each has a name of its own, so that libcurl asks for the neighbour's again.
+            // Changed settings make libcurl resolve the neighbor's name again.
             test.reload { settings in
                 settings.routes["default"]?.upstream.connectTimeout += .milliseconds(1)
             }
@@ -59,7 +59,7 @@ struct NeighbourTests {
             let ordinary = test.serve(
                 ScriptedExchange(.put, "/files/o", [:], [.bytes(tooLargeToBePlain)])
             )
-            // What has begun to answer is relayed as far as it goes.
+            // A response that has begun is relayed as far as it arrives.
             #expect(ordinary.isAborted || [502, 504].contains(ordinary.status), "\(trouble)")
             try neighbour.become(nil)
             let location = try #require(kept.location)
@@ -85,7 +85,7 @@ struct NeighbourTests {
                 )
             )
         }
-        // These end at once; the others end by the same outcome.
+        // These fail at once; the others have the same outcome.
         for trouble in [BadNeighbour.Trouble.noName, .refuses, .notHTTP, .closes(after: 60)] {
             try neighbour.become(trouble)
             test.reload { $0.routes["default"]?.upstream.connectTimeout += .milliseconds(1) }
@@ -110,7 +110,7 @@ struct NeighbourTests {
             try neighbour.become(trouble)
             test.reload { $0.routes["default"]?.authorization.timeout += .milliseconds(1) }
             let record = test.serve(.creation())
-            // A question is so short that it is answered before so many bytes are there.
+            // The authorizer's request is too short for some failures.
             if record.status != 201 {
                 #expect(record.status == 503, "\(trouble)")
                 #expect(!record.events.contains(.read), "\(trouble)")
@@ -139,7 +139,7 @@ struct NeighbourTests {
         }
         try test.gateway.events.startSending()
         var told = 0
-        // A status of 2xx is enough, however the answer ends.
+        // A 2xx status is enough, even if the response is incomplete.
         let troubles = BadNeighbour.Trouble.failures.filter { $0 != .closesInAnswer }
         for trouble in troubles + BadNeighbour.Trouble.answersOfItsOwn {
             try neighbour.become(trouble)
@@ -151,9 +151,9 @@ struct NeighbourTests {
                 try eventually("it met \(trouble)") { neighbour.met > 0 }
             }
             try neighbour.become(nil)
-            // New settings: the next attempt is made at once.
+            // Changed settings make the next attempt immediate.
             test.reload { $0.events.webhook.timeout += .milliseconds(1) }
-            // One whose answer was lost comes twice.
+            // An event whose response was lost arrives twice.
             try eventually("the events after \(trouble)") {
                 Set(origin.requests.flatMap { $0.values("spoolgate-delivery") }).count == told
             }

@@ -1,4 +1,4 @@
-// Uploads without a resource of their own: received whole, then delivered or refused.
+// Uploads without a resource: received completely, then delivered or refused.
 
 import Foundation
 import HTTPTypes
@@ -219,7 +219,7 @@ import Testing
         try eventually("the upstream has all") { origin.requests.count == 40 }
         let fast = test.serve(ScriptedExchange(.post, "/fast", [:], ["{}"]))
         #expect(fast.status == 201)
-        // Nor do they take the places of uploads that wait for one.
+        // Nor do they take slots from waiting uploads.
         #expect(test.serve(.creation(["whole"])).status == 201)
         gate.open()
         for running in slow { #expect(try running.finish().status == 201) }
@@ -235,7 +235,7 @@ import Testing
         }
     }
 
-    /// Takes content until its last bytes are there, and notes what has come.
+    /// Receives content up to its last bytes and records it as it arrives.
     private static func listen(to connection: OriginConnection, _ seen: borrowing Mutex<String>)
         throws
     {

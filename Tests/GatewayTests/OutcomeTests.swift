@@ -1,4 +1,4 @@
-// What an attempt's outcome means: the table that ARCHITECTURE.md shows, and each of its rows against a real upstream.
+// The outcomes of attempts: the table in ARCHITECTURE.md, and each row with a real upstream.
 
 import Foundation
 import HTTPTypes
@@ -104,7 +104,7 @@ struct OutcomeTests {
     func conditionalOnKeptConnection(isUpload: Bool) throws {
         let origin = try LoopbackOrigin { connection in
             while let request = try connection.receiveRequest() {
-                // The second one on a connection is taken, and never answered.
+                // The second request on a connection is read but gets no response.
                 guard request.number != 1 else { return connection.reset() }
                 try connection.answer(request.number == 0 ? "204 No Content" : "412 x")
             }
@@ -199,7 +199,7 @@ struct OutcomeTests {
         #expect(record.text.contains("\"upstream-redirects\""))
         #expect(try test.queue(of: location) == .deferred)
         #expect(origin.requests.count == 1)
-        // One that has sent all of it follows by itself.
+        // A client that has sent all content can follow the redirect itself.
         let whole = test.serve(.creation())
         #expect(whole.status == 307)
         #expect(whole[.uploadComplete] == "?1")
@@ -229,7 +229,7 @@ struct OutcomeTests {
         #expect(origin.requests.count == 1)
     }
 
-    // MARK: Answers of what is in front of the application
+    // MARK: Responses of a proxy before the application
 
     @Test("a POST that gets 502, 503 or 504 is held with its content", arguments: [502, 503, 504])
     func gatewayErrors(status: Int) throws {
@@ -242,7 +242,7 @@ struct OutcomeTests {
         #expect(record.status == status)
         #expect(record[.uploadComplete] == "?1")
         #expect(try test.summary(location).holdCause == .indeterminate)
-        // Whoever lost the answer hears it again, and nothing is sent.
+        // A client that lost the response receives it again, and no request is sent.
         #expect(test.serve(.append(location, at: 5)).status == status)
         #expect(origin.requests.count == 1)
         try test.withUpload(location) { try $0.requeue(at: .now) }
@@ -274,7 +274,7 @@ struct OutcomeTests {
         #expect(record.status == 503)
         #expect(record[.uploadComplete] == "?0")
         #expect(try test.queue(of: location) == .deferred)
-        // 503 is not named.
+        // 503 is not in the setting.
         #expect(test.serve(.append(location, at: 5))[.uploadComplete] == "?1")
         #expect(try test.queue(of: location) == .hold)
     }

@@ -1,4 +1,4 @@
-// Content that is a part of something by `Content-Range`: nowhere taken for the whole, and never resumable.
+// Content that `Content-Range` marks as a part: never taken for the whole, and never resumable.
 
 import HTTPTypes
 import SpoolgateDelivery
@@ -12,7 +12,7 @@ import Testing
 @testable import SpoolgateUpstream
 
 @Suite struct PartialContentTests {
-    /// What makes the whole of what it receives: a file, an object, a form, or something that is looked at.
+    /// A setting that makes a whole of the content: a file, an object, a form, or input of an inspection.
     enum Maker: CaseIterable {
         case directory, bucket, multipart, path, inspection
 
@@ -53,7 +53,7 @@ import Testing
                 #expect(!record.events.contains(.read))
             }
         }
-        // By any other name, too.
+        // Also with a method override.
         let fields: HTTPFields = [.methodOverride: "PUT", .contentRange: "bytes 3-9/10"]
         #expect(test.serve(ScriptedExchange(.delete, "/f", fields, ["3456789"])).status == 400)
         #expect(try test.drops().isEmpty)

@@ -1,4 +1,4 @@
-// Requests that are no uploads: streamed to the upstream and back, nothing added that it did not say.
+// Requests other than uploads: streamed to the upstream and back without additions.
 
 import HTTPTypes
 import Logging
@@ -58,7 +58,7 @@ import Testing
         #expect(record.status == 206)
         #expect(record.contentLength == 2)
         #expect(record[.contentRange] == "bytes 0-1/9")
-        // Its own protocol, if it has one, is its own business here.
+        // If the upstream has the protocol itself, its fields pass unchanged.
         #expect(record.offset == 7)
         #expect(record[.connection] == nil)
     }
@@ -106,7 +106,7 @@ import Testing
         context.origin = "https://files.example"
         test.serve(ScriptedExchange(method, "/a", fields, context: context))
         let told = origin.requests.map { $0.values("Destination") }
-        // The host is the one that the upstream is asked by.
+        // The host is the one in the requests to the upstream.
         #expect(told == [["https://files.example/b"], ["http://dav.internal/b"]])
     }
 

@@ -1,4 +1,4 @@
-// Progress by 104 while content comes: its rate, what it promises, and that silence costs nothing.
+// Progress by 104 while content arrives: its rate, its promise, and that clients without it cost nothing.
 
 import Foundation
 import HTTPTypes
@@ -13,7 +13,7 @@ import SpoolgateUpstream
 import Testing
 
 extension ScriptedExchange.Record {
-    /// The offsets that interim responses told, in order.
+    /// The offsets in interim responses, in order.
     var toldOffsets: [Int64] {
         interims.compactMap { $0.fields[.uploadOffset].flatMap { Int64($0) } }
     }
@@ -95,7 +95,7 @@ extension ScriptedExchange.Record {
         let most = Counter()
         let counts = ScriptedExchange.Step.happens { most.set(max(most.count, jobs.count)) }
         let ends = ScriptedExchange.Step.happens { jobs.run() }
-        // The first offset that is promised of an upload is told at once: its names are made durable with it.
+        // The first promised offset is sent at once, because it makes the names durable too.
         let record = test.serve(
             .creation(["a", "b", counts, "c", counts, "d", ends, "e", counts, "f", ends, "g"])
         )
@@ -110,7 +110,7 @@ extension ScriptedExchange.Record {
         "the end of a message waits for the sync of an offset, and not for a busy thread"
     )
     func waits() throws {
-        // Nobody runs it but the request itself.
+        // The job runs only in the request itself.
         let test = try test(interval: .zero, size: 1, holding: HeldJobs())
         let record = test.serve(.creation(["a", "b", "c"], complete: false))
         #expect(record.status == 201 && record.offset == 3)

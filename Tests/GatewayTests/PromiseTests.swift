@@ -1,7 +1,7 @@
-// The table of promises in spoolgate-spool(5), held against the calls on the disk: each promise is told
-// after the call that makes it true, and not at all (or all the same, as the page says) if that fails.
+// Compares the table of promises in spoolgate-spool(5) with the calls on the disk: a promise is sent after the call
+// that makes it true, and if the call fails, only if the page says so.
 //
-// The page is read here, so a row without a scenario and a scenario without a row both fail.
+// The test reads the page, so a row and a scenario without each other both fail.
 
 import Foundation
 import HTTPTypes
@@ -46,35 +46,36 @@ struct PromiseRow: CustomTestStringConvertible, Sendable {
         }
     }()
 
-    /// Whether a call on the disk is the one the row names.
+    /// Whether the row names this call.
     func isCall(_ call: Disk.Call, _ subject: String) -> Bool {
         call.rawValue == self.call && isSubject(subject)
     }
 
-    /// Whether a path is of what the row names: content never is.
+    /// Whether the row names this path; it never names content.
     func isSubject(_ path: String) -> Bool { subject != "record" || !path.hasSuffix(".data") }
 }
 
-/// A request that makes a promise, and how to see that it did.
+/// A request that makes a promise, and how to detect it.
 private struct Scenario: Sendable {
-    /// What comes before it; gives the request.
+    /// Prepares the gateway and returns the request.
     var prepare: @Sendable (GatewayUnderTest) throws -> ScriptedExchange
-    /// Whether the promise is made.
+    /// Whether the promise was made.
     var isTold: @Sendable (ScriptedExchange.Record, LoopbackOrigin) -> Bool
-    /// Whether the promise is made while the upstream works: it answers when that was tried.
+    /// Whether the promise is made during the upstream's work; the upstream then responds after the call.
     var isSlow = false
 
     static func told(_ status: Int) -> @Sendable (ScriptedExchange.Record, LoopbackOrigin) -> Bool {
         { record, _ in record.status == status }
     }
 
-    /// Whether an interim response told an offset.
+    /// Whether an interim response had an offset.
     static func toldProgress(_ record: ScriptedExchange.Record, _: LoopbackOrigin) -> Bool {
         record.interims.contains { $0.fields[.uploadOffset] != nil }
     }
 
-    /// An upload that the client was cut from, whole if `length` is 5; promised, but where the disk does
-    /// not take that at the time.
+    /// An upload interrupted at 5 bytes; complete if `length` is 5.
+    ///
+    /// It is promised unless the disk fails.
     static func interrupted(
         _ test: GatewayUnderTest,
         length: Int64 = 5,
@@ -191,7 +192,7 @@ struct PromiseTests {
         return (test, slow)
     }
 
-    /// Serves the request that makes the promise, or tries to.
+    /// Serves the request that makes the promise.
     private func serve(
         _ exchange: ScriptedExchange,
         of scenario: Scenario,
@@ -235,12 +236,12 @@ struct PromiseTests {
         let call = try #require(Disk.Call(rawValue: row.call))
         switch row.promise {
         case "answered", "answered-promised":
-            // Only once the upstream has the upload: before that the same call makes another promise.
+            // Only once the upstream has the upload: before that, the same call makes another promise.
             test.disk.watch { _, _ in
                 guard !slow.origin.requests.isEmpty else { return }
                 test.disk.refuse(call, errno: SystemError.lost)
             }
-        // Of the record: the content itself is made durable.
+        // Only the record fails; content can be made durable.
         default: test.disk.refuse(call, where: row.isSubject, errno: SystemError.lost)
         }
         let record = try serve(exchange, of: scenario, test, slow) {

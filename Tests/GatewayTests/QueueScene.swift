@@ -1,5 +1,4 @@
-// What tests of the delivery queue share: an upstream that does as it is told, and a gateway that does not
-// wait long.
+// Shared by the tests of the delivery queue: a scripted upstream and a gateway with short waits.
 
 import Foundation
 import HTTPTypes
@@ -14,14 +13,14 @@ import Testing
 @testable import SpoolgateSpool
 
 enum QueueScene {
-    /// What an upstream does with one request.
+    /// An upstream's reaction to one request.
     enum Deed: Sendable {
         case answers(Int, fields: String = "")
-        /// Reads it and ends the connection.
+        /// Reads the request and closes the connection.
         case breaksOff
     }
 
-    /// An upstream that does one deed after the other, and answers 201 after them.
+    /// An upstream with these reactions in order, then 201.
     static func origin(
         _ deeds: [Deed],
         socketPath: String? = nil,

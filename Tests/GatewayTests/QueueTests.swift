@@ -1,4 +1,4 @@
-// The delivery queue: what it takes up, what it leaves to clients, and when it tries again.
+// The delivery queue: which uploads it delivers, which it leaves to clients, and when it retries.
 
 import Foundation
 import HTTPTypes
@@ -16,7 +16,7 @@ import Testing
 @testable import SpoolgateSpool
 
 @Suite struct QueueTests {
-    // MARK: What it takes up
+    // MARK: Uploads of the queue
 
     @Test("an upload whose client left before the result is tried until it is delivered")
     func clientGone() throws {
@@ -34,7 +34,7 @@ import Testing
         try test.gateway.deliveries.startQueue()
         try test.waitUntil(location, isIn: .delivered)
         #expect(origin.requests.map(\.content) == Array(repeating: Array("hello".utf8), count: 3))
-        // Its client comes back, and hears what the upstream said.
+        // The client returns and receives the upstream's response.
         let replay = test.serve(.append(location, at: 5))
         #expect(replay.status == 201)
         #expect(replay.text == "ok")
@@ -50,7 +50,7 @@ import Testing
         }
         let location = try #require(test.serve(.creation()).location)
         let id = try test.id(location)
-        // As after a power cut on btrfs: the record is there, its name in the queue is not.
+        // As after a power failure on btrfs: the record exists without its name in the queue.
         let spool = test.gateway.spool
         for name in try spool.layout.queue.names() where name.hasSuffix("\(id)") {
             unlink(spool.layout.queue.path(of: name))
@@ -80,7 +80,7 @@ import Testing
         queue.add(DueHeap.Entry(due: clock.now, id: one, route: "a", client: .some))
         queue.finish(one, route: "a", next: WallTime(seconds: clock.now.seconds + 3_600))
         #expect(take() == one)
-        // Nobody has asked again: the other one comes, and then nothing.
+        // Without another request, the other one follows and then none.
         queue.finish(one, route: "a", next: nil)
         queue.add(DueHeap.Entry(due: clock.now, id: other, route: "a", client: .some))
         #expect(take() == other)
@@ -114,7 +114,7 @@ import Testing
         let bounds = deliveries.current.bounds
         let start = clock.now.seconds - 1_000
         var due = DueUploads(most: 4)
-        // In no order, as names come.
+        // In any order, as names are read.
         for low in (0..<100).map({ UInt64($0 * 37 % 100) }) {
             let time = WallTime(seconds: start + Int64(low))
             due.add(
@@ -135,7 +135,7 @@ import Testing
             )
         )
         due.addAll(to: queue)
-        // One more while it is full is left to a run.
+        // An addition to the full queue waits for a queue run.
         queue.add(
             DueHeap.Entry(
                 due: clock.now,
@@ -189,7 +189,7 @@ import Testing
         #expect(try test.summary(location).nextAttempt == nil)
         let origin = try QueueScene.origin([], socketPath: path)
         try test.gateway.deliveries.startQueue()
-        // An upload that is the queue's shows that runs go on and leave the first alone.
+        // The delivery of another upload shows that runs continue and leave this one alone.
         let other = test.createPartial("x")
         try test.enqueue(other)
         try test.waitUntil(other, isIn: .delivered)
@@ -300,7 +300,7 @@ import Testing
         #expect(contents.sorted() == (0..<100).map { "upload \($0)" }.sorted())
     }
 
-    // MARK: Trying again
+    // MARK: Retries
 
     @Test(
         "a temporary refusal of the upstream is retried only if that is safe",
@@ -345,7 +345,7 @@ import Testing
         let location = try #require(test.serve(.creation()).location)
         try test.waitUntil(location, isIn: .hold)
         #expect(try test.summary(location).holdCause == .indeterminate)
-        // One more goes all the way, while the first is left alone.
+        // Another upload is delivered meanwhile.
         let other = try #require(test.serve(.creation(["other"])).location)
         try test.waitUntil(other, isIn: .delivered)
         #expect(test.serve(.retrieval(location)).status == 410)
@@ -411,7 +411,7 @@ import Testing
         let holder = try Spool(directory: "\(test.root)/spool", reserve: 0)
         let held = try #require(try holder.tryLock(try test.id(location)))
         try test.gateway.deliveries.startQueue()
-        // One after the other, in the order in which they came: the first was found in use.
+        // One delivery at a time, so the first upload was found in use.
         try test.waitUntil(next, isIn: .delivered)
         held.unlock()
         try test.waitUntil(location, isIn: .delivered)
@@ -439,7 +439,7 @@ import Testing
         #expect(origin.requests.count == 3)
     }
 
-    // MARK: Bounds
+    // MARK: Limits
 
     @Test("a route's limit covers its requests and its queue together")
     func routeBound() throws {
@@ -452,7 +452,7 @@ import Testing
                 return count
             }
             most.withLock { $0 = max($0, count) }
-            // Where two may come at a time, the first one is there until the second is.
+            // If two may run at a time, the first waits for the second.
             try eventually("a second delivery") { most.withLock { $0 } >= 2 }
             usleep(1_000)
             now.withLock { $0 -= 1 }

@@ -1,4 +1,4 @@
-// An application that was away for long comes back to full queues and many clients that wait for it.
+// An application returns after a long downtime to full queues and many waiting clients.
 
 import Foundation
 import HTTPTypes
@@ -16,18 +16,18 @@ import Testing
 @testable import SpoolgateSpool
 
 @Suite struct RecoveryTests {
-    /// Slots, and how many of them one application may have.
+    /// All delivery slots, and the share of one application.
     private static let (slots, share) = (12, 8)
 
-    /// An application that takes some milliseconds for each upload, and counts how many it has at a time.
+    /// An application that needs some milliseconds for each upload and counts its concurrent requests.
     private final class Application: Sendable {
         private let load = Monitor((now: 0, most: 0))
         private let status = Monitor("201 Created")
 
-        /// Most requests it had at a time.
+        /// The maximum number of concurrent requests.
         var most: Int { load.update { $0.most } }
 
-        /// From now on it answers all with this.
+        /// Sets the response to all later requests.
         func answer(_ status: String) { self.status.update { $0 = status } }
 
         func listen(at path: String) throws -> LoopbackOrigin {
@@ -53,7 +53,7 @@ import Testing
         )
     }
 
-    /// A gateway with an application at a socket: the default route tells its clients, the other accepts.
+    /// A gateway with an application at a socket; the default route responds with the result, the other with 202.
     private static func gateway(_ path: String, _ clock: SetClock) throws -> GatewayUnderTest {
         try GatewayUnderTest(.unix(path: path), clock: clock.system) { settings, route in
             settings.maximumDeliveries = slots
@@ -64,7 +64,7 @@ import Testing
         }
     }
 
-    /// How often the application got each content.
+    /// How often the application received each content.
     private func counts(_ origin: LoopbackOrigin) -> [String: Int] {
         origin.requests.reduce(into: [:]) { counts, request in
             counts[String(decoding: request.content, as: UTF8.self), default: 0] += 1
@@ -81,7 +81,7 @@ import Testing
         let test = try Self.gateway(path, clock)
         try test.gateway.deliveries.startQueue()
         let count = 1_000
-        // Half are accepted, and half of the clients hear that the application is not there.
+        // Half of the uploads are accepted; the other half receive that the application is unavailable.
         let locations = try (0..<count).map { number in
             let record = test.serve(
                 .creation([.text("upload \(number)")], context: Self.owner(number))
@@ -95,7 +95,7 @@ import Testing
         try eventually("all were tried once", seconds: 60) { try tried(1) }
         clock.sleep(7_200)
         try eventually("all were tried again", seconds: 60) { try tried(2) }
-        // It comes back when all that are in the queue are due, and all clients come at once.
+        // It returns when all queued uploads are due, and all clients return at the same time.
         let application = Application()
         let origin = try application.listen(at: path)
         let start = ContinuousClock.now
@@ -110,7 +110,7 @@ import Testing
                 )
                 let record = test.serve(append)
                 if record.status == 201 { return tries }
-                // Broken off, it comes again, as clients do.
+                // Clients return after a closed connection.
                 guard record.isAborted, tries < 20 else { break }
             }
             throw NeverHappened(description: "client \(number) hears no verdict")
@@ -124,9 +124,9 @@ import Testing
         #expect(counts(origin).count == count)
         #expect(counts(origin).values.allSatisfy { $0 == 1 })
         #expect(application.most <= Self.share)
-        // Nobody had to come back: who waits is let in.
+        // No client had to return: waiting requests get slots.
         #expect(tries.allSatisfy { $0 == 1 })
-        // The application could take them in 1,000 / 8 x 5 ms.
+        // The minimum for the application is 1,000 / 8 × 5 ms.
         print("recovery: \(ofClients) for \(count / 2) clients, \(ofAll) for all \(count)")
     }
 
@@ -154,7 +154,7 @@ import Testing
         origin.forget { _ in true }
         application.answer("201 Created")
         let start = ContinuousClock.now
-        // As the command does in a process of its own, with a look of the daemon after each.
+        // As the command does in its own process, followed by a queue run of the daemon.
         let other = try Spool(existing: test.spool.directory)
         try other.forEachUpload { summary in
             guard let upload = try? other.tryLock(summary.id) else { return }

@@ -1,9 +1,8 @@
-// The whole request path under random requests, records and phases: an answer or a broken connection for
-// each, and never the end of the process.
+// Random requests, records and phases through the whole request path: each request gets a response or a closed
+// connection and never ends the process.
 //
-// A seed is a world: a gateway with random settings over a spool of its own. `make test` plays some;
-// `make fuzz MINUTES=60` plays new ones for so long. A trap ends the process, so the seeds at work are
-// named first: SPOOLGATE_FUZZ_SEED=n plays that one alone.
+// A seed is a gateway with random settings and its own spool. `make test` runs a sample; `make fuzz MINUTES=60` runs
+// new seeds for that long. A trap ends the process, so each seed is written first: SPOOLGATE_FUZZ_SEED=n repeats it.
 
 import Foundation
 import HTTPTypes
@@ -23,7 +22,7 @@ import Testing
 struct RequestFuzzTests {
     private static let environment = ProcessInfo.processInfo.environment
 
-    /// The seeds of `make test`, or the one that was asked for.
+    /// The seeds of `make test`, or the requested one.
     private static var seeds: [UInt64] {
         environment["SPOOLGATE_FUZZ_SEED"].flatMap { UInt64($0) }.map { [$0] } ?? Array(0..<24)
     }
@@ -58,7 +57,7 @@ struct RequestFuzzTests {
         print("fuzz: requests from seed \(first) on")
         while !deadline.hasPassed {
             let seed = first + UInt64(tally.worlds)
-            // Before it is played: a trap leaves no time to say so.
+            // Written first, because a trap leaves no time for it.
             try Data("\(seed)\n".utf8).write(to: URL(fileURLWithPath: "/tmp/spoolgate-fuzz-seed"))
             let world = try FuzzWorld(seed: seed)
             try world.play()
@@ -81,7 +80,7 @@ struct RequestFuzzTests {
     }
 }
 
-/// One gateway with random settings, and what is done to it.
+/// One gateway with random settings.
 private final class FuzzWorld {
     private let test: GatewayUnderTest
     private let origin: LoopbackOrigin?
@@ -91,7 +90,7 @@ private final class FuzzWorld {
     private let hasQueue: Bool
     private let seed: UInt64
     private(set) var uploads = 0
-    /// Uploads that were made of others.
+    /// The number of joined uploads.
     private(set) var joined = 0
     private(set) var requests = 0
     private(set) var recoveries = 0
@@ -192,7 +191,7 @@ private final class FuzzWorld {
             uploads += 1
             if creation.request.fields[.uploadConcat] == "partial" || random.once(in: 4) {
                 drawn.remember(location)
-                // Others can be made of it only as it is.
+                // Later uploads can only be joined from undamaged ones.
                 if !random.once(in: 3) { continue }
             }
             for _ in 0..<2 + random.next() % 8 {
@@ -229,7 +228,7 @@ private final class FuzzWorld {
         return record
     }
 
-    /// The path of a location, which may be none.
+    /// The path of a location, or a default.
     private func path(_ location: String?) -> String {
         guard let location else { return "/files" }
         guard let scheme = location.range(of: "://") else { return location }
@@ -237,7 +236,7 @@ private final class FuzzWorld {
             ?? "/"
     }
 
-    /// What the next start of a daemon does with all this, after a power cut too.
+    /// Recovers as the next daemon does, also after a power failure.
     private func recover() throws {
         let writer = random.once(in: 2) ? "another" : nil
         let spool = try Spool(directory: "\(test.root)/spool", reserve: 0, writer: writer)

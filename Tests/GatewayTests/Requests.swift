@@ -1,4 +1,4 @@
-// The requests that the tests speak, each as one call, in the words of the protocol.
+// The requests of the tests, each as one call.
 
 import HTTPTypes
 import SpoolgateExchange
@@ -6,13 +6,13 @@ import SpoolgateExchange
 import SpoolgateSpool
 import SpoolgateUploadProtocol
 
-/// Content of which more is kept than of an upload that is delivered like an ordinary one.
+/// Content too large to be delivered like an ordinary upload.
 let tooLargeToBePlain = [UInt8](repeating: 7, count: Upload.mostInBuffer + 1)
 
 extension ScriptedExchange {
     typealias Steps = [Step]
 
-    /// A creation; `complete` says whether it brings the whole upload.
+    /// A creation; `complete` tells whether it has the whole upload.
     static func creation(
         _ steps: Steps = ["hello"],
         complete: Bool = true,
@@ -38,7 +38,7 @@ extension ScriptedExchange {
         )
     }
 
-    /// An append; `complete` says whether it ends the upload.
+    /// An append; `complete` tells whether it completes the upload.
     static func append(
         _ location: String,
         at offset: Int64,
@@ -63,7 +63,6 @@ extension ScriptedExchange {
         )
     }
 
-    /// An offset retrieval.
     static func retrieval(
         _ location: String,
         version: Int? = 10,
@@ -78,7 +77,7 @@ extension ScriptedExchange {
         )
     }
 
-    /// A look at the status resource of an upload resource.
+    /// A request to the status resource.
     static func status(
         _ location: String,
         context: ExchangeContext = ExchangeContext()
@@ -86,7 +85,6 @@ extension ScriptedExchange {
         ScriptedExchange(.get, "\(location)/status", [:], length: .unknown, context: context)
     }
 
-    /// A cancellation.
     static func cancellation(
         _ location: String,
         context: ExchangeContext = ExchangeContext(interimStatuses: [104])
@@ -104,7 +102,7 @@ extension HTTPFields {
 }
 
 extension GatewayUnderTest {
-    /// Creates an upload that lacks something still, and gives its resource.
+    /// Creates an incomplete upload and returns its resource.
     func createPartial(
         _ text: String = "hello",
         uploadLength: Int64? = nil,

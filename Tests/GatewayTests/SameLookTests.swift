@@ -1,5 +1,5 @@
-// Names that look alike and are not the same bytes, in every place where the word of one client is held against that of
-// another one, or against the operator's. Swift's strings are equal there.
+// Names that look alike but have different bytes, wherever a client's text is compared with another client's or the
+// operator's. As Swift strings they are equal.
 
 import HTTPTypes
 import SpoolgateExchange
@@ -16,7 +16,7 @@ import Testing
 
 @Suite("Names that look alike")
 struct SameLookTests {
-    /// Each is equal to the other one as a `String`.
+    /// Each pair is equal as `String`.
     static let pairs = [
         ("K", "\u{212A}"), ("jos\u{E9}", "jose\u{301}"), ("\u{C5}sa", "\u{212B}sa"),
         ("a;b", "a\u{37E}b"),
@@ -62,7 +62,7 @@ struct SameLookTests {
                 #expect(test.serve(request).status == 404, "\(request.request.method)")
             }
             #expect(test.serve(.retrieval(location, context: context(owner))).offset == 5)
-            // As the spool keeps them, for a daemon that comes after.
+            // As stored for a later daemon.
             let kept = try #require(try test.summaries().first?.creation)
             #expect(kept.owner == ExactText(owner) && kept.owner != ExactText(stranger))
         }
@@ -109,10 +109,10 @@ struct SameLookTests {
         _ = test.createPartial(context: context(one))
         #expect(test.serve(.creation(context: context(one))).status == 429)
         #expect(test.serve(.creation(complete: false, context: context(other))).status == 201)
-        // As another daemon finds them.
+        // As another daemon reads them.
         let found = try test.spool.layout.census(readingRecords: true)
         #expect(found.unfinished.count == 2)
-        // At work, too.
+        // The limit of concurrent requests too.
         let busy = ScriptedExchange.creation(
             ["x", .stuck],
             length: .known(9),

@@ -1,8 +1,7 @@
-// A front on paper: one request whose content comes as a script says, and a record of its answer.
+// A scripted web server: one request whose content arrives as scripted, and a record of its response.
 //
-// It answers nothing by itself and judges only what every front must insist on: one final head,
-// after it no interim one, and content of the length the head announced. Invariant: a read that
-// does not end by the script ends by `interrupt`, or at a deadline that only broken code meets.
+// It checks only the rules of every web server: one final head, no interim response after it, and content of the
+// announced length. Invariant: a read ends as scripted, by `interrupt`, or at a deadline that only broken code reaches.
 
 import HTTPTypes
 import SpoolgateExchange
@@ -11,19 +10,17 @@ import SpoolgatePosix
 import SpoolgateRequests
 import SpoolgateUploadProtocol
 
-/// One request and its recorded answer.
 final class ScriptedExchange: Exchange, ContentLane, Sendable {
-    /// What one read of the content gives.
+    /// The result of one read.
     enum Step: Sendable, ExpressibleByStringLiteral {
-        /// A fragment.
         case bytes([UInt8])
-        /// Nothing, until another thread calls `interrupt`.
+        /// Waits until another thread calls `interrupt`.
         case stuck
         /// The content ends early.
         case fails(ContentError)
-        /// A fragment that arrived together with the content's early end.
+        /// A fragment that arrives together with the early end.
         case bytesThenFails([UInt8], ContentError)
-        /// Something happens elsewhere before the next read.
+        /// Runs a closure before the next read.
         case happens(@Sendable () -> Void)
 
         static func text(_ text: String) -> Step { .bytes(Array(text.utf8)) }
@@ -31,7 +28,7 @@ final class ScriptedExchange: Exchange, ContentLane, Sendable {
         init(stringLiteral text: String) { self = .text(text) }
     }
 
-    /// What was seen of the answer, in order.
+    /// An event of the response, in order.
     enum Event: Equatable {
         case interim(Int)
         case read
@@ -39,7 +36,6 @@ final class ScriptedExchange: Exchange, ContentLane, Sendable {
         case abort
     }
 
-    /// Everything that was seen of one exchange.
     struct Record {
         var events: [Event] = []
         var interims: [ResponseHead] = []
@@ -47,14 +43,14 @@ final class ScriptedExchange: Exchange, ContentLane, Sendable {
         var contentLength: Int64?
         var content: [UInt8] = []
         var isAborted = false
-        /// What no front would let pass.
+        /// Violations that no web server would forward.
         var faults: [String] = []
         var isPeerGone = false
-        /// Bytes of content after which the client is found to be gone; -1: at the head already.
+        /// The bytes of content after which the client is gone; -1 for the head.
         var leavesAfter: Int?
-        /// How the front writes content by itself; nil: it does not.
+        /// How the web server writes content itself; nil if it does not.
         var lane: ScriptedLane?
-        /// Whether something ends its waits for content early.
+        /// Whether an alarm can end waits for content.
         var hasAlarm = false
         fileprivate var steps: [Step] = []
         fileprivate var isReleased = false
@@ -95,7 +91,7 @@ final class ScriptedExchange: Exchange, ContentLane, Sendable {
         interrupt = { monitor.update { $0.isReleased = true } }
     }
 
-    // MARK: What a test sees and does
+    // MARK: For tests
 
     var record: Record { monitor.update { $0 } }
 
@@ -106,25 +102,25 @@ final class ScriptedExchange: Exchange, ContentLane, Sendable {
 
     var isPeerGone: Bool { monitor.update { $0.isPeerGone } }
 
-    /// The web server gives the request up.
+    /// Aborts the request from the web server.
     func abandon() { monitor.update { $0.isPeerGone = true } }
 
-    /// Whether it was asked to let go.
+    /// Whether its release was requested.
     var isInterrupted: Bool { monitor.update { $0.isReleased } }
 
-    /// The front offers to write the content by itself.
+    /// Offers that the web server writes the content itself.
     func offer(_ lane: ScriptedLane) -> Self {
         monitor.update { $0.lane = lane }
         return self
     }
 
-    /// The client goes while the answer is sent, after that many bytes of its content.
+    /// Disconnects the client after `count` bytes of the response's content.
     func leave(after count: Int) { monitor.update { $0.leavesAfter = count } }
 
-    /// Waits until the gateway waits for content that does not come; false at the deadline.
+    /// Waits until the gateway is stuck waiting for content; false at the deadline.
     func waitUntilStuck() -> Bool { wait { $0.isStuck } }
 
-    /// Waits until the gateway has taken the request up; false at the deadline.
+    /// Waits until the gateway has begun the request; false at the deadline.
     func waitUntilLooked() -> Bool { wait { $0.isLooked } }
 
     private func wait(for condition: (Record) -> Bool) -> Bool {
@@ -267,15 +263,14 @@ final class ScriptedExchange: Exchange, ContentLane, Sendable {
 }
 
 extension ScriptedExchange.Record {
-    /// The status of the final response; nil if there was none.
+    /// The status of the final response, if any.
     var status: Int? { head?.status.code }
     var text: String { String(decoding: content, as: UTF8.self) }
-    /// `Upload-Offset` of the final response.
     var offset: Int64? { self[.uploadOffset].flatMap { Int64($0) } }
 
     subscript(_ name: HTTPField.Name) -> String? { head?.fields[name] }
 
-    /// The path of the upload resource, from wherever it was told.
+    /// The path of the upload resource from any response.
     var location: String? {
         self[.location] ?? interims.lazy.compactMap { $0.fields[.location] }.first
     }

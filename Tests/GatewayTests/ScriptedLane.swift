@@ -1,11 +1,10 @@
-// A front that writes content into the spool by itself, on paper: what it is granted, and how it goes wrong.
+// A scripted web server that writes content into the spool itself, including its failures.
 
 import Glibc
 import SpoolgateExchange
 import SpoolgatePosix
 import Synchronization
 
-/// One request's lane.
 final class ScriptedLane: Sendable {
     private struct State: ~Copyable {
         var file: Descriptor?
@@ -15,17 +14,17 @@ final class ScriptedLane: Sendable {
         var events: [String] = []
     }
 
-    /// Why it cannot write more once its script is at its end; 0: it has written all.
+    /// The reason why it cannot write more after its script; 0 if it has written all.
     private let errno: Int32
-    /// Bytes that it writes and does not tell of.
+    /// Bytes written but not reported.
     private let untold: [UInt8]
-    /// Bytes that it tells of at its end and has not written.
+    /// The number of bytes reported at the end but not written.
     private let excess: Int64
-    /// Bytes that it writes before it hears that it must stop.
+    /// Bytes written before the stop arrives.
     private let late: [UInt8]
-    /// Whether it keeps the file open whatever it is told.
+    /// Whether it keeps the file open after a stop.
     private let isStubborn: Bool
-    /// Whether it closes the file when its connection is closed, as every front does.
+    /// Whether it closes the file with its connection, as every web server does.
     private let leavesWithConnection: Bool
     private let state = Mutex(State())
 
@@ -45,9 +44,9 @@ final class ScriptedLane: Sendable {
         self.leavesWithConnection = leavesWithConnection
     }
 
-    /// What was seen, in order.
+    /// The calls received, in order.
     var events: [String] { state.withLock { $0.events } }
-    /// Whether it has the file open.
+    /// Whether the file is open.
     var isOpen: Bool { state.withLock { $0.file != nil } }
     var isOffered: Bool { state.withLock { !$0.isTaken } }
 
@@ -78,7 +77,7 @@ final class ScriptedLane: Sendable {
 
     func connectionIsClosed() { if leavesWithConnection { leave() } }
 
-    /// The front goes away.
+    /// Closes the file without a report.
     func leave() { state.withLock { $0.file = nil } }
 
     func write(_ bytes: [UInt8]) -> (LaneReport, rest: [UInt8]) {

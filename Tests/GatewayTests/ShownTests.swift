@@ -1,5 +1,5 @@
-// What is shown of requests, and how much of a response's head: no query in a log line or an event, and no
-// head that a web server in front could not relay.
+// The visible part of requests and response heads: no query in log lines and events, and no head too large for the web
+// server.
 
 import Foundation
 import HTTPTypes
@@ -59,7 +59,7 @@ import SpoolgateTextFormats
         )
         let test = try GatewayUnderTest(origin.target)
         let first = test.serve(.creation(["a"]))
-        // Not the answer's, which is the upstream's.
+        // The gateway's Location; the response has the upstream's.
         let location = try #require(first.interims.lazy.compactMap { $0.fields[.location] }.first)
         let again = test.serve(.append(location, at: 1))
         let plain = test.serve(ScriptedExchange(.put, "/a", [:], ["x"]))

@@ -1,5 +1,5 @@
-// How the delivery slots are shared: the threshold by itself, its line under many threads, and the deliveries of
-// others beside an application that does not answer.
+// The sharing of delivery slots: the threshold alone, the line under many threads, and deliveries while one application
+// does not respond.
 
 import Foundation
 import HTTPTypes
@@ -28,7 +28,7 @@ import Testing
         )
     }
 
-    /// Takes as many as it may; gives how many that were.
+    /// Takes as many slots as possible and returns their number.
     private static func fill(_ line: inout SlotLine, _ user: SlotUser) -> Int {
         var count = 0
         while line.take(user) { count += 1 }
@@ -45,7 +45,7 @@ import Testing
             let ofOne = Self.fill(&line, Self.user(0, 0))
             #expect(ofOne == (2 * share + 2) / 3)
             for client in 1...40 { _ = Self.fill(&line, Self.user(0, client)) }
-            // The rest of the target's share; another target has a third.
+            // The rest of the target's share; another target gets a third.
             let ofOther = Self.fill(&line, Self.user(1, 0))
             #expect(ofOther > 0 || total < 3)
             var lone = SlotLine(DeliveryBounds(total: total))
@@ -62,7 +62,7 @@ import Testing
             let hasClient = line.take(Self.user(0, 1))
             #expect(hasClient, "another client of the target, of \(total)")
             for client in 1...40 { _ = Self.fill(&line, Self.user(0, client)) }
-            // One target by two routes is one target.
+            // Two routes to one target count as one target.
             let hasRoute = line.take(Self.user(0, 300, route: "other"))
             #expect(!hasRoute, "the same target by another route, of \(total)")
             let hasTarget = line.take(Self.user(1, 0))
@@ -91,7 +91,7 @@ import Testing
         var line = SlotLine(bounds)
         var (held, waiting): ([SlotUser], [(number: Int, user: SlotUser)]) = ([], [])
         func letIn(_ numbers: [Int]) {
-            // In order: of two with the same needs the earlier one.
+            // In order: of two requests with the same needs, the earlier one first.
             #expect(numbers == numbers.sorted())
             for number in numbers {
                 guard let index = waiting.firstIndex(where: { $0.number == number }) else {
@@ -132,7 +132,7 @@ import Testing
                 }
             }
         }
-        // Nobody is forgotten once the slots come back.
+        // Every request gets a slot once slots return.
         letIn(line.setBounds(DeliveryBounds(total: 10)))
         while let user = held.popLast() { letIn(line.giveBack(user)) }
         #expect(waiting.isEmpty && line.waiting == 0)
@@ -147,12 +147,12 @@ import Testing
             if line.take(user) { held.append(user) } else { _ = line.lineUp(user) }
         }
         let mine = line.lineUp(Self.user(9, 9))
-        // For each slot that comes back two more want one.
+        // Two more requests for each returned slot.
         for turn in 0..<1_000 {
             let ended = held.remove(at: Int(random.next() % UInt64(held.count)))
             let numbers = line.giveBack(ended)
             if numbers.contains(mine) { return #expect(turn < 20) }
-            // Which of them it is does not matter.
+            // The requests are interchangeable.
             held += numbers.map { _ in ended }
             for other in 0..<2 { _ = line.lineUp(Self.user(other, 0)) }
             if held.isEmpty { break }
@@ -179,7 +179,7 @@ import Testing
                     ofRoute: random.one(of: "a", "b", "c"),
                     for: Self.client(Int(random.next() % 3))
                 )
-                // Some look now and then, some give up.
+                // Some requests poll, and some leave.
                 var slot = place.take(
                     until: .after(random.once(in: 4) ? .microseconds(200) : .seconds(60))
                 )
@@ -201,7 +201,7 @@ import Testing
         }
         for result in results { #expect(try result.get() > 20) }
         #expect(slots.waiting == 0)
-        // All are free again.
+        // All slots are free again.
         let route = slots.lineUp(ofRoute: "c", for: Self.client(0))
         #expect(route.take(until: .after(.zero)) != nil)
     }
@@ -225,7 +225,7 @@ import Testing
 
     // MARK: Deliveries
 
-    /// An application that answers requests to `/slow` once the gate opens, and all others at once.
+    /// An application that responds to `/slow` once the gate opens, and to all others at once.
     private static func application(_ gate: Gate) throws -> LoopbackOrigin {
         try LoopbackOrigin { connection in
             while let request = try connection.receiveRequest() {

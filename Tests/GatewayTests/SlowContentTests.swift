@@ -1,4 +1,4 @@
-// Who lets go when threads run short, and what a minute's rate is.
+// Which requests are interrupted when threads run short, and the rate over a minute.
 
 import Foundation
 import HTTPTypes
@@ -14,7 +14,7 @@ import Testing
 
 @Suite("Slow content")
 struct SlowContentTests {
-    /// A clock that a test sets, and content of many clients under it.
+    /// A settable clock, and the content of many clients.
     private final class World: Sendable {
         let seconds = Monitor(0.0)
         let asked = Monitor<[String]>([])
@@ -31,7 +31,7 @@ struct SlowContentTests {
             }
         }
 
-        /// Lets time pass, in which each brings so many bytes a second.
+        /// Advances the clock while each request receives content at its rate in bytes per second.
         func pass(_ seconds: Double, _ rates: [(SlowContent.Entry, Int)]) {
             self.seconds.update { $0 += seconds }
             for (entry, rate) in rates { entry.received.add(Int(Double(rate) * seconds)) }
@@ -45,7 +45,7 @@ struct SlowContentTests {
         let many = (0..<3).map { world.begin("many", "many \($0)") }
         world.pass(20, [(alone, 1), (many[0], 300), (many[1], 100), (many[2], 200)])
         for _ in 0..<5 { _ = world.slow.letGo() }
-        // With one left each, the slowest of all.
+        // With one request left each, the slowest of all is next.
         #expect(world.asked.update { $0 } == ["many 1", "many 2", "alone", "many 0"])
         #expect(world.slow.letGo() == nil)
     }
@@ -57,7 +57,7 @@ struct SlowContentTests {
         world.pass(20, [(fast, 1 << 20)])
         _ = world.begin("a", "new")
         #expect(world.slow.letGo() == nil)
-        // What it once brought counts no more.
+        // Earlier content no longer counts.
         world.pass(20, [(fast, 0)])
         #expect(world.slow.letGo() != nil)
         #expect(world.slow.letGo() != nil)
@@ -73,7 +73,7 @@ struct SlowContentTests {
         world.pass(20, [(old, 100)])
         for number in 0..<3 { _ = world.begin("many", "many \(number)") }
         world.pass(0.9, [(old, 100)])
-        // Nobody else has been there for a second.
+        // The requests of other clients are less than a second old.
         #expect(world.slow.letGo() == ClientName(owner: ExactText("old"), address: nil))
         world.pass(0.1, [])
         _ = world.begin("alone", "alone")
@@ -100,7 +100,7 @@ struct SlowContentTests {
             rate.isMissed(received: received, now: .after(.seconds(seconds)))
         }
         #expect(!isMissed(0, at: 59))
-        // Some more than 100 a second: the seconds are a little longer here.
+        // Slightly more than 100 a second, because a second is slightly longer here.
         #expect(!isMissed(6_100, at: 60))
         #expect(!isMissed(6_100, at: 119))
         #expect(isMissed(12_000, at: 121))

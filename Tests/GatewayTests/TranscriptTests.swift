@@ -1,5 +1,5 @@
-// Plays every golden transcript through the gateway: a scripted exchange, a real spool with the uploads
-// of the `spool:` lines in it, and an upstream that answers what the `^` lines say.
+// Plays every golden transcript with a scripted exchange, a real spool with the uploads of the `spool:` lines, and an
+// upstream that sends the `^` lines.
 
 import Foundation
 import HTTPTypes
@@ -54,17 +54,17 @@ struct TranscriptTests {
     }
 }
 
-/// A gateway, its spool and its upstream for one transcript.
+/// The gateway, spool and upstream of one transcript.
 private final class Stage {
-    /// The name that a transcript gives to the upload that was created last.
+    /// The transcripts' name for the newest upload.
     private static let fresh = "fresh000000000000000000000"
-    /// How long ago anything happened to the uploads that are there before the first request.
+    /// The age in seconds of the uploads that exist before the first request.
     private static let age: Int64 = 100
 
     private let origin: LoopbackOrigin
     private let answer = Monitor<Transcript.UpstreamAnswer?>(nil)
     private let test: GatewayUnderTest
-    /// Uploads that others use.
+    /// Uploads locked by others.
     private var locked: [Upload] = []
     private var known: Set<UploadID> = []
     private var newest: UploadID?
@@ -105,7 +105,7 @@ private final class Stage {
             for (version, served) in transcript.settings["aliases"] ?? [:] {
                 settings.interopAliases[Int(version) ?? 0] = Int(served)
             }
-            // A request that waits for a delivery waits as long as one may take, and this one never ends.
+            // A request that waits for a delivery waits as long as a delivery may take, and this one never ends.
             guard isBlocked else { return }
             settings.inUseTimeout = .milliseconds(20)
             route.upstream.connectTimeout = .milliseconds(20)
@@ -115,7 +115,7 @@ private final class Stage {
         for line in transcript.uploads { try seed(line, now) }
     }
 
-    // MARK: Before
+    // MARK: Setup
 
     private func seed(_ line: Transcript.SpoolLine, _ now: WallTime) throws {
         let id = try #require(UploadID(line.id))
@@ -150,7 +150,7 @@ private final class Stage {
         try test.setActivity(of: line.id, to: now.seconds - Self.age)
     }
 
-    /// What its creation said: that more comes, in the words of every version.
+    /// The fields of its creation: incomplete, in every version.
     private static func creation(of state: UploadState) -> HTTPFields {
         guard state.kind.family == .tus else {
             return [.uploadComplete: "?0", .uploadDraftInteropVersion: "6"]
@@ -195,7 +195,7 @@ private final class Stage {
 
     // MARK: A request
 
-    /// Serves one request and tells what came of it, in the words of a transcript.
+    /// Serves one request and returns the response as transcript lines.
     func play(_ exchange: Transcript.Exchange) throws -> [String] {
         answer.update { $0 = exchange.upstream }
         let before = origin.requests.count
@@ -227,7 +227,7 @@ private final class Stage {
         }
     }
 
-    /// The state of an upload now, as a `spool:` line tells it; nil: there is none.
+    /// The state of an upload as in a `spool:` line; nil if it is missing.
     func state(of name: String) throws -> UploadState? {
         let id = name == Self.fresh ? newest : UploadID(name)
         return try test.summaries().first { $0.id == id }.map { summary in
@@ -264,7 +264,7 @@ private final class Stage {
         return (["\(head.status.code)"] + lines.sorted()).map { "< \($0)" }
     }
 
-    /// A date as seconds from the present, such as `+3600`.
+    /// A date in seconds from now, such as `+3600`.
     private func relative(_ date: String) -> String {
         let reader = DateFormatter()
         reader.locale = Locale(identifier: "en_US_POSIX")

@@ -1,5 +1,5 @@
-// What requests get that cannot be served now: an answer where nothing is lost by it, a connection that
-// breaks where the client would take the answer for its upload's.
+// Requests that cannot be served now: an error response if no upload is lost by it, a closed connection if the client
+// would take it for the upload's response.
 
 import Foundation
 import HTTPTypes
@@ -42,7 +42,7 @@ import Testing
             #expect(plain.record.events == [.head(503)])
             #expect(plain.record[.uploadComplete] == nil)
             #expect(append.record.events == [.abort])
-            // In the reserve it is served.
+            // Short requests are served from the reserve.
             let reserved = ScriptedExchange.retrieval(location)
             test.gateway.serve(reserved, isLast: isLast)
             #expect(reserved.record.offset == 5)
@@ -59,7 +59,7 @@ import Testing
         let stuck = ScriptedExchange.creation([.stuck], length: .unknown, context: context("bob"))
         let running = try test.start(stuck)
         #expect(stuck.waitUntilStuck())
-        // Until it has been there for a second, it is left alone.
+        // In its first second it is not interrupted.
         try eventually("a creation is served") {
             let status = test.serve(.creation(["x"], context: context("alice"))).status
             #expect(status == 201 || !stuck.isInterrupted)
@@ -122,7 +122,7 @@ import Testing
     func authorizer() throws {
         let silent = try SlowUpstream()
         let test = try GatewayUnderTest { settings, route in
-            // A client's requests may wait in a quarter of them.
+            // One client's requests may wait in a quarter of the threads.
             settings.maximumThreads = 8
             settings.maximumWaitingThreads = 3
             route.authorization.url = try? ServiceURL(silent.origin.base + "/ask")
@@ -198,7 +198,7 @@ import Testing
     func hurriedLook() throws {
         let socket = QueueScene.socketPath()
         let test = try GatewayUnderTest(.unix(path: socket))
-        // Its clients hear of offset == length only after a verdict.
+        // In version 5, offset == length is sent only after the result.
         let creation = test.serve(.creation(version: 5))
         #expect(creation.status == 502)
         let location = try #require(creation.location)

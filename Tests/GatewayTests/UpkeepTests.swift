@@ -1,4 +1,4 @@
-// What the daemon removes by itself: what is over, and nothing that anybody uses or was promised.
+// The daemon's own removals: expired uploads only, and none that is in use or promised.
 
 import Foundation
 @testable import SpoolgateDelivery
@@ -26,7 +26,7 @@ import Testing
         try test.age(young, by: 3500)
         test.disk.forget()
         try test.gateway.deliveries.startQueue()
-        // That one is removed can be seen before it is told.
+        // A removal is visible before its event.
         try eventually("the old ones are gone, which is told of each") {
             let lines = try String(contentsOfFile: test.events, encoding: .utf8)
             return lines.ranges(of: "\"event\":\"expired\"").count >= old.count
@@ -34,8 +34,8 @@ import Testing
         #expect(try test.summaries().count == 1)
         #expect(try test.queue(of: young) == .incoming)
         #expect(test.log.messages.count { $0 == "upload expired" } == old.count)
-        // Not one sync a directory for each of them: 70 in batches of 32, in the order of 32 shards, are
-        // at most 34 times those of one shard.
+        // Not one sync for each upload and directory: 70 uploads in batches of 32, in the order of 32 shards, need at
+        // most 34 times the syncs of one shard.
         let syncs = test.disk.count(.syncDirectory)
         #expect(syncs > 0 && syncs < 34 * 5 + 10)
         for location in old.prefix(3) { #expect(test.serve(.retrieval(location)).status == 404) }
@@ -51,7 +51,7 @@ import Testing
         try test.age(location, by: 7200)
         test.gateway.deliveries.removeOld(in: [.incoming, .delivered])
         #expect(try test.queue(of: location) == .incoming)
-        // Its client comes back before it is looked for again.
+        // Its client returns before the next search.
         try test.age(location, by: 0)
         #expect(test.serve(.retrieval(location)).offset == 9)
         #expect(try appending.finish().isAborted)

@@ -1,4 +1,4 @@
-// The upstream's final response: stored, relayed, told again to a client that lost it.
+// The upstream's final response: stored, relayed, and sent again to a client that lost it.
 
 import HTTPTypes
 import Logging
@@ -38,7 +38,7 @@ import Testing
         #expect(origin.requests.count == 1)
         let told = test.serve(.retrieval(location))
         #expect(told[.uploadComplete] == "?1")
-        // Those who take offset == length for success would take this for it.
+        // Clients that take offset == length for success must not receive it.
         for version in [5, 6] {
             #expect(test.serve(.retrieval(location, version: version)).status == 410)
         }
@@ -97,7 +97,7 @@ import Testing
         let record = test.serve(.creation())
         #expect(record.text == "abcdef")
         #expect(record.isAborted)
-        // The upstream took the upload; its verdict stands.
+        // The upstream accepted the upload, so its response is final.
         let location = try #require(record.location)
         #expect(try test.queue(of: location) == .delivered)
         #expect(test.serve(.append(location, at: 5)).status == 200)

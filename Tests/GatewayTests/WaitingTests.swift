@@ -1,4 +1,4 @@
-// Requests that meet a delivery under way: who waits, for how long, and what each is told.
+// Requests during a delivery: which wait, for how long, and their responses.
 
 import HTTPTypes
 import Logging
@@ -30,7 +30,7 @@ import Testing
         for version in [nil, 3, 10] {
             #expect(test.serve(.retrieval(location, version: version)).events == [.abort])
         }
-        // Its client knows the status for what it is.
+        // Clients of version 5 understand the status.
         let locked = test.serve(.retrieval(location, version: 5))
         #expect(locked.status == 423)
         #expect(locked.offset == nil)
@@ -50,7 +50,7 @@ import Testing
         let append = ScriptedExchange.append(location, at: 5)
         let waiting = try test.start(append)
         #expect(append.waitUntilLooked())
-        // Each of these takes the whole hold time, which the append outlasts.
+        // Each waits for the whole timeout; the append waits longer.
         for _ in 1...3 { #expect(test.serve(.retrieval(location)).isAborted) }
         #expect(!waiting.isOver)
         slow.gate.open()
@@ -82,7 +82,7 @@ import Testing
         test.disk.allow()
         let location = try #require(record.location)
         #expect(test.serve(.retrieval(location)).status == 410)
-        // Its content was in memory alone, so nothing of it is there.
+        // Its content was only in memory and is lost.
         #expect(test.serve(.append(location, at: 0)).status == 502)
         #expect(slow.origin.requests.count == 1)
     }
@@ -106,10 +106,10 @@ import Testing
         let slow = try SlowUpstream()
         let test = try test(slow, deliveries: 1)
         let (first, _) = try test.startDelivery(to: slow, .creation(["first"]))
-        // Who knows where the upload is comes back.
+        // A client that knows its upload resource returns.
         let second = test.serve(.creation(["second"]))
         #expect(second.isAborted && second.head == nil)
-        // Nothing was sent, and no crash may make it look as if it was.
+        // Nothing was sent, and a crash must not change that.
         let location = try #require(second.location)
         let attempts = try test.summaries().map {
             "\(location.hasSuffix($0.id.description)) \($0.attempts)"
@@ -117,7 +117,7 @@ import Testing
         #expect(Set(attempts) == ["true 0", "false 1"])
         #expect(test.disk.count(.sync, on: ".data") == 1)
         #expect(try test.queue(of: location) == .deferred)
-        // A client that takes offset == length for success must not hear it.
+        // A client that takes offset == length for success must not receive it.
         let locked = test.serve(.retrieval(location, version: 5))
         #expect(locked.status == 423)
         #expect(locked.offset == nil)

@@ -1,4 +1,4 @@
-// The webhook's queue: in order, at least once, through refusals and restarts.
+// The webhook's queue: in order, at least once, despite refusals and restarts.
 
 import Foundation
 import HTTPTypes
@@ -27,7 +27,7 @@ import Testing
         }
     }
 
-    /// Another process's view of the same events.
+    /// The events as another process opens them.
     private func events(_ test: GatewayUnderTest, url: String? = nil) throws -> Events {
         var settings = test.settings
         if let url { settings.events.webhook.url = try ServiceURL(url) }
@@ -45,7 +45,7 @@ import Testing
         #expect(events.stopSending(until: .after(.seconds(300))))
     }
 
-    /// The names of the files in the queue, but for the lock.
+    /// The files of the queue, except the lock.
     private func files(_ test: GatewayUnderTest) throws -> [String] {
         try FileManager.default.contentsOfDirectory(atPath: test.root + "/spool/events")
             .filter { $0 != "sender" }.sorted()
@@ -95,7 +95,7 @@ import Testing
     func restart() throws {
         let origin = try LoopbackOrigin { connection in
             while let request = try connection.receiveRequest() {
-                // Then it does not answer any more.
+                // Later requests get no response.
                 guard request.number < 2 else { return connection.waitForEnd() }
                 try connection.answer("200 OK", content: "ok")
             }
@@ -131,7 +131,7 @@ import Testing
         try eventually("the first sends") { origin.requests.count == 1 }
         let events = try events(test, url: other.base)
         try events.startSending()
-        // Written down by the one that does not send.
+        // Noted by the process that does not send.
         events.note(Event(.purged, of: nil, id: .random()))
         try eventually("the first sends") { origin.requests.count == 2 }
         #expect(other.requests.isEmpty)
@@ -150,7 +150,7 @@ import Testing
         guard case .event = try batch.look() else { return #expect(Bool(false), "no event") }
         try batch.advance(marking: true)
         guard case .end = try batch.look() else { return #expect(Bool(false), "more events") }
-        // By somebody who had the file open and locked when it was renamed.
+        // By a process that had the file open and locked when it was renamed.
         let late = try AppendedFile(path: test.root + "/spool/events/sending", mode: 0o600)
         try late.add(line: QueuedEvent(time: .now, json: "{\"n\":2}").line)
         #expect(try !batch.remove())
@@ -211,7 +211,7 @@ import Testing
         #expect(text.hasSuffix("{\"n\":2}\n"))
     }
 
-    /// What a file of the queue has.
+    /// The lines of a queue file.
     private func lines(_ test: GatewayUnderTest, in name: String) throws -> [Substring] {
         try String(contentsOfFile: "\(test.root)/spool/events/\(name)", encoding: .utf8)
             .split(separator: "\n")
@@ -226,7 +226,7 @@ import Testing
         let queue = EventQueue(spool: test.spool.directory) { count, _ in
             lost.update { $0 += count }
         }
-        // 4,191 streams were opened at once where the loss was seen.
+        // The loss occurred with 4,191 streams opened at once.
         let gate = Gate()
         let threads = 1_397
         let ended = Monitor(0)
@@ -272,7 +272,7 @@ import Testing
         #expect(try lines(test, in: "pending").count == 1)
         let late = try #require(try files(test).first { $0.hasPrefix("late-") })
         #expect(try lines(test, in: late).count == 20)
-        // What another process has left there, which died.
+        // Left by a process that has crashed.
         let dead = QueuedEvent(time: .now, json: "{\"event\":\"dead\"}").line + "\n"
         try dead.write(
             toFile: test.root + "/spool/events/late-1-x",

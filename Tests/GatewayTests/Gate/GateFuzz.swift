@@ -1,5 +1,5 @@
-// Random requests on a gateway whose authorizer refuses every upload, or whose route refuses anonymous clients: no byte
-// of an upload is read and none reaches the upstream, whatever the request says.
+// Random requests to a gateway that refuses every upload, by its authorizer or because clients are anonymous: no byte
+// of an upload is read, and none reaches the upstream.
 
 import HTTPTypes
 import SpoolgateExchange
@@ -45,7 +45,7 @@ final class GateFuzz {
             for change in changes {
                 var changed = route
                 change.change(&changed, places)
-                // The upstream stays the one that is looked at.
+                // The upstream must stay the one under observation.
                 changed.upstream.targets = [upstream.target]
                 if changed.contradiction == nil { route = changed }
             }
@@ -54,7 +54,7 @@ final class GateFuzz {
         drawn = FuzzRequests(random: SplitMix(seed: random.next()))
     }
 
-    /// Sends requests, each of which must be refused unread if it is an upload.
+    /// Sends requests; each upload must be refused unread.
     func play() throws {
         let resource = "/files/upload-resource/\(UploadID.random())"
         for number in 0..<60 {

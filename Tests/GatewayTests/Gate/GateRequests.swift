@@ -1,7 +1,7 @@
-// The requests that the gate is tried with: methods, ways to name another method, and the fields of the protocols.
+// The requests for testing the gate: methods, method overrides, and protocol fields.
 //
-// What each of them is to the gate is written here by hand, not taken from the classification. A field that the
-// sources name and no list here has, or a method that swift-http-types adds, fails a test until it is decided.
+// Whether each one is an upload is written by hand, not taken from the classification. A test fails until every field
+// in the sources and every method in swift-http-types has its entry here.
 
 import HTTPTypes
 import SpoolgateExchange
@@ -9,18 +9,17 @@ import SpoolgatePosix
 import SpoolgateTextFormats
 import SpoolgateUploadProtocol
 
-/// A request without its content.
 struct GateRequest: Sendable, CustomStringConvertible {
     var method: HTTPRequest.Method
     var fields: HTTPFields
     /// Whether the gate must treat it as an upload.
     var isUpload: Bool
-    /// Whether it names no other method, or names one as most clients do.
+    /// Whether it has no method override, or the most common one.
     var isPlain = false
 
     var description: String { "\(method) \(fields.map { "\($0.name): \($0.value)" })" }
 
-    /// Each method with each way to name another one, and each set of protocol fields.
+    /// Each method with each override and each set of protocol fields.
     static let all: [GateRequest] = methods.flatMap { method, isUpload in
         overrides.flatMap { override, makesUpload in
             protocols.map { fields in
@@ -38,12 +37,12 @@ struct GateRequest: Sendable, CustomStringConvertible {
 
     // MARK: Methods
 
-    /// Whether a request of each method is an upload by its method alone.
+    /// The methods, and whether a request is an upload by its method alone.
     ///
-    /// The others pass through within `max-size`, unless a field makes them one of these: the upstream may follow it.
+    /// Others pass within `max-size`, unless a field makes them an upload: the upstream may obey it.
     static let methods: [(HTTPRequest.Method, isUpload: Bool)] = [
         (.post, true), (.put, true), (.patch, true),
-        // A method is case-sensitive (RFC 9110 §9.1), but not every application reads it so.
+        // Methods are case-sensitive (RFC 9110 §9.1), but not in every application.
         (method("post"), true), (method("Put"), true), (method("pATCH"), true),
         (.get, false), (.head, false), (.delete, false), (.options, false), (.trace, false),
         (.connect, false), (method("QUERY"), false), (method("PROPFIND"), false),
@@ -58,7 +57,7 @@ struct GateRequest: Sendable, CustomStringConvertible {
         return method
     }
 
-    /// Fields that name another method, and whether that makes any request an upload.
+    /// Method overrides, and whether they make any request an upload.
     static let overrides: [(HTTPFields, makesUpload: Bool)] = [
         ([:], false),
         (["X-HTTP-Method-Override": "PATCH"], true), (["X-HTTP-Method-Override": "put"], true),
@@ -116,13 +115,15 @@ struct GateRequest: Sendable, CustomStringConvertible {
         ["Origin": "https://a.test", "Access-Control-Request-Method": "PUT"],
     ].map { HTTPFields(pairs: $0) }
 
-    /// Fields that the sources name and that no request above needs: they are answers' or are set by the gateway.
+    /// Fields in the sources that no request here needs: response fields, and fields that the gateway sets.
     static let withoutPart: Set<String> = [
         "link", "accept-patch", "host", "tus-max-size", "tus-checksum-algorithm",
         "content-location",
     ]
 
-    /// The request on a target, with content of that many bytes, which `trace` is told the first read of.
+    /// The request for a target, with `content` bytes.
+    ///
+    /// It calls `trace` at the first read.
     func exchange(
         on target: String,
         _ content: Int,

@@ -1,6 +1,6 @@
-// The route settings that the gate is tried with: at least one value of every key.
+// The route settings for testing the gate: at least one value of every key.
 //
-// A key of `RouteSettings.keys` without a row here fails a test until it has one.
+// A test fails until every key of `RouteSettings.keys` has a row.
 
 import HTTPTypes
 import SpoolgatePosix
@@ -10,7 +10,7 @@ import SpoolgateUploadProtocol
 @testable import SpoolgateSettings
 @testable import SpoolgateUpstream
 
-/// One value of one setting, with what it needs beside it.
+/// One value of a setting, with the settings it requires.
 struct GateSetting: Sendable {
     var key: String
     var change: @Sendable (inout RouteSettings, GateWorld.Places) -> Void
@@ -124,7 +124,7 @@ struct GateSetting: Sendable {
 }
 
 extension RouteSettings {
-    /// Whether this route needs an upload whole before the upstream may see any of it.
+    /// Whether the route needs the whole upload before the upstream receives any of it.
     var needsWhole: Bool {
         let isStore = upstream.targets.first?.standsAlone ?? false
         return isStore || form != .body || digest != nil || reply == .accepted

@@ -1,9 +1,8 @@
-// A gateway with an authorizer and an upstream that are both on record, and the rules that every request must keep
-// there, whatever it says and whatever the route says.
+// A gateway whose authorizer and upstream are recorded, and the rules that hold for every request and route.
 //
-// The rules: content of an upload is read only after the authorizer was asked; nothing is read and nothing passed on
-// for a client that is refused; no more than `max-size` is passed on; a route that needs the whole upload shows the
-// upstream nothing of one that was cut.
+// The rules: upload content is read only after the authorizer was asked; for a refused client nothing is read or
+// forwarded; at most `max-size` bytes are forwarded; a route that needs the whole upload forwards nothing of an
+// incomplete one.
 
 import Foundation
 import HTTPTypes
@@ -17,9 +16,8 @@ import Testing
 @testable import SpoolgateRequests
 @testable import SpoolgateSettings
 
-/// The gateway and what stands around it.
 final class GateWorld {
-    /// What settings point to.
+    /// The values for settings.
     struct Places: Sendable {
         var authorizer: ServiceURL
         var upstream: String
@@ -29,7 +27,7 @@ final class GateWorld {
         var credentials: String
     }
 
-    /// Which rule a request is tried with.
+    /// The circumstances of a request.
     enum Trial: CaseIterable {
         case granted
         case notAuthorized
@@ -51,7 +49,7 @@ final class GateWorld {
     private let trace = Monitor<[Event]>([])
     private let grants = Monitor(true)
     private(set) var requests = 0
-    /// The targets that the upstream must never see.
+    /// The targets that must never reach the upstream.
     private var forbidden: Set<String> = []
 
     init() throws {
@@ -92,10 +90,10 @@ final class GateWorld {
         }
     }
 
-    /// The route with some settings; nil where they contradict each other and the file that says so is refused.
+    /// The route with these settings; nil if they contradict each other, so that a settings file with them is refused.
     func route(_ settings: GateSetting...) -> RouteSettings? { route(settings) }
 
-    /// The same.
+    /// The same, for an array.
     func route(_ settings: [GateSetting]) -> RouteSettings? {
         var route = RouteSettings()
         route.upstream.targets = [upstream.target]
@@ -104,7 +102,7 @@ final class GateWorld {
         return route.contradiction == nil ? route : nil
     }
 
-    /// Tries one request on one route; a broken rule is recorded as an issue.
+    /// Tests one request on one route and records each broken rule as an issue.
     func check(_ request: GateRequest, _ trial: Trial, on settings: RouteSettings) {
         var route = settings
         var (size, owner) = (1_000, Optional("alice"))
@@ -131,7 +129,7 @@ final class GateWorld {
         if let fault = fault(request, trial, route, record, target) {
             Issue.record("\(trial): \(request): \(fault); \(record.events); \(route)")
         }
-        // What an attempt that was broken off has sent may be read long after it: what is forbidden stays.
+        // The upstream may read an aborted attempt much later, so forbidden targets stay.
         upstream.forget { [forbidden] request in !forbidden.contains(Self.name(of: request)) }
         clean()
     }
@@ -168,17 +166,17 @@ final class GateWorld {
         }
     }
 
-    /// What the upstream was sent for a request: on its target, or as an object of that name.
+    /// The upstream's requests for a client's target, or for an object of its name.
     private func requests(to target: String) -> [LoopbackOrigin.Request] {
         upstream.all.filter { Self.name(of: $0) == target }
     }
 
-    /// The target of a request's client: its own, or that of the object's name (`<identity>-t1t`).
+    /// The client's target, also from an object's name (`<identity>-t1t`).
     private static func name(of request: LoopbackOrigin.Request) -> String {
         "/files/\(request.target.split { "/-".contains($0) }.last ?? "")"
     }
 
-    /// Looks once more for what must not have reached the upstream.
+    /// Checks again that no forbidden target reached the upstream.
     func finish() {
         let seen = upstream.all.map(Self.name).filter(forbidden.contains)
         if !seen.isEmpty { Issue.record("the upstream saw later: \(seen)") }
@@ -186,7 +184,7 @@ final class GateWorld {
 
     private var hasDrop: Bool { ((try? test.drops()) ?? []).isEmpty == false }
 
-    /// Removes what the request left, so that the next one finds the same.
+    /// Removes the effects of a request before the next one.
     private func clean() {
         for summary in (try? test.summaries()) ?? [] {
             guard
