@@ -5,7 +5,6 @@
 import Foundation
 import SpoolgateTestSupport
 
-/// The FastCGI record types that the tests use.
 enum RecordType: UInt8 {
     case beginRequest = 1
     case abortRequest = 2
@@ -76,24 +75,20 @@ enum Record {
     }
 }
 
-/// The received response.
 struct Answer {
     var stdout: [UInt8] = []
     /// The protocol status of END_REQUEST; nil if the connection ended without it.
     var endStatus: UInt8?
     /// Whether the peer closed the connection, and no read timed out.
     var isClosed = false
-    /// The types of all records, in order.
     var types: [UInt8] = []
 
     var text: String { String(decoding: stdout, as: UTF8.self) }
     /// The heads up to the final one, and the content after it.
     var blocks: [String] { text.components(separatedBy: "\r\n\r\n") }
-    /// The statuses of the interim responses.
     var interims: [Int] {
         blocks.prefix { $0.hasPrefix("Status: 1") }.compactMap { Int($0.dropFirst(8).prefix(3)) }
     }
-    /// The response without its interim responses.
     var final: Answer {
         var answer = self
         let rest = blocks.dropFirst(interims.count).joined(separator: "\r\n\r\n")
@@ -110,7 +105,6 @@ struct Answer {
     }
 }
 
-/// One connection to a FastCGI application.
 final class FastCGIClient {
     private let socket: StreamSocket
     private var received: [UInt8] = []
@@ -120,7 +114,6 @@ final class FastCGIClient {
         try connect(to: path)
     }
 
-    /// Creates a socket without connecting it.
     init() throws { socket = try StreamSocket(for: .path("")) }
 
     func connect(to path: String) throws {
@@ -130,10 +123,9 @@ final class FastCGIClient {
 
     deinit { socket.close() }
 
-    /// Sets the limit of each read, which is ten seconds by default.
     func setPatience(seconds: Int) { socket.setPatience(seconds: seconds) }
 
-    /// Sends all bytes; returns false if the peer has closed the connection.
+    /// Returns false if the peer has closed the connection.
     @discardableResult
     func send(_ bytes: [UInt8]) -> Bool { socket.send(bytes) }
 
@@ -152,8 +144,7 @@ final class FastCGIClient {
         return answer
     }
 
-    /// Reads until the condition is true for the response so far; returns false if the connection ends or a read times
-    /// out first.
+    /// Reads until the condition is true for the response so far, or returns false.
     func waits(until condition: (Answer) -> Bool) -> Bool {
         while !condition(answerSoFar) {
             guard receive() > 0 else { return false }
@@ -161,7 +152,6 @@ final class FastCGIClient {
         return true
     }
 
-    /// The request numbers of the received records.
     var numbers: Set<UInt16> {
         var numbers: Set<UInt16> = []
         var rest = received[...]

@@ -57,14 +57,12 @@ private final class GatewayServer {
         try? FileManager.default.removeItem(atPath: root)
     }
 
-    /// The queues of all uploads.
     func queues() throws -> [Queue] {
         var queues: [Queue] = []
         try spool.forEachUpload { queues.append($0.queue) }
         return queues
     }
 
-    /// Creates an incomplete upload and returns its upload resource.
     func createPartial() throws -> String {
         let marked = [("HTTP_UPLOAD_COMPLETE", "?0"), ("SPOOLGATE_INTERIM", "104")]
         let answer = try server.exchange(upload("POST", "/files", marked, "hel"))
@@ -72,7 +70,6 @@ private final class GatewayServer {
     }
 }
 
-/// A request in version 10, with all its content.
 private func upload(
     _ method: String,
     _ target: String,
@@ -95,7 +92,6 @@ extension Answer {
     }
 }
 
-/// One kind of request and the interim responses it gets.
 struct InterimCase: Sendable, CustomTestStringConvertible {
     var testDescription: String
     var method: String

@@ -28,7 +28,6 @@ extension Answer {
 
 extension FrontTests {
     @Suite struct KeptConnectionTests {
-        /// Waits for response number `count` on the connection.
         private func expect(_ count: Int, _ client: FastCGIClient) {
             #expect(client.waits { $0.ends(count) }, "no answer \(count)")
         }

@@ -16,7 +16,6 @@ extension FrontTests {
 
         private static let large = 1 << 20
 
-        /// A message about the content.
         private static func message(
             _ kind: UInt8,
             _ count: Int = 0,

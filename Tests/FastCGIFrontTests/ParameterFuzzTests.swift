@@ -122,7 +122,6 @@ private final class FrontWorld {
         try? FileManager.default.removeItem(atPath: root)
     }
 
-    /// Plays the connections of a seed, then a valid one.
     func play(_ seed: UInt64, count: Int) throws {
         var drawn = FuzzParameters(seed: seed)
         for _ in 0..<count {
@@ -210,7 +209,6 @@ private struct FuzzParameters {
         return pairs
     }
 
-    /// Everything sent on one connection.
     mutating func connection() -> [UInt8] {
         if random.once(in: 12) { return bytes(200) }
         var all = Record.begin(

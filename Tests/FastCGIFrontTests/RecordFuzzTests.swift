@@ -76,7 +76,6 @@ struct RecordFuzzTests {
     }
 }
 
-/// A request as the reader returned it.
 private struct ReadRequest: Equatable {
     var id: UInt16
     var role: UInt16
@@ -85,7 +84,6 @@ private struct ReadRequest: Equatable {
     var isProper: Bool
 }
 
-/// The web server's end of a connection.
 private final class RecordPeer: Sendable {
     private let number: Int32
     private let bytes: [UInt8]
@@ -169,7 +167,6 @@ private struct DrawnRecords {
         expected = ReadRequest(id: id, role: role, parameters: kept, content: [], isProper: true)
         if let content = addStream(.stdin) {
             expected?.content = content
-            // Bytes after the end are not read.
             if random.once(in: 3) { bytes += drawBytes(40) }
         } else {
             expected?.content = broken
@@ -177,7 +174,6 @@ private struct DrawnRecords {
         }
     }
 
-    /// The content of a stream before its fault.
     private var broken: [UInt8] = []
 
     /// Adds a stream with its end and unrelated records in between; returns nil if a fault ends it early.
@@ -189,7 +185,6 @@ private struct DrawnRecords {
             let part = drawBytes(random.one(of: 1, 20, 700, 3_000, isLarge ? 65_535 : 9))
             guard !part.isEmpty else { continue }
             if random.once(in: 60) {
-                // The connection ends inside the record.
                 let record = Record.bytes(type, part, id: id)
                 let cut = Int(random.next() % UInt64(record.count))
                 bytes += record.prefix(cut)

@@ -11,7 +11,6 @@ import SpoolgateUploadProtocol
 import Testing
 
 @Suite struct RequestBeginningTests {
-    /// A server that responds with the received owner in brackets.
     private func server() throws -> TestServer {
         try TestServer { exchange in
             switch exchange.head {

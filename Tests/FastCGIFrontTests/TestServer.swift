@@ -11,7 +11,6 @@ import SpoolgateUploadProtocol
 import Synchronization
 import Testing
 
-/// A running server and its events.
 final class TestServer: Sendable {
     let path: String
     let server: FastCGIServer
@@ -40,7 +39,6 @@ final class TestServer: Sendable {
         try server.start()
     }
 
-    /// Creates a server that responds with `tell`.
     convenience init(changing change: (inout FastCGIServer.Settings) -> Void = { _ in }) throws {
         try self.init(change, answer: TestServer.tell)
     }
@@ -51,14 +49,13 @@ final class TestServer: Sendable {
 
     func client() throws -> FastCGIClient { try FastCGIClient(path) }
 
-    /// Sends a whole request and waits for the response.
     func exchange(_ bytes: [UInt8]) throws -> Answer {
         let client = try client()
         client.send(bytes)
         return client.answer()
     }
 
-    /// Stops the server; returns false if a request is still active after ten seconds.
+    /// Returns false if a request is still active after ten seconds.
     @discardableResult
     func stop() -> Bool { server.drain(until: .after(.seconds(10))) {} }
 
@@ -91,7 +88,6 @@ private final class EventLog: Sendable {
     func add(_ event: FrontEvent) { list.withLock { $0.append(event) } }
 }
 
-/// The length, checksum and end of an exchange's content.
 struct Received {
     var count = 0
     var sum = 0
@@ -117,7 +113,6 @@ struct Received {
         bytes.withUnsafeBytes { $0.reduce(sum) { ($0 &* 31 &+ Int($1)) & 0xFFFF_FFFF } }
     }
 
-    /// The response of `tell` to this content.
     static func text(_ content: [UInt8], _ end: String = "complete") -> String {
         let sum = content.reduce(0) { ($0 &* 31 &+ Int($1)) & 0xFFFF_FFFF }
         return "\(content.count) \(sum) \(end)"
@@ -134,7 +129,6 @@ func eventually(_ condition: () throws -> Bool) rethrows -> Bool {
     return try condition()
 }
 
-/// The parameters of an ordinary request.
 func parameters(
     _ method: String = "PUT",
     length: String? = nil,

@@ -12,7 +12,6 @@ import SpoolgateUploadProtocol
 final class ClientExchange: Exchange, ContentLane, Sendable {
     enum End: Sendable {
         case proper
-        /// The client disconnects.
         case cut
         /// No more content arrives until the request is interrupted.
         case stuck
@@ -36,9 +35,9 @@ final class ClientExchange: Exchange, ContentLane, Sendable {
     private let end: End
     private let isDead: @Sendable () -> Bool
     private let onInterim: @Sendable (ResponseHead) -> Void
-    /// Called before the gateway receives more content.
+    /// Called before each part of content.
     private let onTurn: @Sendable () -> Void
-    /// The web server that writes content into the spool; nil if content goes through the gateway.
+    /// nil if content goes through the gateway.
     private let front: WritingFront?
     private let state: Monitor<State>
 
@@ -65,18 +64,14 @@ final class ClientExchange: Exchange, ContentLane, Sendable {
 
     // MARK: The client's side
 
-    /// The interim responses that the client received.
     var interims: [ResponseHead] { state.update { $0.heard } }
-    /// The final response; nil if the client received none.
     var final: ResponseHead? { state.update { $0.final } }
     var content: [UInt8] { state.update { $0.content } }
     /// Violations that no web server would forward.
     var faults: [String] { state.update { $0.faults } }
 
-    /// Disconnects the client.
     func hangUp() { state.update { $0.isGone = true } }
 
-    /// Notes that the daemon has finished the request.
     func noteEnd() { state.update { $0.isOver = true } }
 
     /// Waits until the content is stuck or the request has ended; returns false at the deadline.
@@ -84,7 +79,6 @@ final class ClientExchange: Exchange, ContentLane, Sendable {
         state.wait(until: .after(.seconds(60))) { $0.isStuck || $0.isOver ? true : nil } ?? false
     }
 
-    /// Waits until the request has ended; returns false at the deadline.
     func waitUntilOver() -> Bool {
         state.wait(until: .after(.seconds(60))) { $0.isOver ? true : nil } ?? false
     }

@@ -4,7 +4,6 @@ import HTTPTypes
 import SpoolgateUploadProtocol
 
 extension UploadClient {
-    /// Creates the upload with its first bytes.
     @discardableResult
     func create(
         upTo end: Int? = nil,
@@ -26,7 +25,6 @@ extension UploadClient {
         )
     }
 
-    /// Appends the bytes after `from`.
     @discardableResult
     func append(
         from: Int,

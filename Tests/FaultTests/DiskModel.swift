@@ -12,7 +12,7 @@
 
 import Foundation
 
-/// Files and directories below one root, by relative path.
+/// Files and directories by path below one root.
 struct DiskModel {
     /// A file or directory, independent of its names.
     typealias Node = Int
@@ -24,9 +24,7 @@ struct DiskModel {
     static let root: Node = 0
 
     struct File {
-        /// The bytes that survive a power failure.
         var durable: [UInt8] = []
-        /// The bytes that a process reads.
         var current: [UInt8] = []
         /// The sectors of `current` that the next fdatasync writes.
         var dirty: Set<Int> = []
@@ -34,16 +32,12 @@ struct DiskModel {
         var overwritten: Set<Int> = []
         /// The overwritten blocks that a failed fdatasync may have written.
         var doubtful: Set<Int> = []
-        /// The smallest size since the last fdatasync.
-        ///
-        /// No older bytes may stay beyond it.
+        /// No older bytes may stay beyond this size.
         var leastSize = 0
-        /// Every size since the last fdatasync.
+        /// The sizes since the last fdatasync.
         var sizes: [Int] = [0]
 
-        /// The bytes that fdatasync makes durable.
-        ///
-        /// They differ from `current` if an earlier one failed.
+        /// The bytes that fdatasync makes durable, which differ from `current` after a failed one.
         var flushed: [UInt8] {
             var bytes = Array(durable.prefix(leastSize))
             bytes.resize(to: current.count)
@@ -64,14 +58,11 @@ struct DiskModel {
         }
     }
 
-    /// One change of a directory.
     struct Change {
         var name: String
         /// The node that gets the name; nil if the name is removed.
         var node: Node?
-        /// The position among all changes.
-        ///
-        /// Both changes of a rename share one.
+        /// The position among all changes; both changes of a rename share one.
         var order: Int
         var isMove = false
     }
@@ -96,7 +87,6 @@ struct DiskModel {
 
     // MARK: Queries
 
-    /// The node at a path.
     func node(_ path: String) -> Node? {
         var node = Self.root
         for name in path.split(separator: "/") where name != "." {
@@ -113,12 +103,10 @@ struct DiskModel {
         return node
     }
 
-    /// Every file by its path.
     var paths: [String: Node] {
         tree(entries: folders.mapValues { $0.entries(after: $0.changes.count) }).files
     }
 
-    /// The files and directories reachable by these entries.
     func tree(entries: [Node: [String: Node]]) -> (files: [String: Node], folders: Set<String>) {
         var found: [String: Node] = [:]
         var seen: Set<String> = []
@@ -165,7 +153,7 @@ struct DiskModel {
         }
     }
 
-    /// Makes the new entry of a move durable together with the removal of the old one: a moved file is never lost.
+    /// Makes both entries of a move durable together: a moved file is never lost.
     private mutating func keepAddition(of move: Int) {
         for (node, folder) in folders {
             let index = folder.changes.firstIndex {
@@ -181,7 +169,6 @@ struct DiskModel {
         }
     }
 
-    /// Adds, replaces or removes a name.
     mutating func enter(_ node: Node?, as path: String) {
         lastOrder += 1
         add(node, path, isMove: false)
@@ -262,7 +249,6 @@ extension DiskModel.File {
 }
 
 extension [UInt8] {
-    /// Truncates, or extends with zeros.
     mutating func resize(to size: Int) {
         if count > size { removeLast(count - size) }
         if count < size { self += [UInt8](repeating: 0, count: size - count) }

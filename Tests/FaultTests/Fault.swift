@@ -1,19 +1,18 @@
-// The faults that can happen at one call on the disk.
+// The faults at one call on the disk, and how many of them are tried.
 
 import Foundation
 import SpoolgatePosix
 
-/// The amount of testing.
 enum Effort: Sendable {
-    /// A sample that is always the same.
+    /// A sample that is always the same: at every call an error, a crash and a full disk, and the other faults in turn.
     ///
-    /// At every call an error, a crash and a full disk are tried; the other faults take turns. `turn`, the scenario's
-    /// number, shifts the turns, so that over all scenarios every kind of call meets every kind of fault.
+    /// `turn`, the scenario's number, shifts the turns, so that over all scenarios every kind of call meets every kind
+    /// of fault.
     case sample(turn: Int)
-    /// Every fault, with these random power failures in addition to the corners.
+    /// Every fault, with these random power failures.
     case whole(seeds: [UInt64])
 
-    /// The faults to try at call `number`: all, or one at every `interval`th call.
+    /// All faults, or one of them at every `interval`th call.
     func choice(of faults: [Fault], at number: Int, every interval: Int = 1) -> [Fault] {
         guard case .sample(let turn) = self else { return faults }
         let (round, rest) = (number + turn).quotientAndRemainder(dividingBy: interval)
@@ -21,25 +20,19 @@ enum Effort: Sendable {
     }
 }
 
-/// A fault at call n.
 enum Fault: Sendable, CustomStringConvertible {
-    /// The call fails, and the next one works.
     case fails(Int32)
-    /// This and every later call that needs room fails, until there is room again.
+    /// Every later call that needs room fails too, until there is room again.
     case stays(Int32)
     /// A write writes some bytes, then the disk is full.
     case short
-    /// The process crashes before the call.
     case death
-    /// The power fails before the call.
     case cut(PowerCut)
-    /// The wall clock is set forward by this many seconds and corrected later.
-    ///
-    /// The call works.
+    /// The call works, and the wall clock is wrong by these seconds until later.
     case jumps(Int64)
     /// The call fails, the client requests its offset, then the power fails.
     case failsThenCut(PowerCut)
-    /// The process crashes before the call, the client requests its offset from the next one, then the power fails.
+    /// The same after a crash; the next process responds.
     case deathThenCut(PowerCut)
 
     var description: String {
@@ -63,7 +56,6 @@ enum Fault: Sendable, CustomStringConvertible {
         }
     }
 
-    /// The power failure after the client has requested its offset, if any.
     var laterCut: PowerCut? {
         switch self {
         case .failsThenCut(let cut), .deathThenCut(let cut): cut
@@ -71,7 +63,6 @@ enum Fault: Sendable, CustomStringConvertible {
         }
     }
 
-    /// The faults to try at call `number`, a call of this kind.
     static func all(for call: Disk.Call, _ number: Int, _ effort: Effort) -> [Fault] {
         // These calls are too few for each fault to have its turn.
         if case .sample(let turn) = effort, [.truncate, .makeDirectory, .copy].contains(call) {
@@ -108,7 +99,7 @@ enum Fault: Sendable, CustomStringConvertible {
         10 * 365 * 86_400, -10 * 365 * 86_400, 9 * 86_400, -9 * 86_400, 2 * 86_400, -2 * 86_400,
     ]
 
-    /// The power failures to try at call `number`, or after the last call.
+    /// `number` may be one more than the calls of the scenario.
     static func cuts(_ number: Int, _ effort: Effort) -> [Fault] {
         let corners = PowerCut.corners.map { Fault.cut($0) }
         switch effort {
@@ -121,7 +112,6 @@ enum Fault: Sendable, CustomStringConvertible {
         }
     }
 
-    /// Whether a call of this kind can find the disk full.
     static func needsRoom(_ call: Disk.Call) -> Bool {
         switch call {
         case .create, .createEmpty, .makeDirectory, .write, .copy, .link, .rename, .sync: true

@@ -1,8 +1,6 @@
 // The sweep: every scenario with every fault at call 1, 2, 3 … until no further call is reached.
 //
-// A failure names the SWEEP_ONLY=<scenario>/<call>/<fault> that repeats it; a prefix repeats all runs that begin so.
-// SWEEP_SEEDS=<n> tries every fault at every call, with all corners of a power failure and n random ones; without it, a
-// sample that is always the same is tried (`Effort.sample`).
+// README.md explains SWEEP_ONLY and SWEEP_SEEDS.
 
 import Foundation
 import SpoolgatePosix
@@ -11,7 +9,6 @@ import Testing
 
 @testable import SpoolgateSpool
 
-/// One run of the sweep.
 struct SweepCase: CustomStringConvertible {
     var scenario: Scenario
     var number: Int
@@ -19,7 +16,6 @@ struct SweepCase: CustomStringConvertible {
 
     var description: String { "\(scenario)/\(number)/\(fault.map { "\($0)" } ?? "none")" }
 
-    /// Runs the case and returns its failures.
     func run(in world: World) -> [String] {
         // Always: clients and world retain each other, and the world's files.
         defer { world.end() }
@@ -30,7 +26,6 @@ struct SweepCase: CustomStringConvertible {
                 try world.repair()
                 // Clients may return before or after the walk, which runs while requests are served.
                 if number % 2 == 0 { try world.walk(by: world.daemon) }
-                // Some clients do not ask.
                 for client in world.clients where client.location != nil && number % 4 != 2 {
                     do { try client.retrieve(on: world.daemon) } catch is Stopped {}
                 }
@@ -67,12 +62,11 @@ struct Counter: Sendable {
     var scenarios = 0
     var calls = 0
     var faults: Set<String> = []
-    /// The faults tried at each kind of call.
     var tried: [Disk.Call: Set<String>] = [:]
     var runs = 0
     var failures: [String] = []
 
-    /// The faults that no call of their kind was tried with, random power failures aside.
+    /// Faults never tried at any call of a kind, random power failures aside.
     var gaps: [String] {
         tried.flatMap { call, faults in
             let all = Fault.all(for: call, 0, .whole(seeds: [])).map { "\($0)" }
@@ -84,7 +78,6 @@ struct Counter: Sendable {
 @Suite("The fault sweep")
 struct FaultSweep {
     private let environment = ProcessInfo.processInfo.environment
-    /// Whether the sweep stops at the first failure.
     private static let stops = ProcessInfo.processInfo.environment["SWEEP_STOP"] != nil
 
     @Test("no fault at any call of any scenario breaks a promise")
@@ -173,7 +166,6 @@ struct FaultSweep {
                 }
             }
         }
-        // The prefix excludes the whole scenario.
         let name = scenario.name
         if let only, !only.hasPrefix(name), !name.hasPrefix(only) { return }
         run(0, nil)

@@ -42,7 +42,6 @@ final class FaultyMachine: Sendable {
         /// The newest state of each upload.
         var states: [String: String] = [:]
         var lie: Lie?
-        /// The error of the wall clock in seconds.
         var clockError: Int64 = 0
     }
 
@@ -53,7 +52,6 @@ final class FaultyMachine: Sendable {
 
     // MARK: Processes
 
-    /// Starts a process.
     func start() -> Int {
         state.withLock { state in
             state.processes += 1
@@ -63,10 +61,8 @@ final class FaultyMachine: Sendable {
 
     func isDead(_ process: Int) -> Bool { state.withLock { $0.dead.contains(process) } }
 
-    /// Ends all effects of a process.
     func kill(_ process: Int) { _ = state.withLock { $0.dead.insert(process) } }
 
-    /// The disk of one process.
     func disk(of process: Int) -> Disk {
         Disk { call, subject throws(SystemError) in
             try self.check(call, subject, process)
@@ -81,10 +77,8 @@ final class FaultyMachine: Sendable {
         SystemClock(wall: { [self] in WallTime(seconds: WallTime.now.seconds + clockError) })
     }
 
-    /// The error of the wall clock in seconds.
     var clockError: Int64 { state.withLock { $0.clockError } }
 
-    /// Sets the error of the wall clock until it is corrected or repaired.
     func setClock(wrongBy seconds: Int64) { state.withLock { $0.clockError = seconds } }
 
     /// Gives a changed file the time that the kernel would give it.
@@ -123,7 +117,6 @@ final class FaultyMachine: Sendable {
         }
     }
 
-    /// Makes some syncs do nothing.
     func setLie(_ lie: Lie?) { state.withLock { $0.lie = lie } }
 
     var wasReached: Bool { state.withLock { $0.wasReached } }
@@ -245,7 +238,6 @@ final class FaultyMachine: Sendable {
         return lie(subject, state.states[identity] ?? "")
     }
 
-    /// Reads the state written to a slot.
     private func noteState(_ bytes: [UInt8], _ node: DiskModel.Node, _ state: inout State) {
         guard let identity = state.records[node], let id = UploadID(identity),
             let line = Checksum.verified(bytes.prefix(RecordSlots.size), for: id)

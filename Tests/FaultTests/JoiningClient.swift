@@ -15,36 +15,28 @@ final class JoiningClient {
     struct Part {
         /// The part's range in the whole content.
         var range: Range<Int>
-        /// The upload resource; nil if the client received none.
         var location: String?
-        /// The highest offset received; nil if none.
         var told: Int64?
 
-        /// The identity in the URL of the upload resource.
         var id: UploadID? { location.flatMap { UploadID($0.suffix(26)) } }
     }
 
     private let world: World
     /// Whether acknowledged data survives a power failure.
     let promises: Bool
-    /// The end of each part.
     private let ends: [Int]
-    /// The number that identifies the joined upload to the upstream.
+    /// Identifies the joined upload to the upstream.
     private(set) var number: Int
-    /// The numbers of all joined uploads it has begun.
     private(set) var numbers: [Int]
     private(set) var parts: [Part] = []
-    /// The resource of the joined upload; nil if the client received none.
     private(set) var location: String?
-    /// Whether it received that the upstream or the queue has accepted the joined upload.
+    /// Whether a response said that the upstream or the queue has accepted the joined upload.
     private(set) var isTaken = false
-    /// Whether it received that the outcome is unknown.
+    /// Whether a response said that the outcome is unknown.
     private(set) var isHeld = false
-    /// Whether an operator has the queue deliver the upload without the client's knowledge.
+    /// Whether an operator has the upload delivered without the client's knowledge.
     var isQueuedByOperator = false
-    /// Whether the joined upload was removed after its delivery.
     var isForgotten = false
-    /// The last statuses, for messages.
     private(set) var statuses: [Int] = []
 
     init(_ world: World, parts ends: [Int]) {
@@ -60,12 +52,10 @@ final class JoiningClient {
         parts = zip([0] + ends, ends).map { Part(range: $0..<$1) }
     }
 
-    /// The whole content of one of its uploads.
     func content(of number: Int) -> [UInt8] {
         Array(UploadClient.content(number)[..<(ends.last ?? 0)])
     }
 
-    /// Starts again with another upload.
     private func beginAgain() {
         number = world.nextNumber()
         numbers.append(number)
@@ -165,7 +155,6 @@ final class JoiningClient {
         noteOffset(rest, of: index)
     }
 
-    /// Requests the offsets of all parts.
     func ask(_ daemon: Daemon) throws {
         for index in parts.indices {
             guard let location = parts[index].location else { continue }

@@ -250,13 +250,11 @@ extension World {
         } catch { complain("\(error)") }
     }
 
-    /// The record of an upload; nil if it cannot be read.
     func record(of id: UploadID) -> LoadedRecord? {
         let file = try? daemon.spool.layout.openRecord(FileName(id), forWriting: false)
         return file.flatMap { try? LoadedRecord.read($0, of: id, knowing: nil).get() }
     }
 
-    /// The summary of an upload; nil if it is missing.
     private func look(at identity: String) -> UploadSummary? {
         UploadID(identity).flatMap { try? daemon.spool.look(at: $0) }
     }

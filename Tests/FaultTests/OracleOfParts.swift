@@ -25,7 +25,6 @@ extension World {
         }
     }
 
-    /// Checks that the walk leaves no incomplete joined upload.
     func checkFinals() {
         for final in finals where final.queue == .incoming {
             complain("the walk leaves \(final.id), which was to be made of parts")
@@ -34,7 +33,6 @@ extension World {
 
     private static let uploadName = HTTPField.Name("X-Upload") ?? .contentType
 
-    /// The joined uploads.
     private var finals: [UploadSummary] {
         var found: [UploadSummary] = []
         try? daemon.spool.forEachUpload { summary in
@@ -165,7 +163,6 @@ extension World {
         }
     }
 
-    /// Whether the accepted upload is held because the outcome of its attempt is unknown.
     private func isHeldByQueue(_ client: JoiningClient) -> Bool {
         let route = settings.routes[RouteSettings.defaultName]
         return route?.reply == .accepted

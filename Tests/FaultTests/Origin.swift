@@ -4,25 +4,22 @@ import Foundation
 import SpoolgatePosix
 import SpoolgateTestSupport
 
-/// An upstream that keeps every request.
 final class Origin: Sendable {
-    /// The response to an upload.
     enum Answer: String, Sendable {
-        /// Immediate.
         case short
-        /// Immediate, with more content than is stored.
+        /// More content than is stored.
         case long
         /// The first connection ends without a response.
         case silent
-        /// The first connection ends without a response, after a heartbeat as with `late`.
+        /// The same, after a heartbeat as with `late`.
         case lateSilent
-        /// An error the first time.
+        /// 422 the first time.
         case refusing
-        /// A 503 the first time, as a proxy sends it.
+        /// 503 the first time, as from a proxy.
         case unavailable
-        /// A 401 the first time.
+        /// 401 the first time.
         case unauthorized
-        /// A redirect to another target, which responds immediately.
+        /// A redirect to a target that responds.
         case redirecting
         /// After the client has received a heartbeat or can no longer receive one.
         case late
@@ -67,14 +64,13 @@ final class Origin: Sendable {
 
     var target: String { path }
 
-    /// The content of the response to an upload.
     static func text(_ number: Int, _ answer: Answer) -> String {
         "got \(number)." + (answer == .long ? String(repeating: "x", count: 2000) : "")
     }
 
     private static let otherTarget = "/files/other"
 
-    /// The contents received for an upload, except those certainly not processed.
+    /// Without contents certainly not processed.
     func got(_ number: Int) -> [[UInt8]] {
         let requests = server.requests.filter { Self.number(of: $0) == number }
         switch requests.first?.values("X-Answer").first.flatMap({ Answer(rawValue: $0) }) {

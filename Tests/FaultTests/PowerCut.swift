@@ -20,9 +20,9 @@ struct PowerCut: Sendable, CustomStringConvertible {
     enum Content: Sendable, CaseIterable {
         case lost
         case kept
-        /// The size is new and the blocks are zeros.
+        /// New size, blocks of zeros.
         case zeros
-        /// The size is new and the blocks are garbage.
+        /// New size, blocks of garbage.
         case garbage
         /// Some blocks are lost; in the others, each sector is new, old or zeros.
         ///
@@ -54,7 +54,6 @@ struct PowerCut: Sendable, CustomStringConvertible {
 
     var description: String { "cut(\(content),\(names),\(order),\(seed))" }
 
-    /// The disk after the power failure.
     func after(_ model: DiskModel) -> DiskModel {
         var random = Seeded(seed)
         let entries: [DiskModel.Node: [String: DiskModel.Node]]
@@ -171,7 +170,7 @@ struct PowerCut: Sendable, CustomStringConvertible {
 }
 
 extension PowerCut {
-    /// The cases that every call is tried with.
+    /// Tried at every call.
     static let corners: [PowerCut] = [
         PowerCut(content: .lost, names: .undone, order: .journal),
         PowerCut(content: .zeros, names: .kept, order: .journal),
@@ -196,7 +195,7 @@ extension PowerCut {
     }
 }
 
-/// Random numbers that a seed repeats (SplitMix64).
+/// A SplitMix64 generator.
 struct Seeded: RandomNumberGenerator {
     private var state: UInt64
 

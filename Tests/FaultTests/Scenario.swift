@@ -14,7 +14,6 @@ import SpoolgateUploadProtocol
 
 struct Scenario: Sendable, CustomStringConvertible {
     var name: String
-    /// Changes to the world's settings.
     var adjust: @Sendable (inout Settings) -> Void = { _ in }
     var run: @Sendable (World) throws -> Void
 

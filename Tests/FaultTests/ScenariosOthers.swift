@@ -1,5 +1,4 @@
-// Scenarios of a new spool, an upstream directory, ordinary uploads, the quota, a wrong clock, commands, several
-// daemons, and promises that end with a power failure.
+// Scenarios of everything else: a new spool, an upstream directory, ordinary uploads, the quota, clocks, commands.
 
 import HTTPTypes
 import SpoolgatePosix

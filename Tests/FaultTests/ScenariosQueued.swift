@@ -161,7 +161,6 @@ extension Scenario {
 }
 
 extension World {
-    /// Uses a client's upload as the daemon does.
     func use(_ client: UploadClient, _ body: (Upload) throws -> Void) throws {
         guard let id = client.identity.flatMap({ UploadID($0) }),
             let upload = try daemon.spool.tryLock(id)
@@ -189,7 +188,6 @@ extension World {
         try runQueue(id)
     }
 
-    /// Does this for every upload, including those unknown to clients.
     func runQueue() throws {
         var all: [UploadID] = []
         try daemon.spool.forEachUpload { all.append($0.id) }
@@ -212,7 +210,6 @@ extension World {
         if machine.isDead(daemon.process) { throw Stopped() }
     }
 
-    /// Requeues an upload in a separate process, as the command does.
     func requeue(_ client: UploadClient) throws {
         try command(client) { upload in
             guard ![.delivered, .receiving].contains(upload.state.phase) else { throw Stopped() }
@@ -223,7 +220,6 @@ extension World {
         client.attemptsBeforeRequeue = client.identity.map { machine.attempts(of: $0) }
     }
 
-    /// Holds a waiting upload as the command does.
     func hold(_ client: UploadClient) throws {
         try command(client) { upload in
             guard upload.state.phase == .deferred else { throw Stopped() }

@@ -17,57 +17,45 @@ typealias HTTPMethod = HTTPRequest.Method
 final class UploadClient {
     enum Purpose { case creation, append, retrieval, cancellation, ordinary }
 
-    /// The digests that a request sends.
     enum Digests { case none, right, wrong }
 
     private let world: World
     let method: HTTPMethod
     let answer: Origin.Answer
     let version: Int
-    /// The number that identifies the upload to the upstream.
+    /// Identifies the upload to the upstream.
     private(set) var number: Int
     private(set) var content: [UInt8]
-    /// The upload resource; nil if the client received none.
     var location: String? { didSet { noteIdentity() } }
-    /// The identity of an ordinary request that was accepted as an upload.
+    /// The identity of an ordinary request accepted as an upload.
     private var acceptedAs: String? { didSet { noteIdentity() } }
-    /// The identities of its uploads by number.
     private(set) var identities: [Int: String] = [:]
     private var isLong = false
     /// Whether the web server writes its content into the spool itself.
     var hasLane = false
-    /// The number of fragments of one size in which its content arrives; nil for two, the first one larger.
+    /// nil for two fragments, the first one larger.
     var fragments: Int?
-    /// Whether it does not support the protocol.
     var isOrdinary = false
-    /// The uploads reported as failed.
     private(set) var failed: Set<Int> = []
     /// Whether acknowledged data survives a power failure.
     private let survivesPowerCut: Bool
-    /// The highest offset received; nil if none.
     private(set) var told: Int64?
-    /// Whether it received the upstream's response.
+    /// Whether a response came from the upstream.
     private(set) var hasFinal = false
-    /// Whether it received that the outcome is unknown.
+    /// Whether a response said that the outcome is unknown.
     private(set) var isHeld = false
-    /// Whether it received that the upload is accepted.
     private(set) var isAccepted = false
-    /// Whether it received a refusal of the gateway itself.
     private(set) var isRefused = false
     /// Whether an operator has held the upload or tried to.
     var isHeldByOperator = false
-    /// How often an operator tried to requeue the upload.
     var requeues = 0
-    /// The number of attempts when the operator's requeueing was acknowledged.
+    /// The attempts when the operator's requeueing was acknowledged.
     var attemptsBeforeRequeue: Int?
-    /// Whether it received that the upload is cancelled, or let the upload expire.
+    /// Whether it cancelled the upload or let it expire.
     var isGivenUp = false
-    /// The digests in its requests' `Content-Digest`.
     var digests = Digests.none
     private(set) var isCancelled = false
-    /// The numbers of all uploads it has begun.
     private(set) var numbers: [Int]
-    /// The last statuses, for messages.
     private(set) var statuses: [Int] = []
 
     init(_ world: World, _ method: HTTPMethod, answer: Origin.Answer, version: Int) {
@@ -84,29 +72,26 @@ final class UploadClient {
     /// Whether a second delivery does no harm.
     var isRepeatable: Bool { method == .put }
     var length: Int { content.count }
-    /// The identity in the URL of the upload resource.
     var identity: String? { acceptedAs ?? location?.split(separator: "/").last.map { String($0) } }
 
     private func noteIdentity() { if let identity { identities[number] = identity } }
 
-    /// The content of upload `number`, in which each part identifies its position: no zeros, and no two sectors alike.
+    /// Each part of the content identifies its position: no zeros, and no two sectors alike.
     static func content(_ number: Int) -> [UInt8] {
         let start = number % 251
         return Array(pool[start..<start + 9001])
     }
 
-    /// Content too long to stay in memory.
     static func longContent(_ number: Int) -> [UInt8] {
         (0..<20).flatMap { content(number + $0) }
     }
 
-    /// Makes it send content too long to stay in memory.
+    /// Makes its content too long to stay in memory.
     func sendMore() {
         isLong = true
         content = Self.longContent(number)
     }
 
-    /// The content of one of its uploads.
     func content(of number: Int) -> [UInt8] {
         isLong ? Self.longContent(number) : Self.content(number)
     }
@@ -292,20 +277,17 @@ final class UploadClient {
         noteTold(offset)
     }
 
-    /// Notes an offset that it received.
     func noteTold(_ offset: Int64) {
         if offset < told ?? 0 { world.complain("offset \(offset) after \(told ?? 0) was told") }
         if offset > length { world.complain("offset \(offset) of \(length) bytes") }
         told = max(told ?? 0, offset)
     }
 
-    /// The response of the gateway itself to an upload that it finally refuses.
     static let refusal = StoredResponse(
         head: ResponseHead(status: .unprocessableContent, fields: [:]),
         content: Array("no".utf8)
     )
 
-    /// Starts again with another upload.
     func beginAgain() {
         number = world.nextNumber()
         numbers.append(number)

@@ -37,12 +37,10 @@ final class Daemon: Sendable {
 final class World {
     let machine: FaultyMachine
     let origin: Origin
-    /// Jobs that run between parts of content.
     let beside = Beside()
     let directory: String
     private(set) var daemons: [Daemon] = []
     private(set) var clients: [UploadClient] = []
-    /// The clients that upload parts.
     private(set) var joiners: [JoiningClient] = []
     private(set) var hadPowerCut = false
     /// Whether the power failure could keep a part of a file without the rest.
@@ -52,19 +50,14 @@ final class World {
     /// Whether data without a promise may be gone: after a power failure, and on a shared spool, where one node treats
     /// the death of another like a failure of its host.
     var mayHaveLost: Bool { hadPowerCut || settings.sharesSpool }
-    /// The number of power failures; it is part of the writer's name, so that each one makes all earlier data another
-    /// writer's.
+    /// A part of the writer's name: after a power failure, all earlier data is another writer's.
     private var powerCuts = 0
-    /// The failures found in this run.
     private let complaints = Mutex<[String]>([])
     private var lastNumber = 0
     private let empty: DiskModel
 
-    /// The contents taken from the drop directory, by upload.
     private var dropped: [String: [[UInt8]]] = [:]
-    /// Whether the scenario makes a spool of its own.
     private(set) var isFreshMade = false
-    /// The upload in that spool and its acknowledged offset.
     private var freshUpload: (id: UploadID, told: Int64)?
 
     var settings = Settings()
@@ -102,7 +95,6 @@ final class World {
 
     // MARK: A run
 
-    /// Begins a run with an empty spool and one daemon.
     func begin(
         _ fault: Fault?,
         at number: Int,
@@ -193,7 +185,6 @@ final class World {
         letGoOfDead()
     }
 
-    /// Walks through the spool as a daemon does.
     func walk(by daemon: Daemon) throws {
         letGoOfDead()
         daemon.spool.findsDead()
@@ -226,7 +217,7 @@ final class World {
     /// The daemon that clients reach.
     var daemon: Daemon { daemons[daemons.count - 1] }
 
-    /// Ends all faults: no call fails, there is room, the upstream can be reached, and a daemon runs.
+    /// Ends all faults, and starts a daemon if none runs.
     func repair() throws {
         machine.repair()
         origin.setReachable(true)
@@ -249,7 +240,6 @@ final class World {
         daemons.removeAll { machine.isDead($0.process) }
     }
 
-    /// Releases daemons and clients.
     func end() {
         for daemon in daemons { daemon.spool.leave() }
         beside.clear()
@@ -260,7 +250,6 @@ final class World {
 
     func reload() { daemon.gateway.reload(settings) }
 
-    /// Adds a client with an upload of its own.
     func client(
         _ method: HTTPMethod = .put,
         answer: Origin.Answer = .short,
@@ -271,20 +260,17 @@ final class World {
         return client
     }
 
-    /// Adds a client whose upload consists of parts with these ends.
     func joiner(parts ends: [Int]) -> JoiningClient {
         let client = JoiningClient(self, parts: ends)
         joiners.append(client)
         return client
     }
 
-    /// A new number for an upload.
     func nextNumber() -> Int {
         lastNumber += 1
         return lastNumber
     }
 
-    /// Cuts the power and ends all processes.
     func cutPower(_ cut: PowerCut) throws {
         hadPowerCut = true
         mayBeTorn = cut.content.mayTear
@@ -320,7 +306,6 @@ final class World {
         }
     }
 
-    /// The contents received for an upload of a client.
     func got(_ number: Int, of client: UploadClient) -> [[UInt8]] {
         guard isDropping else { return origin.got(number) }
         takeDrops()

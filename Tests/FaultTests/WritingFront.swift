@@ -25,7 +25,6 @@ final class WritingFront: Sendable {
         isDead = { machine.isDead(process) }
     }
 
-    /// The number of bytes written.
     var count: Int64 { state.withLock { $0.count } }
 
     func take(_ file: consuming Descriptor, at offset: Int64, _ limit: LaneLimit) {

@@ -84,7 +84,6 @@ import Testing
             test.serve(ScriptedExchange(.get, status)).text.contains("\"state\":\"delivered\"")
         }
         #expect(origin.requests.map(\.line) == ["POST /form HTTP/1.1"])
-        // Incomplete content is removed.
         let cut = ScriptedExchange(.post, "/form", [:], ["hel", .fails(.truncated)])
         #expect(test.serve(cut).isAborted)
         #expect(try test.summaries().count == 1)

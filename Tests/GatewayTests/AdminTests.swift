@@ -141,7 +141,6 @@ struct AdminTests {
         #expect(ask("/ready", of: admin).status == 200)
     }
 
-    /// A gateway that refuses every upload, with the reason.
     struct Full: Sendable, CustomTestStringConvertible {
         var testDescription: String
         var quota: Int64?

@@ -77,7 +77,6 @@ import Testing
             admission.leave(first)
             hurried.append(try #require(ticket(admission.admit(client, isShort: true))))
         }
-        // The reserve itself is limited.
         for name in ["dave", "erin"] {
             let client = ClientName(owner: ExactText(name), address: nil)
             let isAdmitted = ticket(admission.admit(client, isShort: true)) != nil

@@ -22,7 +22,6 @@ import Testing
         scheme: "https"
     )
 
-    /// A gateway whose route has this authorizer.
     private func asking(
         _ origin: LoopbackOrigin,
         _ path: String = "/may?x=1",

@@ -13,7 +13,6 @@ import Testing
 @testable import SpoolgateSettings
 
 @Suite struct BucketDeliveryTests {
-    /// A gateway with a scripted store.
     private struct Stage {
         let origin: LoopbackOrigin
         let test: GatewayUnderTest
@@ -60,7 +59,6 @@ import Testing
         #expect(second[.uploadComplete] == "?1")
         #expect(stage.origin.requests.map(\.method) == ["PUT", "PUT", "HEAD"])
         #expect(stage.origin.requests[0].content == Array("hello".utf8))
-        // The stored response is sent without another request.
         #expect(stage.test.serve(.append(location, at: 5)).status == 201)
         #expect(stage.origin.requests.count == 3)
     }

@@ -14,7 +14,6 @@ import Testing
 @testable import SpoolgateSettings
 @testable import SpoolgateSpool
 
-/// Clocks that a test sets.
 final class SetClock: Sendable {
     private let state = Monitor((error: Int64(0), slept: Int64(0)))
     private let uptime: @Sendable () -> Int64
@@ -61,13 +60,12 @@ final class SetClock: Sendable {
         #expect(record.status == 202)
         let id = try #require(try test.summaries().first?.id)
         try test.gateway.deliveries.startQueue()
-        // The upstream is unreachable, and the next attempt is due in ten years.
+        // The upstream is unreachable.
         try eventually("it is put off") { (try test.spool.look(at: id)?.reason) != nil }
         let next = try #require(try test.spool.look(at: id)?.nextAttempt)
         #expect(next.seconds > WallTime.now.seconds + Self.decade - Self.day)
         let origin = try QueueScene.origin([], socketPath: path)
         clock.set(error: 0)
-        // As SIGUSR1 does.
         test.gateway.deliveries.runQueue()
         try eventually("it is delivered") { try test.spool.look(at: id)?.queue == .delivered }
         #expect(origin.requests.map(\.content) == [Array("hello".utf8)])
@@ -175,7 +173,6 @@ final class SetClock: Sendable {
         }
         let since = try attempt()
         #expect(abs(since.seconds - test.spool.clock.now.seconds) < 60)
-        // The time starts over only once.
         clock.sleep(3600)
         #expect(try attempt() == since)
     }

@@ -23,7 +23,6 @@ import Testing
         var testDescription: String
         var status: Int
         var has104 = false
-        /// The request, whose client expects 100.
         var request: @Sendable (GatewayUnderTest, ExchangeContext) -> ScriptedExchange
     }
 

@@ -82,7 +82,6 @@ struct CrossOriginTests {
         #expect(creation[.vary] == "Accept")
     }
 
-    /// The response to each kind of request from that origin.
     private func answers(
         of test: GatewayUnderTest,
         from origin: String?

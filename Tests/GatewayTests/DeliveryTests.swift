@@ -87,7 +87,6 @@ import Testing
         #expect(told.status == 204)
         #expect(told.offset == 5)
         #expect(told[.uploadComplete] == "?0")
-        // The upstream is still down.
         #expect(test.serve(.append(location, at: 5)).status == 502)
 
         let origin = try LoopbackOrigin(socketPath: socket, status: "201 Created")

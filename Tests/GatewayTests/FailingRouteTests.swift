@@ -42,7 +42,6 @@ struct FailingRouteTests {
         func say(_ status: Int) { word.status.withLock { $0 = status } }
     }
 
-    /// The kinds of uploads.
     enum Way: CaseIterable {
         case resource, marked, ordinary, streamed
 
@@ -144,7 +143,6 @@ struct FailingRouteTests {
         #expect(status(test).failing.isEmpty && status(test).level == .ok)
         #expect(Admin.of(test.gateway).metricsText.contains(metric + "0\n"))
         #expect(ready(test).text.contains("\"deliveries\":\"ok\""))
-        // The next run counts from zero.
         told.say(500)
         for number in 1...4 { test.serve(way.exchange(number % 2)) }
         #expect(status(test).failing.isEmpty)
@@ -160,7 +158,6 @@ struct FailingRouteTests {
             let test = try gateway(told.origin.target, clock: clock)
             told.say(500)
             for _ in 1...count { test.serve(Way.ordinary.exchange(1)) }
-            // The wall clock has no effect.
             clock.set(error: 86_400)
             #expect(status(test).failing.isEmpty)
             clock.sleep(599)

@@ -228,7 +228,6 @@ import Testing
         #expect(!test.log.messages.contains { $0.contains("first") || $0.contains("second") })
     }
 
-    /// Whether any file contains the text.
     private static func isInFiles(_ text: String, below root: String) -> Bool {
         let files = FileManager.default.enumerator(atPath: root)?.allObjects as? [String] ?? []
         return files.contains { file in

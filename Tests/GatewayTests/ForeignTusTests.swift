@@ -87,7 +87,6 @@ struct ForeignTusTests {
         #expect(try running.finish().status == 204)
         #expect(test.serve(request(.head, location)).offset == 5)
         #expect(test.serve(patch(location, "", at: 5)).status == 204)
-        // It is too late to cancel.
         let cancelled = test.serve(request(.delete, location))
         #expect(cancelled.status == 410)
         #expect(origin.requests.count == 1)

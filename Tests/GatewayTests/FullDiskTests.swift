@@ -52,7 +52,6 @@ import Testing
         )
         #expect(record.events == [.head(507)])
         #expect(test.serve(.retrieval(other)).offset == 5)
-        // Removing an upload makes room.
         #expect(test.serve(.cancellation(location)).status == 204)
         let rest = test.serve(.append(other, at: 5, ["67890"]))
         #expect(rest.status == 201)

@@ -15,13 +15,11 @@ struct FuzzRecords {
     let spool: String
     let writer: String
 
-    /// The size of an upload's content; 0 if it has none.
     func size(of id: UploadID) -> Int64 {
         let attributes = try? FileManager.default.attributesOfItem(atPath: data(of: id))
         return (attributes?[.size] as? NSNumber)?.int64Value ?? 0
     }
 
-    /// Damages one upload in several ways or not at all.
     mutating func damage(_ id: UploadID) {
         let places = [record(of: id), "\(spool)/corrupt/\(id)"]
         guard let record = places.first(where: { FileManager.default.fileExists(atPath: $0) })

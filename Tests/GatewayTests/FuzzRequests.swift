@@ -16,7 +16,6 @@ struct FuzzRequests {
 
     mutating func remember(_ location: String) { created = created.suffix(3) + [location] }
 
-    /// The upload that requests are about.
     struct Subject {
         var location: String
         /// The number of existing bytes, as far as known.
@@ -28,7 +27,6 @@ struct FuzzRequests {
         "999999999999999", "99999999999999999999",
     ]
 
-    /// A request that is usually about `subject`.
     mutating func next(_ subject: Subject) -> ScriptedExchange {
         let method: HTTPRequest.Method = random.one(from: [
             .patch, .patch, .patch, .head, .post, .put, .get, .delete, .options,

@@ -77,7 +77,6 @@ extension FuzzRequests {
         }
     }
 
-    /// A joined upload of earlier creations or of unknown ones.
     private mutating func final() -> String {
         var urls = created.shuffled(using: &random).prefix(1 + Int(random.next() % 4)).map {
             random.one(of: "", "", "", "https://example.org", "https://example.orgx") + $0

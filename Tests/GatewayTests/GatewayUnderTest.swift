@@ -25,10 +25,8 @@ final class GatewayUnderTest: Sendable {
     let disk = WatchedDisk()
     let log = LogLines()
 
-    /// The event file, if events are written.
     var events: String { "\(root)/events" }
 
-    /// The directory of the directory upstream.
     var delivered: String { "\(root)/delivered" }
 
     /// Creates the gateway; ROOT in an inspection's command means its directory.
@@ -81,14 +79,12 @@ final class GatewayUnderTest: Sendable {
 
     // MARK: Serving
 
-    /// Serves one exchange to its end and returns its record.
     @discardableResult
     func serve(_ exchange: ScriptedExchange) -> ScriptedExchange.Record {
         gateway.serve(exchange)
         return judged(exchange)
     }
 
-    /// Serves one exchange on its own thread.
     func start(_ exchange: ScriptedExchange) throws -> Running {
         let running = Running(exchange, of: self)
         try SpoolgatePosix.Thread.start(name: "exchange", stackSize: 1 << 20) { [gateway] in
@@ -171,7 +167,6 @@ final class GatewayUnderTest: Sendable {
         try summaries().first { location.hasSuffix($0.id.description) }?.queue
     }
 
-    /// The contents that the directory upstream received.
     func drops() throws -> [[UInt8]] {
         try FileManager.default.contentsOfDirectory(atPath: delivered)
             .filter { !$0.hasSuffix(".json") && !$0.hasPrefix(".") }.sorted()
@@ -198,7 +193,6 @@ final class GatewayUnderTest: Sendable {
     }
 }
 
-/// An exchange served on another thread.
 final class Running: Sendable {
     private let exchange: ScriptedExchange
     private let test: GatewayUnderTest
@@ -213,7 +207,6 @@ final class Running: Sendable {
 
     fileprivate func noteEnd() { ended.update { $0 = true } }
 
-    /// Waits for its end.
     func finish() throws -> ScriptedExchange.Record {
         let isOver = ended.wait(until: .after(.seconds(300))) { $0 ? true : nil }
         try #require(isOver == true, "the exchange did not end")
@@ -264,7 +257,6 @@ final class WatchedDisk: Sendable {
 
     var disk: Disk { Disk { call, subject throws(SystemError) in try self.check(call, subject) } }
 
-    /// Sets a closure that is called before each call.
     func watch(_ body: @escaping @Sendable (Disk.Call, String) -> Void) {
         state.update { $0.watcher = body }
     }
@@ -297,7 +289,6 @@ final class WatchedDisk: Sendable {
         refuse(call, where: { part.isEmpty || $0.contains(part) }, errno: errno, times: times)
     }
 
-    /// Makes the next `times` such calls fail on some paths.
     func refuse(
         _ call: Disk.Call,
         where isMeant: @escaping @Sendable (String) -> Bool,
@@ -307,15 +298,12 @@ final class WatchedDisk: Sendable {
         state.update { $0.refusals.append((call, isMeant, errno, times)) }
     }
 
-    /// Ends all refusals.
     func allow() { state.update { $0.refusals = [] } }
 
-    /// The number of calls on paths that contain `part`.
     func count(_ call: Disk.Call, on part: String = "") -> Int {
         count(call) { part.isEmpty || $0.contains(part) }
     }
 
-    /// The number of calls on some paths.
     func count(_ call: Disk.Call, where isMeant: (String) -> Bool) -> Int {
         state.update { $0.calls.count { $0.call == call && isMeant($0.subject) } }
     }
@@ -326,7 +314,6 @@ final class LogLines: Sendable {
         [(level: Logger.Level, message: String, metadata: Logger.Metadata)]
     >([])
 
-    /// All lines with all their values.
     var text: String {
         lines.update { lines in
             lines.map { "\($0.message) \($0.metadata)" }.joined(separator: "\n")

@@ -19,7 +19,6 @@ import Testing
 @Suite struct HandoverTests {
     private static let key = "a key of 24 bytes \u{e9} and"
 
-    /// A gateway with a handover directory and key.
     private struct Stage {
         let test: GatewayUnderTest
         private let scratch: ScratchDirectory
@@ -54,7 +53,6 @@ import Testing
         }
     }
 
-    /// The members of a form.
     private func members(_ request: LoopbackOrigin.Request) throws -> [String: String] {
         let text = String(decoding: request.content, as: UTF8.self)
         var members: [String: String] = [:]
@@ -204,7 +202,6 @@ import Testing
         route.form = .path
         route.path.keyFile = stage.keyFile
         #expect((route.keyFault == nil) == (what == "directory"))
-        // Once fixed, the same content is delivered.
         try FileManager.default.createDirectory(
             atPath: stage.directory,
             withIntermediateDirectories: true
@@ -306,7 +303,6 @@ import Testing
     }
 }
 
-/// The files that an upstream found at the paths it received.
 final class SeenFiles: Sendable {
     private let seen = Monitor<[(content: [UInt8], permissions: Int)]>([])
 

@@ -28,7 +28,6 @@ import Testing
         }
     }
 
-    /// Waits until the client has received `count` offsets.
     private func hear(_ count: Int, _ exchange: ScriptedExchange) throws {
         try eventually("\(count) heartbeats") { exchange.record.toldOffsets.count >= count }
     }

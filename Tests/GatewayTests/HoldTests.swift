@@ -64,7 +64,6 @@ import Testing
         )
     }
 
-    /// The reason why an upload waits for a person.
     enum Cause: CaseIterable { case failed, indeterminate, held }
 
     @Test("a client cannot cancel an upload that needs a person", arguments: Cause.allCases)

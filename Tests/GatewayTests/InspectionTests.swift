@@ -16,7 +16,6 @@ import Testing
 @testable import SpoolgateSettings
 
 @Suite struct InspectionTests {
-    /// A gateway whose route inspects with a script.
     private func inspecting(
         _ script: String,
         to target: UpstreamTarget? = nil,

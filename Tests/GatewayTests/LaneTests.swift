@@ -21,7 +21,6 @@ import Testing
     private static let large = (0..<300_000).map { UInt8(truncatingIfNeeded: $0 / 3) }
     private static let rest: ContentLength = .unknown
 
-    /// A creation with some content by the lane, which then gets stuck.
     private static func begin(
         _ test: GatewayUnderTest,
         _ lane: ScriptedLane
@@ -77,7 +76,6 @@ import Testing
 
     private static let wrongDigest = "sha-256=:" + String(repeating: "A", count: 43) + "=:"
 
-    /// Content, and the path it counts for.
     struct Counted: Sendable, CustomTestStringConvertible {
         var path: ContentPath
         var hasOffer = true
@@ -130,7 +128,6 @@ import Testing
         #expect(counts.paths.map(\.path) == (counted.isSmall ? [] : [counted.path]))
         let isOfRoute = [.taken, .off, .shared, .notOffered].contains(counted.path)
         #expect(counts.lastContentPath == (isOfRoute ? counted.path : nil))
-        // Wrong content is not kept.
         guard !counted.isOrdinary, counted.path != .digest else { return }
         #expect(test.log.values(of: "gateway", in: "content written") == ["\(gateway)"])
         let name = try #require(record.location?.split(separator: "/").last)

@@ -39,9 +39,7 @@ import Testing
     }
 }
 
-/// A reader of logfmt lines.
 enum Logfmt {
-    /// The keys and values of a line; nil if it is malformed.
     static func read(_ line: String) -> [String: String]? {
         var pairs: [String: String] = [:]
         var rest = Substring(line).unicodeScalars[...]

@@ -16,7 +16,6 @@ import Testing
 @Suite struct LoopTests {
     private struct NoVia: Error {}
 
-    /// The `Via` field that the upstream receives.
     private func via(_ test: GatewayUnderTest, _ origin: LoopbackOrigin) throws -> String {
         test.serve(ScriptedExchange(.get, "/f", length: .unknown))
         guard let via = origin.requests.last?.values("Via").last else { throw NoVia() }
@@ -66,7 +65,6 @@ import Testing
         let third = ScriptedExchange(.get, "/h", [.via: own], length: .unknown)
         try test.another().serve(third)
         #expect(third.record.status == 200)
-        // Names that only resemble its own.
         let word = own.split(separator: " ")[1]
         for value in [
             "1.1 spoolgate", String(word), "1.1 \(word)0", "1.1 x (\(word))", "1.1 x, y \(word)z",
@@ -77,7 +75,6 @@ import Testing
             )
             #expect(record.status == 200, "\(value)")
         }
-        // A reload keeps the name.
         test.reload()
         #expect(try via(test, origin) == own)
     }

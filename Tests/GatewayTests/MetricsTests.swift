@@ -23,7 +23,6 @@ struct MetricsTests {
 
     private var metrics: Metrics { test.gateway.metrics }
 
-    /// The samples of a metric by their labels.
     private func samples(_ name: String) -> [String: String] {
         samples(name, of: test.gateway)
     }

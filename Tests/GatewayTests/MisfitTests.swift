@@ -15,12 +15,10 @@ import Testing
 @testable import SpoolgateSpool
 
 @Suite struct MisfitTests {
-    /// The states of an upload of ten bytes.
     enum Place: CaseIterable {
         case receiving, deferred, failed, indeterminate, held, delivered
     }
 
-    /// A gateway with one upload of ten bytes in that state.
     private func upload(
         in place: Place
     ) throws -> (test: GatewayUnderTest, location: String) {
@@ -85,7 +83,6 @@ import Testing
     private static let versions: [Int?] = [nil, 3, 5, 6, 8, 10]
     private static let requestCount = 8
 
-    /// Request number `step` for an upload of `size` bytes.
     private static func request(
         _ step: Int,
         on location: String,

@@ -151,7 +151,6 @@ struct NeighbourTests {
                 try eventually("it met \(trouble)") { neighbour.met > 0 }
             }
             try neighbour.become(nil)
-            // Changed settings make the next attempt immediate.
             test.reload { $0.events.webhook.timeout += .milliseconds(1) }
             // An event whose response was lost arrives twice.
             try eventually("the events after \(trouble)") {

@@ -53,7 +53,6 @@ import Testing
                 #expect(!record.events.contains(.read))
             }
         }
-        // Also with a method override.
         let fields: HTTPFields = [.methodOverride: "PUT", .contentRange: "bytes 3-9/10"]
         #expect(test.serve(ScriptedExchange(.delete, "/f", fields, ["3456789"])).status == 400)
         #expect(try test.drops().isEmpty)

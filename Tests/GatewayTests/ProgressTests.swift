@@ -13,7 +13,6 @@ import SpoolgateUpstream
 import Testing
 
 extension ScriptedExchange.Record {
-    /// The offsets in interim responses, in order.
     var toldOffsets: [Int64] {
         interims.compactMap { $0.fields[.uploadOffset].flatMap { Int64($0) } }
     }

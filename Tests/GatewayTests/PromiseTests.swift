@@ -15,7 +15,6 @@ import SpoolgateUpstream
 import Synchronization
 import Testing
 
-/// One row of the table.
 struct PromiseRow: CustomTestStringConvertible, Sendable {
     var promise: String
     var call: String
@@ -46,7 +45,6 @@ struct PromiseRow: CustomTestStringConvertible, Sendable {
         }
     }()
 
-    /// Whether the row names this call.
     func isCall(_ call: Disk.Call, _ subject: String) -> Bool {
         call.rawValue == self.call && isSubject(subject)
     }
@@ -68,7 +66,6 @@ private struct Scenario: Sendable {
         { record, _ in record.status == status }
     }
 
-    /// Whether an interim response had an offset.
     static func toldProgress(_ record: ScriptedExchange.Record, _: LoopbackOrigin) -> Bool {
         record.interims.contains { $0.fields[.uploadOffset] != nil }
     }
@@ -192,7 +189,6 @@ struct PromiseTests {
         return (test, slow)
     }
 
-    /// Serves the request that makes the promise.
     private func serve(
         _ exchange: ScriptedExchange,
         of scenario: Scenario,

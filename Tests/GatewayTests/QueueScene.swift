@@ -13,10 +13,8 @@ import Testing
 @testable import SpoolgateSpool
 
 enum QueueScene {
-    /// An upstream's reaction to one request.
     enum Deed: Sendable {
         case answers(Int, fields: String = "")
-        /// Reads the request and closes the connection.
         case breaksOff
     }
 

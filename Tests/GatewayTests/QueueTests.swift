@@ -34,7 +34,6 @@ import Testing
         try test.gateway.deliveries.startQueue()
         try test.waitUntil(location, isIn: .delivered)
         #expect(origin.requests.map(\.content) == Array(repeating: Array("hello".utf8), count: 3))
-        // The client returns and receives the upstream's response.
         let replay = test.serve(.append(location, at: 5))
         #expect(replay.status == 201)
         #expect(replay.text == "ok")
@@ -345,7 +344,6 @@ import Testing
         let location = try #require(test.serve(.creation()).location)
         try test.waitUntil(location, isIn: .hold)
         #expect(try test.summary(location).holdCause == .indeterminate)
-        // Another upload is delivered meanwhile.
         let other = try #require(test.serve(.creation(["other"])).location)
         try test.waitUntil(other, isIn: .delivered)
         #expect(test.serve(.retrieval(location)).status == 410)

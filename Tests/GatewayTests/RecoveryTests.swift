@@ -24,10 +24,8 @@ import Testing
         private let load = Monitor((now: 0, most: 0))
         private let status = Monitor("201 Created")
 
-        /// The maximum number of concurrent requests.
         var most: Int { load.update { $0.most } }
 
-        /// Sets the response to all later requests.
         func answer(_ status: String) { self.status.update { $0 = status } }
 
         func listen(at path: String) throws -> LoopbackOrigin {
@@ -64,7 +62,6 @@ import Testing
         }
     }
 
-    /// How often the application received each content.
     private func counts(_ origin: LoopbackOrigin) -> [String: Int] {
         origin.requests.reduce(into: [:]) { counts, request in
             counts[String(decoding: request.content, as: UTF8.self), default: 0] += 1

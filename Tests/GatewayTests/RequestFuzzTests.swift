@@ -22,7 +22,6 @@ import Testing
 struct RequestFuzzTests {
     private static let environment = ProcessInfo.processInfo.environment
 
-    /// The seeds of `make test`, or the requested one.
     private static var seeds: [UInt64] {
         environment["SPOOLGATE_FUZZ_SEED"].flatMap { UInt64($0) }.map { [$0] } ?? Array(0..<24)
     }
@@ -80,7 +79,6 @@ struct RequestFuzzTests {
     }
 }
 
-/// One gateway with random settings.
 private final class FuzzWorld {
     private let test: GatewayUnderTest
     private let origin: LoopbackOrigin?
@@ -90,7 +88,6 @@ private final class FuzzWorld {
     private let hasQueue: Bool
     private let seed: UInt64
     private(set) var uploads = 0
-    /// The number of joined uploads.
     private(set) var joined = 0
     private(set) var requests = 0
     private(set) var recoveries = 0
@@ -179,7 +176,6 @@ private final class FuzzWorld {
         }
     }
 
-    /// Makes uploads, damages them, and sends requests.
     func play() throws {
         if hasQueue { try test.gateway.deliveries.startQueue() }
         for _ in 0..<12 {

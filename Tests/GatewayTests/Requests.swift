@@ -77,7 +77,6 @@ extension ScriptedExchange {
         )
     }
 
-    /// A request to the status resource.
     static func status(
         _ location: String,
         context: ExchangeContext = ExchangeContext()
@@ -102,7 +101,6 @@ extension HTTPFields {
 }
 
 extension GatewayUnderTest {
-    /// Creates an incomplete upload and returns its resource.
     func createPartial(
         _ text: String = "hello",
         uploadLength: Int64? = nil,

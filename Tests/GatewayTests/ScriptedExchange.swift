@@ -11,12 +11,10 @@ import SpoolgateRequests
 import SpoolgateUploadProtocol
 
 final class ScriptedExchange: Exchange, ContentLane, Sendable {
-    /// The result of one read.
     enum Step: Sendable, ExpressibleByStringLiteral {
         case bytes([UInt8])
         /// Waits until another thread calls `interrupt`.
         case stuck
-        /// The content ends early.
         case fails(ContentError)
         /// A fragment that arrives together with the early end.
         case bytesThenFails([UInt8], ContentError)
@@ -28,7 +26,6 @@ final class ScriptedExchange: Exchange, ContentLane, Sendable {
         init(stringLiteral text: String) { self = .text(text) }
     }
 
-    /// An event of the response, in order.
     enum Event: Equatable {
         case interim(Int)
         case read
@@ -48,7 +45,6 @@ final class ScriptedExchange: Exchange, ContentLane, Sendable {
         var isPeerGone = false
         /// The bytes of content after which the client is gone; -1 for the head.
         var leavesAfter: Int?
-        /// How the web server writes content itself; nil if it does not.
         var lane: ScriptedLane?
         /// Whether an alarm can end waits for content.
         var hasAlarm = false
@@ -102,10 +98,8 @@ final class ScriptedExchange: Exchange, ContentLane, Sendable {
 
     var isPeerGone: Bool { monitor.update { $0.isPeerGone } }
 
-    /// Aborts the request from the web server.
     func abandon() { monitor.update { $0.isPeerGone = true } }
 
-    /// Whether its release was requested.
     var isInterrupted: Bool { monitor.update { $0.isReleased } }
 
     /// Offers that the web server writes the content itself.
@@ -114,7 +108,6 @@ final class ScriptedExchange: Exchange, ContentLane, Sendable {
         return self
     }
 
-    /// Disconnects the client after `count` bytes of the response's content.
     func leave(after count: Int) { monitor.update { $0.leavesAfter = count } }
 
     /// Waits until the gateway is stuck waiting for content; false at the deadline.
@@ -263,7 +256,6 @@ final class ScriptedExchange: Exchange, ContentLane, Sendable {
 }
 
 extension ScriptedExchange.Record {
-    /// The status of the final response, if any.
     var status: Int? { head?.status.code }
     var text: String { String(decoding: content, as: UTF8.self) }
     var offset: Int64? { self[.uploadOffset].flatMap { Int64($0) } }

@@ -44,9 +44,7 @@ final class ScriptedLane: Sendable {
         self.leavesWithConnection = leavesWithConnection
     }
 
-    /// The calls received, in order.
     var events: [String] { state.withLock { $0.events } }
-    /// Whether the file is open.
     var isOpen: Bool { state.withLock { $0.file != nil } }
     var isOffered: Bool { state.withLock { !$0.isTaken } }
 

@@ -147,7 +147,6 @@ import Testing
             if line.take(user) { held.append(user) } else { _ = line.lineUp(user) }
         }
         let mine = line.lineUp(Self.user(9, 9))
-        // Two more requests for each returned slot.
         for turn in 0..<1_000 {
             let ended = held.remove(at: Int(random.next() % UInt64(held.count)))
             let numbers = line.giveBack(ended)
@@ -201,7 +200,6 @@ import Testing
         }
         for result in results { #expect(try result.get() > 20) }
         #expect(slots.waiting == 0)
-        // All slots are free again.
         let route = slots.lineUp(ofRoute: "c", for: Self.client(0))
         #expect(route.take(until: .after(.zero)) != nil)
     }

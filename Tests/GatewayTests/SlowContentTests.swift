@@ -14,7 +14,6 @@ import Testing
 
 @Suite("Slow content")
 struct SlowContentTests {
-    /// A settable clock, and the content of many clients.
     private final class World: Sendable {
         let seconds = Monitor(0.0)
         let asked = Monitor<[String]>([])

@@ -54,7 +54,6 @@ struct TranscriptTests {
     }
 }
 
-/// The gateway, spool and upstream of one transcript.
 private final class Stage {
     /// The transcripts' name for the newest upload.
     private static let fresh = "fresh000000000000000000000"

@@ -45,7 +45,6 @@ import Testing
         #expect(events.stopSending(until: .after(.seconds(300))))
     }
 
-    /// The files of the queue, except the lock.
     private func files(_ test: GatewayUnderTest) throws -> [String] {
         try FileManager.default.contentsOfDirectory(atPath: test.root + "/spool/events")
             .filter { $0 != "sender" }.sorted()
@@ -95,7 +94,6 @@ import Testing
     func restart() throws {
         let origin = try LoopbackOrigin { connection in
             while let request = try connection.receiveRequest() {
-                // Later requests get no response.
                 guard request.number < 2 else { return connection.waitForEnd() }
                 try connection.answer("200 OK", content: "ok")
             }
@@ -211,7 +209,6 @@ import Testing
         #expect(text.hasSuffix("{\"n\":2}\n"))
     }
 
-    /// The lines of a queue file.
     private func lines(_ test: GatewayUnderTest, in name: String) throws -> [Substring] {
         try String(contentsOfFile: "\(test.root)/spool/events/\(name)", encoding: .utf8)
             .split(separator: "\n")

@@ -12,7 +12,6 @@ import Testing
 @testable import SpoolgateRequests
 @testable import SpoolgateSettings
 
-/// One closed gate with random settings.
 final class GateFuzz {
     private let test: GatewayUnderTest
     private let upstream: LoopbackOrigin

@@ -121,9 +121,7 @@ struct GateRequest: Sendable, CustomStringConvertible {
         "content-location",
     ]
 
-    /// The request for a target, with `content` bytes.
-    ///
-    /// It calls `trace` at the first read.
+    /// `trace` is called at the first read of the content.
     func exchange(
         on target: String,
         _ content: Int,

@@ -17,7 +17,6 @@ import Testing
 @testable import SpoolgateSettings
 
 final class GateWorld {
-    /// The values for settings.
     struct Places: Sendable {
         var authorizer: ServiceURL
         var upstream: String
@@ -27,7 +26,6 @@ final class GateWorld {
         var credentials: String
     }
 
-    /// The circumstances of a request.
     enum Trial: CaseIterable {
         case granted
         case notAuthorized
@@ -93,7 +91,6 @@ final class GateWorld {
     /// The route with these settings; nil if they contradict each other, so that a settings file with them is refused.
     func route(_ settings: GateSetting...) -> RouteSettings? { route(settings) }
 
-    /// The same, for an array.
     func route(_ settings: [GateSetting]) -> RouteSettings? {
         var route = RouteSettings()
         route.upstream.targets = [upstream.target]
@@ -184,7 +181,6 @@ final class GateWorld {
 
     private var hasDrop: Bool { ((try? test.drops()) ?? []).isEmpty == false }
 
-    /// Removes the effects of a request before the next one.
     private func clean() {
         for summary in (try? test.summaries()) ?? [] {
             guard
