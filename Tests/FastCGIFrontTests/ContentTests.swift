@@ -137,7 +137,7 @@ extension FrontTests {
             gate.open()
             // Bytes arrive ever more slowly, until the wait for the next one is long.
             var pause: UInt32 = 10_000
-            try eventually("what the burst took is given back") {
+            try eventually("the buffer of the burst is released") {
                 client.send(Record.bytes(.stdin, [1]))
                 let (most, now) = taken.update { $0 }
                 usleep(pause)

@@ -29,7 +29,7 @@ extension Answer {
 extension FrontTests {
     @Suite struct KeptConnectionTests {
         private func expect(_ count: Int, _ client: FastCGIClient) {
-            #expect(client.waits { $0.ends(count) }, "no answer \(count)")
+            #expect(client.waits { $0.ends(count) }, "no response \(count)")
         }
 
         @Test("requests follow one another on one connection")

@@ -248,7 +248,7 @@ extension FrontTests {
         func isOver() -> Bool { pool.busyTimeIsOver() }
         for _ in 0..<16 { pool.threadStarts() }
         for _ in 0..<12 { pool.idleThreadEnds() }
-        #expect(!isOver(), "no more threads than wait in quiet times")
+        #expect(!isOver(), "more threads than usually wait")
         for _ in 0..<396 { pool.threadStarts() }
         #expect(!isOver())
         for _ in 0..<199 { pool.idleThreadEnds() }

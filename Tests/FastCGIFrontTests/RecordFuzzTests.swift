@@ -69,7 +69,7 @@ struct RecordFuzzTests {
             case .none: continue
             case .proper: found.isProper = true
             case .broken: break
-            case .stalled: Issue.record("no byte came for 30 seconds")
+            case .stalled: Issue.record("no byte arrived for 30 seconds")
             }
             return found
         }

@@ -172,7 +172,7 @@ import Testing
             for parameters in [[present], [present, "\(name)="]] {
                 let result = RequestParameters.read(parameters.map { Array($0.utf8) })
                 guard case .failure(let refusal) = result.head else {
-                    Issue.record("taken without \(name)")
+                    Issue.record("accepted without \(name)")
                     continue
                 }
                 #expect(refusal.status.code == 500)

@@ -212,7 +212,7 @@ final class FaultyMachine: Sendable {
             let readable = open("/proc/self/fd/\(file)", O_RDONLY | O_CLOEXEC)
             let read = pread(readable, &bytes, count, off_t(position))
             close(readable)
-            precondition(read == count, "what was written cannot be read")
+            precondition(read == count, "written bytes cannot be read")
             let node = with(file, &state) { $0.write(bytes, to: $1, at: Int(position)) }
             noteState(bytes, node, &state)
             stamp(file, state)
@@ -260,7 +260,7 @@ final class FaultyMachine: Sendable {
         _ body: (inout DiskModel, DiskModel.Node) -> Void
     ) -> DiskModel.Node {
         guard let node = state.nodes[Self.number(file)] else {
-            preconditionFailure("a file that nobody made is changed")
+            preconditionFailure("a change of an unknown file")
         }
         body(&state.model, node)
         return node

@@ -108,7 +108,7 @@ final class JoiningClient {
             return
         }
         let told = parts[index].told ?? 0
-        if offset < told { world.complain("offset \(offset) of a part after \(told) was told") }
+        if offset < told { world.complain("offset \(offset) of a part after offset \(told)") }
         parts[index].told = max(told, offset)
     }
 
@@ -186,7 +186,7 @@ final class JoiningClient {
         switch head.status.code {
         case 201:
             if let location, head.fields[.location] != location {
-                world.complain("the same list was \(location), and another upload now")
+                world.complain("the same list was \(location), and is another upload now")
             }
             location = head.fields[.location]
             // A stored response has no content if the disk failed to store it.

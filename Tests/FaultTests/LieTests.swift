@@ -79,6 +79,6 @@ struct LieTests {
                 }
             }
         }
-        Issue.record("no power cut breaks a promise where it does nothing")
+        Issue.record("without this sync no power failure breaks a promise")
     }
 }

@@ -19,9 +19,9 @@ extension World {
             // A slot with a promise may have survived without the rest of the record. No offset was sent then, and an
             // operator decides.
             let mayBeTorn = client.told == nil && mayBeTorn
-            if queue == .corrupt, !mayBeTorn { complain("\(identity) is set aside") }
+            if queue == .corrupt, !mayBeTorn { complain("\(identity) was moved to corrupt/") }
             if let told = client.told, !client.isGivenUp, !client.hasFinal, seen == nil {
-                complain("\(identity) is gone, offset \(told) was told")
+                complain("\(identity) is gone after offset \(told)")
             }
             checkQueued(client, identity, seen)
             guard let seen, ![.delivered, .corrupt].contains(seen.queue) else { continue }
@@ -37,7 +37,7 @@ extension World {
                 complain("\(identity): content differs from byte \(place) of \(bytes.count) on")
             }
             if let told = client.told, bytes.count < told {
-                complain("\(identity) has \(bytes.count) bytes, offset \(told) was told")
+                complain("\(identity) has \(bytes.count) bytes after offset \(told)")
             }
         }
     }
@@ -74,7 +74,7 @@ extension World {
         let toldBefore = client.told
         let status = try client.append(from: client.length, on: daemon)
         if status == 404, mayHaveLost, toldBefore == nil { return }
-        if status != 422 { complain("the refusal is not given again: \(client.statuses)") }
+        if status != 422 { complain("the refusal is not repeated: \(client.statuses)") }
     }
 
     /// Checks that an upload acknowledged as queued is in the queue or beyond it.
@@ -83,39 +83,39 @@ extension World {
             return
         }
         guard let seen else {
-            return complain("\(identity) was told to be in the queue, and is nowhere")
+            return complain("\(identity) was acknowledged as queued and is gone")
         }
         let attempts = machine.attempts(of: identity)
         if let before = client.attemptsBeforeRequeue, attempts == before, seen.queue == .hold {
-            complain("\(identity) was queued again, and is held")
+            complain("\(identity) was requeued and is held")
         }
         var isDue = seen.queue != .deferred
         try? daemon.spool.forEachWaiting({ id, _ in id == seen.id }) {
             isDue = isDue || $0.next != nil
         }
         if seen.queue == .incoming || !isDue {
-            complain("\(identity) was told to be in the queue, and nobody will try it")
+            complain("\(identity) was acknowledged as queued and has no next attempt")
         }
     }
 
     /// Checks that the queue brings an upload to its end.
     private func checkQueue(of client: UploadClient) throws {
-        guard let identity = client.identity else { return complain("a 202 without an upload") }
+        guard let identity = client.identity else { return complain("202 without an upload") }
         // If it is safe, an attempt without a response is followed by another.
         for _ in 0..<3 { try runQueue(client) }
         switch look(at: identity)?.queue {
         case .delivered:
             if got(client.number, of: client).isEmpty {
-                complain("\(identity) is delivered, and the upstream got nothing")
+                complain("\(identity) is delivered, but did not reach the upstream")
             }
         case .hold where client.isHeldByOperator: return
         case .hold:
             // An upload that was never sent can always be sent.
             if got(client.number, of: client).isEmpty, machine.attempts(of: identity) == 0 {
-                complain("\(identity) is held, and nothing was ever attempted")
+                complain("\(identity) is held without an attempt")
             }
             if client.isRepeatable, client.answer != .refusing {
-                complain("\(identity) is held and could be repeated")
+                complain("\(identity) is held, but a retry is safe")
             }
         case let other: complain("the queue leaves \(identity) in \(String(describing: other))")
         }
@@ -130,24 +130,24 @@ extension World {
         if status == 410, mayBeTorn, toldBefore == nil { return }
         // A response that the disk failed to store was still relayed; its content may have been in memory.
         if fault?.isError == true, client.isHeld || status == 409 { return }
-        complain("the final response is not given again: \(client.statuses)")
+        complain("the final response is not repeated: \(client.statuses)")
     }
 
     private func checkEnd(of client: UploadClient) {
         guard client.isHeld, !client.hasFinal, client.requeues == 0, let identity = client.identity
         else { return }
         if client.isRepeatable, client.answer != .refusing {
-            complain("\(identity) is held and could be repeated")
+            complain("\(identity) is held, but a retry is safe")
         }
         // An outcome that the disk failed to store was still sent to the client. The next lock decides, as after a
         // crash.
         if hasError, let id = UploadID(identity) { try? daemon.spool.tryLock(id)?.unlock() }
         let queue = look(at: identity)?.queue
         if queue != .hold {
-            complain("its outcome is unknown, and \(identity) is in \(String(describing: queue))")
+            complain("\(identity) has an unknown outcome and is in \(String(describing: queue))")
         }
         if machine.attempts(of: identity) == 0 {
-            complain("\(identity) is held, and nothing was ever attempted")
+            complain("\(identity) is held without an attempt")
         }
     }
 
@@ -159,19 +159,19 @@ extension World {
             }
             let content = client.content(of: number)
             if client.failed.contains(number), client.isAccepted, !got.isEmpty {
-                complain("upload \(number) was refused, and the upstream got it")
+                complain("upload \(number) was refused, but reached the upstream")
             }
             if let other = got.first(where: {
                 $0.count != content.count || !content.begins(with: $0)
             }) {
-                complain("the upstream got \(other.count) other bytes for upload \(number)")
+                complain("the upstream received \(other.count) wrong bytes for upload \(number)")
             }
         }
         if client.isRefused, !got(client.number, of: client).isEmpty {
-            complain("the gateway refused it, and the upstream got it")
+            complain("the gateway refused an upload that reached the upstream")
         }
         if client.hasFinal, got(client.number, of: client).isEmpty {
-            complain("a final response, and the upstream got nothing")
+            complain("a final response, but nothing reached the upstream")
         }
     }
 
@@ -233,7 +233,7 @@ extension World {
         do {
             let living = daemons.filter { !machine.isDead($0.process) }.count
             let noted = try spool.layout.daemons.names().count
-            if noted != living { complain("\(noted) daemons are noted, \(living) live") }
+            if noted != living { complain("\(noted) entries of daemons, \(living) are alive") }
         } catch { complain("\(error)") }
     }
 
@@ -245,7 +245,7 @@ extension World {
             try spool.forEachUpload { summary in
                 guard let time = record(of: summary.id)?.state.queueTime else { return }
                 let name = QueueName(time, summary.id).text
-                if !names.contains(name) { complain("nothing makes \(name)") }
+                if !names.contains(name) { complain("\(name) is missing in the queue") }
             }
         } catch { complain("\(error)") }
     }

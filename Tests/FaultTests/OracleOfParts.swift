@@ -21,13 +21,13 @@ extension World {
                 let isKept = state?.durable != nil || state?.writer == daemon.spool.writer
                 return isKept && final.queue != .incoming
             }
-            if made.count > 1 { complain("one list has made \(made.map(\.id)) of its parts") }
+            if made.count > 1 { complain("one list of parts made \(made.map(\.id))") }
         }
     }
 
     func checkFinals() {
         for final in finals where final.queue == .incoming {
-            complain("the walk leaves \(final.id), which was to be made of parts")
+            complain("the walk leaves the incomplete joined upload \(final.id)")
         }
     }
 
@@ -57,33 +57,33 @@ extension World {
         guard let id = part.id, let told = part.told else { return }
         let content = client.content(of: client.number)
         guard let seen = try? daemon.spool.look(at: id), let state = record(of: id)?.state else {
-            return complain("the part \(id) is gone, offset \(told) was told")
+            return complain("the part \(id) is gone after offset \(told)")
         }
         switch seen.queue {
         case .incoming:
             let isForeign = state.writer != daemon.spool.writer
             let bytes = data(of: id).prefix(Int(isForeign ? state.durable ?? 0 : seen.offset))
             if !content[part.range].starts(with: bytes) {
-                complain("the part \(id) differs from what was sent")
+                complain("the part \(id) differs from the sent content")
             }
             if bytes.count < told {
-                complain("the part \(id) has \(bytes.count) bytes, offset \(told) was told")
+                complain("the part \(id) has \(bytes.count) bytes after offset \(told)")
             }
         case .delivered:
             guard let final = state.final, let joined = try? daemon.spool.look(at: final),
                 let loaded = record(of: final)?.state
-            else { return complain("the part \(id) is consumed, and went nowhere") }
+            else { return complain("the part \(id) is consumed by no upload") }
             if joined.queue == .delivered {
                 if origin.got(client.number).isEmpty {
-                    complain("\(final) is delivered, and the upstream got nothing")
+                    complain("\(final) is delivered, but did not reach the upstream")
                 }
                 return
             }
             if joined.queue == .incoming || data(of: final) != content {
-                complain("the part \(id) is consumed, and \(final) has not got it")
+                complain("the part \(id) is consumed, but \(final) lacks it")
             }
             if state.durable != nil, loaded.durable != Int64(content.count) {
-                complain("the part \(id) is consumed, and \(final) is not durable")
+                complain("the part \(id) is consumed, but \(final) is not durable")
             }
         default: complain("the part \(id) is in \(seen.queue)")
         }
@@ -113,12 +113,12 @@ extension World {
             if client.isTaken {
                 let again = try client.join(on: daemon)
                 if again != 201, !mayBeHeld, !isHeldByQueue(client) {
-                    complain("the same list is not answered again: \(client.statuses)")
+                    complain("the response to the same list is not repeated: \(client.statuses)")
                 }
                 if client.parts.count > 1 {
                     let other = try client.join(client.parts.indices.reversed(), on: daemon)
                     if other != 410, client.promises || !mayHaveLost {
-                        complain("another list of parts that are consumed gets \(other)")
+                        complain("another list of consumed parts got \(other)")
                     }
                 }
             }
@@ -159,7 +159,7 @@ extension World {
     private func checkConsumed(_ client: JoiningClient) throws {
         let status = try client.join(client.parts.indices.map { $0 }, on: daemon)
         if status != 410, client.promises || !mayHaveLost {
-            complain("parts of an upload that was delivered and removed get \(status)")
+            complain("parts of a removed upload got \(status)")
         }
     }
 
@@ -176,16 +176,16 @@ extension World {
             let got = origin.got(number)
             if got.count > 1 { complain("upload \(number) was delivered \(got.count) times") }
             if let other = got.first(where: { $0 != client.content(of: number) }) {
-                complain("the upstream got \(other.count) other bytes for upload \(number)")
+                complain("the upstream received \(other.count) wrong bytes for upload \(number)")
             }
         }
         let isUnsent = origin.got(client.number).isEmpty
         if client.isTaken, isUnsent, client.promises || !mayHaveLost, !isHeldByQueue(client) {
-            complain("the joined upload was taken, and the upstream got nothing")
+            complain("the joined upload was accepted, but did not reach the upstream")
         }
         let id = client.location.flatMap { UploadID($0.suffix(26)) }
         if client.isHeld, let id, machine.attempts(of: "\(id)") == 0 {
-            complain("\(id) is held, and nothing was ever attempted")
+            complain("\(id) is held without an attempt")
         }
     }
 }

@@ -119,7 +119,7 @@ struct Scenario: Sendable, CustomStringConvertible {
                 on: world.daemon
             )
             if status == 204 {
-                world.complain("content that is not what it is said to be is taken")
+                world.complain("content with a wrong digest was accepted")
             }
             client.digests = .right
             try client.append(from: client.retrieve(on: world.daemon), on: world.daemon)
@@ -191,7 +191,7 @@ struct Scenario: Sendable, CustomStringConvertible {
         let offset = Result { try newer() }
         // If the newer request failed before its request for release, the old one is still there.
         if case .failure = offset { old.hangUp() }
-        guard old.waitUntilOver() else { return world.complain("an append did not let go") }
+        guard old.waitUntilOver() else { return world.complain("an append did not release") }
         try client.note(old, of: daemon)
         try client.append(from: offset.get(), on: daemon)
     }

@@ -145,7 +145,7 @@ extension World {
 
     /// Purges everything in a separate process, as the command does.
     ///
-    /// The upload of `live` is locked meanwhile, so its removal must be refused.
+    /// Tries to remove the upload of `live` only while it is locked, which must be refused.
     func purge(sparing live: UploadClient? = nil) throws {
         let process = machine.start()
         let spool = try openSpool(as: process)
@@ -154,7 +154,7 @@ extension World {
         old.sort { $0.queue.rawValue > $1.queue.rawValue }
         for summary in old where summary.isInUse || summary.id.description != live?.identity {
             let isRemoved = try spool.remove(summary.id, ifUnchangedSince: summary)
-            if isRemoved, summary.isInUse { complain("what is in use was purged") }
+            if isRemoved, summary.isInUse { complain("a locked upload was purged") }
         }
         if machine.isDead(process) { throw Stopped() }
     }

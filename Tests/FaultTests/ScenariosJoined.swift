@@ -22,7 +22,7 @@ extension Scenario {
         joining("joined in another order", [first, second]) { world, client in
             guard try client.join(on: world.daemon) == 201 else { throw Stopped() }
             let status = try client.join([1, 0], on: world.daemon)
-            if status == 201 { world.complain("parts are joined twice") }
+            if status == 201 { world.complain("parts were joined twice") }
         },
         joining("joined, queued by an operator", [first, second]) { world, client in
             client.isQueuedByOperator = true

@@ -72,7 +72,7 @@ extension Scenario {
                 let status = try client.create(upTo: end, complete: false, on: world.daemon)
                 guard status == 201 else { throw Stopped() }
             }
-            if try late.create(on: world.daemon) < 400 { world.complain("the quota is not kept") }
+            if try late.create(on: world.daemon) < 400 { world.complain("the quota was exceeded") }
             try one.cancel(on: world.daemon)
             try late.create(on: world.daemon)
             try other.append(from: second, on: world.daemon)

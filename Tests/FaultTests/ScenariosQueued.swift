@@ -203,7 +203,7 @@ extension World {
         // Only a power failure removes names, until the walk restores them.
         let name = QueueName(next, id).text
         if !mayHaveLost, try daemon.spool.layout.queue.status(of: name) == nil {
-            complain("\(id) waits for the queue, which does not know of it")
+            complain("\(id) waits for the queue without a name in it")
         }
         guard let delivery = daemon.gateway.deliveries.delivery(of: upload) else { throw Stopped() }
         try delivery.deliverQueued(upload)
@@ -253,7 +253,7 @@ extension World {
             try? daemon.spool.look(at: $0)?.queue
         }
         if !isFound, queue == .deferred {
-            complain("no queue run finds what waits since the clock was wrong")
+            complain("no queue run finds the upload after a wrong clock")
         }
     }
 }

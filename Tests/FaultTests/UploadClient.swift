@@ -278,7 +278,7 @@ final class UploadClient {
     }
 
     func noteTold(_ offset: Int64) {
-        if offset < told ?? 0 { world.complain("offset \(offset) after \(told ?? 0) was told") }
+        if offset < told ?? 0 { world.complain("offset \(offset) after \(told ?? 0)") }
         if offset > length { world.complain("offset \(offset) of \(length) bytes") }
         told = max(told ?? 0, offset)
     }

@@ -210,7 +210,7 @@ final class World {
     private func note(_ recovery: Recovery, of daemon: Daemon) throws {
         if machine.isDead(daemon.process) { throw Stopped() }
         if recovery.corrupt != 0, !mayBeTorn {
-            complain("the walk has set \(recovery.corrupt) aside")
+            complain("the walk moved \(recovery.corrupt) to corrupt/")
         }
     }
 
@@ -357,7 +357,7 @@ final class World {
         if let (id, told) = freshUpload {
             let upload = try spool.tryLock(id)
             if (upload?.state.offset ?? -1) < told {
-                complain("in a new spool \(upload?.state.offset ?? -1) bytes, \(told) were told")
+                complain("a new spool has \(upload?.state.offset ?? -1) bytes after offset \(told)")
             }
             upload?.unlock()
         }

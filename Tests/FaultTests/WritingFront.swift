@@ -60,7 +60,7 @@ final class WritingFront: Sendable {
             state.count = position - state.offset
             guard !isDead() else { return (nil, []) }
             guard errno == 0, fits == part.count else {
-                precondition(errno != 0 || state.limit.restFollows, "a limit nobody lifts")
+                precondition(errno != 0 || state.limit.restFollows, "a final limit was exceeded")
                 return (.ended(state.count, errno: errno), Array(part[fits...]))
             }
             state.file = consume file

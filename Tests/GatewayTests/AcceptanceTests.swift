@@ -31,7 +31,7 @@ import Testing
         let location = try #require(record.location)
         #expect(record[.link] == "<\(location)/status>; rel=\"status\"")
         #expect(record.text.contains("\"status-resource\":\"\(location)/status\""))
-        #expect(test.disk.count(.sync, on: ".data") == 1, "a 202 is a promise")
+        #expect(test.disk.count(.sync, on: ".data") == 1, "a 202 needs one sync of the content")
         // In every dialect, a client that lost the 202 receives a success, and nothing is sent twice.
         for version in [3, 5, 6, 8, 9, 10] {
             #expect(test.serve(.retrieval(location, version: version)).offset == 5)

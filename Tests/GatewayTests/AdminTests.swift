@@ -253,7 +253,7 @@ struct AdminTests {
             let text = ask(target).text
             #expect(!text.unicodeScalars.contains { "\u{1b}\u{202e}".unicodeScalars.contains($0) })
             if target == "/" {
-                #expect(text.ranges(of: "<script").count == 1, "the page has one of its own")
+                #expect(text.ranges(of: "<script").count == 1, "only the page's own script")
                 #expect(text.contains("<script src=\"page.js\" defer></script>"))
                 #expect(!text.contains("'x'"))
                 #expect(text.contains("&lt;script&gt;alert(&#39;x&#39;)"))

@@ -142,7 +142,7 @@ import Testing
         let creation = try #require(try test.summaries().first?.creation)
         #expect(creation.owner == nil)
         #expect(creation.principal == "app-user")
-        #expect(test.serve(.retrieval(location)).status == 204, "it decides nothing")
+        #expect(test.serve(.retrieval(location)).status == 204, "the owner is for lists only")
         _ = test.createPartial(context: owned)
         #expect(try test.summaries().contains { $0.creation?.principal == "front" })
     }
@@ -233,7 +233,7 @@ import Testing
         #expect(record[.uploadComplete] == "?1")
         #expect(try test.drops().isEmpty)
         #expect(test.serve(.append(location, at: 5)).status == 403)
-        #expect(origin.requests.count == 2, "it is not asked again")
+        #expect(origin.requests.count == 2, "no further request to the authorizer")
     }
 
     @Test(

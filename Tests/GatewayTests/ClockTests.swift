@@ -61,7 +61,7 @@ final class SetClock: Sendable {
         let id = try #require(try test.summaries().first?.id)
         try test.gateway.deliveries.startQueue()
         // The upstream is unreachable.
-        try eventually("it is put off") { (try test.spool.look(at: id)?.reason) != nil }
+        try eventually("it is deferred") { (try test.spool.look(at: id)?.reason) != nil }
         let next = try #require(try test.spool.look(at: id)?.nextAttempt)
         #expect(next.seconds > WallTime.now.seconds + Self.decade - Self.day)
         let origin = try QueueScene.origin([], socketPath: path)
@@ -143,7 +143,7 @@ final class SetClock: Sendable {
         let id = try #require(try test.summaries().first?.id)
         clock.set(error: 30 * Self.day)
         try test.gateway.deliveries.startQueue()
-        try eventually("it was tried") { try test.spool.look(at: id)?.attempts ?? 0 > 1 }
+        try eventually("it was attempted") { try test.spool.look(at: id)?.attempts ?? 0 > 1 }
         #expect(try test.spool.look(at: id)?.queue != .hold)
         let origin = try QueueScene.origin([], socketPath: path)
         try eventually("it is delivered") { try test.spool.look(at: id)?.queue == .delivered }
@@ -183,7 +183,7 @@ final class SetClock: Sendable {
         let test = try GatewayUnderTest(clock: clock.system)
         clock.set(error: 2 * Self.day)
         try test.gateway.deliveries.startQueue()
-        try eventually("it is told") { test.log.messages.contains("system clock jumped") }
+        try eventually("the jump is logged") { test.log.messages.contains("system clock jumped") }
         #expect(test.log.level(of: "system clock jumped") == .warning)
         let text = try String(contentsOfFile: "\(test.root)/spool/clock", encoding: .utf8)
         #expect(ClockMark(text: text)?.isDoubted == true)

@@ -60,7 +60,7 @@ import Testing
         let record = test.serve(ScriptedExchange(method, "/p", [:], method == .post ? ["x"] : []))
         #expect(record.status == 504)
         #expect(record[.uploadComplete] == nil)
-        try eventually("the upstream has what it gets") {
+        try eventually("the upstream has its requests") {
             origin.requests.count == (isReached ? 1 : 0)
         }
     }

@@ -75,7 +75,7 @@ struct ForeignTusTests {
         let location = try #require(create(test).location)
         // Its proxy times out, so the client receives no response. The delivery continues.
         let running = try test.start(patch(location))
-        try eventually("it is under way") { origin.requests.count == 1 }
+        try eventually("the delivery has begun") { origin.requests.count == 1 }
         for method in [HTTPRequest.Method.head, .patch, .delete] {
             let exchange =
                 method == .patch ? patch(location, "", at: 5) : request(method, location)
@@ -271,7 +271,7 @@ struct ForeignTusTests {
         let location = try #require(created.location)
         let first = patch(location)
         let running = try test.start(first)
-        try eventually("it is under way") { origin.requests.count == 1 }
+        try eventually("the delivery has begun") { origin.requests.count == 1 }
         first.abandon()
         for _ in 0..<3 {
             let look = test.serve(request(.head, location))
@@ -297,7 +297,7 @@ struct ForeignTusTests {
         let offset = try #require(test.serve(.retrieval(location)).offset)
         let first = ScriptedExchange.append(location, at: offset, [" world"])
         let running = try test.start(first)
-        try eventually("it is under way") { origin.requests.count == 1 }
+        try eventually("the delivery has begun") { origin.requests.count == 1 }
         first.abandon()
         // The response to the draft client's HEAD meanwhile.
         let look = test.serve(.retrieval(location))

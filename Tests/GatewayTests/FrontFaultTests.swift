@@ -42,7 +42,7 @@ import Testing
     func count() throws {
         let faults = FrontFaults(interval: .milliseconds(50))
         var (noted, told) = (1, try #require(faults.note(.unknownRoute, route: "a")))
-        try eventually("the next is told") {
+        try eventually("the next fault is logged") {
             noted += 1
             guard let count = faults.note(.unknownRoute, route: "a") else { return false }
             told += count

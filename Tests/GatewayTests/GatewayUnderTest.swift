@@ -107,7 +107,7 @@ final class GatewayUnderTest: Sendable {
     fileprivate func judged(_ exchange: ScriptedExchange) -> ScriptedExchange.Record {
         let record = exchange.record
         #expect(record.faults == [])
-        #expect(record.isAborted || record.head != nil, "neither answered nor aborted")
+        #expect(record.isAborted || record.head != nil, "neither a response nor an abort")
         let isWhole = !record.isAborted && record.leavesAfter == nil
         if isWhole, let length = record.contentLength, exchange.request.method != .head {
             #expect(Int64(record.content.count) == length, "not the announced length")

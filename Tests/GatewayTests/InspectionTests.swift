@@ -208,7 +208,7 @@ import Testing
         }
         isOver.update { $0 = true }
         let ended: Bool? = isOver.wait(until: .after(.seconds(300))) { $0 ? nil : true }
-        #expect(ended == true, "what the wait throws ends the command")
+        #expect(ended == true, "an error of the wait must end the command")
     }
 
     @Test("ordinary uploads are inspected too, small and large", arguments: [3, 400_000])
@@ -281,7 +281,7 @@ import Testing
         let record = test.serve(.creation(["x"]))
         #expect(record.status == 202)
         try eventually("it is refused") { test.log.messages.contains("upload refused") }
-        try eventually("it is over") { try test.summaries().first?.queue == .delivered }
+        try eventually("the upload has ended") { try test.summaries().first?.queue == .delivered }
         #expect(try test.drops() == [])
     }
 }

@@ -101,7 +101,7 @@ extension ScriptedExchange.Record {
         #expect(record.toldOffsets == [1, 2, 5, 7])
         #expect(most.count == 1)
         #expect(record.status == 201)
-        #expect(!record.hasAlarm, "its descriptor is kept beyond the content")
+        #expect(!record.hasAlarm, "the alarm outlives the content")
         #expect(try test.drops() == [Array("abcdefg".utf8)])
     }
 

@@ -218,7 +218,7 @@ struct PromiseTests {
         }
         let record = try serve(exchange, of: scenario, test, slow) { false }
         #expect(scenario.isTold(record, slow.origin), "the scenario does not make its promise")
-        #expect(before.withLock { $0 } > 0, "it was told before the call")
+        #expect(before.withLock { $0 } > 0, "the promise was sent before the call")
     }
 
     @Test(

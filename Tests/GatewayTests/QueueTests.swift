@@ -153,7 +153,7 @@ import Testing
         #expect(order["short"] == [UploadID(high: 2, low: 0)])
         #expect(
             queue.nextStep(nextRun: .after(.seconds(600)), bounds: bounds, clock: clock) == .run,
-            "nobody looks for those that were left out"
+            "no run looks for the uploads that were left out"
         )
     }
 
@@ -361,7 +361,7 @@ import Testing
         test.reload { $0.routes[RouteSettings.defaultName]?.form = .multipart }
         let origin = try QueueScene.origin([.breaksOff], socketPath: path)
         let broken = test.serve(.append(location, at: 5))
-        #expect(broken[.uploadComplete] == "?1", "nothing tries again")
+        #expect(broken[.uploadComplete] == "?1", "no retry follows")
         #expect(try test.queue(of: location) == .hold)
         #expect(try test.summary(location).holdCause == .indeterminate)
         #expect(origin.requests.map(\.line) == ["POST /files HTTP/1.1"])
@@ -386,7 +386,7 @@ import Testing
         }
         let record = test.serve(.creation())
         #expect(record.status == 502)
-        #expect(record[.uploadComplete] == "?1", "nothing tries again")
+        #expect(record[.uploadComplete] == "?1", "no retry follows")
         let location = try #require(record.location)
         let failed = try test.summary(location)
         #expect(failed.holdCause == .failed)

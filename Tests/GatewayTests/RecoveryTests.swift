@@ -89,9 +89,9 @@ import Testing
         func tried(_ attempts: Int) throws -> Bool {
             try test.summaries().allSatisfy { $0.attempts >= attempts || $0.nextAttempt == nil }
         }
-        try eventually("all were tried once", seconds: 60) { try tried(1) }
+        try eventually("all were attempted once", seconds: 60) { try tried(1) }
         clock.sleep(7_200)
-        try eventually("all were tried again", seconds: 60) { try tried(2) }
+        try eventually("all were attempted again", seconds: 60) { try tried(2) }
         // It returns when all queued uploads are due, and all clients return at the same time.
         let application = Application()
         let origin = try application.listen(at: path)
@@ -110,7 +110,7 @@ import Testing
                 // Clients return after a closed connection.
                 guard record.isAborted, tries < 20 else { break }
             }
-            throw NeverHappened(description: "client \(number) hears no verdict")
+            throw NeverHappened(description: "client \(number) received no result")
         }
         let tries = try clients.map { try $0.get() }
         let ofClients = ContinuousClock.now - start

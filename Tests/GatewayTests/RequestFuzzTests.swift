@@ -72,7 +72,7 @@ struct RequestFuzzTests {
             if tally.worlds % 1_000 == 0 { print("fuzz: \(tally)") }
         }
         let answers = statuses.sorted { $0.key < $1.key }.map { "\($0.key): \($0.value)" }
-        print("fuzz: answers by status, 0 for a broken connection: \(answers)")
+        print("fuzz: responses by status, 0 for a closed connection: \(answers)")
         print(
             "fuzz: \(tally), \(refused) requests at a closed gate, the last seed \(first + UInt64(max(0, tally.worlds - 1)))"
         )

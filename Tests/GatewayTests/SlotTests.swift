@@ -95,7 +95,7 @@ import Testing
             #expect(numbers == numbers.sorted())
             for number in numbers {
                 guard let index = waiting.firstIndex(where: { $0.number == number }) else {
-                    Issue.record("one was let in twice, or had left")
+                    Issue.record("a request got two slots, or had left")
                     continue
                 }
                 let user = waiting.remove(at: index).user
@@ -127,7 +127,7 @@ import Testing
             for user in Set(waiting.map(\.user)) {
                 var other = line
                 guard !other.take(user) else {
-                    Issue.record("\(user) waits for nothing")
+                    Issue.record("\(user) waits although a slot is free")
                     return
                 }
             }
@@ -156,7 +156,7 @@ import Testing
             for other in 0..<2 { _ = line.lineUp(Self.user(other, 0)) }
             if held.isEmpty { break }
         }
-        Issue.record("it still waits")
+        Issue.record("the request still waits")
     }
 
     // MARK: Threads
@@ -260,7 +260,7 @@ import Testing
             settings.routes["same"] = route
         }
         let hogs = try (0..<64).map { _ in try test.start(Self.upload("hog", "/slow")) }
-        try eventually("it has what one client may have") { hanging.requests.count == 6 }
+        try eventually("one client has its share") { hanging.requests.count == 6 }
         try eventually("the others wait") { test.gateway.deliveries.slots.waiting == 58 }
         for _ in 0..<20 {
             #expect(test.serve(Self.upload("other", "/fast")).status == 201)
@@ -288,7 +288,7 @@ import Testing
         }
         for _ in 0..<40 { #expect(test.serve(Self.upload("hog", "/slow")).status == 202) }
         try test.gateway.deliveries.startQueue()
-        try eventually("it has what one client may have") { hanging.requests.count == 6 }
+        try eventually("one client has its share") { hanging.requests.count == 6 }
         #expect(test.serve(Self.upload("other", "/fast")).status == 202)
         #expect(test.serve(Self.upload("hog", "/fast", route: "other")).status == 202)
         try eventually("the client's own is delivered") { hanging.requests(to: "/fast").count == 1 }

@@ -27,7 +27,7 @@ import Testing
         test.disk.forget()
         try test.gateway.deliveries.startQueue()
         // A removal is visible before its event.
-        try eventually("the old ones are gone, which is told of each") {
+        try eventually("each old upload has its event") {
             let lines = try String(contentsOfFile: test.events, encoding: .utf8)
             return lines.ranges(of: "\"event\":\"expired\"").count >= old.count
         }

@@ -82,7 +82,7 @@ import Testing
         _ = test.createPartial()
         _ = test.createPartial()
         try test.gateway.events.startSending()
-        try eventually("all are taken") { origin.requests.count == 4 }
+        try eventually("all are received") { origin.requests.count == 4 }
         let identities = origin.requests.flatMap { $0.values("spoolgate-delivery") }
         #expect(identities[0] == identities[1] && identities[1] == identities[2])
         #expect(identities[3] != identities[2])
@@ -110,7 +110,7 @@ import Testing
         let next = try LoopbackOrigin()
         let events = try events(test, url: next.base)
         try events.startSending()
-        try eventually("the rest comes") { next.requests.count == 3 }
+        try eventually("the rest is sent") { next.requests.count == 3 }
         let before = origin.requests.flatMap { $0.values("spoolgate-delivery") }
         let after = next.requests.flatMap { $0.values("spoolgate-delivery") }
         #expect(before.count == 3 && after.first == before[2])
@@ -153,7 +153,7 @@ import Testing
         try late.add(line: QueuedEvent(time: .now, json: "{\"n\":2}").line)
         #expect(try !batch.remove())
         guard case .event(let event) = try batch.look() else {
-            return #expect(Bool(false), "it is lost")
+            return #expect(Bool(false), "the event is lost")
         }
         #expect(event.json == "{\"n\":2}")
         try batch.advance(marking: true)
@@ -265,7 +265,7 @@ import Testing
         var holder: AppendedFile? = try AppendedFile(path: path, mode: 0o600)
         #expect(try holder?.descriptor.tryLock(subject: path) == true)
         let (_, seconds) = Parallel.timed { for _ in 0..<20 { _ = test.createPartial() } }
-        #expect(seconds < 20 * 0.2, "they waited for the lock")
+        #expect(seconds < 20 * 0.2, "the events waited for the lock")
         #expect(try lines(test, in: "pending").count == 1)
         let late = try #require(try files(test).first { $0.hasPrefix("late-") })
         #expect(try lines(test, in: late).count == 20)

@@ -73,7 +73,7 @@ final class GateFuzz {
             #expect(!record.events.contains(.read), "seed \(seed): \(head): content was read")
         }
         let passed = upstream.all.filter { Self.methods.contains($0.method.uppercased()) }
-        #expect(passed.isEmpty, "seed \(seed): the upstream saw \(passed.map(\.line))")
+        #expect(passed.isEmpty, "seed \(seed): the upstream received \(passed.map(\.line))")
         #expect(try test.summaries().isEmpty, "seed \(seed): an upload was made")
     }
 }

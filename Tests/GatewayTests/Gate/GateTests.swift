@@ -108,7 +108,7 @@ struct GateTests {
             }
         }
         #expect(named.count > 20)
-        #expect(named.subtracting(known) == [], "decide what the gate makes of these fields")
+        #expect(named.subtracting(known) == [], "these fields need a row")
         let methods = Set(GateRequest.methods.map(\.0))
         let standard: [HTTPRequest.Method] = [
             .get, .head, .post, .put, .delete, .connect, .options, .trace, .patch,

@@ -145,21 +145,21 @@ final class GateWorld {
         case .granted:
             guard request.isUpload, let read = events.firstIndex(of: .read) else { return nil }
             let asked = events.firstIndex(of: .asked) ?? .max
-            return asked < read ? nil : "content was read before the authorizer was asked"
+            return asked < read ? nil : "content was read before authorization"
         case .notAuthorized, .anonymous:
             guard request.isUpload else { return nil }
             forbidden.insert(target)
             if isRead { return "content was read" }
-            if !passed.isEmpty || hasDrop { return "the upstream saw it" }
+            if !passed.isEmpty || hasDrop { return "it reached the upstream" }
             return (400..<500).contains(record.status ?? 0) ? nil : "it was not refused"
         case .cut:
             guard request.isUpload, route.needsWhole else { return nil }
             forbidden.insert(target)
-            return passed.isEmpty && !hasDrop ? nil : "the upstream saw part of it"
+            return passed.isEmpty && !hasDrop ? nil : "a part reached the upstream"
         case .tooLarge, .tooLargeWithoutLength:
-            if hasDrop { return "the upstream has it" }
+            if hasDrop { return "it reached the upstream" }
             let most = Int(route.limits.maxSize)
-            return passed.allSatisfy { $0 <= most } ? nil : "\(passed) bytes were passed on"
+            return passed.allSatisfy { $0 <= most } ? nil : "\(passed) bytes were forwarded"
         }
     }
 
@@ -176,7 +176,7 @@ final class GateWorld {
     /// Checks again that no forbidden target reached the upstream.
     func finish() {
         let seen = upstream.all.map(Self.name).filter(forbidden.contains)
-        if !seen.isEmpty { Issue.record("the upstream saw later: \(seen)") }
+        if !seen.isEmpty { Issue.record("reached the upstream later: \(seen)") }
     }
 
     private var hasDrop: Bool { ((try? test.drops()) ?? []).isEmpty == false }
