@@ -73,7 +73,7 @@ extension UploadClient {
         return try serve(exchange(.cancellation, on: daemon), by: daemon)
     }
 
-    /// Does what the protocol requires until the upload ends: with a final response, or with an unknown outcome.
+    /// Follows the protocol until the upload ends: with a final response or an unknown outcome.
     ///
     /// - Parameters:
     ///   - daemon: A daemon that can be reached and works.

@@ -1,4 +1,4 @@
-// A model of the real directory: what was written to a disk, and which part of it is durable.
+// A model of the real directory: the written data, and its durable part.
 //
 // Content: a file has durable bytes and the sectors written since. fdatasync makes those durable, and the size. A
 // failed fdatasync makes nothing durable and forgets the waiting sectors, as Linux does: the next one succeeds without

@@ -1,4 +1,4 @@
-// Tests of the model itself: what it keeps and what it may lose.
+// Tests of the model itself.
 
 import Testing
 

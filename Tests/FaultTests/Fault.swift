@@ -1,4 +1,4 @@
-// The faults at one call on the disk, and how many of them are tried.
+// The faults at one call on the disk, and how many are tried.
 
 import Foundation
 import SpoolgatePosix
@@ -12,7 +12,7 @@ enum Effort: Sendable {
     /// Every fault, with these random power failures.
     case whole(seeds: [UInt64])
 
-    /// All faults, or one of them at every `interval`th call.
+    /// All faults, or one at every `interval`th call.
     func choice(of faults: [Fault], at number: Int, every interval: Int = 1) -> [Fault] {
         guard case .sample(let turn) = self else { return faults }
         let (round, rest) = (number + turn).quotientAndRemainder(dividingBy: interval)

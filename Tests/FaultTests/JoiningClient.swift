@@ -63,7 +63,7 @@ final class JoiningClient {
         cut()
     }
 
-    /// Forgets what need not survive a power failure, if its route promises less.
+    /// Forgets the state that need not survive a power failure.
     func notePowerCut() {
         guard !promises else { return }
         for index in parts.indices { parts[index].told = nil }
@@ -116,7 +116,7 @@ final class JoiningClient {
         Array(UploadClient.content(number)[range])
     }
 
-    /// Uploads a part in two requests, or the missing rest of it.
+    /// Uploads a part in two requests, or its missing rest.
     ///
     /// - Throws: `Stopped` if the part is still incomplete.
     func upload(_ index: Int, on daemon: Daemon) throws {
@@ -199,7 +199,7 @@ final class JoiningClient {
         }
     }
 
-    /// Does what is left until the upload ends, like `UploadClient.comeBack`.
+    /// Finishes the upload, like `UploadClient.comeBack`.
     func comeBack(to daemon: Daemon, mayBeGone: Bool) throws -> Bool {
         for _ in 0..<8 {
             if isTaken || isHeld { return true }

@@ -1,4 +1,4 @@
-// The scenarios: what clients, daemons and other processes do while nothing fails.
+// The scenarios: actions of clients, daemons and other processes without faults.
 //
 // A scenario stops with `Stopped` if a fault has made continuing pointless. Invariant: without a fault, each makes the
 // same calls on the disk every time.

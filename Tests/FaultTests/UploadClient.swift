@@ -265,7 +265,7 @@ final class UploadClient {
         }
     }
 
-    /// Forgets what need not survive a power failure, if its route promises less.
+    /// Forgets the state that need not survive a power failure.
     func notePowerCut() {
         guard !survivesPowerCut else { return }
         told = nil

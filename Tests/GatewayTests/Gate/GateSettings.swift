@@ -124,7 +124,7 @@ struct GateSetting: Sendable {
 }
 
 extension RouteSettings {
-    /// Whether the route needs the whole upload before the upstream receives any of it.
+    /// Whether the upstream must receive nothing before the upload is complete.
     var needsWhole: Bool {
         let isStore = upstream.targets.first?.standsAlone ?? false
         return isStore || form != .body || digest != nil || reply == .accepted
