@@ -359,7 +359,9 @@ import Testing
         let origin = try LoopbackOrigin()
         let test = try telling(origin.base)
         try test.gateway.events.startSending()
+        // A daemon's own thread also closes the file that it adds to while another process holds the lock.
         let other = try events(test)
+        try other.startSending()
         let ended = Monitor(0)
         for writer in 0..<6 {
             let events = writer % 2 == 0 ? test.gateway.events : other
@@ -387,5 +389,6 @@ import Testing
         #expect(seen.count == 6)
         for numbers in seen.values { #expect(numbers == Array(0..<40)) }
         stop(test.gateway.events)
+        stop(other)
     }
 }
