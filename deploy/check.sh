@@ -41,7 +41,7 @@ check 'spoolgate.service exposes at most 1.2' security 12 "$units/spoolgate.serv
 check 'spoolgate-purge.service exposes at most 0.8' security 8 "$units/spoolgate-purge.service"
 # It would hide the kernel's boot ID, and the daemon does not start without that.
 shows_boot() { ! grep -n '^ProcSubset=pid' "$units"/*.service; }
-check 'no unit hides the boot from the daemon' shows_boot
+check 'no unit hides the boot ID from the daemon' shows_boot
 # systemd mounts each path separately; without hard links between two mounts, uploads would be copied.
 one_path() { [ "$(sed -n 's/^ReadWritePaths=//p' "$units/spoolgate.service" | wc -w)" -eq 1 ]; }
 check 'the spool and the directory of delivered uploads are below one path' one_path
@@ -55,9 +55,9 @@ tmpfiles() { # creates the files, below the scratch directory
         [ "$(stat -c %a:%u "$scratch/var/spool/spoolgate")" = 700:999 ]
 }
 if [ "$(id -u)" -eq 0 ]; then
-    check 'tmpfiles file makes the spool' tmpfiles
+    check 'tmpfiles file creates the spool' tmpfiles
 else
-    printf 'skip  tmpfiles file makes the spool (only root can give files away)\n'
+    printf 'skip  tmpfiles file creates the spool (only root can change the owner of files)\n'
 fi
 
 for page in deploy/man/*.[0-9]; do
@@ -75,37 +75,37 @@ certificate() {
     openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes -days 1 \
         -subj /CN=localhost -keyout "$nginx/key.pem" -out "$nginx/certificate.pem"
 }
-check 'a certificate for nginx can be made' certificate
+check 'a certificate for nginx can be created' certificate
 sed -i -e '/# run: certificate$/s|/[^;]*;|certificate.pem;|' \
     -e '/# run: key$/s|/[^;]*;|key.pem;|' "$nginx/nginx.conf"
 check_nginx() {
     nginx -t -q -p "$nginx" -e log/error.log -c "$nginx/nginx.conf" -g 'error_log stderr notice;'
 }
-silent=yes check 'nginx takes nginx.conf' check_nginx
+silent=yes check 'nginx accepts nginx.conf' check_nginx
 check_page() {
     sed -i '/# run: page$/s|#||' "$nginx/snippets/spoolgate.conf" && check_nginx
 }
-silent=yes check 'nginx takes nginx.conf with the page' check_page
+silent=yes check 'nginx accepts nginx.conf with the page' check_page
 check_admin() {
     sed -i '/# run: admin$/s|#||' "$nginx/snippets/spoolgate.conf" && check_nginx
 }
-silent=yes check "nginx takes nginx.conf with the operator's location" check_admin
+silent=yes check "nginx accepts nginx.conf with the operator's location" check_admin
 check_auth() {
     sed -i '/# run: auth\>/s|#||' "$nginx/snippets/spoolgate.conf" && check_nginx
 }
-silent=yes check 'nginx takes nginx.conf with auth_request' check_auth
+silent=yes check 'nginx accepts nginx.conf with auth_request' check_auth
 check_delivered() {
     sed -i '/# run: delivered$/s|#||' "$nginx/nginx.conf" &&
         grep -q '^ *location ^~ /delivered/ ' "$nginx/nginx.conf" && check_nginx
 }
-silent=yes check 'nginx takes nginx.conf with the delivered uploads' check_delivered
+silent=yes check 'nginx accepts nginx.conf with the delivered uploads' check_delivered
 check_module() {
     cp .build/nginx-module/ngx_http_interim_module.so nginx/module/interim.conf "$nginx/modules/" &&
         cp nginx/module/keepalive.conf "$nginx/modules/upstream/" &&
         sed -i '/# run: module$/s|#||' "$nginx/nginx.conf" &&
         grep -q '^load_module ' "$nginx/nginx.conf" && check_nginx
 }
-silent=yes check 'nginx takes nginx.conf with the module (make module)' check_module
+silent=yes check 'nginx accepts nginx.conf with the module (make module)' check_module
 
 # Lines that operators copy to their own files must not prevent nginx from starting after a package is removed, and
 # regular-expression locations must not match their files.
@@ -114,9 +114,9 @@ lasting() {
     ! grep -nE 'include +/usr/share/spoolgate/[^*;]*;' "${texts[@]}" &&
         ! grep -nE '^ *(spool_receive|interim_responses) ' "${texts[@]}"
 }
-silent=yes check 'no file of an operator needs a package' lasting
+silent=yes check "operators' files do not depend on packages" lasting
 first() { ! grep -nE '^ *location +/[^ ]+ +\{' "${texts[@]}" nginx/module/README.md; }
-silent=yes check 'each location by a path is chosen before regular expressions' first
+silent=yes check 'locations by path take precedence over regular expressions' first
 
 # It is for macOS and cannot be compiled here.
 silent=yes check 'URLSessionProof.swift parses' swiftc -frontend -parse Tests/Apple/URLSessionProof.swift
@@ -139,34 +139,34 @@ minified() { # 7 kB; "7.0 kB minified" in its README
 }
 if command -v tsc >/dev/null; then
     silent=yes check 'the types of the page and its module are strict' module_types
-    silent=yes check "TypeScript takes the examples of the module's README" examples
+    silent=yes check "TypeScript accepts the examples of the module's README" examples
 else
     printf "skip  the types of the page's module (deploy/install-dependencies.sh test)\\n"
 fi
 if command -v esbuild >/dev/null; then
-    silent=yes check "the page's module has at most 7 kB" minified
+    silent=yes check "the page's module is at most 7 kB" minified
 else
     printf "skip  the size of the page's module (deploy/install-dependencies.sh test)\\n"
 fi
 
 # lighttpd requires its directories, so they are moved; no server is started.
-lighttpd_takes() {
+lighttpd_accepts() {
     mkdir -p "$scratch/uploads" &&
         sed "/# run: upload-dirs\$/s|\"/[^\"]*\"|\"$scratch/uploads\"|" \
             deploy/lighttpd.conf >"$scratch/lighttpd.conf" &&
         lighttpd -tt -f "$scratch/lighttpd.conf"
 }
-silent=yes check 'lighttpd takes lighttpd.conf' lighttpd_takes
+silent=yes check 'lighttpd accepts lighttpd.conf' lighttpd_accepts
 
-silent=yes check 'shellcheck finds nothing in the scripts' shellcheck -x deploy/*.sh deploy/container/*.sh \
+silent=yes check 'shellcheck finds no problem in the scripts' shellcheck -x deploy/*.sh deploy/container/*.sh \
     deploy/debian/*.p* nginx/module/*.sh nginx/module/debian/postrm Tests/*.sh Tests/Power/guest/{ask,init} .ci/run
 
 # With Kubernetes' own schemas, which contain each property (Tests/Container/requirements.txt).
 validator=.build/kubernetes/bin/kubernetes-validate
 if [ -x "$validator" ]; then
-    check 'Kubernetes takes the manifest' "$validator" --strict --quiet deploy/kubernetes/*.yaml
+    check 'Kubernetes accepts the manifest' "$validator" --strict --quiet deploy/kubernetes/*.yaml
 else
-    printf 'skip  Kubernetes takes the manifest (deploy/install-dependencies.sh test)\n'
+    printf 'skip  Kubernetes accepts the manifest (deploy/install-dependencies.sh test)\n'
 fi
 
 # The example has the defaults, except for the upstream: `check` must report that it is missing. With an upstream, and

@@ -17,11 +17,11 @@ trap 'rm -rf "$scratch"' EXIT
 # The packages have the program's version.
 version=$(sed -n 's/^ *package static let version = "\([^"]*\)"$/\1/p' "$tree/Sources/Base/TextFormats/ProgramVersion.swift")
 [ -n "$version" ] || {
-    echo "deb.sh: Sources/Base/TextFormats/ProgramVersion.swift says no version" >&2
+    echo "deb.sh: Sources/Base/TextFormats/ProgramVersion.swift contains no version" >&2
     exit 1
 }
 
-# The suffix of a version names the distribution's release, with whose libraries and nginx the package was built.
+# The suffix of a version names the distribution's release, whose libraries and nginx the package was built with.
 # Packages of an older release sort before those of a newer one, so that a distribution upgrade installs the newer ones.
 release_suffix() {
     local ID='' VERSION_ID=''
@@ -47,7 +47,7 @@ pack() { # directory, suffix of the version
     sed -i "s/@MAINTAINER@/${maintainer//[\/&]/\\&}/" "$source/debian/control"
     printf '%s (%s) unstable; urgency=medium\n\n  * %s\n  * Built from %s.\n\n -- %s  %s\n' \
         "$(sed -n 's/^Source: //p' "$source/debian/control")" "$version$stamp$2$(release_suffix)" \
-        'CHANGELOG.md of the source says what is new.' "${commit:-a source without its history}" \
+        'CHANGELOG.md of the source lists the changes.' "${commit:-a source without history}" \
         "$maintainer" "$date" >"$source/debian/changelog"
     (cd "$source" && dpkg-buildpackage -us -uc -b)
 }

@@ -95,7 +95,7 @@ look_for_swift() {
         *) return 0 ;;
     esac
     command -v swift >/dev/null || {
-        echo "swift is not in PATH ($PATH); 6.2 or later is needed to build:" \
+        echo "swift is not in PATH ($PATH); building requires 6.2 or later:" \
             "https://www.swift.org/install/linux/" >&2
     }
 }
@@ -136,12 +136,12 @@ if [ -z "$missing" ]; then
 fi
 
 command -v apt-get >/dev/null || {
-    echo "missing, and there is no apt-get here to install them:$missing" >&2
+    echo "missing packages, and no apt-get to install them:$missing" >&2
     exit 1
 }
 [ "$as_root" != none ] || {
     printf '%s\n' "missing:$missing" \
-        'There is no sudo here. Type this as root, then start again:' \
+        'sudo is missing. Run this as root, then try again:' \
         "    apt-get update && apt-get install -y --no-install-recommends$missing" >&2
     exit 1
 }
@@ -151,8 +151,8 @@ add_optional
 echo "installing:$missing"
 case "$missing " in
     *' nginx '*)
-        echo "nginx starts its own service on port 80, which make run does not use;" \
-            "to have none: systemctl disable --now nginx"
+        echo "the package nginx starts a service on port 80, which make run does not use;" \
+            "to disable it: systemctl disable --now nginx"
         ;;
 esac
 new=''
@@ -166,7 +166,7 @@ for service in $new; do
         # A service with a socket is stopped with it. Without systemd no service was started.
         $as_root systemctl disable "$service" >/dev/null 2>&1 || :
         $as_root systemctl stop "$service.socket" "$service" >/dev/null 2>&1 || :
-        echo "disabled, since only tests need it: $service.service"
+        echo "disabled, because only tests need it: $service.service"
     fi
 done
 add_python_programs "$1"

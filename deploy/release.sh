@@ -13,11 +13,11 @@ refuse() {
 }
 
 version=$(sed -n 's/^ *package static let version = "\([^"]*\)"$/\1/p' Sources/Base/TextFormats/ProgramVersion.swift)
-[ -n "$version" ] || refuse 'Sources/Base/TextFormats/ProgramVersion.swift says no version'
+[ -n "$version" ] || refuse 'Sources/Base/TextFormats/ProgramVersion.swift contains no version'
 tag=v$version
-[ -z "$(git status --porcelain)" ] || refuse 'something is not committed: commit or stash it first'
+[ -z "$(git status --porcelain)" ] || refuse 'there are uncommitted changes: commit or stash them first'
 ! git rev-parse -q --verify "refs/tags/$tag" >/dev/null ||
-    refuse "$tag exists: set the next version in Sources/Base/TextFormats/ProgramVersion.swift"
+    refuse "tag $tag exists: set the next version in Sources/Base/TextFormats/ProgramVersion.swift"
 heading=$(grep -m 1 '^## ' CHANGELOG.md)
 [[ $heading =~ ^"## $version ("[0-9]{4}-[0-9]{2}-[0-9]{2}")"$ ]] ||
     refuse "CHANGELOG.md begins with '$heading': it must be '## $version (YYYY-MM-DD)'"
@@ -30,6 +30,6 @@ git tag -a "$tag" -m "spoolgate $version"
 trap 'git tag -d "$tag"' EXIT
 "${as_root[@]}" make dist
 "${as_root[@]}" make drill DRILL_DEBS="$PWD/.build/dist" | tee .build/drill.log
-! grep -q '^SKIPPED' .build/drill.log || refuse 'the drill was skipped: release where it can be played'
+! grep -q '^SKIPPED' .build/drill.log || refuse 'the drill was skipped: release on a machine that can run it'
 trap - EXIT
-echo "Released here: $tag, files in .build/dist. Then: git push origin $tag"
+echo "Created tag $tag and the files in .build/dist. To publish: git push origin $tag"

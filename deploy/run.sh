@@ -42,15 +42,15 @@ absolute() {
 
 check_port() { # name, number
     case $2 in
-        '' | *[!0-9]*) die "$1 is no port number: $2" ;;
+        '' | *[!0-9]*) die "$1 is not a port number: $2" ;;
     esac
-    if [ "$2" -lt 1 ] || [ "$2" -gt 65535 ]; then die "$1 is no port number: $2"; fi
+    if [ "$2" -lt 1 ] || [ "$2" -gt 65535 ]; then die "$1 is not a port number: $2"; fi
     # The kernel's table of listening sockets (state 0A), which needs no tool.
     if cat /proc/net/tcp /proc/net/tcp6 2>/dev/null |
         awk -v port="$(printf ':%04X' "$2")" \
             '$4 == "0A" && substr($2, length($2) - 4) == port { found = 1 }
              END { exit !found }'; then
-        die "port $2 is taken by another program: choose another with $1=..."
+        die "port $2 is in use by another program: set $1 to another port"
     fi
 }
 
@@ -82,20 +82,20 @@ choose_addresses() {
     address=${address%]}
     ! grep -q '^0\{31\}1 ' /proc/net/if_inet6 2>/dev/null || loopback6='[::1]'
     four=127.0.0.1: six=${loopback6:+$loopback6:} is_open=''
-    reach="127.0.0.1${loopback6:+ and [::1]}: this machine only (ADDRESS=* lets other machines in)"
+    reach="127.0.0.1${loopback6:+ and [::1]}: this machine only (other machines: ADDRESS=*)"
     case $address in
         '' | localhost | 127.0.0.1 | ::1) ;;
         '*' | 0.0.0.0 | ::)
             is_open=all four='*:' six=''
-            reach='all interfaces: any machine that reaches this one may upload'
+            reach='all interfaces: any machine that can connect may upload'
             ! grep -q . /proc/net/if_inet6 2>/dev/null || six='[::]:'
             ;;
-        *[!0-9A-Fa-f:.]*) die "ADDRESS is no address: $ADDRESS" ;;
+        *[!0-9A-Fa-f:.]*) die "ADDRESS is not an address: $ADDRESS" ;;
         *:*) is_open=$address six="$six [$address]:" ;;
         *) is_open=$address four="$four $address:" ;;
     esac
     [ "${is_open:-all}" = all ] ||
-        reach="127.0.0.1${loopback6:+, [::1]} and $address: any machine that reaches $address may upload"
+        reach="127.0.0.1${loopback6:+, [::1]} and $address: any machine that can connect to $address may upload"
 }
 
 # Prints nginx's server names; those of the machine only if other machines can connect.
@@ -116,15 +116,15 @@ server_names() {
     done
 }
 
-# Tries whether the installed nginx loads the module; below the prefix, where nginx.conf expects it. Only the
-# nginx for which it was built does.
+# Tests whether the installed nginx loads the module, from the prefix, as nginx.conf does. Only the nginx for which it
+# was built can load it.
 try_module() {
     local reason
     has_module=''
     if [ ! -r "$MODULE" ]; then
-        reason="no module at $MODULE (make module says why)"
+        reason="$MODULE does not exist (run make module for the reason)"
     elif ! install -D -m 644 "$MODULE" modules/ngx_http_interim_module.so; then
-        reason="the module cannot be copied to $STATE/modules"
+        reason="cannot copy the module to $STATE/modules"
     else
         printf 'load_module modules/%s;\npid nginx.pid;\nevents {}\n' \
             ngx_http_interim_module.so >nginx/module.conf
@@ -227,7 +227,7 @@ END
                 -CA "$tls/authority.new" -CAkey "$tls/authority.key" \
                 -extfile "$tls/openssl.cnf" -extensions server -out "$tls/certificate.new" &&
             cat "$tls/authority.new" >>"$tls/certificate.new"
-    ) || die "openssl made no certificate: $(tail -n 3 "$STATE/log/openssl.log")"
+    ) || die "openssl could not create a certificate: $(tail -n 3 "$STATE/log/openssl.log")"
     # The authority's key is not needed again.
     rm "$tls/authority.key" "$tls/request.pem" "$tls/openssl.cnf"
     chmod 644 "$tls/authority.new" "$tls/certificate.new"
@@ -302,7 +302,7 @@ await() { # process, command...
     alive "$process"
 }
 
-nginx_answers() { curl -s -o /dev/null --max-time 2 "http://127.0.0.1:$PORT/"; }
+nginx_responds() { curl -s -o /dev/null --max-time 2 "http://127.0.0.1:$PORT/"; }
 
 stop() {
     trap '' HUP
@@ -314,7 +314,7 @@ stop() {
     [ -z "$napping" ] || kill "$napping" 2>/dev/null || true
     for process in $nginx $gateway; do
         while alive "$process"; do
-            [ "$told" -ne 0 ] || say 'stopping (once more: at once)'
+            [ "$told" -ne 0 ] || say 'stopping (press Ctrl-C again to stop at once)'
             told=1
             wait "$process" || true
         done
@@ -331,7 +331,7 @@ restart() { # name, start function, start time, process
     wait "$4" || status=$?
     "$here/deploy/run-keeper.sh" "$4"
     if [ "$lived" -ge 10 ]; then backoff=1; else backoff=$((backoff < 16 ? backoff * 2 : 16)); fi
-    say "$1 ended (status $status); starting it again in $backoff s; its log: $STATE/log"
+    say "$1 ended (status $status); restarting it in $backoff s; logs: $STATE/log"
     pause "$backoff"
     [ "$ending" -ne 0 ] || "$2"
 }
@@ -341,26 +341,26 @@ DROP=$(absolute "$DROP")
 [ -z "$UPSTREAM_CA" ] || UPSTREAM_CA=$(absolute "$UPSTREAM_CA")
 SPOOLGATE=$(absolute "$SPOOLGATE")
 MODULE=$(absolute "$MODULE")
-[ -x "$SPOOLGATE" ] || die "no program at $SPOOLGATE: make build"
+[ -x "$SPOOLGATE" ] || die "$SPOOLGATE does not exist or is not executable: run make build"
 [ -z "$UPSTREAM_CA" ] || [ -r "$UPSTREAM_CA" ] || die "cannot read UPSTREAM_CA: $UPSTREAM_CA"
 for tool in nginx openssl curl setpriv setsid flock awk; do
-    command -v "$tool" >/dev/null || die "$tool is missing: deploy/install-dependencies.sh run"
+    command -v "$tool" >/dev/null || die "$tool is missing: run deploy/install-dependencies.sh run"
 done
 
-{ mkdir -p "$STATE" && cd "$STATE"; } || die "cannot make the directory $STATE"
+{ mkdir -p "$STATE" && cd "$STATE"; } || die "cannot create the directory $STATE"
 mkdir -p log nginx tls
 chmod 700 tls
 exec 9>lock
 # If a run was killed, its keeper holds the lock for some more seconds.
 flock -n 9 || { is_gone "$(cat run.pid 2>/dev/null)" && flock -w 10 9; } ||
-    die "another run uses $STATE (process $(cat run.pid 2>/dev/null)): end it or set STATE=..."
+    die "another run uses $STATE (process $(cat run.pid 2>/dev/null)): stop it, or set STATE to another directory"
 echo $$ >run.pid
 
 choose_addresses
 check_port PORT "$PORT"
 check_port TLS_PORT "$TLS_PORT"
 [ "$PORT" -ne "$TLS_PORT" ] || die "PORT and TLS_PORT are the same: $PORT"
-[ -n "$UPSTREAM" ] || mkdir -p "$DROP" || die "cannot make the directory $DROP"
+[ -n "$UPSTREAM" ] || mkdir -p "$DROP" || die "cannot create the directory $DROP"
 
 # If root starts nginx, its workers have another user, who needs access to the socket.
 worker_user='' worker_group=''
@@ -382,9 +382,9 @@ trap stop EXIT
 
 start_gateway
 await "$gateway" test -S "$STATE/spoolgate.sock" ||
-    die "the gateway does not start: $(tail -n 5 "$STATE/log/spoolgate.log")"
+    die "the gateway did not start: $(tail -n 5 "$STATE/log/spoolgate.log")"
 start_nginx
-await "$nginx" nginx_answers || die "nginx does not start: $(tail -n 5 "$STATE/log/error.log")"
+await "$nginx" nginx_responds || die "nginx did not start: $(tail -n 5 "$STATE/log/error.log")"
 [ "$ending" -ne 0 ] || print_session
 
 while [ "$ending" -eq 0 ]; do

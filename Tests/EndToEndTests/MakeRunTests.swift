@@ -112,13 +112,13 @@ struct MakeRunTests {
         switch address {
         case "", "127.0.0.1": #expect(reach.contains("this machine only"))
         case "127.0.0.9":
-            let words = " and 127.0.0.9: any machine that reaches 127.0.0.9 may upload"
+            let words = " and 127.0.0.9: any machine that can connect to 127.0.0.9 may upload"
             #expect(reach.hasSuffix(words), "\(reach)")
         default: #expect(reach.hasPrefix("all interfaces: "))
         }
         // The machine's own names count only if other machines can connect.
         let own = ProcessInfo.processInfo.hostName
-        let names = try #require(run.output.firstMatch(of: /answers to   (.*)\n/)).1
+        let names = try #require(run.output.firstMatch(of: /host names   (.*)\n/)).1
             .split(separator: " ").map(String.init)
         #expect(names.contains("given.test"))
         #expect(names.contains(address) == (address == "127.0.0.9" || address == "127.0.0.1"))
@@ -144,7 +144,7 @@ struct MakeRunTests {
     func noAddress() {
         #expect {
             try MakeRun(upstream: Self.upstream, variables: ["ADDRESS": "elsewhere"])
-        } throws: { "\($0)".contains("run: ADDRESS is no address: elsewhere") }
+        } throws: { "\($0)".contains("run: ADDRESS is not an address: elsewhere") }
     }
 
     @Test("the printed example can be pasted: cut, resumed, identical, nothing outside .run")

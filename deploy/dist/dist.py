@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
-"""Makes what a release consists of, below .build/dist: `make dist`.
+"""Builds the files of a release, below .build/dist: `make dist`.
 
-Debian packages for each suite, a tarball of the programs with their licences, and SHA256SUMS. The programs of the tarball
-are those of the oldest suite: they run where glibc is as new as that suite's, or newer. It wants root for a suite that is
-not this host's own. Environment: DIST_SUITES (default: bookworm and trixie, the oldest first), MAINTAINER, and what
-roots.py reads.
+These are Debian packages for each suite, a tarball of the programs with their licences, and SHA256SUMS. The tarball has
+the oldest suite's programs, which run if glibc is as new as that suite's, or newer. Only root can build for a suite
+other than this host's. Environment: DIST_SUITES (default: bookworm and trixie, the oldest first), MAINTAINER, and the
+variables of roots.py.
 """
 
 import gzip
@@ -27,7 +27,7 @@ SUITES = "bookworm trixie"
 OUTPUT = os.path.join(REPOSITORY, ".build/dist")
 IN_NAMESPACE = "--in-namespace"
 PROGRAMS = ("spoolgate", "spoolgate-upload")
-# Of the source, as it lies there.
+# Files of the source, unchanged.
 SOURCES = ("README.md", "CHANGELOG.md", "LICENSE", "SECURITY.md", "docs", "nginx", "deploy/man", "deploy/prometheus")
 SOURCES += tuple(f"deploy/spoolgate{kind}" for kind in (".service", ".socket", ".sysusers", ".tmpfiles", ".yaml"))
 SOURCES += tuple(f"deploy/spoolgate{kind}" for kind in (".logrotate", "-purge.service", "-purge.timer"))
@@ -35,12 +35,12 @@ INSTALL = """spoolgate {version} for Linux on {machine}: programs, and files to 
 
 The programs need glibc as new as that of Debian {suite}, and libcurl 4, OpenSSL 3, libfcgi and libyaml as shared
 libraries: libcurl4, libssl3, libfcgi0ldbl and libyaml-0-2 on Debian 12; libcurl4t64, libssl3t64, libfcgi0t64 and
-libyaml-0-2 on Debian 13. If a Debian package fits, take that: it sets up the user, the units and nginx.
+libyaml-0-2 on Debian 13. Prefer a Debian package if one fits: it sets up the user, the units and nginx.
 
   bin/               to /usr/bin
-  deploy/            systemd units, the user (sysusers), the spool (tmpfiles), man pages, every setting
-  nginx/             files for nginx; nginx/module is the module's source, built for the nginx at hand (its README)
-  licenses/          the licences of what the programs have inside
+  deploy/            systemd units, the user (sysusers), the spool (tmpfiles), man pages, all settings
+  nginx/             files for nginx; nginx/module is the module's source; its README says how to build it
+  licenses/          the licences of the libraries in the programs
 """
 
 
@@ -64,22 +64,22 @@ def main():
 
 
 def enter_namespace():
-    """Goes on in a mount namespace of its own, in which roots of other suites get their mounts."""
+    """Restarts this program in its own mount namespace, for the mounts in roots of other suites."""
     if os.geteuid() != 0:
-        sys.exit("make dist: it builds in roots of other suites, for which it must be root; or DIST_SUITES=<own suite>")
+        sys.exit("make dist: only root can build for other suites: use sudo, or set DIST_SUITES to this host's suite")
     os.execvp(
         "unshare", ["unshare", "--mount", "--propagation", "private", sys.executable, __file__, IN_NAMESPACE]
     )
 
 
 def version(deb, suite):
-    """The version that a suite's package has, without the suite."""
+    """The version of a suite's package, without the suite's suffix."""
     said = subprocess.run(["dpkg-deb", "-f", deb, "Version"], check=True, capture_output=True, text=True)
     return said.stdout.strip().removesuffix(packages.SUFFIXES.get(suite, ""))
 
 
 def licences(source):
-    """The texts that belong to what the programs have inside, by the names of their files."""
+    """The licences of the libraries in the programs, by file name."""
     found = {}
     checkouts = os.path.join(source, ".build/checkouts")
     for package in sorted(os.listdir(checkouts)):
@@ -90,7 +90,7 @@ def licences(source):
             sys.exit(f"make dist: {package} has no licence in {checkouts}/{package}")
     swift = os.path.join(packages.toolchain(), "usr/share/swift/LICENSE.txt")
     if not os.path.exists(swift):
-        sys.exit(f"make dist: Swift's own licence is not at {swift}")
+        sys.exit(f"make dist: Swift's licence is missing: {swift}")
     found["swift-LICENSE.txt"] = swift
     return found
 
@@ -113,7 +113,7 @@ def write_tarball(suite, source, version):
         entry.size, entry.mode, entry.mtime = size, mode, date
         return entry
 
-    # The same bytes from the same files: no names, no time of today.
+    # The same files give the same bytes: no names, not today's date.
     with open(os.path.join(OUTPUT, f"{top}.tar.gz"), "wb") as raw, gzip.GzipFile(
         fileobj=raw, mode="wb", filename="", mtime=date
     ) as packed, tarfile.open(fileobj=packed, mode="w", format=tarfile.PAX_FORMAT) as tar:

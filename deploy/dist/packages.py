@@ -1,8 +1,8 @@
-"""The Debian packages, made by `make deb` on the suite that they are for.
+"""Builds the Debian packages with `make deb`, on the suite for which they are.
 
-For this host's own suite that is here; for another one it is in a root of that suite, with this
-host's Swift toolchain bound into it. Its build directory stays in the cache: the next time is short.
-Whoever makes them for another suite is root, in a mount namespace of its own.
+Packages for this host's suite are built on the host; those for another suite in a root of that suite, into which this
+host's Swift toolchain is mounted. The root keeps its build directory in the cache, so that the next build is short.
+Building for another suite requires root and a separate mount namespace.
 """
 
 import fcntl
@@ -17,12 +17,12 @@ from roots import Unavailable
 REPOSITORY = os.path.realpath(os.path.join(os.path.dirname(__file__), "../.."))
 NAMES = ("spoolgate", "libnginx-mod-http-interim", "spoolgate-client")
 
-# What `make deb` begins with; deploy/install-dependencies.sh brings the rest.
+# The packages that `make deb` needs to start; deploy/install-dependencies.sh installs the others.
 BUILDERS = "make ca-certificates"
 SOURCE = "usr/src/spoolgate"
 
 
-# What `deb.sh` puts at the end of a suite's versions.
+# The suffixes that `deb.sh` appends to a suite's versions.
 SUFFIXES = {"bookworm": "~deb12", "trixie": "~deb13"}
 
 
@@ -33,7 +33,7 @@ def own_suite():
 
 
 def make(suite):
-    """Makes the packages for a suite; their paths, and the source tree in which they were built."""
+    """Builds the packages for a suite. Returns their paths and the source tree in which they were built."""
     if suite == own_suite():
         log = os.path.join(REPOSITORY, ".build/deb.log")
         _run(["make", "-C", REPOSITORY, "deb"], f"make deb for {suite}", log)
@@ -43,13 +43,13 @@ def make(suite):
 
 
 def find(directory, suite):
-    """The paths of a suite's packages among those in a directory: of each the newest."""
+    """The paths of the newest packages for a suite in a directory."""
     found = []
     for name in NAMES:
         pattern = f"{name}_*{SUFFIXES.get(suite, '')}_*.deb"
         files = sorted(glob.glob(os.path.join(directory, pattern)), key=os.path.getmtime)
         if not files:
-            raise Unavailable(f"no package {pattern} in {directory} (make deb)")
+            raise Unavailable(f"no package {pattern} in {directory}: run make deb")
         found.append(files[-1])
     return found
 
@@ -61,7 +61,7 @@ def _build_in_root(suite):
         fcntl.flock(lock, fcntl.LOCK_EX)
         source = os.path.join(root, SOURCE)
         _copy_source(source)
-        # In this program's own mount namespace: they are gone with it.
+        # They end with this program's own mount namespace.
         place = root + swift
         os.makedirs(place, exist_ok=True)
         for command in (
@@ -94,18 +94,18 @@ def _build_in_root(suite):
 
 
 def toolchain():
-    """The directory of this host's Swift, above `usr`."""
+    """The directory of this host's Swift that contains `usr`."""
     swift = shutil.which("swift")
     above = os.path.dirname(os.path.realpath(swift)).removesuffix("/usr/bin") if swift else ""
     if not above or not os.path.isdir(os.path.join(above, "usr/lib/swift")):
         raise Unavailable(
-            "no Swift toolchain in a directory of its own, which a root of another suite could use"
+            "no Swift toolchain in a separate directory, which can be mounted into a root of another suite"
         )
     return above
 
 
 def _copy_source(destination):
-    """Puts the working tree there as git knows it, with its last commit, and keeps what was built before."""
+    """Copies the working tree as git sees it, with its last commit, and keeps the previous build directory."""
     os.makedirs(destination, exist_ok=True)
     for name in os.listdir(destination):
         path = os.path.join(destination, name)
@@ -129,7 +129,7 @@ def _copy_source(destination):
         for name in listed.decode().split("\0")
         if name and os.path.lexists(os.path.join(REPOSITORY, name))
     ]
-    # Which sources of others SwiftPM has here already, it need not fetch again.
+    # SwiftPM need not fetch dependencies that this tree already has.
     build = os.path.join(destination, ".build")
     if not os.path.isdir(build):
         names += [
@@ -153,12 +153,12 @@ def _copy_source(destination):
     pack.stdin.write("\0".join(names).encode())
     pack.stdin.close()
     if pack.wait() or unpack.wait():
-        raise Unavailable(f"the source could not be copied to {destination}")
+        raise Unavailable(f"cannot copy the source to {destination}")
     subprocess.run(["git", "-C", destination, "reset", "-q"], check=True)
 
 
 def _run(command, what, log):
-    print(f"{what}: some minutes the first time; {log} grows", flush=True)
+    print(f"{what}: the first time this takes some minutes; log: {log}", flush=True)
     os.makedirs(os.path.dirname(log), exist_ok=True)
     with open(log, "w") as file:
         done = subprocess.run(
@@ -171,4 +171,4 @@ def _run(command, what, log):
 
 
 class BuildFailed(Exception):
-    """There is everything to build the packages with, and they do not build."""
+    """The build of the packages failed; all its requirements are met."""

@@ -1,7 +1,7 @@
-"""Debian roots: made once by debootstrap, then copied or built in.
+"""Debian root directories, created by debootstrap and cached, to be copied or to build in.
 
-A cached root is made again when it is older than MAXIMUM_AGE, or when what it is made of changed.
-Environment: DEBIAN_CACHE, where roots are kept; DEBIAN_MIRROR and DEBIAN_SECURITY_MIRROR.
+A cached root is created again if it is older than MAXIMUM_AGE, or if its packages, files or mirrors have changed.
+Environment: DEBIAN_CACHE (the cache's directory), DEBIAN_MIRROR and DEBIAN_SECURITY_MIRROR.
 """
 
 import fcntl
@@ -17,11 +17,11 @@ SECURITY = os.environ.get("DEBIAN_SECURITY_MIRROR", "http://deb.debian.org/debia
 
 
 class Unavailable(Exception):
-    """Something is needed that this host does not give."""
+    """This host lacks a requirement."""
 
 
 def cached(suite, packages, name, files):
-    """The directory of a suite's root with these packages, and with these files: their texts by their paths."""
+    """The directory of a suite's root with the given packages and files (texts by path)."""
     home = os.environ.get("DEBIAN_CACHE") or os.path.join(
         os.environ.get("XDG_CACHE_HOME") or "/var/cache", "spoolgate-roots"
     )
@@ -43,7 +43,7 @@ def copy(root, destination):
 
 
 def keep_downloads(machine_root, cached_root):
-    """Gives the cache what apt fetched in a machine, so that the next one fetches nothing."""
+    """Copies the packages that apt fetched in a machine to the cache, for the next machines."""
     archives = "var/cache/apt/archives"
     for name in os.listdir(os.path.join(machine_root, archives)):
         kept = os.path.join(cached_root, archives, name)
@@ -66,7 +66,7 @@ def _make(suite, root, packages, files):
     for left in (new, root):
         shutil.rmtree(left, ignore_errors=True)
     print(
-        f"making a root of {suite} at {root}: two minutes, every {MAXIMUM_AGE // 86400} days",
+        f"creating a root of {suite} at {root}: two minutes, every {MAXIMUM_AGE // 86400} days",
         flush=True,
     )
     include = ",".join(packages.split())
@@ -74,7 +74,7 @@ def _make(suite, root, packages, files):
     lines = [f"deb {MIRROR} {suite} main", f"deb {MIRROR} {suite}-updates main"]
     lines.append(f"deb {SECURITY} {suite}-security main")
     _write(new, "etc/apt/sources.list", "\n".join(lines) + "\n")
-    # Each copy is a machine of its own; `apt` keeps what it fetched, for the cache.
+    # Each copy is a separate machine. apt keeps fetched packages, for the cache.
     _write(new, "etc/apt/apt.conf.d/keep", 'Binary::apt::APT::Keep-Downloaded-Packages "true";\n')
     _write(new, "etc/machine-id", "")
     for path, text in files.items():
@@ -105,7 +105,7 @@ def _run(command):
         )
     except FileNotFoundError:
         raise Unavailable(
-            f"{command[0]} is not there (deploy/install-dependencies.sh drill)"
+            f"{command[0]} is missing: run deploy/install-dependencies.sh drill"
         ) from None
     except subprocess.CalledProcessError as error:
         last = (error.stdout.strip().splitlines() or ["no output"])[-1]

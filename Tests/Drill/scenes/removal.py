@@ -93,7 +93,7 @@ def purge_empty(day):
     day.run("find /var/spool/spoolgate -type f")
     result = day.run("apt purge -y spoolgate", network=True)
     day.check(result.ok, "the package is purged", result.output[-2000:])
-    day.check("are left" not in result.output, "it has nothing to say of uploads")
+    day.check("kept the uploads" not in result.output, "it reports no kept uploads")
     result = day.run(f"ls {SETTINGS} {SNIPPET}")
     day.check(result.output.count("No such file") == 2, "the settings are gone")
     result = day.run("ls -d /var/spool/spoolgate /var/spool/spoolgate-delivered")
