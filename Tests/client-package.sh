@@ -1,7 +1,7 @@
 #!/bin/bash
-# Builds a package that depends on the library by a tag, from a clone of what is committed, beside async-http-client, and runs
-# its program, which docs/CLIENT.md shows, against the gateway. What the library needs are the checkouts of this build;
-# async-http-client comes from where SwiftPM gets it.
+# Builds a package that depends on a tag of the library (from a clone of the last commit) and on async-http-client, and
+# runs its program, which docs/CLIENT.md shows, against the gateway. The library's dependencies are the checkouts of
+# this build; SwiftPM fetches async-http-client.
 set -euo pipefail
 root=$(cd "$(dirname "$0")/.." && pwd)
 work=$(mktemp -d)

@@ -1,4 +1,4 @@
-"""An application that takes ordinary uploads and says what it got."""
+"""An application that accepts ordinary uploads and responds with their length and digest."""
 
 import hashlib
 import http.server
@@ -18,8 +18,8 @@ class Application(http.server.BaseHTTPRequestHandler):
                 return
             digest.update(part)
             left -= len(part)
-        answer = json.dumps({"path": self.path, "length": length, "sha256": digest.hexdigest()})
-        content = (answer + "\n").encode()
+        result = json.dumps({"path": self.path, "length": length, "sha256": digest.hexdigest()})
+        content = (result + "\n").encode()
         self.send_response(201)
         self.send_header("Content-Type", "application/json")
         self.send_header("Content-Length", str(len(content)))

@@ -1,16 +1,16 @@
 #!/bin/bash
-# The entry point of nginx's image: fills the settings from the environment into copies of nginx's files below /tmp, and
-# runs nginx with them. With `health`: asks the nginx that runs here whether it answers.
+# The entry point of nginx's image: writes copies of nginx's files with settings from the environment below /tmp, and
+# runs nginx with them. With `health`: succeeds if the container's nginx responds.
 #
-# SPOOLGATE_ORIGIN   the origin that clients use, as https://uploads.example.org. Required.
-# SPOOLGATE_PATH     the location of uploads, which begins and ends with a slash; default: /files/
+# SPOOLGATE_ORIGIN   the origin that clients use, such as https://uploads.example.org. Required.
+# SPOOLGATE_PATH     the path of uploads, which begins and ends with a slash; default: /files/
 # SPOOLGATE_ROUTE    the gateway's route; default: default
-# SPOOLGATE_LOGIN    a file of users and passwords (htpasswd), which nginx then asks for; default: no login
-# SPOOLGATE_PROXIES  networks of proxies whose X-Forwarded-For is believed, with spaces between them; default: none
-# SPOOLGATE_INTERIM  off: no interim responses, for a proxy that takes a 104 for the final response; default: on
+# SPOOLGATE_LOGIN    a file of users and passwords (htpasswd), which nginx then requires; default: no login
+# SPOOLGATE_PROXIES  networks of proxies whose X-Forwarded-For is trusted, separated by spaces; default: none
+# SPOOLGATE_INTERIM  off: no interim responses, for a proxy that mistakes a 104 for the final response; default: on
 #
-# A file of your own mounted over /etc/nginx/snippets/spoolgate.conf or /etc/nginx/nginx.conf is filled in the same way:
-# only the shipped lines change.
+# Your own file mounted over /etc/nginx/snippets/spoolgate.conf or /etc/nginx/nginx.conf is copied in the same way: only
+# lines that are as shipped change.
 
 set -euo pipefail
 
@@ -22,9 +22,9 @@ die() {
     exit 78
 }
 
-# nginx's files have values without quotes.
-check() { # variable, pattern, what it is
-    [[ ${!1} =~ ^$2$ ]] || die "$1 is no $3: ${!1}"
+# The values are not quoted in nginx's files.
+check() { # variable, pattern, description
+    [[ ${!1} =~ ^$2$ ]] || die "$1 is not $3: ${!1}"
 }
 
 if [ "${1:-}" = health ]; then
@@ -41,10 +41,10 @@ SPOOLGATE_ROUTE=${SPOOLGATE_ROUTE:-default}
 SPOOLGATE_LOGIN=${SPOOLGATE_LOGIN:-}
 SPOOLGATE_PROXIES=${SPOOLGATE_PROXIES:-}
 SPOOLGATE_INTERIM=${SPOOLGATE_INTERIM:-on}
-check SPOOLGATE_PATH '/([A-Za-z0-9._~-]+/)*' 'path that begins and ends with a slash'
-check SPOOLGATE_ROUTE '[A-Za-z0-9._-]+' 'name of a route'
-check SPOOLGATE_LOGIN '(/[A-Za-z0-9._/-]+)?' 'absolute path of a file'
-check SPOOLGATE_PROXIES '[0-9a-fA-F.:/ ]*' 'list of addresses and networks'
+check SPOOLGATE_PATH '/([A-Za-z0-9._~-]+/)*' 'a path that begins and ends with a slash'
+check SPOOLGATE_ROUTE '[A-Za-z0-9._-]+' 'the name of a route'
+check SPOOLGATE_LOGIN '(/[A-Za-z0-9._/-]+)?' 'the absolute path of a file'
+check SPOOLGATE_PROXIES '[0-9a-fA-F.:/ ]*' 'a list of addresses and networks'
 check SPOOLGATE_INTERIM '(on|off)' 'on or off'
 
 edits=(
@@ -52,16 +52,16 @@ edits=(
     -e "s|^location = /files |location = ${SPOOLGATE_PATH%/} |"
     -e "s|SPOOLGATE_ROUTE   default;|SPOOLGATE_ROUTE   $SPOOLGATE_ROUTE;|"
 )
-# The root has no name without the slash.
+# The root has no form without the slash.
 [ "$SPOOLGATE_PATH" != / ] || edits=(-e '/^location = \/files /,/^}/d' "${edits[@]}")
 if grep -q 'SPOOLGATE_ORIGIN  [$]scheme' "$snippet"; then
     [ -n "$SPOOLGATE_ORIGIN" ] ||
-        die 'SPOOLGATE_ORIGIN is not set: the origin that clients use, as https://uploads.example.org'
-    check SPOOLGATE_ORIGIN 'https?://[]A-Za-z0-9.:[-]+' 'origin, as https://uploads.example.org'
+        die 'SPOOLGATE_ORIGIN is not set: set it to the origin that clients use, such as https://uploads.example.org'
+    check SPOOLGATE_ORIGIN 'https?://[]A-Za-z0-9.:[-]+' 'an origin such as https://uploads.example.org'
     edits+=(-e "s|SPOOLGATE_ORIGIN  \$scheme[^;]*;|SPOOLGATE_ORIGIN  $SPOOLGATE_ORIGIN;|")
 fi
 if [ -n "$SPOOLGATE_LOGIN" ]; then
-    [ -r "$SPOOLGATE_LOGIN" ] || die "SPOOLGATE_LOGIN: $SPOOLGATE_LOGIN cannot be read"
+    [ -r "$SPOOLGATE_LOGIN" ] || die "cannot read SPOOLGATE_LOGIN: $SPOOLGATE_LOGIN"
     edits+=(-e '/# run: login$/s|#||' -e "s|/etc/nginx/uploads.htpasswd|$SPOOLGATE_LOGIN|")
 fi
 
