@@ -82,7 +82,7 @@ choose_addresses() {
     address=${address%]}
     ! grep -q '^0\{31\}1 ' /proc/net/if_inet6 2>/dev/null || loopback6='[::1]'
     four=127.0.0.1: six=${loopback6:+$loopback6:} is_open=''
-    reach="127.0.0.1${loopback6:+ and [::1]}: this machine only (other machines: ADDRESS=*)"
+    reach="127.0.0.1${loopback6:+ and [::1]}: this machine only (to allow others, set ADDRESS=*)"
     case $address in
         '' | localhost | 127.0.0.1 | ::1) ;;
         '*' | 0.0.0.0 | ::)

@@ -1,8 +1,8 @@
 
 /*
- * What the parts of ngx_http_interim_module share: an interim response, the
- * state of one request, and one function or two of each part.  A part calls
- * only those below it:
+ * Declarations shared by the parts of ngx_http_interim_module: an interim
+ * response, the state of a request, and the functions of each part.  A part
+ * calls only those below it:
  *
  *     module
  *     upstream
@@ -25,7 +25,7 @@
 #define NGX_HTTP_INTERIM_MAX_FIELDS  16
 #define NGX_HTTP_INTERIM_MAX_NAME    64
 
-/* bytes of a message about content, and of the record it is in */
+/* size in bytes of a message about content, and of its record */
 #define NGX_HTTP_INTERIM_LANE_SIZE    24
 #define NGX_HTTP_INTERIM_LANE_RECORD  (8 + NGX_HTTP_INTERIM_LANE_SIZE)
 
@@ -33,7 +33,7 @@
 typedef struct ngx_http_interim_lane_s  ngx_http_interim_lane_t;
 
 
-/* the strings lie in the upstream's buffer */
+/* the strings are in the upstream's buffer */
 
 typedef struct {
     ngx_str_t                    name;
@@ -49,7 +49,7 @@ typedef struct {
 } ngx_http_interim_t;
 
 
-/* one encoded interim response on its way to the client; used again */
+/* one encoded interim response that is sent to the client; reused */
 
 typedef struct {
     ngx_buf_t                    buf;
@@ -64,18 +64,18 @@ typedef struct {
 typedef struct {
     ngx_http_handler_pt          handler;
 
-    /* what u->process_header and u->reinit_request were */
+    /* the original u->process_header and u->reinit_request */
     ngx_int_t                  (*process_header)(ngx_http_request_t *r);
     ngx_int_t                  (*reinit_request)(ngx_http_request_t *r);
 
-    /* what u->peer.get was, if connections are kept */
+    /* the original u->peer.get, if connections are kept */
     ngx_event_get_peer_pt        get_peer;
 
-    /* bytes to come of a record whose content has been dealt with */
+    /* remaining bytes of a record whose content has been processed */
     size_t                       padding;
     size_t                       stderr_rest;
 
-    /* of main requests only */
+    /* only in main requests */
     ngx_http_interim_output_t   *output;
     ngx_http_interim_lane_t     *lane;
 
@@ -94,25 +94,25 @@ typedef struct {
 
 
 typedef struct {
-    /* what uscf->peer.init was */
+    /* the original uscf->peer.init */
     ngx_http_upstream_init_peer_pt  init_peer;
 } ngx_http_interim_srv_conf_t;
 
 
 typedef struct {
-    /* bit n: responses with status 100 + n are passed on */
+    /* bit n: responses with status 100 + n are forwarded */
     uint32_t     statuses[4];
     ngx_flag_t   set;
 
     ngx_flag_t   receive;
 #if (NGX_THREADS)
-    /* NULL if the worker process writes by itself */
+    /* NULL if the worker process writes itself */
     ngx_thread_pool_t  *pool;
 #endif
 } ngx_http_interim_loc_conf_t;
 
 
-/* functions, each part above those that it calls */
+/* functions; each part precedes those that it calls */
 
 /* upstream: the content handler */
 
@@ -171,7 +171,7 @@ ngx_int_t ngx_http_interim_send_v3(ngx_http_request_t *r,
     ngx_http_interim_t *interim);
 #endif
 
-/* section: "prefix" is that of the length of a field's name */
+/* section: "prefix" is the prefix of the length of a field's name */
 
 size_t ngx_http_interim_section_size(ngx_http_interim_t *interim);
 u_char *ngx_http_interim_copy_fields(u_char *p, ngx_http_interim_t *interim,
@@ -186,7 +186,7 @@ ngx_http_interim_output_t *ngx_http_interim_output(ngx_http_request_t *r,
 ngx_int_t ngx_http_interim_write(ngx_http_request_t *r,
     ngx_http_interim_output_t *out);
 
-/* request: status 0 asks whether any is passed on */
+/* request: status 0 means any status */
 
 ngx_http_interim_ctx_t *ngx_http_interim_get_ctx(ngx_http_request_t *r);
 ngx_uint_t ngx_http_interim_passes(ngx_http_request_t *r, ngx_uint_t status);

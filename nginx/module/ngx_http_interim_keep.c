@@ -1,18 +1,18 @@
 
 /*
- * Connections to responders that are kept (fastcgi_keep_conn on, keepalive in
- * the upstream block).
+ * Persistent connections to responders (fastcgi_keep_conn on, keepalive in the
+ * upstream block).
  *
- * nginx closes a connection whose END_REQUEST it has not looked at: it ends a
- * response that has no content (to HEAD; 204, 304) with its header.  If the
- * header was read together with all that follows, the connection is kept.
+ * nginx closes a connection if it has not read END_REQUEST, because a response
+ * without content (to HEAD; 204, 304) ends with its header.  This part keeps
+ * the connection if the rest of the response was read together with the header.
  *
- * A kept connection may be dead, which nginx sees only when its event comes;
- * the request that was sent on it is lost.  So it is looked at before it is
- * used, and if anything is there to be read, its end included, a new one is
+ * A kept connection may be dead.  nginx detects that only with the connection's
+ * next event, and a request sent before that is lost.  Therefore the connection
+ * is checked before it is used: if it is readable or at its end, a new one is
  * opened instead.
  *
- * Below: records.
+ * Uses: records.
  */
 
 
@@ -25,12 +25,12 @@ static ngx_int_t ngx_http_interim_get_peer(ngx_peer_connection_t *pc,
     void *data);
 
 
-/* the FastCGI module's, which tells where its flag lies; NULL: unknown */
+/* the FastCGI module's directive, for the offset of its flag; NULL: unknown */
 
 static ngx_command_t  *ngx_http_interim_keep_conn;
 
 
-/* after all upstream blocks have got what initializes their peers */
+/* called after all upstream blocks have set peer.init */
 
 ngx_int_t
 ngx_http_interim_init_keep(ngx_conf_t *cf)
@@ -56,7 +56,7 @@ ngx_http_interim_init_keep(ngx_conf_t *cf)
 
     for (i = 0; i < umcf->upstreams.nelts; i++) {
 
-        /* an address that is no upstream block keeps nothing */
+        /* an address without an upstream block keeps no connections */
 
         if (uscfp[i]->srv_conf == NULL) {
             continue;
@@ -73,7 +73,7 @@ ngx_http_interim_init_keep(ngx_conf_t *cf)
 }
 
 
-/* whether responders are asked to keep this location's connections */
+/* whether fastcgi_keep_conn is on in this location */
 
 ngx_uint_t
 ngx_http_interim_keeps(ngx_http_request_t *r)
@@ -91,8 +91,8 @@ ngx_http_interim_keeps(ngx_http_request_t *r)
 
 
 /*
- * After a response's header: keeps the connection if nothing of the response
- * is left on it.  That the request was sent to its end is nginx's to check.
+ * Called after a response's header: keeps the connection if no part of the
+ * response remains unread.  nginx checks that the request was sent completely.
  */
 
 void
@@ -151,7 +151,7 @@ ngx_http_interim_get_peer(ngx_peer_connection_t *pc, void *data)
 
     u = ngx_queue_data(pc, ngx_http_upstream_t, peer);
 
-    /* of FastCGI, it is the request */
+    /* with FastCGI, input_filter_ctx is the request */
 
     ctx = ngx_http_get_module_ctx((ngx_http_request_t *) u->input_filter_ctx,
                                   ngx_http_interim_module);

@@ -1,20 +1,21 @@
 
 /*
- * The lane: content that the module writes into a file of the responder's
- * by itself, so that it crosses no socket.
+ * The lane: the module writes content directly into a file of the responder,
+ * so that the content does not cross a socket.
  *
- * The module offers it behind the parameters, and holds content until the
- * responder has answered: with a file, a limit and the file's descriptor, or
- * that content is to come as ever.  What was written is told by its count.
- * Messages are records of type FCGI_DATA, in both directions.
+ * The module sends an offer after the parameters, and holds content until the
+ * responder grants a file with a limit, or declines: then content is sent as
+ * usual.  The module reports the number of bytes written.  Messages are
+ * records of type FCGI_DATA, in both directions.
  *
- * The request body's filter is where u->create_request can still be wrapped:
- * the FastCGI module has made its upstream and has not used it.  From there
- * u->output.output_filter is, which sees all content before it becomes
- * records, and u->finalize_request, in which the file is closed at the latest:
- * it runs before the connection is, and long before the pool is destroyed.
+ * The filter of the request body wraps u->create_request: at that point the
+ * FastCGI module has created its upstream but not used it.  The wrapper of
+ * u->create_request wraps u->output.output_filter, which receives all content
+ * before it becomes records.  The wrapper of u->finalize_request closes the
+ * file at the latest: it runs before the connection is closed, and long before
+ * the pool is destroyed.
  *
- * Below: lane_threads, lane_write and request.
+ * Uses: lane_threads, lane_write and request.
  */
 
 
@@ -35,10 +36,10 @@
 
 #define NGX_HTTP_INTERIM_REST         1
 
-/* content that is worth the round trip */
+/* the least content that is worth the round trip */
 #define NGX_HTTP_INTERIM_LANE_MIN     (256 * 1024)
 
-/* bytes between two counts, also where they took a second; seconds */
+/* bytes between two counts; bytes if a second has passed; seconds */
 #define NGX_HTTP_INTERIM_COUNT_SIZE   (4 * 1024 * 1024)
 #define NGX_HTTP_INTERIM_COUNT_SLOW   (1024 * 1024)
 #define NGX_HTTP_INTERIM_COUNT_TIME   5
@@ -193,7 +194,7 @@ ngx_http_interim_lane_create_request(ngx_http_request_t *r)
 }
 
 
-/* no message is sent from here on */
+/* from here on, no message is sent */
 
 static void
 ngx_http_interim_lane_finalize_request(ngx_http_request_t *r, ngx_int_t rc)
@@ -232,10 +233,10 @@ ngx_http_interim_lane_finalize_request(ngx_http_request_t *r, ngx_int_t rc)
 
 
 /*
- * Returns the lane of the upstream that is being finalized.  By then r->ctx can
- * be cleared and r->upstream replaced, if a header filter has brought in an
- * error page (ngx_http_filter_finalize_request).  A lane that has offered
- * nothing has nothing to close, so it is the last choice.
+ * Returns the lane of the upstream that is being finalized.  r->ctx may already
+ * be cleared and r->upstream replaced, if a header filter has switched to an
+ * error page (ngx_http_filter_finalize_request).  A lane that has not sent an
+ * offer has no file to close, so it is the last choice.
  */
 
 static ngx_http_interim_lane_t *
@@ -267,7 +268,7 @@ ngx_http_interim_lane_find(ngx_http_request_t *r)
 }
 
 
-/* the client has gone: keeps what nginx has read and would drop */
+/* the client disconnected: keeps content that nginx has read and would drop */
 
 static void
 ngx_http_interim_lane_save(ngx_http_request_t *r, ngx_http_interim_lane_t *lane)
@@ -287,7 +288,7 @@ ngx_http_interim_lane_save(ngx_http_request_t *r, ngx_http_interim_lane_t *lane)
 
 #if (NGX_HTTP_V2)
 
-    /* content that came in frames and was not looked at yet */
+    /* content of received frames that is not processed yet */
 
     if (r->stream && rb->buf) {
         size = rb->received + (rb->buf->last - rb->buf->pos);
@@ -338,8 +339,8 @@ ngx_http_interim_lane_terminate(void *data)
 
 
 /*
- * In place of the FastCGI module's filter of content.  NGX_AGAIN while
- * content is held: then nginx reads no more than its buffer takes.
+ * Replaces the FastCGI module's filter of content.  Returns NGX_AGAIN while
+ * content is held, so that nginx does not read more than fits into its buffer.
  */
 
 static ngx_int_t
@@ -405,7 +406,7 @@ ngx_http_interim_lane_filter(void *data, ngx_chain_t *in)
 }
 
 
-/* sends the head and the offer */
+/* sends the request's head and the offer */
 
 static ngx_int_t
 ngx_http_interim_lane_start(ngx_http_request_t *r,
@@ -465,7 +466,7 @@ ngx_http_interim_lane_hold(ngx_http_request_t *r,
 }
 
 
-/* gives what is held to the FastCGI module */
+/* passes held content to the FastCGI module */
 
 static ngx_int_t
 ngx_http_interim_lane_pass(ngx_http_request_t *r, ngx_http_interim_lane_t *lane)
@@ -476,7 +477,7 @@ ngx_http_interim_lane_pass(ngx_http_request_t *r, ngx_http_interim_lane_t *lane)
 
     if (lane->last) {
 
-        /* what brought the end may have been written */
+        /* the buffer with last_buf may already be written */
 
         b = ngx_calloc_buf(r->pool);
         cl = ngx_alloc_chain_link(r->pool);
@@ -513,7 +514,7 @@ ngx_http_interim_lane_pass(ngx_http_request_t *r, ngx_http_interim_lane_t *lane)
 }
 
 
-/* writes what is held, as far as it may, and sends a count or the end */
+/* writes held content up to the limit, and sends a count or the end */
 
 static ngx_int_t
 ngx_http_interim_lane_write(ngx_http_request_t *r,
@@ -541,7 +542,7 @@ ngx_http_interim_lane_write(ngx_http_request_t *r,
         return ngx_http_interim_lane_end(r, lane);
     }
 
-    /* one count at a time waits for a responder that does not read */
+    /* only one count waits for a responder that does not read */
 
     if (lane->count == lane->told || r->upstream->writer.out) {
         return NGX_OK;
@@ -562,7 +563,7 @@ ngx_http_interim_lane_write(ngx_http_request_t *r,
 }
 
 
-/* the file is closed, and only then this is said */
+/* sends the end, after the file is closed */
 
 static ngx_int_t
 ngx_http_interim_lane_end(ngx_http_request_t *r, ngx_http_interim_lane_t *lane)
@@ -633,8 +634,8 @@ ngx_http_interim_lane_send(ngx_http_request_t *r,
 
 
 /*
- * Acts on a message of the responder's.  NGX_ERROR: it is none, or has no
- * business here.
+ * Processes a message of the responder.  NGX_ERROR: the message is invalid, or
+ * not allowed in this state.
  */
 
 ngx_int_t
@@ -729,7 +730,7 @@ ngx_http_interim_lane_answer(ngx_http_request_t *r,
     case ngx_http_interim_lane_stopped:
     case ngx_http_interim_lane_over:
 
-        /* it may have crossed the end */
+        /* it may have been sent before the responder received the end */
 
         if (kind == NGX_HTTP_INTERIM_WINDOW || kind == NGX_HTTP_INTERIM_STOP) {
             return NGX_OK;
@@ -741,7 +742,7 @@ ngx_http_interim_lane_answer(ngx_http_request_t *r,
         return NGX_ERROR;
     }
 
-    /* what is held can go on */
+    /* held content can be processed now */
 
     ngx_post_event(c->write, &ngx_posted_events);
 
@@ -749,7 +750,7 @@ ngx_http_interim_lane_answer(ngx_http_request_t *r,
 }
 
 
-/* takes descriptors out of what is received */
+/* receives data, and takes descriptors from the control messages */
 
 static ssize_t
 ngx_http_interim_lane_recv(ngx_connection_t *c, u_char *buf, size_t size)
@@ -841,7 +842,7 @@ ngx_http_interim_lane_take(ngx_http_interim_lane_t *lane, struct msghdr *msg)
 }
 
 
-/* from here on the connection is what it was */
+/* restores the connection's recv() */
 
 static void
 ngx_http_interim_lane_leave(ngx_http_interim_lane_t *lane)

@@ -1,6 +1,6 @@
 
 /*
- * The state of a lane, and the functions that its parts share:
+ * The state of a lane, and the functions shared by its parts:
  *
  *     lane
  *     lane_threads
@@ -16,13 +16,13 @@
 
 
 typedef enum {
-    /* nothing was sent yet */
+    /* nothing has been sent yet */
     ngx_http_interim_lane_new = 0,
     ngx_http_interim_lane_offered,
     ngx_http_interim_lane_granted,
-    /* content that is not written is dropped */
+    /* unwritten content is dropped */
     ngx_http_interim_lane_stopped,
-    /* content goes on to the FastCGI module */
+    /* content is passed to the FastCGI module */
     ngx_http_interim_lane_over
 } ngx_http_interim_lane_state_e;
 
@@ -31,8 +31,8 @@ struct ngx_http_interim_lane_s {
     ngx_http_request_t            *request;
 
     /*
-     * r->upstream and r->ctx may be of another location when the upstream of
-     * this lane is finalized
+     * r->upstream and r->ctx may belong to another location when the upstream
+     * of this lane is finalized
      */
     ngx_http_upstream_t           *upstream;
 
@@ -40,13 +40,13 @@ struct ngx_http_interim_lane_s {
     ngx_connection_t              *connection;
 
     /*
-     * The file, or NGX_INVALID_FILE.  It belongs to the thread while one works.
-     * A debug log shows it as the ident of the task's timer, so it must follow
-     * three pointers, as in ngx_connection_t.
+     * The file, or NGX_INVALID_FILE.  While a thread works, only the thread
+     * uses it.  A debug log shows it as the ident of the task's timer, so it
+     * must follow three pointers, as in ngx_connection_t.
      */
     ngx_fd_t                       fd;
 
-    /* a descriptor that was received and is not granted yet */
+    /* a received descriptor that is not granted yet */
     ngx_fd_t                       passed;
 
     ngx_http_interim_lane_state_e  state;
@@ -58,14 +58,14 @@ struct ngx_http_interim_lane_s {
     ngx_output_chain_filter_pt     filter;
     ngx_recv_pt                    recv;
 
-    /* the file's size at the grant; the numbers below count from there */
+    /* the file's size at the grant; the numbers below are relative to it */
     off_t                          offset;
     off_t                          limit;
     off_t                          count;
     off_t                          told;
     time_t                         told_at;
 
-    /* why writing has failed, if the file is closed */
+    /* the error of writing, if the file is closed */
     ngx_err_t                      err;
 
     /* content that is not written yet */
@@ -77,7 +77,7 @@ struct ngx_http_interim_lane_s {
     ngx_chain_t                   *busy;
 
 #if (NGX_THREADS)
-    /* NULL if the worker process writes by itself */
+    /* NULL if the worker process writes itself */
     ngx_thread_task_t             *task;
     ngx_thread_pool_t             *pool;
 
@@ -89,25 +89,25 @@ struct ngx_http_interim_lane_s {
 #endif
 
     unsigned                       rest:1;
-    /* RLIMIT_FSIZE allows no more: the rest goes to the FastCGI module */
+    /* RLIMIT_FSIZE is reached: the rest is passed to the FastCGI module */
     unsigned                       full:1;
     unsigned                       last:1;
     unsigned                       bad:1;
-    /* the file was compared with the grant */
+    /* the file has been compared with the grant */
     unsigned                       checked:1;
-    /* the file is to be closed without another write */
+    /* the file must be closed without another write */
     unsigned                       stop:1;
     /* the upstream is finalized: no more content follows "held" */
     unsigned                       finalized:1;
-    /* nginx has terminated the request, or frees it */
+    /* nginx has terminated the request, or is freeing it */
     unsigned                       terminated:1;
     unsigned                       working:1;
 };
 
 
 /*
- * One step of writing: compares the file with the grant, writes, closes.  Each
- * of them only if it is asked for.
+ * One step of writing: compares the file with the grant, writes and closes it,
+ * each only if requested.
  */
 
 typedef struct {
@@ -116,7 +116,7 @@ typedef struct {
     ngx_uint_t                     n;
     struct iovec                   iovs[NGX_IOVS_PREALLOCATE];
 
-    /* results; "failed" is the text for the log */
+    /* results; "failed" is the message for the log */
     off_t                          written;
     ngx_err_t                      err;
     char                          *failed;

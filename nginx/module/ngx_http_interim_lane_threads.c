@@ -2,19 +2,19 @@
 /*
  * Writes the content of a lane in a thread pool, one step at a time.
  *
- * While a thread works, the descriptor and the buffers of the step are its
- * own, so the request must outlive it.  r->blocked alone does not achieve
- * that: ngx_http_set_keepalive() frees a request without looking at it.  So a
- * working thread holds a reference to the request, too.  r->aio stays 0: it
- * would keep a request that error_page has sent to another location, or a
- * response, waiting for the thread.
+ * While a thread works, only the thread uses the descriptor and the buffers of
+ * the step, so the request must outlive it.  r->blocked is not sufficient,
+ * because ngx_http_set_keepalive() frees a request without checking it.
+ * Therefore a working thread also holds a reference to the request.  r->aio
+ * stays 0: otherwise a response, or a request that error_page has redirected
+ * to another location, would wait for the thread.
  *
- * When the upstream is finalized, and the file is open, the lane is detached:
- * a thread writes the rest and closes the file, then the worker process closes
- * the upstream's connection.  The request may be in another location by then,
- * so a detached lane uses neither r->ctx nor r->upstream.
+ * If the file is open when the upstream is finalized, the lane is detached: a
+ * thread writes the rest and closes the file, then the worker process closes
+ * the upstream's connection.  The request may then be in another location, so
+ * a detached lane uses neither r->ctx nor r->upstream.
  *
- * Below: lane_write.
+ * Uses: lane_write.
  */
 
 
@@ -24,7 +24,7 @@
 #if (NGX_THREADS)
 
 
-/* milliseconds between the messages about a write that does not return */
+/* milliseconds between messages about a write that does not return */
 #define NGX_HTTP_INTERIM_LANE_STALL  60000
 
 
@@ -63,8 +63,8 @@ ngx_http_interim_lane_use_threads(ngx_http_interim_lane_t *lane,
 
 
 /*
- * Posts the next step, unless one is running or there is nothing to do.  If
- * the queue of the pool is full, the file is closed, and lane->err says so.
+ * Posts the next step, unless a step is running or no work remains.  If the
+ * pool's queue is full, closes the file and sets lane->err.
  */
 
 void
@@ -90,8 +90,8 @@ ngx_http_interim_lane_post(ngx_http_interim_lane_t *lane)
     lane->request->main->blocked++;
 
     /*
-     * A worker process that shuts down waits for timers, and the request may
-     * have none.
+     * A worker process waits for timers before it shuts down, and the request
+     * may have none.
      */
 
     ngx_add_timer(&lane->task->event, NGX_HTTP_INTERIM_LANE_STALL);
@@ -136,7 +136,7 @@ ngx_http_interim_lane_task_handler(ngx_event_t *ev)
 }
 
 
-/* a thread has ended; the lane may be freed when this returns */
+/* a step has ended; the lane may be freed on return */
 
 static void
 ngx_http_interim_lane_done(ngx_http_interim_lane_t *lane)
@@ -183,7 +183,7 @@ ngx_http_interim_lane_release(ngx_http_request_t *r, ngx_uint_t terminated,
 
         /*
          * ngx_http_terminate_request() has waited for r->blocked.  The second
-         * call frees the request, whatever its reference count is.
+         * call frees the request, regardless of its reference count.
          */
 
         r->connection->error = 1;
@@ -202,14 +202,14 @@ ngx_http_interim_lane_release(ngx_http_request_t *r, ngx_uint_t terminated,
         return;
     }
 
-    /* nginx has dropped a running request after an error of its own */
+    /* nginx has dropped a running request after an internal error */
 
     r->connection->error = 1;
     ngx_http_finalize_request(r, NGX_ERROR);
 }
 
 
-/* the upstream is finalized; nothing uses the lane after its last step */
+/* the upstream is finalized; the lane is not used after its last step */
 
 void
 ngx_http_interim_lane_detach(ngx_http_interim_lane_t *lane)
@@ -218,7 +218,7 @@ ngx_http_interim_lane_detach(ngx_http_interim_lane_t *lane)
 
     if (lane->fd == NGX_INVALID_FILE) {
 
-        /* a descriptor that was not granted: closing it can stall as well */
+        /* a descriptor that was not granted: closing it can also stall */
 
         lane->fd = lane->passed;
         lane->passed = NGX_INVALID_FILE;
@@ -227,7 +227,7 @@ ngx_http_interim_lane_detach(ngx_http_interim_lane_t *lane)
 
     if (lane->request->main->count == 0) {
 
-        /* the request is being freed, and cannot wait for a thread */
+        /* the request is being freed and cannot wait for a thread */
 
         ngx_http_interim_lane_close(&lane->fd);
         return;

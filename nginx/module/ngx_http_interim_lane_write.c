@@ -2,11 +2,10 @@
 /*
  * Writes held content into the file of a lane, in steps.
  *
- * A step is prepared and finished by the worker process.  In between it is
- * performed, by the worker process or by a thread: that part uses nothing but
- * the step itself.
+ * The worker process prepares and finishes a step.  Between the two, the worker
+ * process or a thread performs it: that part uses only the step itself.
  *
- * Below: request.
+ * Uses: request.
  */
 
 
@@ -43,8 +42,8 @@ ngx_http_interim_lane_write_all(ngx_http_interim_lane_t *lane)
 
 
 /*
- * Prepares the next step for an open file.  Returns 0 if there is nothing to
- * do.  Until the step is finished, the written buffers stay in "held".
+ * Prepares the next step for an open file.  Returns 0 if no work remains.
+ * Until the step is finished, the written buffers stay in "held".
  */
 
 ngx_uint_t
@@ -74,7 +73,7 @@ ngx_http_interim_lane_prepare(ngx_http_interim_lane_t *lane,
 
         whole = ngx_http_interim_lane_gather(lane, work, room);
 
-        /* the step writes up to the limit: work->written is its size for now */
+        /* until it is reset below, work->written is the size of the step */
 
         at_limit = (lane->count + work->written == lane->limit);
         work->written = 0;
@@ -94,8 +93,8 @@ ngx_http_interim_lane_prepare(ngx_http_interim_lane_t *lane,
 
 
 /*
- * Takes up to "room" bytes of held content into the step.  Returns 1 if these
- * are all of it.
+ * Adds up to "room" bytes of held content to the step.  Returns 1 if these are
+ * all held bytes.
  */
 
 static ngx_uint_t
@@ -157,7 +156,7 @@ ngx_http_interim_lane_room(ngx_http_interim_lane_t *lane)
 }
 
 
-/* may run in a thread; a step that fails closes the file, too */
+/* may run in a thread; a failed step also closes the file */
 
 void
 ngx_http_interim_lane_perform(ngx_http_interim_lane_work_t *work)
@@ -252,7 +251,7 @@ ngx_http_interim_lane_writev(ngx_http_interim_lane_work_t *work)
 }
 
 
-/* takes the results of a step; the file is closed if it asked for that */
+/* applies the results of a step, which closed the file if requested */
 
 void
 ngx_http_interim_lane_finish(ngx_http_interim_lane_t *lane,

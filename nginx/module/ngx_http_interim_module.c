@@ -1,10 +1,10 @@
 
 /*
- * Interim (1xx) responses from FastCGI responders, connections to them that
- * are kept, and content that is written for them: the directives, and the
- * requests that the module is for.
+ * Interim (1xx) responses from FastCGI responders, persistent connections to
+ * them, and content that is written to their files: the directives, and the
+ * selection of requests.
  *
- * Below: upstream, lane and keep (their hooks), v2 (its filter) and request.
+ * Uses: upstream, lane and keep (their hooks), v2 (its filter) and request.
  */
 
 
@@ -232,8 +232,8 @@ ngx_http_interim_responses(ngx_conf_t *cf, ngx_command_t *cmd, void *conf)
 
 
 /*
- * The directive may stand in an included file and beside the include: then one
- * "off" is enough, and the last of other values is used.
+ * The directive may be in an included file and also next to the include: then
+ * one "off" is enough, otherwise the last value is used.
  */
 
 static char *
@@ -321,10 +321,10 @@ ngx_http_interim_spool_receive(ngx_conf_t *cf, ngx_command_t *cmd, void *conf)
 #if (NGX_THREADS)
 
 /*
- * Returns the pool "spool_receive".  Unless the main context has defined it
- * above http, it is made as by "thread_pool spool_receive threads=16;": nginx
- * has no other way to give a pool its size.  Nothing else uses this pool, so
- * nothing else waits for a disk that stalls all of its threads.
+ * Returns the pool "spool_receive".  Unless the main context defines it above
+ * http, it is created as by "thread_pool spool_receive threads=16;", because
+ * nginx has no other way to set the size of a pool.  No other code uses this
+ * pool, so no other code waits if a disk stalls all of its threads.
  */
 
 static ngx_thread_pool_t *

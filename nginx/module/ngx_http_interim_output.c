@@ -1,12 +1,12 @@
 
 /*
- * Bytes on their way to the client: the buffer, and its writing.
+ * The buffer of bytes for the client, and its writing.
  *
- * There is one buffer a request.  While it waits for a client that does not
- * read, newer interim responses are dropped: memory is bounded, and what the
- * newest of them said is soon said again.
+ * Each request has one buffer.  While it waits for a client that does not read,
+ * newer interim responses are dropped: memory is bounded, and the responder
+ * soon repeats the newest state.
  *
- * Below: request.
+ * Uses: request.
  */
 
 
@@ -16,7 +16,7 @@
 static void ngx_http_interim_writer(ngx_http_request_t *r);
 
 
-/* NULL while the last one is not written */
+/* NULL until the previous interim response is written */
 
 ngx_http_interim_output_t *
 ngx_http_interim_output(ngx_http_request_t *r, size_t size)
@@ -25,7 +25,7 @@ ngx_http_interim_output(ngx_http_request_t *r, size_t size)
     ngx_http_interim_ctx_t     *ctx;
     ngx_http_interim_output_t  *out;
 
-    /* the main request of a subrequest may have none yet */
+    /* the main request of a subrequest may not have a context yet */
 
     ctx = ngx_http_interim_get_ctx(r);
     if (ctx == NULL) {
@@ -58,7 +58,7 @@ ngx_http_interim_output(ngx_http_request_t *r, size_t size)
 
     if ((size_t) (b->end - b->start) < size) {
 
-        /* twice as much as before, so that all of them are a small multiple */
+        /* at least doubled, which bounds the memory of all old buffers */
 
         size = ngx_max(size, 2 * (size_t) (b->end - b->start));
 
@@ -99,7 +99,7 @@ ngx_http_interim_write(ngx_http_request_t *r, ngx_http_interim_output_t *out)
         return NGX_OK;
     }
 
-    /* until the final response takes over, nobody else would send the rest */
+    /* sends the rest, until the final response takes over */
 
     out->write_event_handler = r->write_event_handler;
     r->write_event_handler = ngx_http_interim_writer;
@@ -135,7 +135,7 @@ ngx_http_interim_writer(ngx_http_request_t *r)
         (void) ngx_handle_write_event(c->write, 0);
     }
 
-    /* the event may have been for what the request waits for */
+    /* the request may have been waiting for this event */
 
     handler(r);
 }

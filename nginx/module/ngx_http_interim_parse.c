@@ -1,11 +1,11 @@
 
 /*
- * One interim response as text (RFC 3875, section 6.3): recognized by its
- * first line, which must be "Status", and read into fields.
+ * Parser of an interim response (RFC 3875, section 6.3), which is recognized
+ * by its first line: "Status".
  *
- * A block with a flaw is dropped as a whole, and the request goes on.
+ * An invalid block is dropped as a whole, and the request continues.
  *
- * Below: nginx.
+ * Uses only nginx.
  */
 
 
@@ -24,7 +24,7 @@ static void ngx_http_interim_trim(ngx_str_t *s);
 static ngx_str_t  ngx_http_interim_status = ngx_string("status:");
 
 
-/* fields of one connection or of one message's framing (RFC 9110, 7.6.1) */
+/* fields for one connection or for message framing (RFC 9110, 7.6.1) */
 
 static ngx_str_t  ngx_http_interim_forbidden_names[] = {
     ngx_string("connection"),
@@ -40,7 +40,7 @@ static ngx_str_t  ngx_http_interim_forbidden_names[] = {
 };
 
 
-/* NGX_AGAIN while the text is too short to tell */
+/* NGX_AGAIN: the text is too short to decide */
 
 ngx_int_t
 ngx_http_interim_match(u_char *p, u_char *last)
@@ -226,7 +226,7 @@ ngx_http_interim_forbidden(ngx_http_request_t *r, ngx_str_t *name)
         }
     }
 
-    /* fastcgi_hide_header, and what nginx itself never passes on */
+    /* fastcgi_hide_header, and the fields that nginx never forwards */
 
     return ngx_hash_find(&r->upstream->conf->hide_headers_hash, hash,
                          lowcase, name->len)
@@ -234,7 +234,7 @@ ngx_http_interim_forbidden(ngx_http_request_t *r, ngx_str_t *name)
 }
 
 
-/* the text is known to end with LF */
+/* the text must end with LF */
 
 static u_char *
 ngx_http_interim_line(u_char *p, u_char *last, ngx_str_t *line)

@@ -1,14 +1,14 @@
 
 /*
- * FastCGI records: finds interim responses at the front of u->buffer and
- * cuts them out, before the FastCGI module sees them; tells whether the
- * buffer holds a response up to its end.
+ * FastCGI records: finds interim responses at the start of u->buffer and
+ * removes them before the FastCGI module reads them; detects whether the buffer
+ * contains a response up to its end.
  *
- * The buffer begins at the head of a record, or within one whose content has
- * been dealt with.  Nothing is kept outside the buffer, so its size bounds a
- * block, and a block may be spread over any number of records.
+ * The buffer begins at the head of a record, or within a record whose content
+ * has been processed.  No data is kept outside the buffer, so its size limits a
+ * block, and a block may span any number of records.
  *
- * Below: parse.
+ * Uses: parse.
  */
 
 
@@ -48,10 +48,10 @@ static void ngx_http_interim_compact(ngx_http_request_t *r);
 /*
  * NGX_OK:        "block" is an interim response, with its empty line
  * NGX_DONE:      "block" is a message about content
- * NGX_AGAIN:     the buffer must be read on
- * NGX_DECLINED:  the buffer begins with something else
+ * NGX_AGAIN:     more data is needed
+ * NGX_DECLINED:  the buffer begins with other data
  *
- * anything else comes from the FastCGI module
+ * other values are results of the FastCGI module
  */
 
 ngx_int_t
@@ -159,7 +159,7 @@ ngx_http_interim_find(ngx_http_request_t *r, ngx_http_interim_ctx_t *ctx,
 }
 
 
-/* takes out a block that has just been found */
+/* removes a block that has just been found */
 
 void
 ngx_http_interim_cut(ngx_http_request_t *r, ngx_http_interim_ctx_t *ctx,
@@ -181,7 +181,7 @@ ngx_http_interim_cut(ngx_http_request_t *r, ngx_http_interim_ctx_t *ctx,
         return;
     }
 
-    /* the record goes on: its head moves in front of the rest */
+    /* the record continues: its head moves in front of the rest */
 
     b->pos -= NGX_HTTP_INTERIM_HEAD_SIZE;
 
@@ -191,8 +191,9 @@ ngx_http_interim_cut(ngx_http_request_t *r, ngx_http_interim_ctx_t *ctx,
 
 
 /*
- * Makes one record of the first two, which are STDOUT, the first one whole.
- * If both are too much for one, only what is there of the second goes over.
+ * Joins the first two records, which are STDOUT and the first of which is
+ * complete.  If both exceed the maximum of one record, moves only as much of
+ * the second as is available and fits.
  */
 
 static ngx_int_t
@@ -254,7 +255,7 @@ ngx_http_interim_join(ngx_buf_t *b)
 }
 
 
-/* NGX_DECLINED for what only the FastCGI module can judge */
+/* NGX_DECLINED: the FastCGI module must handle the record */
 
 static ngx_int_t
 ngx_http_interim_read_head(u_char *p, ngx_http_interim_record_t *record)
@@ -263,7 +264,7 @@ ngx_http_interim_read_head(u_char *p, ngx_http_interim_record_t *record)
     record->length = (p[4] << 8) | p[5];
     record->padding = p[6];
 
-    /* nginx has one request on a connection, number 1 */
+    /* nginx sends one request at a time on a connection, with the ID 1 */
 
     if (p[0] != NGX_HTTP_INTERIM_VERSION || p[2] != 0 || p[3] != 1) {
         return NGX_DECLINED;
@@ -281,7 +282,7 @@ ngx_http_interim_write_length(u_char *p, size_t length)
 }
 
 
-/* NULL while there is no empty line */
+/* NULL until the buffer contains an empty line */
 
 static u_char *
 ngx_http_interim_block_end(u_char *p, u_char *last)
@@ -307,8 +308,8 @@ ngx_http_interim_block_end(u_char *p, u_char *last)
 
 
 /*
- * The FastCGI module logs what comes in STDERR; it is shown that record and
- * nothing behind it.  One that is larger than the buffer is shown in parts.
+ * The FastCGI module logs STDERR: it gets this record and no data after it.
+ * A record that is larger than the buffer is passed in parts.
  */
 
 static ngx_int_t
@@ -341,7 +342,7 @@ ngx_http_interim_stderr(ngx_http_request_t *r, ngx_http_interim_ctx_t *ctx,
 }
 
 
-/* NGX_AGAIN unless the FastCGI module has seen enough */
+/* NGX_AGAIN if the FastCGI module needs more data */
 
 static ngx_int_t
 ngx_http_interim_show(ngx_http_request_t *r, ngx_http_interim_ctx_t *ctx,
@@ -359,7 +360,7 @@ ngx_http_interim_show(ngx_http_request_t *r, ngx_http_interim_ctx_t *ctx,
 
     rc = ctx->process_header(r);
 
-    /* it may have started the buffer anew */
+    /* it may have reset the buffer */
 
     b->pos = rest;
     b->last = last;
@@ -384,7 +385,7 @@ ngx_http_interim_compact(ngx_http_request_t *r)
 }
 
 
-/* where the buffer begins, behind what a cache keeps in front of responses */
+/* the start of the buffer, after the data that a cache keeps there */
 
 u_char *
 ngx_http_interim_start(ngx_http_request_t *r)
@@ -400,8 +401,8 @@ ngx_http_interim_start(ngx_http_request_t *r)
 
 
 /*
- * Whether the buffer, which must begin with a record, ends with the whole
- * END_REQUEST of a request that was completed.
+ * Whether the buffer, which must begin with a record, ends with the complete
+ * END_REQUEST record of a completed request.
  */
 
 ngx_uint_t

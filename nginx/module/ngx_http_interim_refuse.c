@@ -2,28 +2,28 @@
 /*
  * The end of a refused request with much unread content.
  *
- * Over HTTP/1.x nginx reads the rest of such a request and throws it away, for
- * up to lingering_time.  Here it reads none of it: the response says
- * "Connection: close", and the connection stays open for a moment, so that the
- * reset that follows does not overtake the response.  Meanwhile the full
- * receive buffer stops the client.
+ * Over HTTP/1.x nginx reads and discards the rest of such a request, for up to
+ * lingering_time.  This part prevents that: the response has "Connection:
+ * close", and the connection stays open for a moment, so that the reset that
+ * follows does not overtake the response.  Meanwhile the full receive buffer
+ * stops the client.
  *
  * Over HTTP/2 and HTTP/3 nginx itself ends the stream after the response.
  *
- * Below: nginx.
+ * Uses only nginx.
  */
 
 
 #include "ngx_http_interim.h"
 
 
-/* bytes that nginx may read and throw away */
+/* unread bytes that nginx may read and discard */
 #define NGX_HTTP_INTERIM_UNREAD  (1024 * 1024)
 
 /* milliseconds for the response to reach the client */
 #define NGX_HTTP_INTERIM_LINGER  2000
 
-/* milliseconds between looks whether the responder has ended its request */
+/* milliseconds between checks whether the responder has ended its request */
 #define NGX_HTTP_INTERIM_LOOK    200
 
 
@@ -41,8 +41,8 @@ static void ngx_http_interim_refuse_cleanup(void *data);
 
 
 /*
- * For each final response, before its head is sent.  The responder may want
- * the content until it ends its request; nginx reads nothing after that.
+ * Called for each final response, before its head is sent.  The responder may
+ * need content until it ends its request; after that, nginx reads no more.
  */
 
 void
@@ -85,7 +85,7 @@ ngx_http_interim_refuse(ngx_http_request_t *r, ngx_http_interim_ctx_t *ctx)
 }
 
 
-/* the size of chunked content is not known */
+/* the size of chunked content is unknown */
 
 static ngx_uint_t
 ngx_http_interim_leaves_much(ngx_http_request_t *r)
@@ -127,7 +127,7 @@ ngx_http_interim_refuse_handler(ngx_event_t *ev)
     ngx_log_debug0(NGX_LOG_DEBUG_HTTP, c->log, 0,
                    "http interim: the rest of the content is not read");
 
-    /* nginx ends its side, and closes instead of reading */
+    /* nginx ends its side and closes the connection without reading */
 
     r->lingering_time = ngx_time();
     c->read->ready = 1;

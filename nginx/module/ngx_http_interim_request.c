@@ -1,9 +1,8 @@
 
 /*
- * What the module knows of a request: its state, and the statuses that its
- * location passes on.
+ * The module's state of a request, and the statuses that its location forwards.
  *
- * Below: nginx.
+ * Uses only nginx.
  */
 
 
@@ -30,7 +29,7 @@ ngx_http_interim_get_ctx(ngx_http_request_t *r)
 }
 
 
-/* status 0: whether any is passed on */
+/* whether the location forwards the status; 0: whether it forwards any */
 
 ngx_uint_t
 ngx_http_interim_passes(ngx_http_request_t *r, ngx_uint_t status)

@@ -1,21 +1,21 @@
 
 /*
- * Field sections of HTTP/2 and HTTP/3: literals without Huffman coding that
- * no dynamic table keeps, so that neither side's tables change.
+ * Field sections of HTTP/2 and HTTP/3: literals without Huffman coding and
+ * without indexing, so that neither side's dynamic table changes.
  *
- * Below: nginx.
+ * Uses only nginx.
  */
 
 
 #include "ngx_http_interim.h"
 
 
-/* an integer of any size a buffer can have, with any prefix */
+/* the maximum size of an encoded buffer size, with any prefix */
 
 #define NGX_HTTP_INTERIM_INT_SIZE  6
 
 
-/* an upper bound; HPACK and QPACK need the same */
+/* an upper bound, the same for HPACK and QPACK */
 
 size_t
 ngx_http_interim_section_size(ngx_http_interim_t *interim)
@@ -37,8 +37,8 @@ ngx_http_interim_section_size(ngx_http_interim_t *interim)
 
 
 /*
- * HPACK has the length of the name in a byte of its own (prefix 7), QPACK in
- * the first byte of the field line (prefix 3) (RFC 7541, section 6.2.2;
+ * The length of the name begins in its own byte in HPACK (prefix 7), and in the
+ * first byte of the field line in QPACK (prefix 3) (RFC 7541, section 6.2.2;
  * RFC 9204, section 4.5.6).
  */
 

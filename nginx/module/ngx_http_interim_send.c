@@ -1,15 +1,15 @@
 
 /*
- * Sends an interim response the way its client's protocol wants it.
+ * Sends an interim response with the client's version of HTTP.
  *
- * Below: v1, v2 and v3.
+ * Uses: v1, v2 and v3.
  */
 
 
 #include "ngx_http_interim.h"
 
 
-/* NGX_DECLINED: not sent; a broken connection shows itself elsewhere */
+/* NGX_DECLINED: not sent; other code handles a broken connection */
 
 ngx_int_t
 ngx_http_interim_send(ngx_http_request_t *r, ngx_http_interim_t *interim)

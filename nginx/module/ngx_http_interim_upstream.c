@@ -1,12 +1,12 @@
 
 /*
- * Where the module steps between nginx and its FastCGI module.
+ * The hooks between nginx and its FastCGI module.
  *
- * The content handler of a request is wrapped, and when the FastCGI module
- * has made its upstream, u->process_header is.  Whatever is not an interim
- * response reaches the FastCGI module as it came.
+ * The module wraps the content handler of a request and, when the FastCGI
+ * module has created its upstream, u->process_header.  Everything except
+ * interim responses reaches the FastCGI module unchanged.
  *
- * Below: lane, keep, records, parse, send, refuse and request.
+ * Uses: lane, keep, records, parse, send, refuse and request.
  */
 
 
@@ -38,7 +38,7 @@ ngx_http_interim_handler(ngx_http_request_t *r)
             && ngx_http_interim_client_waits(r);
 
     if (waits) {
-        /* nginx must not answer before the responder does */
+        /* nginx must not send 100 before the responder does */
         r->expect_tested = 1;
     }
 
@@ -49,8 +49,8 @@ ngx_http_interim_handler(ngx_http_request_t *r)
     }
 
     /*
-     * An upstream that could not even be started may have brought the request
-     * to another location by error_page: then this context is not its own.
+     * If the upstream could not be started, error_page may have redirected the
+     * request to another location, which does not have this context.
      */
 
     if (ngx_http_get_module_ctx(r, ngx_http_interim_module) == ctx) {
@@ -126,7 +126,7 @@ ngx_http_interim_expect(ngx_http_request_t *r)
         return;
     }
 
-    /* nobody but nginx asks for this content; over HTTP/2 it does not either */
+    /* nginx itself must request this content, except over HTTP/2 */
 
     if (r->request_body == NULL
         || r->request_body->rest == 0
@@ -205,7 +205,7 @@ ngx_http_interim_process_final(ngx_http_request_t *r,
 
     if (rc != NGX_OK) {
         if (u->buffer.last == ngx_http_interim_start(r)) {
-            /* started anew within a large STDERR record */
+            /* reset within a large STDERR record */
             ctx->torn = 1;
         }
 
@@ -241,7 +241,7 @@ ngx_http_interim_pass(ngx_http_request_t *r, ngx_http_interim_ctx_t *ctx,
     pc = r->upstream->peer.connection;
 
     if (pc->read->timer_set) {
-        /* a responder that says something is alive */
+        /* a responder that sends data is alive */
         ngx_add_timer(pc->read, r->upstream->conf->read_timeout);
     }
 

@@ -1,8 +1,8 @@
 
 /*
- * Interim responses over HTTP/1.1: a head.
+ * Interim responses over HTTP/1.1: a status line and a header section.
  *
- * Below: output.
+ * Uses: output.
  */
 
 

@@ -1,9 +1,9 @@
 
 /*
  * Interim responses over HTTP/2: a HEADERS frame without END_STREAM, queued
- * and accounted for as nginx does with its own.
+ * and counted like nginx's own frames.
  *
- * Below: section and output.
+ * Uses: section and output.
  */
 
 
@@ -29,7 +29,7 @@ static ngx_int_t ngx_http_interim_uncounted_frame_handler(
 static ngx_http_output_header_filter_pt  ngx_http_next_header_filter;
 
 
-/* absent from an nginx that was built without HTTP/2 */
+/* missing in an nginx that was built without HTTP/2 */
 
 ngx_int_t ngx_http_v2_send_output_queue(ngx_http_v2_connection_t *h2c)
     __attribute__((weak));
@@ -76,12 +76,12 @@ ngx_http_interim_send_v2(ngx_http_request_t *r, ngx_http_interim_t *interim)
     p = out->buf.start + NGX_HTTP_V2_FRAME_HEADER_SIZE;
 
     if (h2c->table_update) {
-        /* due in the first section after the client's change, which is ours */
+        /* required in the first section after the client's change: this one */
         *p++ = 0x20;
         h2c->table_update = 0;
     }
 
-    /* ":status", name by the static table (RFC 7541, section 6.2.2) */
+    /* ":status", with its name from the static table (RFC 7541, 6.2.2) */
 
     *p++ = 8;
     *p++ = 3;
@@ -135,9 +135,9 @@ ngx_http_interim_send_v2(ngx_http_request_t *r, ngx_http_interim_t *interim)
 
 
 /*
- * From 1.25.1 to 1.28 nginx takes the final HEADERS frame for the first one
- * of its stream and sets stream->queued to 1.  So what of ours still waits is
- * not counted while that happens, and is counted again afterwards.
+ * nginx 1.25.1 to 1.28 assumes that the final HEADERS frame is the first one of
+ * its stream, and sets stream->queued to 1.  Therefore queued frames of this
+ * module are not counted during that call, and are counted again afterwards.
  */
 
 static ngx_int_t
@@ -166,7 +166,7 @@ ngx_http_interim_header_filter_v2(ngx_http_request_t *r)
 }
 
 
-/* there may be several after an internal redirect, which clears contexts */
+/* several are possible after an internal redirect, which clears contexts */
 
 static ngx_uint_t
 ngx_http_interim_replace_handler(ngx_http_v2_stream_t *stream,
@@ -198,7 +198,7 @@ ngx_http_interim_init_v2(void)
 }
 
 
-/* what nginx does when one of its own HEADERS frames has been sent */
+/* as nginx does after it has sent one of its own HEADERS frames */
 
 static ngx_int_t
 ngx_http_interim_frame_handler(ngx_http_v2_connection_t *h2c,

@@ -2,7 +2,7 @@
 /*
  * Interim responses over HTTP/3: a HEADERS frame, written like content.
  *
- * Below: section and output.
+ * Uses: section and output.
  */
 
 
@@ -40,7 +40,7 @@ ngx_http_interim_send_v3(ngx_http_request_t *r, ngx_http_interim_t *interim)
     *p++ = 0;
     *p++ = 0;
 
-    /* ":status", name by the static table, which has it at 24 */
+    /* ":status", with its name from index 24 of the static table */
 
     p = ngx_http_interim_prefix_int(p, 0x50, 4, 24);
     *p++ = 3;
@@ -68,7 +68,7 @@ ngx_http_interim_send_v3(ngx_http_request_t *r, ngx_http_interim_t *interim)
 }
 
 
-/* in four bytes, whatever the value (RFC 9000, section 16) */
+/* always in four bytes (RFC 9000, section 16) */
 
 static u_char *
 ngx_http_interim_varlen_int(u_char *p, size_t value)

@@ -1,6 +1,6 @@
 /*
- * Loaded into nginx (LD_PRELOAD) by tests: writev() and close() of a regular file wait while there is a file of the same
- * name with ".held" behind it. The first call that waits makes one with ".stuck" behind it.
+ * Loaded into nginx by tests (LD_PRELOAD): writev() and close() of a regular file wait while a file with the same name
+ * and the suffix ".held" exists. The first call that waits creates a file with the suffix ".stuck".
  */
 
 #define _GNU_SOURCE
