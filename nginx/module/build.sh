@@ -1,17 +1,17 @@
 #!/usr/bin/env bash
 # Builds ngx_http_interim_module.so; needs no root and writes only to OUTPUT and a temporary folder.
 #
-# Without options: for Debian's or Ubuntu's nginx, from what its package nginx-dev installs, with
-# that nginx's own flags.
+# Without options: for Debian's or Ubuntu's nginx, from the files of its package nginx-dev, with that
+# nginx's own flags.
 #
-# With --nginx: for an nginx that is installed already, such as the package of nginx.org: NGINX is
-# the program. Its version and its configure arguments are asked of it (nginx -V). --source is the
-# source of that version, a folder or a .tar.gz; without it, it is downloaded from nginx.org. At the
-# end NGINX is asked whether it loads the module.
+# With --nginx: for an installed nginx, such as nginx.org's package. NGINX is the program, which
+# reports its version and its configure arguments (nginx -V). --source is the source of that version,
+# a folder or a .tar.gz; without it, the source is downloaded from nginx.org. Finally, NGINX tests
+# whether it can load the module.
 #
-# With --source alone: for the nginx in that folder (a release or a checkout), which is built too,
-# OUTPUT/nginx, so that the two surely belong together; --asan builds both with AddressSanitizer and
-# an allocator that hides nothing from it.
+# With --source only: for the nginx in that folder (a release or a checkout), which is also built, as
+# OUTPUT/nginx, so that both match; --asan builds both with AddressSanitizer and with an allocator
+# that does not hide errors from it.
 #
 # usage: build.sh [--nginx NGINX] [--source DIR|TARBALL] [--asan] [--output DIR]
 #        (OUTPUT: .build/nginx-module)
@@ -48,18 +48,18 @@ while [ $# -gt 0 ]; do
 done
 [ -n "$output" ] || usage
 [ "$asan" = no ] || { [ -n "$source" ] && [ -z "$nginx" ]; } ||
-    die '--asan builds nginx as well, so it needs its --source (apt-get source nginx) and no --nginx'
+    die '--asan also builds nginx: use --source (apt-get source nginx), not --nginx'
 if [ -n "$nginx" ]; then
     nginx=$(PATH=$PATH:/usr/local/sbin:/usr/sbin:/sbin command -v "$nginx") || die "no such program: $nginx"
     nginx=$(realpath "$nginx")
     version=$("$nginx" -v 2>&1 | sed -n 's|^nginx version: [^/]*/\([0-9.]*\).*|\1|p')
-    [ -n "$version" ] || die "$nginx -v shows no version of nginx"
+    [ -n "$version" ] || die "$nginx -v printed no version of nginx"
 elif [ -z "$source" ]; then
     source=$installed
-    [ -r "$source/conf_flags" ] || die "no $source/conf_flags: apt-get install nginx-dev"
+    [ -r "$source/conf_flags" ] || die "$source/conf_flags does not exist: install nginx-dev"
 fi
 
-# A failed step says what it said; a good one nothing.
+# Prints a step's output only if the step fails.
 quietly() {
     local log=$scratch/log
     "$@" >"$log" 2>&1 || {
@@ -75,7 +75,7 @@ output=$(cd "$output" && pwd)
 if [ -z "$source" ]; then
     source=$scratch/nginx-$version.tar.gz
     curl -fsSL --retry 2 -o "$source" "$releases/nginx-$version.tar.gz" ||
-        die "cannot download $releases/nginx-$version.tar.gz; name a copy of it by --source"
+        die "cannot download $releases/nginx-$version.tar.gz: download it elsewhere and use --source"
 fi
 mkdir "$scratch/nginx"
 if [ -d "$source" ]; then
@@ -83,7 +83,7 @@ if [ -d "$source" ]; then
 else
     quietly tar -xzf "$source" -C "$scratch/nginx" --strip-components 1
 fi
-# nginx's configure takes no path with a space: the module is built from a copy.
+# nginx's configure accepts no path with a space, so the module is built from a copy.
 cp -R "$module" "$scratch/module"
 cd "$scratch/nginx"
 rm -rf objs Makefile
@@ -92,12 +92,11 @@ configure=./configure
 [ -x configure ] || configure=./auto/configure
 found=$(sed -n 's/^#define NGINX_VERSION *"\([^"]*\)".*/\1/p' src/core/nginx.h)
 [ -z "$version" ] || [ "$found" = "$version" ] ||
-    die "$nginx is nginx $version, and the source in $source is of $found: the versions must be equal"
+    die "$nginx is version $version, but $source is the source of $found: use the source of $version"
 
-# The configure arguments of the installed nginx, one a line. Left out: what says where its builder
-# had libraries and other modules, which are not here; the compiler's and the linker's options (its
-# linker option -pie makes no shared library); modules that need libraries of their own. With
-# --with-compat none of them matters to the module.
+# The configure arguments of the installed nginx, one per line, without: paths of libraries and other
+# modules on its build machine; options of the compiler and the linker (-pie makes no shared library);
+# modules that need further libraries. With --with-compat none of these affects the module.
 arguments() {
     "$nginx" -V 2>&1 | sed -n 's/^configure arguments: //p' | xargs printf '%s\n' |
         grep -vE '^--(with-(cc|ld|pcre|zlib|openssl|libatomic|perl)(-opt)?=|add-(dynamic-)?module=)' |
@@ -108,7 +107,7 @@ arguments() {
 compile=(-g -O2 -fPIC -Wextra -Wno-unused-parameter)
 link=("-Wl,-z,relro" "-Wl,-z,now" -fPIC)
 if [ "$source" = "$installed" ] || [ -n "$nginx" ]; then
-    # What the distribution hardens with; nginx adds -W -Wall -Werror.
+    # The distribution's hardening; nginx adds -W -Wall -Werror.
     if command -v dpkg-buildflags >/dev/null; then
         read -r -a compile <<<"${compile[*]} $(dpkg-buildflags --get CPPFLAGS)"
     fi
@@ -144,6 +143,6 @@ if [ -n "$nginx" ]; then
         [ "$(id -u)" -ne 0 ] || printf 'user root root;\n'
     } >"$scratch/nginx.conf"
     refused=$("$nginx" -t -q -p "$scratch" -e stderr -c "$scratch/nginx.conf" 2>&1) ||
-        die "$nginx does not load the module: $refused"
+        die "$nginx cannot load the module: $refused"
 fi
 install -m 644 objs/ngx_http_interim_module.so "$output/ngx_http_interim_module.so"

@@ -171,7 +171,7 @@ ngx_http_interim_get_peer(ngx_peer_connection_t *pc, void *data)
     }
 
     ngx_log_debug1(NGX_LOG_DEBUG_HTTP, pc->log, 0,
-                   "http interim leaves kept connection: %d", c->fd);
+                   "http interim closes kept connection: %d", c->fd);
 
     ngx_destroy_pool(c->pool);
     ngx_close_connection(c);

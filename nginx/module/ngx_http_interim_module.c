@@ -192,7 +192,7 @@ ngx_http_interim_responses(ngx_conf_t *cf, ngx_command_t *cmd, void *conf)
 
     if (ngx_strcmp(value[1].data, "off") == 0) {
         if (cf->args->nelts > 2) {
-            return "has statuses beside \"off\"";
+            return "combines \"off\" with statuses";
         }
 
         return NGX_CONF_OK;
@@ -211,7 +211,7 @@ ngx_http_interim_responses(ngx_conf_t *cf, ngx_command_t *cmd, void *conf)
         }
 
         if (status == NGX_HTTP_SWITCHING_PROTOCOLS) {
-            return "cannot pass on 101, which ends HTTP on a connection";
+            return "cannot forward 101, which ends HTTP on the connection";
         }
 
         status -= 100;

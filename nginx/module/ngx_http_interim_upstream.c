@@ -218,7 +218,7 @@ ngx_http_interim_process_final(ngx_http_request_t *r,
     {
         ngx_log_error(NGX_LOG_ERR, r->connection->log, 0,
                       "upstream sent interim response %ui that "
-                      "cannot be told from a final one",
+                      "cannot be distinguished from a final one",
                       u->headers_in.status_n);
 
         return NGX_HTTP_UPSTREAM_INVALID_HEADER;
@@ -251,7 +251,7 @@ ngx_http_interim_pass(ngx_http_request_t *r, ngx_http_interim_ctx_t *ctx,
 
     if (!ngx_http_interim_passes(r, interim.status)) {
         ngx_log_debug1(NGX_LOG_DEBUG_HTTP, r->connection->log, 0,
-                       "http interim response %ui is not passed on",
+                       "http interim response %ui is not forwarded",
                        interim.status);
         return;
     }
