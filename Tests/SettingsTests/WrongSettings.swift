@@ -56,7 +56,10 @@ extension SettingsTests {
             "3:11: spool.shared: routes.a.promise is process, which does not survive the "
                 + "failure of a host; use promise: power-cut"
         ),
-        Wrong("node: N1\n", "1:7: node: 'N1' is not 1 to 8 lower-case letters or digits"),
+        Wrong(
+            "node: N1\n",
+            "1:7: node: 'N1' is not valid; use 1 to 8 lower-case letters or digits"
+        ),
         Wrong(
             "routes:\n  a:\n    limits: {max: 1B}\n",
             "3:14: routes.a.limits.max: unknown setting; valid settings: max-size, min-size, "
@@ -91,7 +94,7 @@ extension SettingsTests {
         ),
         Wrong(
             "events: {to: events.json}\n",
-            "1:14: events.to: 'events.json' is not an absolute path or journal"
+            "1:14: events.to: 'events.json' is not valid; use journal or an absolute path"
         ),
         Wrong(
             "events: {webhook: {url: 'directory:/a'}}\n",
@@ -104,8 +107,8 @@ extension SettingsTests {
         ),
         Wrong(
             "routes: {a: {authorize: {url: ask.example}}}\n",
-            "1:31: routes.a.authorize.url: 'ask.example': ask.example is not an upstream "
-                + "target: it must begin with http://, https://, unix:, directory: or s3:"
+            "1:31: routes.a.authorize.url: 'ask.example': it must begin with http://, https://, "
+                + "unix:, directory: or s3:"
         ),
         Wrong(
             "routes: {a: {authorize: {cache: 1s}}}\n",
@@ -113,8 +116,7 @@ extension SettingsTests {
         ),
         Wrong(
             "routes: {a: {inspect: {command: [clamdscan, --fdpass]}}}\n",
-            "1:34: routes.a.inspect.command: 'clamdscan' is not an absolute path and arguments "
-                + "without NUL"
+            "1:34: routes.a.inspect.command: 'clamdscan' is not an absolute path without NUL"
         ),
         Wrong(
             "threads: {reserve: 1, spare: 1}\n",
@@ -127,11 +129,12 @@ extension SettingsTests {
         Wrong("routes: [a]\n", "1:9: routes must be a mapping of keys to values"),
         Wrong(
             "listen: localhost:9000\n",
-            "1:9: listen: 'localhost:9000' is not unix:/path, tcp:host:port or systemd"
+            "1:9: listen: 'localhost:9000' is not valid; use unix:/path, tcp:host:port or systemd"
         ),
         Wrong(
             "listen: tcp:localhost:65536\n",
-            "1:9: listen: 'tcp:localhost:65536' is not unix:/path, tcp:host:port or systemd"
+            "1:9: listen: 'tcp:localhost:65536' is not valid; use unix:/path, tcp:host:port or "
+                + "systemd"
         ),
         Wrong(
             "listen: [systemd]\n",
@@ -187,12 +190,12 @@ extension SettingsTests {
         ),
         Wrong(
             "interim: {heartbeat: 999ms}\n",
-            "1:22: interim.heartbeat: '999ms' is not 0s, or a duration from 1s to 3600s, such as "
+            "1:22: interim.heartbeat: '999ms' is not 0s or a duration from 1s to 3600s, such as "
                 + "30s or 24h"
         ),
         Wrong(
             "interim: {heartbeat: off}\n",
-            "1:22: interim.heartbeat: 'off' is not 0s, or a duration from 1s to 3600s, such as "
+            "1:22: interim.heartbeat: 'off' is not 0s or a duration from 1s to 3600s, such as "
                 + "30s or 24h"
         ),
         Wrong(
@@ -207,15 +210,15 @@ extension SettingsTests {
         ),
         Wrong(
             "routes: {a: {honours-idempotency-key: yes}}\n",
-            "1:39: routes.a.honours-idempotency-key: 'yes' is not true or false"
+            "1:39: routes.a.honours-idempotency-key: 'yes' is not valid; use true or false"
         ),
         Wrong(
             "routes: {a: {spool-receive: auto}}\n",
-            "1:29: routes.a.spool-receive: 'auto' is not off or on"
+            "1:29: routes.a.spool-receive: 'auto' is not valid; use off or on"
         ),
         Wrong(
             "routes: {a: {anonymous: deny}}\n",
-            "1:25: routes.a.anonymous: 'deny' is not allow or refuse"
+            "1:25: routes.a.anonymous: 'deny' is not valid; use allow or refuse"
         ),
         Wrong(
             "routes: {a: {upload-resources: /u}}\n",
@@ -223,8 +226,8 @@ extension SettingsTests {
         ),
         Wrong(
             "routes: {a: {upstream: [\"http://b\", x]}}\n",
-            "1:37: routes.a.upstream: 'x': x is not an upstream target: it must begin with "
-                + "http://, https://, unix:, directory: or s3:"
+            "1:37: routes.a.upstream: 'x': it must begin with http://, https://, unix:, directory: "
+                + "or s3:"
         ),
         Wrong(
             "routes: {a: {upstream: [[x]]}}\n",
@@ -349,7 +352,7 @@ extension SettingsTests {
         ),
         Wrong(
             "routes: {a: {path: {encoding: xml}}}\n",
-            "1:31: routes.a.path.encoding: 'xml' is not form or json"
+            "1:31: routes.a.path.encoding: 'xml' is not valid; use form or json"
         ),
         Wrong(
             "routes: {a: {path: {key-file: k}}}\n",
@@ -367,7 +370,7 @@ extension SettingsTests {
         ),
         Wrong(
             "routes: {a: {multipart: {fields: [b]}}}\n",
-            "1:34: routes.a.multipart.fields: must be a mapping of names to values"
+            "1:34: routes.a.multipart.fields must be a mapping of names to values"
         ),
         Wrong(
             "routes: {a: {multipart: {from-fields: {album: a b}}}}\n",
@@ -398,7 +401,7 @@ extension SettingsTests {
         ),
         Wrong(
             "routes: {a: {cors: {max-age: 25h}}}\n",
-            "1:30: routes.a.cors.max-age: '25h' is not 0s, or a duration from 1s to 86400s, such as 30s "
+            "1:30: routes.a.cors.max-age: '25h' is not 0s or a duration from 1s to 86400s, such as 30s "
                 + "or 24h"
         ),
         Wrong(
@@ -430,21 +433,21 @@ extension SettingsTests {
         ),
         Wrong(
             "routes: {a: {digest: md5}}\n",
-            "1:22: routes.a.digest: 'md5' is not none, sha-256, sha-512"
+            "1:22: routes.a.digest: 'md5' is not one of none, sha-256, sha-512"
         ),
     ]
 
     private static let nameForms =
-        "the name of a field that is not about connections, framing or uploads (Upload-*)"
+        "the name of a field, except those for connections, framing and uploads (Upload-*)"
 
     private static let wrongFields = [
         Wrong(
             "routes: {a: {fields: {forward: [Accept, Connection]}}}\n",
-            "1:41: routes.a.fields.forward: 'Connection' is not \(nameForms)"
+            "1:41: routes.a.fields.forward: 'Connection' is not allowed; use \(nameForms)"
         ),
         Wrong(
             "routes: {a: {fields: {strip: Upload-Complete}}}\n",
-            "1:30: routes.a.fields.strip: 'Upload-Complete' is not \(nameForms)"
+            "1:30: routes.a.fields.strip: 'Upload-Complete' is not allowed; use \(nameForms)"
         ),
         Wrong(
             "routes: {a: {fields: {set: {Content-Length: 1}}}}\n",
@@ -469,7 +472,7 @@ extension SettingsTests {
         ),
         Wrong(
             "routes: {a: {credential-fields: [TE]}}\n",
-            "1:34: routes.a.credential-fields: 'TE' is not \(nameForms)"
+            "1:34: routes.a.credential-fields: 'TE' is not allowed; use \(nameForms)"
         ),
     ]
 

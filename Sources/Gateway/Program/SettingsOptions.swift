@@ -11,7 +11,9 @@ struct ListenOption: ParsableArguments {
             "The address to listen on, overrides listen: unix:/path, tcp:host:port or systemd.",
             valueName: "address"
         ),
-        transform: reading("is not unix:/path, tcp:host:port or systemd.") { ListenAddress($0) }
+        transform: reading("is not valid; use unix:/path, tcp:host:port or systemd.") {
+            ListenAddress($0)
+        }
     )
     var listen: ListenAddress?
 }

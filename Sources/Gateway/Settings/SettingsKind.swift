@@ -89,7 +89,7 @@ extension SettingsKind {
             read: { value throws(SettingsError) in
                 var pairs: [Pair] = []
                 for entry in try value.entries(
-                    else: "\(value.name): must be a mapping of names to values"
+                    else: "\(value.name) must be a mapping of names to values"
                 ) {
                     let text = try entry.value.scalar(else: "expected \(expected)")
                     guard let pair = read(entry.key, text) else {
@@ -106,6 +106,9 @@ extension SettingsKind {
         )
     }
 
+    /// The refusal of a text, with the valid forms.
+    private static func use(_ expected: String) -> String { " is not valid; use \(expected)" }
+
     private static func listText(_ texts: [String]) -> String {
         texts.isEmpty ? "" : JSON.array(texts.map { .string($0) }).text
     }
@@ -113,7 +116,9 @@ extension SettingsKind {
     // MARK: Numbers
 
     /// `true` or `false`.
-    static func boolean() -> Self where Value == Bool { Self("true or false") { Bool($0) } }
+    static func boolean() -> Self where Value == Bool {
+        Self("true or false", refusal: use("true or false")) { Bool($0) }
+    }
 
     /// An integer within a range.
     static func integer(_ range: ClosedRange<Int>) -> Self where Value == Int {
@@ -145,7 +150,7 @@ extension SettingsKind {
     static func duration(_ range: ClosedRange<Int64>, allowsZero: Bool = false) -> Self
     where Value == Duration {
         Self(
-            "\(allowsZero ? "0s, or " : "")a duration from \(range.lowerBound)s to "
+            "\(allowsZero ? "0s or " : "")a duration from \(range.lowerBound)s to "
                 + "\(range.upperBound)s, such as 30s or 24h",
             text: { DurationText.text($0) }
         ) { text in
@@ -185,7 +190,8 @@ extension SettingsKind {
 
     /// The name of a node.
     static func node() -> Self where Value == String {
-        Self("1 to 8 lower-case letters or digits") {
+        let expected = "1 to 8 lower-case letters or digits"
+        return Self(expected, refusal: use(expected)) {
             UploadResources.isNode($0.utf8) ? $0 : nil
         }
     }
@@ -210,7 +216,8 @@ extension SettingsKind {
         let expected =
             words.count == 2
             ? words.joined(separator: " or ") : "one of \(words.joined(separator: ", "))"
-        return Self(expected, text: { $0.rawValue }) { Value(rawValue: $0) }
+        let refusal = words.count == 2 ? use(expected) : nil
+        return Self(expected, refusal: refusal, text: { $0.rawValue }) { Value(rawValue: $0) }
     }
 
     /// One of the words of an enumeration that other settings may exclude (`RouteSettings.contradiction`).
@@ -224,7 +231,8 @@ extension SettingsKind {
     /// A digest's name, or `none`.
     static func digest() -> Self where Value == DigestAlgorithm? {
         let words = ["none"] + DigestAlgorithm.integrity.map(\.rawValue)
-        return Self(words.joined(separator: ", "), text: { $0?.rawValue ?? "none" }) { text in
+        let expected = "one of \(words.joined(separator: ", "))"
+        return Self(expected, text: { $0?.rawValue ?? "none" }) { text in
             text == "none"
                 ? .some(nil)
                 : DigestAlgorithm.integrity.first { $0.rawValue == text }.map { .some($0) }
@@ -234,8 +242,12 @@ extension SettingsKind {
     /// A program's absolute path and its arguments.
     static func command() -> Self where Value == [String] {
         list(text: { $0.count > 1 ? listText($0) : $0.first ?? "" }) { before in
-            .text("an absolute path and arguments without NUL") {
-                !$0.contains("\0") && (!before.isEmpty || $0.isAbsolutePath)
+            SettingsKind<String>(
+                "a program's absolute path with arguments",
+                refusal: before.isEmpty
+                    ? " is not an absolute path without NUL" : " must not contain NUL"
+            ) {
+                !$0.contains("\0") && (!before.isEmpty || $0.isAbsolutePath) ? $0 : nil
             }
         }
     }
@@ -244,12 +256,14 @@ extension SettingsKind {
 
     /// The address to which the web server connects.
     static func address() -> Self where Value == ListenAddress {
-        Self(ListenAddress.forms, text: \.text) { ListenAddress($0) }
+        Self(ListenAddress.forms, refusal: use(ListenAddress.forms), text: \.text) {
+            ListenAddress($0)
+        }
     }
 
     /// The path of a unix socket.
     static func socket() -> Self where Value == String {
-        Self("unix:/path", text: { "unix:\($0)" }) { text in
+        Self("unix:/path", refusal: use("unix:/path"), text: { "unix:\($0)" }) { text in
             guard text.hasPrefix("unix:") else { return nil }
             let path = String(text.dropFirst(5))
             return path.isAbsolutePath ? path : nil
@@ -258,7 +272,8 @@ extension SettingsKind {
 
     /// The journal, or a file's absolute path.
     static func destination() -> Self where Value == EventSettings.Destination {
-        Self("an absolute path or journal", text: \.text) { text in
+        let expected = "journal or an absolute path"
+        return Self(expected, refusal: use(expected), text: \.text) { text in
             text == "journal" ? .journal : text.isAbsolutePath ? .file(text) : nil
         }
     }
@@ -307,11 +322,14 @@ extension SettingsKind {
     // MARK: Fields
 
     private static var decidable: String {
-        "the name of a field that is not about connections, framing or uploads (Upload-*)"
+        "the name of a field, except those for connections, framing and uploads (Upload-*)"
     }
 
-    private static func name(_ expected: String) -> Self where Value == HTTPField.Name {
-        Self(expected, text: \.rawName) { FieldPolicy.name($0) }
+    private static func name(
+        _ expected: String,
+        refusal: String? = nil
+    ) -> Self where Value == HTTPField.Name {
+        Self(expected, refusal: refusal, text: \.rawName) { FieldPolicy.name($0) }
     }
 
     /// The name of a field that may carry data of the gateway.
@@ -321,16 +339,18 @@ extension SettingsKind {
 
     /// Names of fields that may be forwarded or stripped.
     static func names() -> Self where Value == [HTTPField.Name] {
-        list(text: { listText($0.map(\.rawName)) }) { _ in .name(decidable) }
+        list(text: { listText($0.map(\.rawName)) }) { _ in
+            .name(decidable, refusal: " is not allowed; use \(decidable)")
+        }
     }
 
     /// Some of a few statuses.
     static func statuses(_ known: [Int]) -> Self where Value == [Int] {
         list(text: { $0.count > 1 ? "\($0)" : $0.first.map { "\($0)" } ?? "" }) { _ in
-            SettingsKind<Int>(
-                known.map { String($0) }.joined(separator: " or "),
-                text: { String($0) }
-            ) { text in known.first { String($0) == text } }
+            let expected = known.map { String($0) }.joined(separator: " or ")
+            return SettingsKind<Int>(expected, refusal: use(expected), text: { String($0) }) {
+                text in known.first { String($0) == text }
+            }
         }
     }
 
@@ -346,10 +366,8 @@ extension SettingsKind {
 
     /// The location of a bucket's access key.
     static func credentials() -> Self where Value == BucketCredentials {
-        Self(
-            "environment, or an absolute path without control characters",
-            text: { $0.file ?? environment }
-        ) { text in
+        let expected = "environment or an absolute path without control characters"
+        return Self(expected, refusal: use(expected), text: { $0.file ?? environment }) { text in
             text == environment ? .environment : text.isAbsolutePath ? .file(text) : nil
         }
     }

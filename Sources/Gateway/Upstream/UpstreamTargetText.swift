@@ -32,9 +32,7 @@ extension UpstreamTarget {
             self = .bucket(try BucketAddress(address))
         } else {
             throw .init(
-                reason:
-                    "\(text) is not an upstream target: it must begin with http://, https://, unix:, "
-                    + "directory: or s3:"
+                reason: "it must begin with http://, https://, unix:, directory: or s3:"
             )
         }
     }
