@@ -412,7 +412,7 @@ struct RecipeTests {
         #expect(said.status == 1)
         #expect(said.output == "")
         let resource = gateway.base + "/files/upload-resource/1"
-        #expect(said.errors == "asking for the offset of \(resource): 410 \(why)\n")
+        #expect(said.errors == "retrieving the offset of \(resource): 410 \(why)\n")
     }
 
     @Test(
@@ -432,7 +432,7 @@ struct RecipeTests {
         let target = "http://127.0.0.1:\(sandbox.port)/files/film"
         let said = try Command("/bin/sh", [script.path(), file, target])
         #expect(said.status == code, "\(said)")
-        let place = "the server took \(file), and goes on at /films/1\n"
+        let place = "the server accepted \(file) and redirects to /films/1\n"
         #expect(said.errors == (code == 0 ? place : ""), "\(said.errors)")
     }
 

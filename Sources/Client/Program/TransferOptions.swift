@@ -36,7 +36,7 @@ struct TransferOptions: ParsableArguments {
     @Option(
         name: [.customShort("H"), .customLong("header")],
         help: ArgumentHelp("Send a field with each request; may be repeated.", valueName: "field"),
-        transform: reading("is not a field; write 'Name: value'.") { HTTPField(line: $0) }
+        transform: reading("is not a field; use 'Name: value'.") { HTTPField(line: $0) }
     )
     var header: [HTTPField] = []
 
@@ -84,7 +84,7 @@ struct TransferOptions: ParsableArguments {
             "Give up after this time without progress: a number and ms, s, m, h or d. (default: 1h)",
             valueName: "time"
         ),
-        transform: reading("is not a time; write it as 1h.") { DurationText.read($0) }
+        transform: reading("is not a duration; use 90s, 30m or 1h.") { DurationText.read($0) }
     )
     var retryFor: Duration = .seconds(3600)
 
@@ -94,7 +94,7 @@ struct TransferOptions: ParsableArguments {
                 + "or GiB. (default: no limit)",
             valueName: "size"
         ),
-        transform: reading("is not a size; write it as 500K or 5M.") { text in
+        transform: reading("is not a size; use 500K or 5M.") { text in
             ByteSize.readShort(text).flatMap { $0 > 0 ? $0 : nil }
         }
     )
@@ -106,7 +106,7 @@ struct TransferOptions: ParsableArguments {
             valueName: "time"
         ),
         transform: reading(
-            "is not a time; write it as 22:00, 2026-11-23T22:00, 2026-11-23T22:00:00Z or 2h."
+            "is not a time; use 22:00, 2026-11-23T22:00, 2026-11-23T22:00:00Z or 2h."
         ) { StartTime.read($0) }
     )
     var notBefore: WallTime?
@@ -148,7 +148,7 @@ struct TransferOptions: ParsableArguments {
                 guard let field = HTTPField(line: String(line)) else {
                     throw Ending(
                         .usage,
-                        "line \(index + 1) of \(path) is not a field; write 'Name: value'"
+                        "line \(index + 1) of \(path) is not a field; use 'Name: value'"
                     )
                 }
                 fields.append(field)
@@ -199,7 +199,7 @@ func transferURL(_ text: String) throws -> String {
         throw ValidationError("'\(text.forTerminal)' is not an http or https URL.")
     }
     guard !text.utf8.contains(UInt8(ascii: " ")) else {
-        throw ValidationError("'\(text.forTerminal)' contains a space; write %20.")
+        throw ValidationError("'\(text.forTerminal)' contains a space; use %20.")
     }
     return text
 }

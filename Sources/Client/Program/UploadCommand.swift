@@ -76,7 +76,7 @@ struct UploadCommand: ParsableCommand {
     @Option(
         name: [.customShort("X"), .customLong("request")],
         help: ArgumentHelp("The method. (default: POST)", valueName: "method"),
-        transform: reading("is not a method for uploads.") { text in
+        transform: reading("is not a method for uploads; use POST or PUT.") { text in
             HTTPRequest.Method(text).flatMap { [.get, .head].contains($0) ? nil : $0 }
         }
     )
@@ -105,7 +105,7 @@ struct UploadCommand: ParsableCommand {
                 Upload.Options.interopVersions.contains(version)
             else {
                 throw ValidationError(
-                    "'\(text)' is not a version; write \(Self.versions), or none."
+                    "'\(text)' is not a version; use \(Self.versions), or none."
                 )
             }
             return .version(version)
@@ -140,7 +140,7 @@ struct UploadCommand: ParsableCommand {
                 + "least 64K. (default: no limit, until a proxy responds with 413)",
             valueName: "size"
         ),
-        transform: reading("is not a size of 64K or more; write it as 90M.") { text in
+        transform: reading("is not a size of 64K or more; use 90M.") { text in
             ByteSize.readShort(text).flatMap { $0 >= 64 << 10 ? $0 : nil }
         }
     )
