@@ -13,7 +13,7 @@ import Testing
         #expect(
             Finding.skipped("cors", "not asked").line == " -     cors        not asked"
         )
-        let failure = Finding(.failure, "streaming", "it buffers", mends: ["a off;", "b;"])
+        let failure = Finding(.failure, "streaming", "it buffers", fixes: ["a off;", "b;"])
         #expect(
             failure.line == """
                  FAIL  streaming   it buffers
@@ -22,17 +22,17 @@ import Testing
                 """
         )
         #expect(
-            Finding(.warning, "104-http2", "none\u{1b}[2J", mends: ["x\ny"]).line
+            Finding(.warning, "104-http2", "none\u{1b}[2J", fixes: ["x\ny"]).line
                 == " warn  104-http2   none\u{fffd}[2J\n                   x\u{fffd}y"
         )
     }
 
     @Test("JSON shows the same as members on one line")
     func json() {
-        let failure = Finding(.failure, "size", "413 \"x\"", mends: ["a;"])
+        let failure = Finding(.failure, "size", "413 \"x\"", fixes: ["a;"])
         #expect(
             failure.json.text
-                == #"{"v":1,"check":"size","level":"fail","text":"413 \"x\"","mend":["a;"]}"#
+                == #"{"v":1,"check":"size","level":"fail","text":"413 \"x\"","fix":["a;"]}"#
         )
         var verdict = Verdict()
         for level in Finding.Level.allCases { verdict.count(Finding(level, "a", "b")) }

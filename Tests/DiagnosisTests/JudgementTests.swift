@@ -1,4 +1,4 @@
-// What each thing that was seen means: its level, and the directive that mends it.
+// What each thing that was seen means: its level, and the directive that fixes it.
 
 import HTTPTypes
 import SpoolgateCurl
@@ -11,7 +11,7 @@ import Testing
 struct Judged: Sendable, CustomTestStringConvertible {
     var finding: Finding
     var level: Finding.Level
-    /// Parts of the sentence and of the mends.
+    /// Parts of the sentence and of the fixes.
     var words: [String]
 
     var testDescription: String { finding.line }
@@ -22,11 +22,11 @@ struct Judged: Sendable, CustomTestStringConvertible {
 
     func expectRight() {
         #expect(finding.level == level)
-        let text = ([finding.text] + finding.mends).joined(separator: "\n")
+        let text = ([finding.text] + finding.fixes).joined(separator: "\n")
         for word in words { #expect(text.contains(word), "\(text)") }
         #expect(
-            [.ok, .skipped].contains(level) == finding.mends.isEmpty,
-            "what is wrong has a mend"
+            [.ok, .skipped].contains(level) == finding.fixes.isEmpty,
+            "what is wrong has a fix"
         )
     }
 }

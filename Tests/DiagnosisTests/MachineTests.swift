@@ -113,9 +113,9 @@ import Testing
         let found = place.faults.first { $0.text.contains("client_body_early_read") }
         #expect(found?.level.rawValue == level)
         guard let found else { return }
-        #expect(found.mends == ["client_body_early_read 0;"])
+        #expect(found.fixes == ["client_body_early_read 0;"])
         #expect(found.text.contains("/n:2"))
-        #expect(place.place(of: found.mends[0]) == "(in place of \(directive) at /n:2)")
+        #expect(place.place(of: found.fixes[0]) == "(in place of \(directive) at /n:2)")
     }
 
     @Test(
@@ -125,7 +125,7 @@ import Testing
         let place = try #require(
             NginxDump(Self.dump).locations(of: "/files/", host: "up.example", port: 80).first
         )
-        let found = place.faults.map { [$0.level.rawValue, $0.text] + $0.mends }
+        let found = place.faults.map { [$0.level.rawValue, $0.text] + $0.fixes }
         #expect(
             found == [
                 [
@@ -174,17 +174,17 @@ import Testing
     @Test("an nginx configuration error differs from a file that only root may read")
     func unread() {
         let wrong = LocalCheck.unread("nginx -T: [emerg] 1#1: unknown directive \"a\" in /n:3")
-        #expect(wrong.level == .failure && wrong.mends.first?.hasPrefix("fix that line") == true)
+        #expect(wrong.level == .failure && wrong.fixes.first?.hasPrefix("fix that line") == true)
         let unloaded = LocalCheck.unread(
             "[emerg] unknown directive in /usr/share/spoolgate/nginx/modules/interim.conf:10"
         )
-        #expect(unloaded.mends.first?.hasPrefix("apt install --reinstall ") == true)
+        #expect(unloaded.fixes.first?.hasPrefix("apt install --reinstall ") == true)
         let closed = LocalCheck.unread(
             "nginx -T: [emerg] 1#1: open() \"/k\" failed (13: Permission denied)"
         )
         #expect(
             closed.level == .warning
-                && closed.mends == ["run the probe as root, on the machine of nginx"]
+                && closed.fixes == ["run the probe as root, on the machine of nginx"]
         )
         #expect(LocalCheck.unread("nginx is not installed").level == .warning)
     }
@@ -226,11 +226,11 @@ import Testing
             let finding = Self.socket(worker, UInt32(mode))
             #expect(finding.level == .failure)
             #expect(finding.text.contains("may not connect to /run/s.sock (owner "))
-            #expect(finding.mends.contains { $0.contains("SocketMode=0660") })
+            #expect(finding.fixes.contains { $0.contains("SocketMode=0660") })
         }
         #expect(Self.socket(Credentials(user: 0, groups: []), 0o000).level == .ok)
         let closed = Self.socket(other, 0o666, directory: 0o700)
-        #expect(closed.level == .failure && closed.mends == ["chmod o+x /run"])
+        #expect(closed.level == .failure && closed.fixes == ["chmod o+x /run"])
         #expect(Self.socket(nil).level == .warning)
         let way = [Self.facts("/", 0o755), Self.facts("/run/s.sock", 0o660)]
         let two = SocketSeen(
@@ -241,9 +241,9 @@ import Testing
         )
         #expect(two.finding.level == .ok, "another nginx may run beside")
         var deaf = SocketSeen(path: "/a", state: .deaf, way: [], workers: [])
-        #expect(deaf.finding.mends.first?.contains("systemctl start") == true)
+        #expect(deaf.finding.fixes.first?.contains("systemctl start") == true)
         deaf.unmask = "systemctl unmask spoolgate.socket"
-        #expect(deaf.finding.mends == ["systemctl unmask spoolgate.socket"])
+        #expect(deaf.finding.fixes == ["systemctl unmask spoolgate.socket"])
         let absent = SocketSeen(path: "/nowhere/at/all.sock", workers: [])
         #expect(absent.finding.level == .failure)
         #expect(absent.finding.text == "/nowhere/at/all.sock does not exist (/nowhere is missing)")
@@ -262,8 +262,8 @@ import Testing
         )
         #expect(seen.finding.name == "admin" && seen.finding.level == .failure)
         #expect(seen.finding.text.hasSuffix(": the status page and the metrics return 502"))
-        #expect(seen.finding.mends[0].hasPrefix("systemctl restart spoolgate"))
-        #expect(seen.finding.mends[1].contains("SocketGroup=99, SocketMode=0660"))
+        #expect(seen.finding.fixes[0].hasPrefix("systemctl restart spoolgate"))
+        #expect(seen.finding.fixes[1].contains("SocketGroup=99, SocketMode=0660"))
         worker.group = nil
         #expect(worker.mainGroup == 0)
     }
@@ -290,7 +290,7 @@ import Testing
         #expect(stopping("1min 30s").level == .ok)
         #expect(stopping("infinity").level == .ok)
         #expect(stopping("30s").level == .warning)
-        #expect(stopping("20s 500ms").mends == ["TimeoutStopSec=45s  (systemctl edit spoolgate)"])
+        #expect(stopping("20s 500ms").fixes == ["TimeoutStopSec=45s  (systemctl edit spoolgate)"])
         #expect(stopping("soon").level == .skipped)
         let states = [("active", "inactive", Finding.Level.ok), ("inactive", "failed", .failure)]
         for (socket, service, level) in states {

@@ -70,8 +70,8 @@ import Testing
         let found = try Self.findings(location, http: http)
         #expect(found.map(\.level) == [.failure])
         #expect(found[0].text.contains("accepts any name that a client claims"))
-        #expect(found[0].mends[0].hasPrefix("auth_basic \"Uploads\";"))
-        #expect(found[0].mends[1].hasPrefix("auth_basic_user_file "))
+        #expect(found[0].fixes[0].hasPrefix("auth_basic \"Uploads\";"))
+        #expect(found[0].fixes[1].hasPrefix("auth_basic_user_file "))
     }
 
     @Test("a password that nginx ignores because its file is not configured")
@@ -79,7 +79,7 @@ import Testing
         let found = try Self.findings("auth_basic \"Uploads\"; " + Self.owner)
         #expect(found.map(\.level) == [.failure])
         #expect(found[0].text.contains("has no auth_basic_user_file"))
-        #expect(found[0].mends == ["auth_basic_user_file /etc/nginx/uploads.htpasswd;"])
+        #expect(found[0].fixes == ["auth_basic_user_file /etc/nginx/uploads.htpasswd;"])
     }
 
     @Test("`satisfy any` admits clients without the password, with any name or none")
@@ -89,7 +89,7 @@ import Testing
         #expect(found.map(\.level) == [.failure])
         #expect(found[0].text.contains("admits clients of 10.0.0.0/8 without the password"))
         #expect(
-            found[0].mends[0].hasPrefix("satisfy all;   (in place of satisfy any; at /etc/nginx/")
+            found[0].fixes[0].hasPrefix("satisfy all;   (in place of satisfy any; at /etc/nginx/")
         )
         let request = "auth_request /ask; fastcgi_param SPOOLGATE_OWNER $user; "
         let without = try Self.findings(request + any)
@@ -192,7 +192,7 @@ import Testing
         #expect(login.finding(forName: "alice", nil) == nil)
         let unknown = try #require(login.finding(forName: "bob", file))
         #expect(unknown.text.contains("has no line for 'bob'"))
-        #expect(unknown.mends[0].contains(">>/etc/nginx/uploads.htpasswd"))
+        #expect(unknown.fixes[0].contains(">>/etc/nginx/uploads.htpasswd"))
         #expect(login.findingOfRefusal(route: "default")?.level == .failure)
         let owned = NginxLogin(at: try #require(Self.dump(Self.owner).gateways.first))
         #expect(owned.findingOfRefusal(route: "default") == nil)
@@ -207,7 +207,7 @@ import Testing
         let found = try #require(try finding(Self.basic + Self.owner))
         #expect(found.level == .failure)
         #expect(found.text.contains("for the preflight of routes.default.cors"))
-        #expect(found.mends[0].hasPrefix("auth_basic $spoolgate_realm;   (in place of auth_basic"))
+        #expect(found.fixes[0].hasPrefix("auth_basic $spoolgate_realm;   (in place of auth_basic"))
         for right in [
             "", "auth_basic off; auth_basic_user_file x;",
             "auth_basic $spoolgate_realm; auth_basic_user_file x;", Self.basic + "satisfy any; ",
@@ -235,7 +235,7 @@ import Testing
         #expect(found[0].text.contains("'listen 80 http2;' at /etc/nginx/nginx.conf:4"))
         #expect(found[0].text.contains("nginx 1.22.1 speaks nothing else on that port"))
         #expect(
-            found[0].mends == [
+            found[0].fixes == [
                 "listen 80;   (in place of listen 80 http2; at /etc/nginx/nginx.conf:4)"
             ]
         )
@@ -266,19 +266,19 @@ import Testing
     @Test(
         "no fix replaces a line by the same line, however it is written",
         arguments: [
-            ("auth_basic Uploads;", Mend.login), ("auth_basic \"Uploads\";", Mend.login),
-            (owner, Mend.owner), ("fastcgi_request_buffering Off;", Mend.buffering),
-            ("fastcgi_intercept_errors OFF;", Mend.errors), ("client_max_body_size 0;", Mend.size),
+            ("auth_basic Uploads;", Fix.login), ("auth_basic \"Uploads\";", Fix.login),
+            (owner, Fix.owner), ("fastcgi_request_buffering Off;", Fix.buffering),
+            ("fastcgi_intercept_errors OFF;", Fix.errors), ("client_max_body_size 0;", Fix.size),
             (
                 "fastcgi_param SPOOLGATE_ORIGIN 'https://a.example';",
-                Mend.origin("https://a.example")
+                Fix.origin("https://a.example")
             ),
-            ("satisfy  all;", Mend.all),
+            ("satisfy  all;", Fix.all),
         ]
     )
-    func same(line: String, mend: String) throws {
+    func same(line: String, fix: String) throws {
         let place = try #require(Self.dump(line).gateways.first)
-        let words = try #require(place.place(of: mend), "\(mend)")
+        let words = try #require(place.place(of: fix), "\(fix)")
         #expect(words.hasPrefix("(already present at /etc/nginx/nginx.conf:8"), "\(words)")
     }
 
@@ -294,27 +294,27 @@ import Testing
             """
         )
         let place = try #require(dump.gateways.first)
-        let there = try #require(place.place(of: Mend.location))
+        let there = try #require(place.place(of: Fix.location))
         #expect(there.hasPrefix("(already present at /usr/share/spoolgate/nginx/location.conf:1"))
-        #expect(place.place(of: Mend.proxy) == nil, "what stands in front is another server's")
+        #expect(place.place(of: Fix.proxy) == nil, "what stands in front is another server's")
         let other = "location ^~ /files/ {"
         #expect(
             place.place(of: other) == "(in place of location /files/ { at /etc/nginx/nginx.conf:1)"
         )
         let right = try #require(Self.dump("").gateways.first)
         #expect(right.place(of: other)?.hasPrefix("(already present") == true)
-        #expect(place.place(of: Mend.http2) == "(in the server block at /etc/nginx/nginx.conf:1)")
+        #expect(place.place(of: Fix.http2) == "(in the server block at /etc/nginx/nginx.conf:1)")
         for listen in ["listen 443 ssl http2;", "listen 443 ssl; http2 on;"] {
             let spoken = try #require(Self.dump("", listen: listen).gateways.first)
-            #expect(spoken.place(of: Mend.http2)?.hasPrefix("(already present") == true)
+            #expect(spoken.place(of: Fix.http2)?.hasPrefix("(already present") == true)
         }
     }
 
     @Test("commands quote names and paths with any characters")
     func commands() {
-        #expect(Mend.addUser("alice", to: "/e/p").hasPrefix("printf 'alice:%s\\n' \"$("))
-        #expect(Mend.addUser("o'x", to: "/a b").contains("printf 'NAME:%s"))
-        #expect(Mend.addUser("o'x", to: "/a b").contains(">>'/a b'  ("))
+        #expect(Fix.addUser("alice", to: "/e/p").hasPrefix("printf 'alice:%s\\n' \"$("))
+        #expect(Fix.addUser("o'x", to: "/a b").contains("printf 'NAME:%s"))
+        #expect(Fix.addUser("o'x", to: "/a b").contains(">>'/a b'  ("))
     }
 
     @Test("every spelling that nginx accepts is accepted")

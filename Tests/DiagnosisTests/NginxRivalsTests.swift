@@ -13,8 +13,8 @@ import Testing
         var text: String
         /// The paths that others take, of `samples`; empty: none.
         var taken: [String] = []
-        /// A part of what mends it.
-        var mend = "location ^~ /files/ {   (in place of location "
+        /// A part of what fixes it.
+        var fix = "location ^~ /files/ {   (in place of location "
     }
 
     static let samples = [
@@ -78,19 +78,19 @@ import Testing
             testDescription: "an expression around",
             text: #"location / { location /files/ G{} } location ~ \.php$ R"#,
             taken: ["/files/x.php"],
-            mend: "location ^~ /files/ {   (in the server block itself"
+            fix: "location ^~ /files/ {   (in the server block itself"
         ),
         Case(
             testDescription: "an expression around one that is put first among its own",
             text: #"location / { location ^~ /files/ G{} } location ~ \.php$ R"#,
             taken: ["/files/x.php"],
-            mend: "location ^~ /files/ {   (in the server block itself"
+            fix: "location ^~ /files/ {   (in the server block itself"
         ),
         Case(
             testDescription: "an expression inside",
             text: #"location ^~ /files/ G{ location ~ \.php$ R }"#,
             taken: ["/files/x.php"],
-            mend: "move it out of location ^~ /files/"
+            fix: "move it out of location ^~ /files/"
         ),
         Case(
             testDescription: "the gateway's is an expression, and not the first one",
@@ -144,8 +144,8 @@ import Testing
         let places = dump.gateways
         let rivals = places.flatMap(\.rivals)
         #expect(rivals.isEmpty == item.taken.isEmpty, "\(rivals)")
-        let mends = places.flatMap(\.rivalFaults).flatMap(\.mends)
-        #expect(mends.allSatisfy { $0.contains(item.mend) }, "\(mends)")
+        let fixes = places.flatMap(\.rivalFaults).flatMap(\.fixes)
+        #expect(fixes.allSatisfy { $0.contains(item.fix) }, "\(fixes)")
     }
 
     @Test(

@@ -71,8 +71,8 @@ import Testing
                 NginxLane(),
                 .warning,
                 "no spool_receive applies to the location",
-                Mend.location,
-                Mend.module
+                Fix.location,
+                Fix.module
             ),
             judged(
                 .notOffered,
@@ -86,7 +86,7 @@ import Testing
                 .warning,
                 "'spool_receive on;' is set at /n:3",
                 "nginx -s reload",
-                Mend.module
+                Fix.module
             ),
         ]
     )

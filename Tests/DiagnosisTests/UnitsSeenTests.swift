@@ -196,7 +196,7 @@ import Testing
         #expect(findings.map(\.level) == one.levels)
         let text = findings.map(\.line).joined(separator: "\n")
         for word in one.words { #expect(text.contains(word), "\(text)") }
-        for finding in findings { #expect((finding.level == .ok) == finding.mends.isEmpty) }
+        for finding in findings { #expect((finding.level == .ok) == finding.fixes.isEmpty) }
         #expect(
             (seen.unmask == nil) != one.testDescription.contains("masked")
                 || one.timer == Self.masked
@@ -234,6 +234,6 @@ import Testing
     func daemon(answer: DaemonSeen.Answer, run: UnitsSeen.Run?, level: Finding.Level) {
         let finding = DaemonSeen(socket: "/run/admin.sock", answer: answer, run: run).finding
         #expect(finding.level == level)
-        #expect([.ok, .skipped].contains(level) == finding.mends.isEmpty)
+        #expect([.ok, .skipped].contains(level) == finding.fixes.isEmpty)
     }
 }

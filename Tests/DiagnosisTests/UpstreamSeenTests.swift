@@ -46,21 +46,21 @@ import Testing
         let finding = Self.seen(Self.tls(trouble)).finding
         #expect(finding.level == .failure)
         #expect(finding.text == "photos: https://app.example:8443/base: words of OpenSSL")
-        let mends = finding.mends.joined(separator: "\n")
-        for word in try #require(Self.words[trouble]) { #expect(mends.contains(word), "\(mends)") }
-        #expect(!mends.contains("start the server at"))
+        let fixes = finding.fixes.joined(separator: "\n")
+        for word in try #require(Self.words[trouble]) { #expect(fixes.contains(word), "\(fixes)") }
+        #expect(!fixes.contains("start the server at"))
     }
 
     @Test(
         "an authorizer and the webhook have their own settings, and their file of authorities is named"
     )
     func settings() {
-        func mends(_ check: String, _ authorities: String? = nil) -> String {
-            Self.seen(Self.tls(.authority), check: check, authorities: authorities).finding.mends[0]
+        func fixes(_ check: String, _ authorities: String? = nil) -> String {
+            Self.seen(Self.tls(.authority), check: check, authorities: authorities).finding.fixes[0]
         }
-        #expect(mends("authorizer").contains("routes.photos.authorize.tls.ca"))
-        #expect(mends("webhook").contains("events.webhook.tls.ca"))
-        #expect(mends("upstream", "/etc/ca.pem").contains("to /etc/ca.pem (routes.photos.tls.ca)"))
+        #expect(fixes("authorizer").contains("routes.photos.authorize.tls.ca"))
+        #expect(fixes("webhook").contains("events.webhook.tls.ca"))
+        #expect(fixes("upstream", "/etc/ca.pem").contains("to /etc/ca.pem (routes.photos.tls.ca)"))
     }
 
     @Test("a port that speaks TLS although the setting says http")
@@ -72,7 +72,7 @@ import Testing
         seen.speaksTLS = true
         #expect(seen.finding.level == .failure)
         #expect(
-            seen.finding.mends == [
+            seen.finding.fixes == [
                 "routes.photos.upstream: https://app.example:80/base  (in place of http://app.example/base)"
             ]
         )
@@ -81,18 +81,18 @@ import Testing
     @Test("an unknown host, a refused connection and a missing response have separate advice")
     func unreached() {
         #expect(
-            Self.seen(ClientFault(.noAddress, "x")).finding.mends[0].hasPrefix(
+            Self.seen(ClientFault(.noAddress, "x")).finding.fixes[0].hasPrefix(
                 "getent hosts app.example"
             )
         )
         #expect(
-            Self.seen(ClientFault(.noConnection, "x")).finding.mends[0].hasPrefix(
+            Self.seen(ClientFault(.noConnection, "x")).finding.fixes[0].hasPrefix(
                 "start the server at app.example:8443"
             )
         )
         var late = ClientFault(.noConnection, "x")
         late.isLate = true
-        #expect(Self.seen(late).finding.mends[0].contains("firewalls on the way to app.example"))
+        #expect(Self.seen(late).finding.fixes[0].contains("firewalls on the way to app.example"))
     }
 
     @Test("a socket is named by its path only")
@@ -105,7 +105,7 @@ import Testing
         #expect(
             seen.finding.text == "photos: connect unix:/run/app.sock: No such file or directory"
         )
-        #expect(seen.finding.mends[0].contains("listens on /run/app.sock"))
+        #expect(seen.finding.fixes[0].contains("listens on /run/app.sock"))
     }
 
     @Test(

@@ -281,7 +281,7 @@ struct BucketTests {
         for round in 1...3 {
             // The cut resets the count of a kept connection, which has already passed more than the limit.
             proxy.cut()
-            proxy.mend()
+            proxy.restore()
             proxy.hold(at: 1_000_000 * round)
             let before = proxy.passed
             let (id, _, answer) = try stage.upload("/files/a", content)

@@ -110,7 +110,7 @@ struct CheckLiveTests {
         #expect(!report.shown.contains("localhost port 80"), "\(report.shown)")
         let failures = report.lines.filter { $0.check == "upstream" && $0.level == "fail" }
         #expect(failures.count == 6, "\(report.shown)")
-        #expect(!failures.contains { $0.mend?[0].hasPrefix("start the server") ?? true })
+        #expect(!failures.contains { $0.fix?[0].hasPrefix("start the server") ?? true })
         #expect(plain.requests.isEmpty, "a request was sent")
         // The log of a delivery names the socket, too.
         let put = try sandbox.curl([

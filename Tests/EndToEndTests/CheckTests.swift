@@ -152,14 +152,14 @@ struct CheckTests {
         #expect(found.status == 78)
         #expect(found.output.isEmpty)
         #expect(found.errors == "spoolgate: \(fault)\n")
-        let mend = try #require(fault.split(separator: "; ").last).split(
+        let fix = try #require(fault.split(separator: "; ").last).split(
             separator: ", or, for all users, "
         )
-        try stage.sh(String(try #require(mend.last)))
-        let mended = try stage.check("--user", "nobody", "--quiet")
+        try stage.sh(String(try #require(fix.last)))
+        let fixed = try stage.check("--user", "nobody", "--quiet")
         // In one case the parent directory still belongs to root, and the next check reports another fault.
-        #expect(mended.errors.replacing(fault, with: "again") == mended.errors)
-        #expect(mended.status == 0 || mended.errors.contains("format"), "\(mended.errors)")
+        #expect(fixed.errors.replacing(fault, with: "again") == fixed.errors)
+        #expect(fixed.status == 0 || fixed.errors.contains("format"), "\(fixed.errors)")
     }
 
     @Test(
@@ -278,9 +278,9 @@ struct CheckTests {
         #expect(try check("--user root").status == 0)
         #expect(try check("--config '\(stage.file)'").status == 0)
         try stage.sh("chown 4242:4242 over/spool")
-        let mended = try check("")
-        #expect(mended.status == 0)
-        #expect(mended.output.hasPrefix("/etc/spoolgate/spoolgate.yaml: ok\n"))
+        let fixed = try check("")
+        #expect(fixed.status == 0)
+        #expect(fixed.output.hasPrefix("/etc/spoolgate/spoolgate.yaml: ok\n"))
     }
 
     @Test("a missing user and a user that root cannot become have their own exit codes")

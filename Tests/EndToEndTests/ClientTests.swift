@@ -211,7 +211,7 @@ struct ClientTests {
         world.proxy.cut()
         try await comesTrue("it tried again") { world.proxy.refused >= 4 }
         world.proxy.hold(at: nil)
-        world.proxy.mend()
+        world.proxy.restore()
         #expect(try await run.value.status.code == 201)
         #expect(try world.delivered("away.bin") == [file.bytes])
     }

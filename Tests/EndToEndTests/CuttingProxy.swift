@@ -51,7 +51,7 @@ final class CuttingProxy: Sendable {
         }
     }
 
-    func mend() { state.update { $0.isCut = false } }
+    func restore() { state.update { $0.isCut = false } }
 
     var refused: Int { state.update { $0.refused } }
 

@@ -98,7 +98,7 @@ struct DownloadCommandTests {
         )
         try eventually("some content was received") { ((try? came()) ?? Data()).count > 1 << 20 }
         world.proxy.cut()
-        world.proxy.mend()
+        world.proxy.restore()
         #expect(command.wait() == 0)
         #expect(try came() == bytes)
         #expect(world.states().isEmpty)

@@ -45,7 +45,7 @@ struct PageOriginTests {
         network.cut()
         try page.awaitState("far.bin", "waiting")
         network.hold(at: nil)
-        network.mend()
+        network.restore()
         try page.awaitState("far.bin", "failed")
         #expect(try page.words("far.bin").contains("No picture."))
         #expect(try page.creations() == 1)

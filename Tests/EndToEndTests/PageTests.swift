@@ -72,7 +72,7 @@ struct PageTests {
         #expect(try page.unfinished() == ["photo.raw"])
         // Without the cut, bytes in the system's buffers would arrive although no page waits for them.
         page.network.cut()
-        page.network.mend()
+        page.network.restore()
         try page.choose(file.url)
         try page.awaitReceived("photo.raw")
         #expect(try page.unfinished() == [])
@@ -99,7 +99,7 @@ struct PageTests {
         // This takes some seconds, because of the pauses between attempts.
         try eventually("it tries again and again") { page.network.refused >= 4 }
         page.network.hold(at: nil)
-        page.network.mend()
+        page.network.restore()
         try page.awaitState("long.bin", "done")
         #expect(try page.creations() == 1)
         #expect(origin.requests.map { Data($0.content) } == [file.bytes])
@@ -123,7 +123,7 @@ struct PageTests {
         page.network.cut()
         try page.awaitState("answered.bin", "waiting")
         isCut.open()
-        page.network.mend()
+        page.network.restore()
         try page.awaitState("answered.bin", "done")
         #expect(try page.words("answered.bin").contains("at last"))
         #expect(origin.requests.map { Data($0.content) } == [file.bytes])
@@ -206,7 +206,7 @@ struct PageTests {
         try discard("wrong.bin")
         page.network.cut()
         page.network.hold(at: nil)
-        page.network.mend()
+        page.network.restore()
         try eventually("one upload is removed from the server") {
             try page.sandbox.spoolgate("list", "--json").output.split(separator: "\n").count == 1
         }
@@ -272,7 +272,7 @@ struct PageTests {
         let count = /Trying again in \d+.s\. \d\.\d.MB of 4\.0.MB received\./
         try eventually("it counts down") { try page.words("long.bin").contains(count) }
         page.network.hold(at: nil)
-        page.network.mend()
+        page.network.restore()
         try page.press("Try now", "long.bin")
         try page.awaitState("long.bin", "done")
         #expect(origin.requests.map { Data($0.content) } == [file.bytes])
@@ -374,7 +374,7 @@ struct PageTests {
         try page.browser.open("http://localhost:\(page.network.port)/upload/icon.svg")
         page.network.cut()
         page.network.hold(at: nil)
-        page.network.mend()
+        page.network.restore()
         try page.browser.back()
         try eventually("the page is back") {
             try page.browser.text("return document.querySelector('h1')?.textContent ?? ''")

@@ -11,7 +11,7 @@ struct ProbeTests {
         var check: String?
         var level: String?
         var text: String?
-        var mend: [String]?
+        var fix: [String]?
         var failures: Int?
         var warnings: Int?
     }
@@ -38,7 +38,7 @@ struct ProbeTests {
         func expect(_ check: String, _ level: String, _ words: [String] = []) {
             let found = lines.filter { $0.check == check }
             #expect(found.contains { $0.level == level }, "\(check): \(shown)")
-            let texts = found.map { ([$0.text ?? ""] + ($0.mend ?? [])).joined(separator: "\n") }
+            let texts = found.map { ([$0.text ?? ""] + ($0.fix ?? [])).joined(separator: "\n") }
             for word in words {
                 #expect(texts.contains { $0.contains(word) }, "\(word): \(shown)")
             }
@@ -263,8 +263,8 @@ struct ProbeTests {
         let check = first.split(separator: " ")
         report.expect(String(check[1]), String(check[0]), mistake.words)
         if mistake.front == .nginxMistaken(.standardContent) {
-            let mends = report.lines.filter { $0.level == "fail" }.map(\.mend)
-            #expect(mends == Array(repeating: ["client_max_body_size 0;"], count: 4))
+            let fixes = report.lines.filter { $0.level == "fail" }.map(\.fix)
+            #expect(fixes == Array(repeating: ["client_max_body_size 0;"], count: 4))
         }
     }
 
@@ -378,8 +378,8 @@ struct ProbeTests {
                 "satisfy all;", "(in place of satisfy any; at ",
             ]
         )
-        let mends = report.lines.filter { $0.check == "login" }.flatMap { $0.mend ?? [] }
-        #expect(!mends.contains { $0.hasPrefix("auth_") || $0.hasPrefix("fastcgi_") }, "\(mends)")
+        let fixes = report.lines.filter { $0.check == "login" }.flatMap { $0.fix ?? [] }
+        #expect(!fixes.contains { $0.hasPrefix("auth_") || $0.hasPrefix("fastcgi_") }, "\(fixes)")
     }
 
     /// Whether nginx speaks only HTTP/2 on a port without TLS that has it enabled.

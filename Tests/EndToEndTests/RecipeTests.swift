@@ -375,7 +375,7 @@ struct RecipeTests {
         try eventually("two megabytes were received") { try sandbox.spooledOffset() > 1 << 20 }
         proxy.cut()
         proxy.hold(at: nil)
-        proxy.mend()
+        proxy.restore()
         #expect(client.wait() == 0, "\((try? String(contentsOf: log, encoding: .utf8)) ?? "")")
         #expect(try sandbox.delivered().map { try Data(contentsOf: $0) } == [bytes])
     }

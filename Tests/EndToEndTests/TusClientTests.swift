@@ -156,7 +156,7 @@ struct TusClientTests {
         scene.network.cut()
         try eventually("the client tries again") { scene.network.refused > 0 }
         scene.network.hold(at: nil)
-        scene.network.mend()
+        scene.network.restore()
     }
 
     // MARK: An upstream that refuses

@@ -160,7 +160,7 @@ struct UploadCommandTests {
         world.proxy.cut()
         try eventually("it tried again") { world.proxy.refused >= 2 }
         world.proxy.hold(at: nil)
-        world.proxy.mend()
+        world.proxy.restore()
         #expect(command.wait() == 0)
         #expect(try world.delivered("away.bin") == [file.bytes])
 
@@ -170,7 +170,7 @@ struct UploadCommandTests {
         #expect(later.status == 75)
         #expect(later.errors.hasPrefix("spoolgate-upload: "))
         #expect(later.errors.split(separator: "\n").count == 1)
-        world.proxy.mend()
+        world.proxy.restore()
         #expect(try world.run("--retry-for", "1s", file.url.path(), name).status == 0)
         #expect(try world.delivered("later.bin") == [file.bytes])
     }

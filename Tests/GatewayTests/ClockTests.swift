@@ -121,8 +121,8 @@ final class SetClock: Sendable {
         // Once the clock has been right for a day, the time is corrected.
         clock.sleep(Self.day)
         test.gateway.deliveries.removeOld(in: Retention.queues)
-        let mended = try #require(try test.summaries().first?.lastActivity)
-        #expect(abs(mended.seconds - WallTime.now.seconds) < 60)
+        let corrected = try #require(try test.summaries().first?.lastActivity)
+        #expect(abs(corrected.seconds - WallTime.now.seconds) < 60)
         #expect(test.log.messages.contains("upload time corrected"))
         clock.sleep(Self.day + 60)
         #expect(test.serve(.retrieval(partial)).status == 404)

@@ -29,5 +29,5 @@ def cut(host, network="storage"):
     run(["ip", "link", "set", f"{host}-{network}", "down"])
 
 
-def mend(host, network="storage"):
+def restore(host, network="storage"):
     run(["ip", "link", "set", f"{host}-{network}", "up"])

@@ -42,7 +42,7 @@ class HostMount:
         network.cut(self._host.name)
 
     def thaw(self):
-        network.mend(self._host.name)
+        network.restore(self._host.name)
 
     def session(self):
         """The number by which the metadata server knows it."""

@@ -458,7 +458,7 @@ export class ResumableUpload extends EventTarget {
     }
 
     /**
-     * Tries until there is a final answer, or an error that another attempt does not mend.
+     * Retries until there is a final response, or an error that another attempt cannot fix.
      * @param {AbortSignal} signal
      * @returns {Promise<Answer>}
      */

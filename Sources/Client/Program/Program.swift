@@ -38,7 +38,7 @@ struct Ending: Error {
     init(_ code: Code, _ sentence: String?) { (self.code, self.sentence) = (code, sentence) }
 
     /// Creates the ending for a failed call, with its remedy.
-    init(_ error: SystemError, _ mend: String) { self.init(.refused, "\(error); \(mend)") }
+    init(_ error: SystemError, _ fix: String) { self.init(.refused, "\(error); \(fix)") }
 }
 
 extension TransferError {

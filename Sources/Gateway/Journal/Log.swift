@@ -256,7 +256,7 @@ package struct Log: Sendable {
     }
 
     /// Logs that the upload's last activity was in the future, after the clock was set back, and was reset to now.
-    package func timeMended(_ summary: UploadSummary) {
+    package func timeCorrected(_ summary: UploadSummary) {
         write(.info, "upload time corrected") {
             ["upload": summary.id, "was": summary.lastActivity]
         }

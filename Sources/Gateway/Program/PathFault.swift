@@ -63,7 +63,7 @@ struct PathFault {
         switch obstacle {
         case .missing(let missing, let isLast):
             let place = isLast ? "" : " (needed for \(path))"
-            return "\(missing) does not exist\(place); \(mendOfMissing)"
+            return "\(missing) does not exist\(place); \(fixForMissing)"
         case .notDirectory(let facts):
             return "\(facts.path) is not a directory (\(facts.description)); use another path"
         case .readOnly(let facts):
@@ -72,10 +72,10 @@ struct PathFault {
                 + "protects it, add it to ReadWritePaths= of the unit"
         case .denied(let facts, let rights, isLast: false):
             return "user \(user.name) cannot reach \(path): no search permission on \(facts.path) "
-                + "(\(facts.description)); \(mendOfPassage(facts, rights))"
+                + "(\(facts.description)); \(fixForPassage(facts, rights))"
         case .denied(let facts, let rights, isLast: true):
             return "user \(user.name) cannot \(use.verb) \(facts.path) (\(facts.description)); "
-                + mend(facts, rights)
+                + fix(facts, rights)
         case .failed(let error): return "\(error)"
         }
     }
@@ -90,14 +90,14 @@ struct PathFault {
     func sentence(notMade obstacle: PathObstacle) -> String {
         guard case .denied(let facts, _, isLast: true) = obstacle else { return sentence(obstacle) }
         return "\(path) does not exist, and user \(user.name) cannot create it in \(facts.path) "
-            + "(\(facts.description)); \(mendOfMissing)"
+            + "(\(facts.description)); \(fixForMissing)"
     }
 
     private var groupName: String { SystemUser.name(ofGroup: user.group) }
 
     private func chown(_ path: String) -> String { "chown \(user.name): \(path.shellWord)" }
 
-    private var mendOfMissing: String {
+    private var fixForMissing: String {
         let make = "install -d -o \(user.name) -g \(groupName) -m"
         switch use {
         case .ownDirectory: return "\(make) 0700 \(path.shellWord)"
@@ -115,14 +115,14 @@ struct PathFault {
         return SystemUser.isMember(ofGroup: facts.group) ? "g" : "o"
     }
 
-    private func mendOfPassage(_ facts: PathFacts, _ rights: AccessRights) -> String {
+    private func fixForPassage(_ facts: PathFacts, _ rights: AccessRights) -> String {
         let part = part(facts)
         let open = "chmod \(part)+\(rights.letters) \(facts.path.shellWord)"
         guard part == "o" else { return open }
         return "\(setACL(facts, rights)), or, for all users, \(open)"
     }
 
-    private func mend(_ facts: PathFacts, _ rights: AccessRights) -> String {
+    private func fix(_ facts: PathFacts, _ rights: AccessRights) -> String {
         let part = part(facts)
         if part != "o" || use == .program {
             let whom = use == .program ? "a" : part

@@ -106,7 +106,7 @@ final class Purging {
         ) {
             summary throws(SpoolError) in
             guard selection.admits(summary.creation) else { return }
-            if !isForced, !report.isDryRun, try spool.mendTime(of: summary) { return }
+            if !isForced, !report.isDryRun, try spool.correctTime(of: summary) { return }
             if isDue(summary) { return try body(summary) }
             if isFirst, !retention.knows(summary.creation?.route) { report.keep(summary) }
         }

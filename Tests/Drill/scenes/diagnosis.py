@@ -27,7 +27,7 @@ def levels(found, name):
 
 
 def said(found):
-    return "\n".join([line["text"] + "\n" + "\n".join(line["mend"]) for line in found])
+    return "\n".join([line["text"] + "\n" + "\n".join(line["fix"]) for line in found])
 
 
 def follow(day, command, sentence):
@@ -100,9 +100,9 @@ def masked(day):
     day.check(status == 69, "masked units are a failure", said(found))
     for name in ("spoolgate.service", "spoolgate.socket", "spoolgate-purge.timer"):
         day.check(re.search(rf"{re.escape(name)}.* masked", said(found)), f"{name} is named")
-    mends = {mend for line in found if line["level"] == "fail" for mend in line["mend"]}
-    day.check(len(mends) == 1, "with one advice", f"{mends}")
-    follow(day, mends.pop(), "which works")
+    fixes = {fix for line in found if line["level"] == "fail" for fix in line["fix"]}
+    day.check(len(fixes) == 1, "with one advice", f"{fixes}")
+    follow(day, fixes.pop(), "which works")
     day.run("systemctl is-active spoolgate.service spoolgate.socket spoolgate-purge.timer")
     status, found = look(day, "units", "socket", "daemon")
     day.check(
@@ -114,7 +114,7 @@ def masked(day):
     day.run("systemctl mask spoolgate-purge.timer; systemctl stop spoolgate-purge.timer")
     status, found = look(day, "units")
     day.check(levels(found, "units") == ["ok", "warn"], "a masked timer is a warning", said(found))
-    follow(day, found[1]["mend"][0], "and its advice works")
+    follow(day, found[1]["fix"][0], "and its advice works")
     day.check(day.is_active("spoolgate-purge.timer"), "the timer runs again")
 
 
@@ -133,15 +133,15 @@ def other_user(day):
         "both sockets are named that its workers cannot open",
         said(found),
     )
-    day.check("SocketGroup=nginx" in said(found), "and the group that mends it", said(found))
+    day.check("SocketGroup=nginx" in said(found), "and the group that fixes it", said(found))
     day.check("the status page and the metrics return 502" in said(found), "and what fails", said(found))
     result = day.run(f"curl -sS {LOGIN} -o /dev/null -w '%{{http_code}}\\n' {ADMIN}/live")
     day.check(result.output.strip() == "502", "as the page does")
     day.machine.write(SOCKET_DROP_IN, "")
     day.machine.edit(SOCKET_DROP_IN, lambda _: "[Socket]\nSocketGroup=nginx\nSocketMode=0660\n")
     day.run("systemctl daemon-reload")
-    mend = next(m for line in found for m in line["mend"] if "systemctl edit spoolgate.socket" in m)
-    follow(day, mend.split("; then ")[1], "restarted as it says")
+    fix = next(m for line in found for m in line["fix"] if "systemctl edit spoolgate.socket" in m)
+    follow(day, fix.split("; then ")[1], "restarted as it says")
     day.run("stat -c '%U:%G %a %n' /run/spoolgate/*.sock")
     status, found = look(day, "socket", "admin")
     day.check(
@@ -153,7 +153,7 @@ def other_user(day):
     day.check(result.output.strip() == "200", "and the page is there")
     day.run(f"rm -r {SOCKET_DROP_IN.rsplit('/', 1)[0]} && systemctl daemon-reload")
     day.machine.edit("/etc/nginx/nginx.conf", lambda text: text.replace("user nginx;", "user www-data;"))
-    day.run(mend.split("; then ")[1] + " && systemctl restart nginx")
+    day.run(fix.split("; then ")[1] + " && systemctl restart nginx")
     status, found = look(day, "socket", "admin")
     day.check([line["level"] for line in found] == ["ok", "ok"], "and back", said(found))
 
@@ -169,8 +169,8 @@ def login(day):
     day.run(f"mv {path}.away {path} && chmod 600 {path}")
     status, found = look(day, "login")
     day.check("may not read" in said(found), "a closed one is named", said(found))
-    mend = next(mend for line in found for mend in line["mend"] if mend.startswith("chgrp "))
-    follow(day, mend, "its advice works")
+    fix = next(fix for line in found for fix in line["fix"] if fix.startswith("chgrp "))
+    follow(day, fix, "its advice works")
     status, found = look(day, "login")
     day.check("fail" not in levels(found, "login"), "and the login is well", said(found))
     result = day.run("spoolgate probe http://uploads.example/files/ --local -H \"Authorization: Basic $(printf alice:wrong | base64)\"", limit=20)

@@ -94,7 +94,7 @@ def restart_bad(day):
     )
     day.check(
         day.machine.wait(20, day.is_active),
-        "mended, the service is back by itself within 20 seconds",
+        "after the fix, the service is back by itself within 20 seconds",
     )
     day.run("systemctl is-active spoolgate.socket spoolgate.service")
     result = patient.finish(60)

@@ -108,7 +108,7 @@ struct EngineTests {
         // Without the cut, bytes in the system's buffers would arrive although the page is gone.
         page.network.cut()
         page.network.hold(at: nil)
-        page.network.mend()
+        page.network.restore()
         let offset = try page.sandbox.spooledOffset()
         let passed = page.network.passed
         #expect(offset >= Self.half * 9 / 10)
@@ -157,7 +157,7 @@ struct EngineTests {
         try eventually("the page's clock advances by 100 seconds") { try time() >= start + 100_000 }
         #expect(page.network.refused >= 3)
         page.network.hold(at: nil)
-        page.network.mend()
+        page.network.restore()
         try stage.expectDelivered()
         #expect(try page.creations() == 1)
     }

@@ -71,7 +71,7 @@ struct PictureTests {
             try shoot("upload-forced")
             try page.browser.forceColors(false)
         }
-        page.network.mend()
+        page.network.restore()
         try page.browser.reload()
         try eventually("the page asks for the files") {
             try page.unfinished().contains("second.mkv")

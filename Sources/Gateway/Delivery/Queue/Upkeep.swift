@@ -172,7 +172,7 @@ extension Deliveries {
         }
         try spool.forEachIdle(in: queues, since: limit, seesUse: false, step: look) {
             summary throws(SpoolError) in
-            if try spool.mendTime(of: summary) { return log.timeMended(summary) }
+            if try spool.correctTime(of: summary) { return log.timeCorrected(summary) }
             guard retention.isOver(summary, at: now) else { return }
             due.append(summary)
             guard due.count >= Self.batch else { return }

@@ -34,11 +34,11 @@ package struct Finding: Sendable, Equatable {
     /// The observation, without a final period.
     package var text: String
     /// Fixes: one directive, setting or command each; empty only if none is needed.
-    package var mends: [String]
+    package var fixes: [String]
 
     /// Creates a finding.
-    package init(_ level: Level, _ name: String, _ text: String, mends: [String] = []) {
-        (self.level, self.name, self.text, self.mends) = (level, name, text, mends)
+    package init(_ level: Level, _ name: String, _ text: String, fixes: [String] = []) {
+        (self.level, self.name, self.text, self.fixes) = (level, name, text, fixes)
     }
 
     /// Creates a finding without a problem.
@@ -50,20 +50,20 @@ package struct Finding: Sendable, Equatable {
     }
 
     /// Creates a finding for a problem that uploads survive.
-    static func warning(_ name: String, _ text: String, _ mends: [String]) -> Finding {
-        .init(.warning, name, text, mends: mends)
+    static func warning(_ name: String, _ text: String, _ fixes: [String]) -> Finding {
+        .init(.warning, name, text, fixes: fixes)
     }
 
     /// Creates a finding for a problem that breaks uploads.
-    static func failure(_ name: String, _ text: String, _ mends: [String]) -> Finding {
-        .init(.failure, name, text, mends: mends)
+    static func failure(_ name: String, _ text: String, _ fixes: [String]) -> Finding {
+        .init(.failure, name, text, fixes: fixes)
     }
 
     /// ` FAIL  streaming   …`, and a line for each fix; control characters are replaced.
     package var line: String {
         let head = " \(level.shown.padded(toColumns: 5)) \(name.padded(toColumns: 11)) "
         let indent = String(repeating: " ", count: head.count)
-        return ([head + text.forTerminal] + mends.map { indent + $0.forTerminal })
+        return ([head + text.forTerminal] + fixes.map { indent + $0.forTerminal })
             .joined(separator: "\n")
     }
 
@@ -71,7 +71,7 @@ package struct Finding: Sendable, Equatable {
     package var json: JSON {
         .versioned([
             ("check", .string(name)), ("level", .string(level.rawValue)),
-            ("text", .string(text)), ("mend", .array(mends.map { .string($0) })),
+            ("text", .string(text)), ("fix", .array(fixes.map { .string($0) })),
         ])
     }
 }

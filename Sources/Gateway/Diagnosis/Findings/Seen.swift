@@ -13,8 +13,8 @@ extension Seen {
     func skipped(_ text: String) -> Finding { .skipped(check, text) }
 
     /// Creates a finding for a problem that uploads survive.
-    func warning(_ text: String, _ mends: [String]) -> Finding { .warning(check, text, mends) }
+    func warning(_ text: String, _ fixes: [String]) -> Finding { .warning(check, text, fixes) }
 
     /// Creates a finding for a problem that breaks uploads.
-    func failure(_ text: String, _ mends: [String]) -> Finding { .failure(check, text, mends) }
+    func failure(_ text: String, _ fixes: [String]) -> Finding { .failure(check, text, fixes) }
 }

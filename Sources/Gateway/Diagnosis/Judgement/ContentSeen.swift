@@ -24,7 +24,7 @@ struct StreamingSeen: Seen, Sendable, Equatable {
                 answer.isTooLarge
                     ? "content was refused with \(answer.description)"
                     : "the offset could not be retrieved during a transfer: \(answer.description)",
-                Mend.refusal(answer, otherwise: [Mend.units])
+                Fix.refusal(answer, otherwise: [Fix.units])
             )
         }
         let text =
@@ -33,11 +33,11 @@ struct StreamingSeen: Seen, Sendable, Equatable {
         if arrived == 0 {
             return failure(
                 "\(text): nginx or a proxy buffers it",
-                [Mend.buffering, Mend.hasIt, Mend.proxy]
+                [Fix.buffering, Fix.hasIt, Fix.proxy]
             )
         }
         guard arrived >= sent / 2 else {
-            return warning("\(text): nginx or a proxy delays it", [Mend.buffering, Mend.proxy])
+            return warning("\(text): nginx or a proxy delays it", [Fix.buffering, Fix.proxy])
         }
         return ok(text)
     }
@@ -57,17 +57,17 @@ struct CutSeen: Seen, Sendable, Equatable {
 
     var finding: Finding {
         if answer.isTooLarge {
-            return failure("content was refused with \(answer.description)", [Mend.size])
+            return failure("content was refused with \(answer.description)", [Fix.size])
         }
         let cut = "connection reset after \(ByteSize.rounded(sent))"
         guard let kept else {
-            return failure("\(cut): the gateway reported no offset", [Mend.units])
+            return failure("\(cut): the gateway reported no offset", [Fix.units])
         }
         let text = "\(cut): \(ByteSize.rounded(kept)) kept"
         guard kept > 0 else {
             return failure(
                 "\(text): interrupted content does not reach the gateway",
-                [Mend.buffering, Mend.hasIt, Mend.proxy]
+                [Fix.buffering, Fix.hasIt, Fix.proxy]
             )
         }
         guard let resumed, (200..<300).contains(resumed.status) else {
@@ -78,7 +78,7 @@ struct CutSeen: Seen, Sendable, Equatable {
             )
         }
         guard kept >= sent / 2 else {
-            return warning("\(text); resumed on a second connection", [Mend.buffering, Mend.proxy])
+            return warning("\(text); resumed on a second connection", [Fix.buffering, Fix.proxy])
         }
         return ok("\(text); resumed on a second connection")
     }
@@ -98,13 +98,13 @@ struct SizeSeen: Seen, Sendable, Equatable {
         if isWelcome { return ok("\(length) would be accepted (no content was sent)") }
         let text = "Content-Length \(length), no content sent: \(answer.description)"
         switch (answer.status, answer.code) {
-        case (413, nil): return failure(text, [Mend.size])
+        case (413, nil): return failure(text, [Fix.size])
         case (507, _):
             return warning(
                 text,
                 ["enlarge the disk, raise spool.quota or lower spool.reserve in spoolgate.yaml"]
             )
-        default: return failure(text, [Mend.size, Mend.location])
+        default: return failure(text, [Fix.size, Fix.location])
         }
     }
 }
@@ -137,7 +137,7 @@ struct SpeedSeen: Seen, Sendable, Equatable {
         if let refused = runs.first(where: { !$0.isTaken }) {
             return failure(
                 "\(refused.name): \(refused.answer.description)",
-                Mend.refusal(
+                Fix.refusal(
                     refused.answer,
                     otherwise: ["journalctl -u spoolgate  (shows the reason)"]
                 )
@@ -155,7 +155,7 @@ struct SpeedSeen: Seen, Sendable, Equatable {
         }
         return warning(
             "\(text): limited by a window of about \(ByteSize.rounded(Int64(underWay)))",
-            [Mend.window]
+            [Fix.window]
         )
     }
 
@@ -183,7 +183,7 @@ struct SilenceSeen: Seen, Sendable, Equatable {
         guard borne < Self.least else { return ok(text) }
         return warning(
             text,
-            [Mend.gap, "raise the idle timeouts of proxies and load balancers in front"]
+            [Fix.gap, "raise the idle timeouts of proxies and load balancers in front"]
         )
     }
 }

@@ -25,18 +25,18 @@ struct InterimSeen: Seen, Sendable, Equatable {
                 )
             }
             guard answer.head != nil else {
-                return failure("104, but then \(answer.description)", [Mend.noModule])
+                return failure("104, but then \(answer.description)", [Fix.noModule])
             }
             let place = first.sent == 0 ? "before content" : "during content"
             return ok("\(place), after \(first.after.milliseconds)")
         }
         guard answer.status == 201 else {
-            let mends = [Mend.location] + (answer.head == nil ? [Mend.noModule] : [])
-            return failure(answer.description, mends)
+            let fixes = [Fix.location] + (answer.head == nil ? [Fix.noModule] : [])
+            return failure(answer.description, fixes)
         }
         return warning(
             "no 104: an upload in a single request cannot be resumed",
-            [Mend.module, Mend.location, "make any proxy in front of nginx pass it on"]
+            [Fix.module, Fix.location, "make any proxy in front of nginx pass it on"]
         )
     }
 }
@@ -57,7 +57,7 @@ struct ErrorsSeen: Seen, Sendable, Equatable {
         let (wrong, right) = conflictIsRight ? (unknown, 404) : (conflict, 409)
         return failure(
             "the gateway's \(right) arrived as \(wrong.description)",
-            [Mend.errors, Mend.hasIt]
+            [Fix.errors, Fix.hasIt]
         )
     }
 }
@@ -114,8 +114,8 @@ struct CrossOriginSeen: Seen, Sendable, Equatable {
         return ok("pages of \(origin) may upload and resume")
     }
 
-    private func failure(_ text: String, _ mend: String) -> Finding {
-        failure(text, [mend])
+    private func failure(_ text: String, _ fix: String) -> Finding {
+        failure(text, [fix])
     }
 
     private func allows(_ answer: ProbeAnswer) -> Bool {
@@ -155,7 +155,7 @@ struct TusSeen: Seen, Sendable, Equatable {
     }
 
     private func failure(_ text: String) -> Finding {
-        failure(text, [Mend.location])
+        failure(text, [Fix.location])
     }
 }
 
@@ -192,7 +192,7 @@ struct NodesSeen: Seen, Sendable, Equatable {
         }
         return failure(
             "requests for uploads of \(missed.sorted().joined(separator: ", ")) reach another node",
-            [Mend.nodes]
+            [Fix.nodes]
         )
     }
 }

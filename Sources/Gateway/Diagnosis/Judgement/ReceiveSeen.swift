@@ -95,7 +95,7 @@ struct ReceiveSeen: Seen, Sendable, Equatable {
             // The include of an older package of the module does not set it.
             return warning(
                 notInUse("no spool_receive applies to the location"),
-                [Mend.location, Mend.module]
+                [Fix.location, Fix.module]
             )
         }
         guard nginx.isOn else {
@@ -107,7 +107,7 @@ struct ReceiveSeen: Seen, Sendable, Equatable {
                 "nginx did not offer to write, although '\(directive.text)' is set at \(directive.place)"
             ),
             [
-                "nginx -s reload", Mend.module,
+                "nginx -s reload", Fix.module,
                 "use an nginx built --with-threads (see nginx -V): spool_receive on needs threads",
             ]
         )

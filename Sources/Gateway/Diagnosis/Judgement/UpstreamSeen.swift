@@ -33,19 +33,19 @@ struct UpstreamSeen: Seen, Sendable, Equatable {
         guard let fault else { return ok("\(name): \(target) accepts connections") }
         // For a socket, libcurl's description already contains the path.
         let place = socket == nil ? "\(target): " : ""
-        return failure("\(name): \(place)\(fault.reason)", mends(fault))
+        return failure("\(name): \(place)\(fault.reason)", fixes(fault))
     }
 
     // MARK: Advice
 
-    private func mends(_ fault: ClientFault) -> [String] {
+    private func fixes(_ fault: ClientFault) -> [String] {
         if let socket {
             return [
                 "start the application that listens on \(socket), allow the daemon's user to connect, or "
                     + "name another socket in \(setting)"
             ]
         }
-        if let tls = fault.tls { return mends(tls) }
+        if let tls = fault.tls { return fixes(tls) }
         switch fault.kind {
         case .noAddress:
             return ["getent hosts \(host)  (fix the name in \(setting), or the resolver)"]
@@ -58,7 +58,7 @@ struct UpstreamSeen: Seen, Sendable, Equatable {
         }
     }
 
-    private func mends(_ trouble: TLSTrouble) -> [String] {
+    private func fixes(_ trouble: TLSTrouble) -> [String] {
         let look = "openssl s_client -connect \(place) -servername \(host) </dev/null 2>/dev/null"
         switch trouble {
         case .expired:

@@ -23,7 +23,7 @@ struct ReachSeen: Seen, Sendable, Equatable {
     var server: String?
 
     var finding: Finding {
-        if let fault { return failure(fault.reason, [mend(fault)]) }
+        if let fault { return failure(fault.reason, [fix(fault)]) }
         let wanted = asked.contains(.http2)
         var text: String
         switch (asked.contains(.http1), hasHTTP2) {
@@ -41,20 +41,20 @@ struct ReachSeen: Seen, Sendable, Equatable {
                 : failure("no HTTP/2 without TLS", ["use an https URL"])
         }
         text += "; HTTP/2 is not offered"
-        return asked.contains(.http1) ? warning(text, [Mend.http2]) : failure(text, [Mend.http2])
+        return asked.contains(.http1) ? warning(text, [Fix.http2]) : failure(text, [Fix.http2])
     }
 
-    private func mend(_ fault: ClientFault) -> String {
+    private func fix(_ fault: ClientFault) -> String {
         switch fault.kind {
         case .noAddress: "check the host name and its DNS record"
-        case .noTLS: mend(fault.tls ?? .handshake)
+        case .noTLS: fix(fault.tls ?? .handshake)
         default:
-            fault.tls.map { mend($0) }
+            fault.tls.map { fix($0) }
                 ?? "check that nginx runs and listens there, and any firewall or proxy in front"
         }
     }
 
-    private func mend(_ trouble: TLSTrouble) -> String {
+    private func fix(_ trouble: TLSTrouble) -> String {
         switch trouble {
         case .expired:
             "ssl_certificate: install a new certificate, this one has expired; then nginx -s reload"
@@ -108,18 +108,18 @@ struct GatewaySeen: Seen, Sendable, Equatable {
             }
             return ok("interop version \(version ?? 0)\(limits ?? "")")
         }
-        let (text, mends) = refusal
-        return failure(text, mends)
+        let (text, fixes) = refusal
+        return failure(text, fixes)
     }
 
     private var refusal: (String, [String]) {
         let told = answer.description
         guard answer.head != nil else { return unanswered }
-        if let code = answer.code { return (told, mends(ofCode: code)) }
+        if let code = answer.code { return (told, fixes(ofCode: code)) }
         if isElsewhere {
             return (
                 "\(told): no nginx location passes \(url.path) to the gateway",
-                [Mend.snippet + "  (in this server block; it serves /files/)"]
+                [Fix.snippet + "  (in this server block; it serves /files/)"]
             )
         }
         switch answer.status {
@@ -132,7 +132,7 @@ struct GatewaySeen: Seen, Sendable, Equatable {
         case 403 where login != .none:
             return (
                 "\(told): nginx admits no client, or not this one, or its password file is missing",
-                ["check allow and deny in the location", Mend.passwords, Mend.errorLog]
+                ["check allow and deny in the location", Fix.passwords, Fix.errorLog]
             )
         case 403:
             return (
@@ -142,19 +142,19 @@ struct GatewaySeen: Seen, Sendable, Equatable {
         case 500:
             return (
                 "\(told): nginx cannot reach its auth_request service, or cannot read its password file",
-                [Mend.errorLog, Mend.passwords, "check that the auth_request service runs"]
+                [Fix.errorLog, Fix.passwords, "check that the auth_request service runs"]
             )
-        case 413: return (told, [Mend.size])
+        case 413: return (told, [Fix.size])
         case 502, 503, 504:
-            return ("\(told): nginx does not reach the gateway", [Mend.units, Mend.local])
+            return ("\(told): nginx does not reach the gateway", [Fix.units, Fix.local])
         case 200..<300:
             return (
-                "\(told): a response without an upload resource", [Mend.snippet, Mend.location]
+                "\(told): a response without an upload resource", [Fix.snippet, Fix.location]
             )
         case 300..<400:
             let target = answer[.location].map { " to \($0)" } ?? ""
             return ("\(told): redirected\(target)", ["probe the URL that it redirects to"])
-        default: return (told, [Mend.location])
+        default: return (told, [Fix.location])
         }
     }
 
@@ -167,12 +167,12 @@ struct GatewaySeen: Seen, Sendable, Equatable {
             let isBasic = answer[.wwwAuthenticate]?.lowercased().hasPrefix("basic") ?? false
             return (
                 "\(told): a login is required\(realm)",
-                [isBasic ? Mend.credentials : "-H 'Authorization: ...'"]
+                [isBasic ? Fix.credentials : "-H 'Authorization: ...'"]
             )
         case .malformed:
             return (
                 "\(told): Authorization in -H is not 'Basic ' and NAME:PASSWORD in Base64\(realm)",
-                [Mend.credentials]
+                [Fix.credentials]
             )
         case .password(let name):
             return (
@@ -180,7 +180,7 @@ struct GatewaySeen: Seen, Sendable, Equatable {
                 [
                     "use another password in -H; or, on the server, remove the name's line from the file "
                         + "in auth_basic_user_file, then",
-                    Mend.addUser(name, to: "FILE"), Mend.local,
+                    Fix.addUser(name, to: "FILE"), Fix.local,
                 ]
             )
         case .other(let scheme):
@@ -200,24 +200,24 @@ struct GatewaySeen: Seen, Sendable, Equatable {
                 ]
             )
         }
-        let mends = [Mend.units, Mend.local]
+        let fixes = [Fix.units, Fix.local]
         if let options, [502, 503, 504].contains(options.status), !options.isProblem {
             return (
                 "nginx does not reach the gateway: no response to a creation, \(options.status) to "
-                    + "OPTIONS", mends
+                    + "OPTIONS", fixes
             )
         }
-        return ("the creation failed: \(answer.description)", mends)
+        return ("the creation failed: \(answer.description)", fixes)
     }
 
-    private func mends(ofCode code: String) -> [String] {
+    private func fixes(ofCode code: String) -> [String] {
         switch code {
-        case "front-misconfigured": [Mend.location]
+        case "front-misconfigured": [Fix.location]
         case "unknown-route":
             ["fastcgi_param SPOOLGATE_ROUTE default;  (one of the routes in spoolgate.yaml)"]
         case "anonymous-refused" where login == .none:
-            [Mend.credentials, Mend.login, Mend.passwords, Mend.owner]
-        case "anonymous-refused": [Mend.login, Mend.passwords, Mend.owner]
+            [Fix.credentials, Fix.login, Fix.passwords, Fix.owner]
+        case "anonymous-refused": [Fix.login, Fix.passwords, Fix.owner]
         case "check-unavailable": ["check that the service in authorize.url of spoolgate.yaml runs"]
         case "client-too-many-requests":
             [
@@ -240,19 +240,19 @@ struct LoginSeen: Seen, Sendable, Equatable {
         case (201, _):
             return failure(
                 "a made-up name and password were accepted: anyone can log in, under any name",
-                [Mend.login, Mend.passwords, Mend.all, Mend.owner]
+                [Fix.login, Fix.passwords, Fix.all, Fix.owner]
             )
         case (401, _), (403, _?): return ok(text)
         // nginx refuses a wrong password with 401, so this 403 has another cause.
         case (403, nil):
             return warning(
                 "\(text): nginx responds like this to every login if its password file is missing",
-                [Mend.passwords, Mend.errorLog]
+                [Fix.passwords, Fix.errorLog]
             )
         case (500, nil):
             return failure(
                 "\(text): nginx responds like this to every login if its workers may not read its password file",
-                [Mend.passwords, Mend.errorLog]
+                [Fix.passwords, Fix.errorLog]
             )
         default: return skipped(text)
         }
@@ -266,17 +266,17 @@ struct LocationSeen: Seen, Sendable, Equatable {
     var url: ProbeURL
 
     var finding: Finding {
-        let mend = [Mend.origin(url.origin)]
+        let fix = [Fix.origin(url.origin)]
         guard let told = ProbeURL(location) else {
             guard location.hasPrefix("/") else {
-                return failure("Location '\(location)' is not a URL", mend)
+                return failure("Location '\(location)' is not a URL", fix)
             }
-            return warning("Location is only a path, which some clients do not support", mend)
+            return warning("Location is only a path, which some clients do not support", fix)
         }
         guard !told.hasSameOrigin(as: url) else { return ok("Location is on \(told.origin)") }
         return warning(
             "Location sends clients to \(told.origin), not to \(url.origin)",
-            mend
+            fix
         )
     }
 }

@@ -206,7 +206,7 @@ package struct LiveCheck {
                 .warning(
                     "nginx",
                     "no nginx location passes uploads to this gateway",
-                    ["\(Mend.snippet)  (in the server block for uploads)"]
+                    ["\(Fix.snippet)  (in the server block for uploads)"]
                 )
             ]
         }
@@ -330,9 +330,9 @@ package struct LiveCheck {
             return .ok(kind, "\(place) accepts the key")
         }
         let parts = fault.split(separator: "; ", maxSplits: 1).map(String.init)
-        let mend =
+        let fix =
             parts.count > 1 ? parts[1] : "start the store, or name another one in spoolgate.yaml"
-        return .failure(kind, "\(place): \(parts[0])", [mend])
+        return .failure(kind, "\(place): \(parts[0])", [fix])
     }
 
     private static func inspection(
@@ -360,7 +360,7 @@ package struct LiveCheck {
             .warning(
                 "module",
                 "nginx runs without ngx_http_interim_module: clients receive no 104",
-                [Mend.module]
+                [Fix.module]
             )
         }
     }

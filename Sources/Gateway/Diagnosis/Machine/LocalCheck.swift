@@ -48,13 +48,13 @@ package struct LocalCheck {
             return .warning("nginx", reason, ["run the probe as root, on the machine of nginx"])
         }
         // This file belongs to the module's package; it is included although the module is not loaded.
-        let mend =
+        let fix =
             reason.contains(" in /usr/share/spoolgate/nginx/modules/")
             ? "apt install --reinstall libnginx-mod-http-interim" : "fix that line"
         return .failure(
             "nginx",
             reason,
-            ["\(mend)  (until then nginx keeps its previous configuration)"]
+            ["\(fix)  (until then nginx keeps its previous configuration)"]
         )
     }
 
@@ -67,15 +67,15 @@ package struct LocalCheck {
     ) {
         guard let place = dump.locations(of: url.path, host: url.host, port: url.port).first else {
             let others = Set(dump.gateways.compactMap(\.location.arguments.last)).sorted()
-            let mend =
+            let fix =
                 others.isEmpty
-                ? Mend.snippet + "  (in the server block of \(url.host))"
+                ? Fix.snippet + "  (in the server block of \(url.host))"
                 : "probe a URL below \(others.joined(separator: ", "))  (these locations accept uploads)"
             findings.append(
                 .failure(
                     "nginx",
                     "no nginx location for \(url.path) has a fastcgi_pass",
-                    [mend]
+                    [fix]
                 )
             )
             return
@@ -103,15 +103,15 @@ package struct LocalCheck {
     /// Adds to the fixes of a finding their places in nginx's files, and removes the hint to use `--local`.
     package func placed(_ finding: Finding) -> Finding {
         var finding = finding
-        finding.mends.removeAll { $0 == Mend.local }
+        finding.fixes.removeAll { $0 == Fix.local }
         guard let place, finding.name != "nginx" else { return finding }
         // A directive that is already present is no fix, unless there is no other.
-        let others = finding.mends.filter { mend in
-            Mend.directive(mend).flatMap { place.place(ofSame: $0) } == nil
+        let others = finding.fixes.filter { fix in
+            Fix.directive(fix).flatMap { place.place(ofSame: $0) } == nil
         }
-        let mends = others.isEmpty ? finding.mends : others
-        finding.mends = mends.map { mend in
-            place.place(of: mend).map { "\(mend)   \($0)" } ?? mend
+        let fixes = others.isEmpty ? finding.fixes : others
+        finding.fixes = fixes.map { fix in
+            place.place(of: fix).map { "\(fix)   \($0)" } ?? fix
         }
         return finding
     }

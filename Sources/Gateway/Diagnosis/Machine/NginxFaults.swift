@@ -24,7 +24,7 @@ extension NginxPlace {
         var standard: String
         var level: Finding.Level
         var effect: String
-        var mend: String
+        var fix: String
         var isRight: @Sendable (String) -> Bool
     }
 
@@ -34,35 +34,35 @@ extension NginxPlace {
             standard: "on",
             level: .failure,
             effect: "nginx buffers uploads, and interrupted ones start again",
-            mend: Mend.buffering
+            fix: Fix.buffering
         ) { $0.lowercased() == "off" },
         Rule(
             name: "client_max_body_size",
             standard: "1m",
             level: .failure,
             effect: "nginx refuses larger content",
-            mend: Mend.size
+            fix: Fix.size
         ) { size($0) == 0 },
         Rule(
             name: "fastcgi_intercept_errors",
             standard: "off",
             level: .failure,
             effect: "nginx replaces the gateway's error responses",
-            mend: Mend.errors
+            fix: Fix.errors
         ) { $0.lowercased() == "off" },
         Rule(
             name: "client_body_buffer_size",
             standard: "16k",
             level: .warning,
             effect: "uploads over HTTP/2 are slow",
-            mend: Mend.window
+            fix: Fix.window
         ) { size($0) >= 1 << 20 },
         Rule(
             name: "client_body_timeout",
             standard: "60s",
             level: .warning,
             effect: "nginx closes the connections of clients that pause longer",
-            mend: Mend.gap
+            fix: Fix.gap
         ) { seconds($0) >= 60 },
     ]
 
@@ -78,7 +78,7 @@ extension NginxPlace {
                 directive.map { "'\($0.text)' at \($0.place)" }
                 ?? "nginx's default '\(rule.name) \(rule.standard);' applies at \(location.place)"
             found.append(
-                Finding(rule.level, "nginx", "\(place): \(rule.effect)", mends: [rule.mend])
+                Finding(rule.level, "nginx", "\(place): \(rule.effect)", fixes: [rule.fix])
             )
         }
         if let early = earlyRead { found.append(early) }
@@ -87,7 +87,7 @@ extension NginxPlace {
                 .failure(
                     "nginx",
                     "the location at \(location.place) passes no FastCGI parameters",
-                    [Mend.location]
+                    [Fix.location]
                 )
             )
         }
@@ -108,13 +108,13 @@ extension NginxPlace {
             "nginx",
             "'\(directive.text)' at \(directive.place): nginx buffers content before it chooses the location"
                 + (isAlways ? "" : ", if the condition applies to uploads"),
-            mends: [Mend.lateBody]
+            fixes: [Fix.lateBody]
         )
     }
 
     /// Returns the present or future place of a fix's directive; nil if the fix is not a directive of this location.
-    func place(of mend: String) -> String? {
-        guard let directive = Mend.directive(mend), let name = directive.first else { return nil }
+    func place(of fix: String) -> String? {
+        guard let directive = Fix.directive(fix), let name = directive.first else { return nil }
         if let there = place(ofSame: directive) {
             return "(already present at \(there): check the proxies in front)"
         }
@@ -125,7 +125,7 @@ extension NginxPlace {
         case "listen": return "(in the server block at \(server?.place ?? location.place))"
         default: break
         }
-        if name != "include", let present = value(of: name, Mend.parameter(of: directive)) {
+        if name != "include", let present = value(of: name, Fix.parameter(of: directive)) {
             return "(in place of \(present.text) at \(present.place))"
         }
         let path = location.arguments.joined(separator: " ")
@@ -152,9 +152,9 @@ extension NginxPlace {
                 return fnmatch(pattern, file, 0) == 0
             }?.place
         }
-        guard let present = value(of: name, Mend.parameter(of: words)) else { return nil }
+        guard let present = value(of: name, Fix.parameter(of: words)) else { return nil }
         // The operator's own value is as good as the proposed one.
-        let isOwn = name == "auth_basic_user_file" || Mend.parameter(of: words) == "SPOOLGATE_OWNER"
+        let isOwn = name == "auth_basic_user_file" || Fix.parameter(of: words) == "SPOOLGATE_OWNER"
         if isOwn || name == "auth_basic" && !present.saysOff { return present.place }
         return present.hasSameEffect(as: words) ? present.place : nil
     }

@@ -53,7 +53,7 @@ extension NginxDump {
                 !same.contains(where: \.isSecure), !named.contains(address)
             else { return nil }
             named.append(address)
-            let mends = speaking.map { line in
+            let fixes = speaking.map { line in
                 let plain = line.words.filter { $0 != "http2" }.joined(separator: " ")
                 return "\(plain);   (in place of \(line.text) at \(line.place))"
             }
@@ -62,13 +62,13 @@ extension NginxDump {
                 return .warning(
                     "nginx",
                     "\(text): HTTP/1.1 clients fail on that port before nginx 1.25.1",
-                    mends
+                    fixes
                 )
             }
             return .failure(
                 "nginx",
                 "\(text): nginx \(version) speaks nothing else on that port, and HTTP/1.1 clients fail",
-                mends
+                fixes
             )
         }
     }

@@ -102,7 +102,7 @@ struct NginxLogin: Sendable {
             "login",
             "'\(owner.text)' at \(owner.place) accepts any name that a client claims: nginx requires no "
                 + "password (\(where_))",
-            [Mend.login + (realm.map { "   (in place of \($0.text) at \($0.place))" } ?? "")]
+            [Fix.login + (realm.map { "   (in place of \($0.text) at \($0.place))" } ?? "")]
                 + (file == nil ? [Self.fileLine] : [])
         )
     }
@@ -118,13 +118,13 @@ struct NginxLogin: Sendable {
             (allowed.isEmpty ? [] : ["clients of \(allowed.joined(separator: ", "))"])
             + (asksPassword && request != nil ? ["clients that auth_request admits"] : [])
         guard let first = others.first, asksPassword || request != nil else { return nil }
-        let mends = ["satisfy all;   (in place of \(satisfy.text) at \(satisfy.place))"]
+        let fixes = ["satisfy all;   (in place of \(satisfy.text) at \(satisfy.place))"]
         if let owner, isClaimed(owner), asksPassword {
             return .failure(
                 "login",
                 "'\(satisfy.text)' at \(satisfy.place) admits \(first) without the password: any name "
                     + "they claim becomes the owner ('\(owner.text)')",
-                mends
+                fixes
             )
         }
         guard !allowed.isEmpty else { return nil }
@@ -132,7 +132,7 @@ struct NginxLogin: Sendable {
             "login",
             "'\(satisfy.text)' at \(satisfy.place) admits \(first) without a login: their uploads have "
                 + "no owner",
-            mends + [
+            fixes + [
                 "anonymous: refuse  (in spoolgate.yaml: then only clients with a login may upload)"
             ]
         )
@@ -145,7 +145,7 @@ struct NginxLogin: Sendable {
         let worker = workers.min { $0.user < $1.user }
         let group = SystemUser.name(ofGroup: worker?.mainGroup ?? 0)
         let shown = "'\(file.text)' at \(file.place)"
-        let addUser = Mend.addUser("NAME", to: path)
+        let addUser = Fix.addUser("NAME", to: path)
         if password.way.isMissing {
             return .failure(
                 "login",
@@ -200,7 +200,7 @@ struct NginxLogin: Sendable {
         return .failure(
             "login",
             "\(path) has no line for '\(name)', the name in -H",
-            [Mend.addUser(name, to: path)]
+            [Fix.addUser(name, to: path)]
         )
     }
 
@@ -212,7 +212,7 @@ struct NginxLogin: Sendable {
             "login",
             "location \(path) at \(place.location.place) passes no SPOOLGATE_OWNER, but routes.\(route) has "
                 + "anonymous: refuse: every upload gets 403",
-            [Mend.owner]
+            [Fix.owner]
         )
     }
 

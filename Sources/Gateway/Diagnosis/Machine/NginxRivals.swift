@@ -125,7 +125,7 @@ extension NginxPlace {
             let own = location.arguments.joined(separator: " ")
             let names = rival.path ?? "some paths"
             let first = "location ^~ \(path) {"
-            let mend =
+            let fix =
                 switch rival.place {
                 case .beside: "\(first)   (in place of location \(own) { at \(location.place))"
                 case .around: "\(first)   (in the server block itself, not inside another location)"
@@ -135,7 +135,7 @@ extension NginxPlace {
                 "nginx",
                 "location \(rival.location.arguments.joined(separator: " ")) at "
                     + "\(rival.location.place) takes \(names) from location \(own)",
-                [mend]
+                [fix]
             )
         }
     }

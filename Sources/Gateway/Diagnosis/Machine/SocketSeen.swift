@@ -100,27 +100,27 @@ extension SocketSeen {
         let what = kind == .uploads ? "" : ": the status page and the metrics return 502"
         return failure(
             "nginx's user \(name) may not connect to \(path) (\(socket.description))\(what)",
-            mends(group)
+            fixes(group)
         )
     }
 
-    private func mends(_ group: String) -> [String] {
+    private func fixes(_ group: String) -> [String] {
         let restart =
             "systemctl stop spoolgate.service && systemctl restart spoolgate.socket "
             + "&& systemctl start spoolgate.service"
-        var mends = [
+        var fixes = [
             "systemctl edit spoolgate.socket: [Socket], SocketGroup=\(group), SocketMode=0660; then "
                 + restart,
             "socket-group: \(group) and socket-mode: \"0660\"  (in spoolgate.yaml, if the daemon "
                 + "binds the socket itself)",
         ]
         if kind == .admin {
-            mends.insert(
+            fixes.insert(
                 "systemctl restart spoolgate  (if nginx may connect to spoolgate.sock: admin.sock gets "
                     + "its group at each start)",
                 at: 0
             )
         }
-        return mends
+        return fixes
     }
 }

@@ -177,18 +177,18 @@ extension UnitsSeen {
         guard !main.isEmpty else { return nil }
         let names = main.map(\.name).joined(separator: ", ")
         let verb = main.count == 1 ? "is" : "are"
-        let mend = Self.unmask(all)
+        let fix = Self.unmask(all)
         guard run == .running else {
             return .failure(
                 "units",
                 "\(names) \(verb) masked: systemd cannot start \(main.count == 1 ? "it" : "them")",
-                [unmask ?? mend]
+                [unmask ?? fix]
             )
         }
         return .warning(
             "units",
             "\(names) \(verb) masked: once the running daemon ends, systemd cannot start it again",
-            [mend]
+            [fix]
         )
     }
 
@@ -222,11 +222,11 @@ extension UnitsSeen {
         }
         guard let bad else { return nil }
         let state = bad.unit["LoadState"] ?? ""
-        let mend =
+        let fix =
             state == "not-found"
             ? "apt install --reinstall spoolgate; systemctl daemon-reload"
             : "systemctl status \(bad.name); systemctl edit \(bad.name)  (a drop-in may have an error)"
-        return .failure("units", "systemd cannot load \(bad.name) (\(state))", [mend])
+        return .failure("units", "systemd cannot load \(bad.name) (\(state))", [fix])
     }
 
     /// Returns the commands that start a failed unit.

@@ -110,7 +110,7 @@ struct Check: SpoolgateCommand {
                 .failure,
                 "settings",
                 text,
-                mends: parts.count > 1 ? [parts[parts.count - 1]] : []
+                fixes: parts.count > 1 ? [parts[parts.count - 1]] : []
             )
         }
         if faults.isEmpty { findings.append(.ok("settings", "valid and usable")) }
@@ -121,7 +121,7 @@ struct Check: SpoolgateCommand {
         let doors = settings.openDoors
         findings += doors.map { door in
             let parts = door.split(separator: ". ", maxSplits: 1).map(String.init)
-            return Finding(.warning, "login", parts[0], mends: Array(parts.dropFirst()))
+            return Finding(.warning, "login", parts[0], fixes: Array(parts.dropFirst()))
         }
         if doors.isEmpty { findings.append(.ok("login", "the settings decide who may upload")) }
         return findings

@@ -56,7 +56,7 @@ package final class SpoolClock: Sendable {
     }
 
     /// Returns a time from a record, or the present if the time lies in the future because the clock was wrong.
-    func mended(_ time: WallTime?) -> WallTime? {
+    func corrected(_ time: WallTime?) -> WallTime? {
         guard let time, let future, time > future else { return time }
         return now
     }
@@ -87,7 +87,7 @@ extension Spool {
     /// - Parameter summary: the upload as it was listed.
     /// - Returns: whether the time was changed.
     /// - Throws: `.disk` if its files could not be read or changed.
-    package func mendTime(of summary: UploadSummary) throws(SpoolError) -> Bool {
+    package func correctTime(of summary: UploadSummary) throws(SpoolError) -> Bool {
         guard let future = clock.future, summary.lastActivity > future,
             let lock = locks.tryLock(summary.id)
         else { return false }

@@ -31,7 +31,7 @@ extension Spool {
     /// - Parameters:
     ///   - queues: the queues to list.
     ///   - limit: lists uploads that have not changed since then, and uploads with a time in the future because the
-    ///     clock was wrong, see `mendTime(of:)`.
+    ///     clock was wrong, see `correctTime(of:)`.
     ///   - seesUse: whether to check for use by other processes; if false, `isInUse` is false for every upload. A
     ///     caller that removes or changes uploads locks them and needs no check.
     ///   - step: called with each upload, before `body`; an error that it throws ends the listing.

@@ -137,7 +137,7 @@ extension Upload {
         } else if isSynced, content.mayBeShared {
             try files.syncNames()
         }
-        let whole = spool.clock.mended(record.state.whole) ?? spool.clock.now
+        let whole = spool.clock.corrected(record.state.whole) ?? spool.clock.now
         try record.write(durably: isSynced) { next in
             next.length = size
             next.whole = whole

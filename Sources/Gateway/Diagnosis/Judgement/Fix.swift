@@ -3,7 +3,7 @@
 import SpoolgateTextFormats
 
 /// The fixes that findings name.
-enum Mend {
+enum Fix {
     /// The include of the shipped location files, which contain most of the other directives.
     static let location = "include /usr/share/spoolgate/nginx/location*.conf;"
     /// `location`, for a list with a directive that these files contain.
@@ -38,9 +38,9 @@ enum Mend {
     /// A hint for probes without `--local`.
     static let local = "run the probe with --local on the server, which reports more"
 
-    /// The fixes for a refusal of content: the size limit after a 413 from a web server, otherwise `mends`.
-    static func refusal(_ answer: ProbeAnswer, otherwise mends: [String]) -> [String] {
-        answer.isTooLarge ? [size] : mends
+    /// The fixes for a refusal of content: the size limit after a 413 from a web server, otherwise `fixes`.
+    static func refusal(_ answer: ProbeAnswer, otherwise fixes: [String]) -> [String] {
+        answer.isTooLarge ? [size] : fixes
     }
 
     /// The command that adds a user to a password file; it prompts for the password.
@@ -53,9 +53,9 @@ enum Mend {
 
     /// Parses the nginx directive at the beginning of a fix into words without quotes; nil if it is a command or a
     /// setting.
-    static func directive(_ mend: String) -> [String]? {
-        guard mend.contains(where: { ";{".contains($0) }) else { return nil }
-        var reader = NginxReader(mend.prefix { !";{".contains($0) } + ";", file: "")
+    static func directive(_ fix: String) -> [String]? {
+        guard fix.contains(where: { ";{".contains($0) }) else { return nil }
+        var reader = NginxReader(fix.prefix { !";{".contains($0) } + ";", file: "")
         guard let words = reader.directives().first?.words, let name = words.first else {
             return nil
         }
