@@ -101,7 +101,7 @@ extension Admin {
         text.begin(
             "spool_receive_bytes_total",
             .counter,
-            "Bytes of content that nginx wrote to the spool directly (spool_receive)."
+            "Bytes of content that nginx wrote to the spool directly (spool-receive)."
         )
         for (route, counts) in metrics.routes {
             text.add(counts.receivedByLane.count, [("route", route)])
@@ -109,7 +109,7 @@ extension Admin {
         text.begin(
             "spool_receive_total",
             .counter,
-            "Requests with more than 256 KiB of upload content, by writer (nginx or gateway) and reason."
+            "Requests with more than 256 KiB of upload content, or of unknown length, by result."
         )
         for (route, counts) in metrics.routes {
             for (path, count) in counts.paths {
