@@ -243,7 +243,7 @@ struct PromiseTests {
         let record = try serve(exchange, of: scenario, test, slow) {
             test.disk.count(call, where: row.isSubject) > 0
         }
-        #expect(scenario.isTold(record, slow.origin) == (row.ifItFails == "told"))
-        #expect(["told", "not told"].contains(row.ifItFails))
+        #expect(scenario.isTold(record, slow.origin) == (row.ifItFails == "sent"))
+        #expect(["sent", "not sent"].contains(row.ifItFails))
     }
 }
