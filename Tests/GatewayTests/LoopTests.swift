@@ -22,7 +22,9 @@ import Testing
         return via
     }
 
-    @Test("a gateway's own request gets 508, unread, whatever it is and whoever added to it")
+    @Test(
+        "a gateway's own request gets 508, unread, with any method and with entries that other proxies added"
+    )
     func itself() throws {
         let origin = try LoopbackOrigin()
         let test = try GatewayUnderTest(origin.target)

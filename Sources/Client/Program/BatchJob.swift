@@ -18,7 +18,7 @@ struct BatchOptions: Sendable {
     var jobs: Int
     /// Whether the digest of each file is computed and sent.
     var withDigest: Bool
-    /// What to do with an interrupted file that has changed.
+    /// The treatment of an interrupted file that has changed.
     var changed: ChangedFile
 }
 

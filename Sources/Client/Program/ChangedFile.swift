@@ -1,4 +1,4 @@
-// What to do with an interrupted upload if its file has changed.
+// The treatment of an interrupted upload whose file has changed.
 //
 // The invariant: if the server may have accepted an upload, it is never abandoned and sent again without the user's
 // consent.

@@ -1,4 +1,4 @@
-// Where `spoolgate-download` writes: a file, a file in a directory named after the URL, or a target that is written to
+// The target of `spoolgate-download`: a file, a file in a directory named after the URL, or a target that is written to
 // directly.
 //
 // The invariant: all names of one file give the same target.

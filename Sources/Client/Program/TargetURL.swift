@@ -4,7 +4,7 @@
 
 import SpoolgateTextFormats
 
-/// The URL of the command line, split where names are inserted.
+/// The URL of the command line, split at the position for names.
 struct TargetURL: Sendable, Equatable {
     /// The URL as given.
     let text: String

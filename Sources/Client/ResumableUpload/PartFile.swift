@@ -1,6 +1,6 @@
 // The locked file that a download writes before it gets its final name.
 //
-// The invariant: while an instance exists, no other download in any process writes to the file, by whatever path.
+// The invariant: while an instance exists, no other download in any process writes to the file, by any path.
 
 import Glibc
 import SpoolgateCrypto

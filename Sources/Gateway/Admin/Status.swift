@@ -156,7 +156,7 @@ struct Status: Sendable {
     /// The time since `time`, in words.
     func since(_ time: WallTime) -> String { DurationText.rounded(now.seconds - time.seconds) }
 
-    // MARK: What it means
+    // MARK: Severity
 
     /// The severity of the status.
     var level: Level {

@@ -69,7 +69,7 @@ package final class Connection: Sendable {
     /// Its read returns the pending bytes, then the end; sending still works. A peer that continues to send gets an
     /// error, so this is for peers that appear idle. Does nothing if no thread waits.
     package func interrupt() {
-        // Under the lock, here and below, so that the number cannot be reused meanwhile; shutdown(2) does not block.
+        // The lock, here and below, prevents the reuse of the number meanwhile; shutdown(2) does not block.
         state.updateQuietly {
             guard $0.isReleased, $0.isWaiting, $0.descriptor != nil else { return }
             _ = shutdown(number, Int32(SHUT_RD))

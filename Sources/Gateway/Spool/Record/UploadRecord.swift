@@ -76,7 +76,7 @@ extension UploadCreation {
     }
 }
 
-/// What an acknowledged offset survives.
+/// The failure that an acknowledged offset survives.
 package enum UploadPromise: String, Sendable, CaseIterable {
     /// A power failure.
     case powerCut = "power-cut"
