@@ -2,13 +2,13 @@
 # Builds the program of a commit below .build/previous, once, and prints its path.
 #
 # usage: previous.sh COMMIT [tests]
-#        (tests: its tests are built as well, with ExportStates.swift.in among those of the spool, and what is printed is
-#        the directory of its sources)
+#        (tests: also builds its tests, with ExportStates.swift.in among those of the spool, and prints the directory
+#        of its sources instead)
 
 set -euo pipefail
 root=$(cd "$(dirname "$0")/../.." && pwd)
 commit=$(git -C "$root" rev-parse --verify --quiet "${1:?usage: previous.sh COMMIT [tests]}^{commit}") || {
-    echo "previous.sh: there is no commit $1 here" >&2
+    echo "previous.sh: no commit $1 in this repository" >&2
     exit 66
 }
 sources=$root/.build/previous/$commit

@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
-# Stores what a commit writes into spools/, for the tests that serve it (README.md): a spool with uploads in every state,
-# killed in the middle of its work, what is known of them, and each state of spoolgate-spool(5) in a spool of its own.
+# Stores spools of a commit in spools/, for the tests that serve them (README.md): a spool with uploads in every state,
+# whose daemon was killed during its work, a description of its uploads, and a spool for each state of
+# spoolgate-spool(5).
 #
 # usage: store.sh COMMIT
 
@@ -15,7 +16,7 @@ program=$("$root/Tests/Upgrade/previous.sh" "$commit")
         swift test --skip-build --filter 'EndToEndTests.UpgradeBuildTests/store')
 
 sources=$("$root/Tests/Upgrade/previous.sh" "$commit" tests)
-# Where temporary spools are, which are moved.
+# The directory of temporary spools, which are moved.
 memory=/dev/shm
 [ -w "$memory" ] || memory=${TMPDIR:-/tmp}
 states=$(mktemp -d "$memory/spoolgate-states-XXXXXX")
