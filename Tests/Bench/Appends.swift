@@ -1,8 +1,7 @@
-// Section B: one large upload in 64 parts on one kept connection.
+// Section B: one large upload in 64 parts on one kept-alive connection.
 
 import SpoolgateTestSupport
 
-/// Section B.
 enum Appends {
     static let parts: Int64 = 64
     static let davRow = "64 dav PUTs"
@@ -11,7 +10,6 @@ enum Appends {
     static let deliverRow = "spoolgate: 64 PATCHes, delivered"
     static let tusdRow = "tusd: 64 PATCHes"
 
-    /// Runs the section.
     static func run(_ options: Options, on stage: Stage) -> SectionResult {
         let length = options.largeLength
         let rows = [

@@ -1,9 +1,8 @@
-// spoolgate-bench: what spoolgate costs beside nginx's own ways to take an upload.
+// spoolgate-bench: compares spoolgate with nginx's own ways to receive an upload.
 //
-// It starts its own nginx, spoolgate and sink in a state directory, measures the sections that
-// the command line asks for, prints tables and the project's targets, and ends what it started.
-// Its exit status is 0 whatever the figures are; 1 if something did not work; 64 for a wrong
-// command line.
+// It starts its own nginx, spoolgate and sink in a state directory, measures the sections given on the command
+// line, prints tables and the project's targets, and ends its processes. The exit status is 0 for any figures, 1 if
+// something failed, 64 for an invalid command line.
 
 import Glibc
 
@@ -40,7 +39,7 @@ enum Bench {
             defer { close(lock) }
             let clean = { @Sendable in
                 Child.endAll()
-                // What cannot be removed now is removed when the next run begins.
+                // The next run removes the files that cannot be removed now.
                 try? emptyDirectory(options.state + "/work")
             }
             try endOnSignal(clean)
@@ -101,7 +100,7 @@ enum Bench {
         }
     }
 
-    /// Runs section E, each number of uploads on a stage of its own.
+    /// Runs section E, with a separate stage for each number of uploads.
     private static func runSlowUploads(_ options: Options) throws -> SectionResult {
         var rows: [RowResult] = []
         for count in options.slowCounts {
@@ -119,7 +118,7 @@ enum Bench {
         )
     }
 
-    /// Takes the state directory for this process, until the descriptor is closed.
+    /// Locks the state directory for this process, until the descriptor is closed.
     private static func lockState(_ state: String) throws -> Int32 {
         try makeDirectory(state)
         let path = state + "/lock"

@@ -1,6 +1,5 @@
-// Section K: one large file sent through the gateway by the client's command, beside curl.
+// Section K: one large file sent through the gateway by `spoolgate-upload`, compared with curl.
 
-/// Section K.
 enum ClientUploads {
     static let curlRow = "curl -T file"
     static let putRow = "spoolgate-upload -X PUT file"
@@ -8,7 +7,6 @@ enum ClientUploads {
     static let curlStreamRow = "curl -T - of a pipe"
     static let streamRow = "spoolgate-upload of a pipe"
 
-    /// Runs the section.
     static func run(_ options: Options, on stage: Stage) throws -> SectionResult {
         let length = options.largeLength
         let file = stage.work + "/content"

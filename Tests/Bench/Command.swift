@@ -1,17 +1,17 @@
-// Programs that run once and end by themselves, as a person would start them, and what they cost.
+// Programs that are run once, and their processor time.
 
 import Glibc
 
-/// What one run of a program was.
+/// One run of a program.
 struct CommandRun {
-    /// Seconds from its start to its end.
+    /// Seconds from its start until its end.
     let seconds: Double
-    /// Processor seconds, user and system, of it and of what it started.
+    /// Processor seconds, user and system, of the program and its children.
     let processorSeconds: Double
-    /// What it wrote to its output.
+    /// Its standard output.
     let output: String
 
-    /// Runs a program to its end.
+    /// Runs a program and waits for its end.
     ///
     /// - Throws: `BenchFailure` if it cannot be started or its exit status is not 0.
     init(
@@ -43,7 +43,7 @@ struct CommandRun {
     }
 }
 
-/// Processor seconds of all children that have ended.
+/// The processor seconds of all children that have ended.
 func endedSeconds() -> Double {
     var usage = rusage()
     getrusage(__rusage_who_t(RUSAGE_CHILDREN.rawValue), &usage)

@@ -1,8 +1,8 @@
-// The texts of nginx's configuration and of spoolgate's settings.
+// The configuration of nginx and the settings of spoolgate.
 //
-// All peers live in one nginx process: dav PUT (`/dav/`), client_body_in_file_only
-// (`/file-only/`), the unbuffered proxy (`/proxy/`), tusd (`/tus/`) and a bare answer (`/return/`) beside
-// the FastCGI locations of spoolgate, one for each of its routes.
+// One nginx process serves all peers: dav PUT (`/dav/`), client_body_in_file_only (`/file-only/`), the unbuffered
+// proxy (`/proxy/`), tusd (`/tus/`), a plain response (`/return/`), and a FastCGI location for each route of
+// spoolgate.
 
 import Glibc
 
@@ -95,7 +95,7 @@ func nginxConfiguration(
         """
 }
 
-/// The server that ends TLS for the sink.
+/// The server that terminates TLS for the sink.
 private func secureServer(_ identity: Identity) -> String {
     """
     server {
@@ -113,7 +113,7 @@ private func secureServer(_ identity: Identity) -> String {
     """
 }
 
-/// What a location of spoolgate has where nginx passes 104 on.
+/// The directives of a spoolgate location if nginx has the module.
 private func gatewayDirectivesOfModule(_ spoolReceive: SpoolReceive) -> String {
     """
 
@@ -124,7 +124,7 @@ private func gatewayDirectivesOfModule(_ spoolReceive: SpoolReceive) -> String {
     """
 }
 
-/// What every location of spoolgate has.
+/// The directives of every spoolgate location.
 private let gatewayDirectives = """
 
                 fastcgi_pass gateway;
@@ -146,10 +146,10 @@ private let gatewayDirectives = """
 
     """
 
-/// spoolgate's settings: `default` and `small` deliver to the sink, `drop` and `drop-process` into a
-/// directory, with the one and the other promise.
+/// spoolgate's settings: `default` and `small` deliver to the sink, `drop` and `drop-process` into a directory,
+/// each with another promise.
 ///
-/// Threads are the product's default, unless section E needs more of them.
+/// Threads are the product's default, unless section E needs more.
 func gatewaySettings(
     work: String,
     socket: String,
@@ -195,7 +195,7 @@ func gatewaySettings(
         """
 }
 
-/// Raises this process's limit of open files, which children inherit, as far as it may go.
+/// Raises this process's soft limit of open files to its hard limit; children inherit it.
 func raiseOpenFilesLimit() {
     var limit = rlimit()
     guard getrlimit(__rlimit_resource_t(UInt32(RLIMIT_NOFILE.rawValue)), &limit) == 0 else {
@@ -205,7 +205,7 @@ func raiseOpenFilesLimit() {
     setrlimit(__rlimit_resource_t(UInt32(RLIMIT_NOFILE.rawValue)), &limit)
 }
 
-/// How many files this process and its children may open.
+/// The number of files that this process and its children may open.
 func openFilesLimit() -> Int {
     var limit = rlimit()
     guard getrlimit(__rlimit_resource_t(UInt32(RLIMIT_NOFILE.rawValue)), &limit) == 0 else {

@@ -1,25 +1,22 @@
-// A kept connection to a server, and the content it sends.
+// A kept-alive connection to a server, and the content it sends.
 //
-// It follows nothing, retries nothing, and sends content only from one shared block. One thread at a
-// time.
+// It follows no redirect, retries nothing, and may be used by one thread at a time.
 
 import Glibc
 import SpoolgateTestSupport
 
-/// The bytes that all clients send: one block, written again and again.
+/// The content that all clients send: one block, repeated.
 enum Content {
-    /// Bytes of the block.
     static let blockLength = 256 << 10
-    /// The block: text-like bytes that differ, 0 to 250 over and over.
+    /// The values 0 to 250, repeated.
     static let block: [UInt8] = (0..<blockLength).map { UInt8($0 % 251) }
 }
 
-/// A request without its content.
 struct Request {
     var method: String
     var target: String
     var fields: [(name: String, value: String)] = []
-    /// Bytes of content; nil: no content and no Content-Length.
+    /// The number of bytes of content; nil: no content and no Content-Length.
     var length: Int64?
 
     init(
@@ -31,7 +28,7 @@ struct Request {
         (self.method, self.target, self.fields, self.length) = (method, target, fields, length)
     }
 
-    /// The head as it goes over the wire.
+    /// The request line and header section.
     var bytes: [UInt8] {
         var text = "\(method) \(target) HTTP/1.1\r\nHost: bench.test\r\n"
         for field in fields { text += "\(field.name): \(field.value)\r\n" }
@@ -41,10 +38,9 @@ struct Request {
 }
 
 extension WireClient.Answer {
-    /// The field as a number.
     func number(_ name: String) -> Int64? { self[name].flatMap { Int64($0) } }
 
-    /// The path of `Location`, whether that is absolute or not.
+    /// The path of `Location`, which may be absolute or relative.
     var locationPath: String? {
         guard let location = self["location"] else { return nil }
         guard let scheme = location.firstRange(of: "://") else { return location }
@@ -53,20 +49,18 @@ extension WireClient.Answer {
     }
 }
 
-/// One connection to a server, kept for request after request.
 final class Connection {
     private let client: WireClient
-    /// How many interim responses have told where an upload is.
+    /// The number of interim responses with a `Location`.
     private(set) var toldLocations = 0
 
-    /// Connects.
     init(to address: SocketAddress) throws {
         client = try WireClient(to: address, patience: 120)
     }
 
     /// Sends a request with `request.length` bytes of content and reads the final response.
     ///
-    /// - Throws: `BenchFailure` if the connection breaks before a final response.
+    /// - Throws: `BenchFailure` if the connection closes before a final response.
     func exchange(_ request: Request) throws -> WireClient.Answer {
         let name = "\(request.method) \(request.target)"
         let sent = request.bytes.withUnsafeBytes { client.send($0) }
@@ -79,20 +73,20 @@ final class Connection {
                 if answer.locationPath != nil { toldLocations += 1 }
             }
         } catch {
-            // A server that does not want the content may have answered.
+            // A server that refuses the content may have responded.
             guard complete else { throw BenchFailure(call: "send", on: name, code: reason) }
             throw BenchFailure("\(name): \(error)")
         }
     }
 
-    /// Sends a request and requires `status`.
+    /// Sends a request and requires one of the given statuses.
     ///
     /// - Parameters:
-    ///   - request: what is sent.
-    ///   - isTold: whether a 104 must have told where the upload is.
-    ///   - status: the statuses that the final response may have.
+    ///   - request: the request.
+    ///   - isTold: whether a 104 with a `Location` is required.
+    ///   - status: the accepted statuses.
     /// - Returns: the final response.
-    /// - Throws: `BenchFailure` where it is another.
+    /// - Throws: `BenchFailure` if a requirement is not met.
     @discardableResult
     func exchange(
         _ request: Request,

@@ -1,10 +1,9 @@
-// curl's command as the peer of a delivery: one process, its connection kept from upload to upload.
+// The curl command as the peer of a delivery: one process with a kept-alive connection.
 
-/// Runs of curl against a stage's sink.
 struct Curl {
-    /// What it is told to send a file with.
+    /// The option to send a file with.
     enum Way {
-        /// `-T`: read and sent piece by piece.
+        /// `-T`: read and sent in pieces.
         case upload
         /// `--data-binary @`: read into memory, then sent.
         case data
@@ -13,22 +12,19 @@ struct Curl {
     private let program: String
     private let stage: Stage
 
-    /// Finds the program.
-    ///
-    /// - Throws: `BenchFailure` if there is none.
     init(_ stage: Stage) throws {
         program = try findProgram("curl")
         self.stage = stage
     }
 
-    /// Sends `file`, of `length` bytes, once; the clock of the outcome's row runs meanwhile.
+    /// Sends `file` once; the clock of the outcome's row runs meanwhile.
     ///
     /// - Parameters:
-    ///   - file: the file.
-    ///   - length: its bytes.
-    ///   - way: how.
-    ///   - url: where to; nil: to the sink itself.
-    /// - Returns: what is to be checked afterwards.
+    ///   - file: the path of the file.
+    ///   - length: its length in bytes.
+    ///   - way: the option to send it with.
+    ///   - url: the target; nil: the sink.
+    /// - Returns: the outcome, with the check of the result.
     /// - Throws: `BenchFailure` if curl cannot be started or fails.
     func send(
         _ file: String,
@@ -45,7 +41,7 @@ struct Curl {
         }
     }
 
-    /// Sends `file`, of `length` bytes, `count` times, one after the other.
+    /// Sends `file` `count` times, one after the other.
     func send(_ file: String, length: Int64, count: Int) throws -> Outcome {
         let list = stage.work + "/curl.list"
         var text = ""
@@ -72,7 +68,7 @@ struct Curl {
 }
 
 extension Outcome {
-    /// What a program did that tells a line `BYTES SECONDS` for each of `count` deliveries.
+    /// Reads the output of a program that prints a line `BYTES SECONDS` for each of `count` deliveries.
     init(_ run: CommandRun, length: Int64, count: Int) throws {
         var latencies: [Double] = []
         for line in run.output.split(separator: "\n") {

@@ -1,7 +1,7 @@
-// spoolgate's delivery alone: a process that sends a file again and again by the daemon's own code.
+// spoolgate's delivery alone: a process that sends a file repeatedly with the daemon's own code.
 //
-// It is to the daemon what curl's command is to a person: no nginx, no FastCGI, no record. It tells a line
-// `BYTES SECONDS` for each delivery, BYTES as the sink has counted them.
+// There is no nginx, no FastCGI and no record. It prints a line `BYTES SECONDS` for each delivery, with the number
+// of bytes that the sink counted.
 
 import Glibc
 import HTTPTypes
@@ -10,7 +10,7 @@ import SpoolgateUpstream
 
 /// The process `spoolgate-bench deliver`.
 enum Deliverer {
-    /// Runs the program on a stage and reads what it told.
+    /// Runs the program on a stage and reads its output.
     static func send(
         _ file: String,
         length: Int64,
@@ -28,7 +28,7 @@ enum Deliverer {
         return try Outcome(run, length: length, count: count)
     }
 
-    /// Delivers: arguments are the target, the file, how often, and the authority for https.
+    /// Delivers; the arguments are the target, the file, the count, and the authority for https.
     static func run(_ arguments: ArraySlice<String>) throws {
         let arguments = Array(arguments)
         guard arguments.count >= 3, let count = Int(arguments[2]) else {
@@ -75,7 +75,7 @@ enum Deliverer {
     }
 }
 
-/// Keeps the status and the number that the sink answers with.
+/// Keeps the status and the number in the sink's response.
 private final class CountingSink: ResponseSink {
     private(set) var status = 0
     private var text = ""

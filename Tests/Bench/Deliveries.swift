@@ -1,13 +1,11 @@
-// Sections F and G: one large upload, whole in the spool, delivered to the upstream, beside curl.
+// Sections F and G: the delivery of one large received upload to the upstream, compared with curl.
 
-/// Sections F and G.
 enum Deliveries {
     static let uploadRow = "curl -T file"
     static let dataRow = "curl --data-binary @file"
     static let aloneRow = "spoolgate's delivery alone"
     static let gatewayRow = "spoolgate: whole in the spool, delivered"
 
-    /// Runs the section.
     static func run(
         _ section: Section,
         _ options: Options,
@@ -62,7 +60,7 @@ enum Deliveries {
         }
     }
 
-    /// An upload that has all its content and is not complete: an empty append delivers it.
+    /// Creates an incomplete upload with all its content: an empty append then starts its delivery.
     private static func receive(
         _ length: Int64,
         _ target: String,

@@ -1,32 +1,30 @@
-// The directories the benchmark makes, empties and removes.
+// The directories that the benchmark creates, empties and removes.
 //
-// Invariant: nothing is removed outside the directory that the benchmark made for itself.
+// Invariant: the benchmark removes nothing outside its own directory.
 
 import Foundation
 
-/// Makes a directory and those above it.
 func makeDirectory(_ path: String) throws {
     try FileManager.default.createDirectory(atPath: path, withIntermediateDirectories: true)
 }
 
-/// Removes everything in a directory, which itself stays; a missing directory is empty.
+/// Removes all entries of a directory and keeps the directory; a missing directory counts as empty.
 func emptyDirectory(_ path: String) throws {
     for name in directoryNames(path) {
         try FileManager.default.removeItem(atPath: "\(path)/\(name)")
     }
 }
 
-/// The names in a directory; none if it cannot be read.
+/// The names in a directory; empty if it cannot be read.
 func directoryNames(_ path: String) -> [String] {
     (try? FileManager.default.contentsOfDirectory(atPath: path)) ?? []
 }
 
-/// The whole text of a small file; empty if it cannot be read.
+/// The content of a text file; empty if it cannot be read.
 func readText(_ path: String) -> String {
     String(decoding: FileManager.default.contents(atPath: path) ?? Data(), as: UTF8.self)
 }
 
-/// Writes a small file.
 func writeText(_ text: String, to path: String) throws {
     try Data(text.utf8).write(to: URL(filePath: path))
 }
@@ -43,7 +41,6 @@ func synchronise(_ path: String) throws -> Double {
     return threadSeconds() - start
 }
 
-/// The length of a file in bytes.
 func fileLength(_ path: String) throws -> Int64 {
     var status = stat()
     guard stat(path, &status) == 0 else { throw BenchFailure(call: "stat", on: path) }
@@ -60,7 +57,7 @@ func fileLengths(below directory: String) throws -> [Int64] {
     }
 }
 
-/// Makes a file of `length` bytes of the shared block, on the disk when this returns.
+/// Creates a file of `length` bytes of the shared block; it is durable on return.
 func makeFile(_ path: String, length: Int64) throws {
     let file = open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0o644)
     guard file >= 0 else { throw BenchFailure(call: "open", on: path) }

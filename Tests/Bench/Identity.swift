@@ -1,17 +1,16 @@
-// What a TLS server of the benchmark shows of itself: a key and a certificate that is its own authority.
+// The TLS identity of the sink: a key and a self-signed certificate.
 
-/// A TLS server's port and files.
 struct Identity {
-    /// The port of 127.0.0.1 that it listens on.
+    /// The port on 127.0.0.1.
     let port: UInt16
-    /// PEM file of the certificate, which clients are given as the authority.
+    /// The PEM file of the certificate, which clients receive as their authority.
     let certificate: String
-    /// PEM file of its key.
+    /// The PEM file of the key.
     let key: String
 
-    /// Has the openssl command make the files in a directory.
+    /// Creates the files in a directory with the openssl command.
     ///
-    /// - Throws: `BenchFailure` if there is no such command, or it fails.
+    /// - Throws: `BenchFailure` if the command is missing or fails.
     init(in directory: String, log: String) throws {
         port = try freePort()
         certificate = directory + "/sink.pem"

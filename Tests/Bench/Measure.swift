@@ -1,109 +1,103 @@
-// How a row is measured: rows take turns over the rounds, each between two readings of the
-// servers' processor time.
+// The measurement of rows: they take turns in each round, and the servers' processor time is read before and after
+// each.
 //
-// The clock runs only from the first byte of a row's work to its last answer. Checking the result
-// and cleaning up come after it, so that they are neither timed nor counted.
+// The clock runs from the first byte of a row's work until its last response. Checks and cleanup follow it, and are
+// neither timed nor counted.
 
 import Foundation
 
-/// What a row has after its clock has stopped.
+/// The result of a row's work.
 struct Outcome {
-    /// Seconds of each request, where single requests matter.
+    /// The seconds of each request, if single requests matter.
     var latencies: [Double] = []
-    /// Requests made, where their number is not fixed.
+    /// The number of requests, if it is not fixed.
     var requests = 0
-    /// Processor seconds of a program that ran for this row and has ended; nil: there was none.
+    /// Processor seconds of a program that was run for this row; nil: no program was run.
     var programSeconds: Double?
     /// Processor seconds that the benchmark spent on a server's work (making a file durable).
     var addedSeconds = 0.0
-    /// Checks the result; it is neither timed nor counted.
+    /// Checks the result; neither timed nor counted.
     var check: () throws -> Void = {}
 }
 
-/// The program behind nginx whose processor time and memory are a row's own.
+/// The program that nginx passes requests to, whose processor time and memory belong to the row.
 enum Behind {
-    /// None, or a program of the row itself.
+    /// No program, or one of the row itself.
     case nothing
     case gateway
     case tusd
 }
 
-/// One line of a table: a way to take the same work.
+/// One line of a table: one way to do the section's work.
 struct Row {
-    /// What it is called in tables, unique in its section.
+    /// Its name in tables, unique in its section.
     let name: String
-    /// The program that takes the work from nginx.
     let behind: Behind
-    /// Whether its uploads are told by 104, for which nginx needs the module.
+    /// Whether its uploads are told by 104, which needs nginx's module.
     var isTold = false
-    /// Makes what the work needs, neither timed nor counted; `Int` is the round.
+    /// Prepares the work, neither timed nor counted; `Int` is the round.
     var prepare: (Int) throws -> Void = { _ in }
     /// Does the work once; `Int` is the round.
     let run: (Int) throws -> Outcome
 }
 
-/// One measurement of one row.
 struct Sample {
-    /// Seconds from the first byte to the last answer.
+    /// Seconds from the first byte until the last response.
     let seconds: Double
-    /// Processor seconds of nginx and the program behind it, and of what the row did in their place.
+    /// Processor seconds of nginx, of the program behind nginx, and of the benchmark on their behalf.
     let serverSeconds: Double
-    /// Processor seconds of the program behind nginx alone; nil for a row without one.
+    /// Processor seconds of the program behind nginx; nil for a row without one.
     let ownSeconds: Double?
-    /// Processor seconds of the sink.
     let sinkSeconds: Double
-    /// Peak resident memory of the program behind nginx in bytes; nil for a row without one.
+    /// Peak resident memory of the program behind nginx, in bytes; nil for a row without one.
     let peak: Int64?
-    /// What other processes used of the machine.
+    /// The processor use of other processes.
     let others: OthersUse
     let outcome: Outcome
 
-    /// Processor seconds of whoever delivers: the row's program, or spoolgate.
+    /// Processor seconds of the delivering process: the row's program, or spoolgate.
     var delivererSeconds: Double { outcome.programSeconds ?? ownSeconds ?? 0 }
 }
 
-/// The figures of one row over the rounds, by column key.
+/// The figures of one row by column key.
 struct RowResult {
     let name: String
-    /// One dictionary for each round.
     var rounds: [[String: Double]] = []
-    /// What other processes used in each round.
+    /// The processor use of other processes in each round.
     var others: [OthersUse] = []
-    /// Why the row did not work; nil: it did.
+    /// The error that ended the row; nil: it worked.
     var failure: (any Error)?
-    /// What is missing for the row, which therefore did not run; nil: nothing.
+    /// The prerequisite whose absence kept the row from running; nil: nothing is missing.
     var lacks: String?
 
-    /// Whether it runs, or goes on.
     var isMeasured: Bool { failure == nil && lacks == nil }
 
-    /// The values of one column.
     func values(_ key: String) -> [Double] {
         rounds.compactMap { $0[key] }
     }
 
-    /// Drops all rounds but those.
+    /// Keeps only the rounds with these indices.
     mutating func keep(_ kept: [Int]) {
         guard isMeasured else { return }
         (rounds, others) = (kept.map { rounds[$0] }, kept.map { others[$0] })
     }
 }
 
-/// Measures `rows` on `stage`, taking turns, each round beginning one row further, until as many rounds
-/// were quiet as the options ask for.
+/// Measures `rows` on `stage` until the requested number of rounds were quiet.
 ///
-/// Disturbed rounds are measured again, at most three times as many rounds as asked for in all. The result
-/// has the quiet rounds alone, or all of them where none was. A row that fails is not run again.
+/// The rows take turns, and each round begins one row further. Disturbed rounds are repeated, up to three times the
+/// requested number of rounds in all. The result contains only the quiet rounds, or all rounds if none was quiet. A
+/// row that fails is not run again.
 ///
 /// - Parameters:
-///   - rows: the rows; those that need spoolgate are left out with `--peers-only`.
-///   - stage: what they run on.
-///   - section: whose rows they are.
-///   - title: the section's.
-///   - columns: of the section's table.
-///   - options: the rounds, and whether only peers run.
-///   - memory: bytes of page cache that a row fills.
-///   - figures: turns one sample into values by column key.
+///   - rows: the rows; those that need spoolgate are omitted with `--peers-only`.
+///   - stage: the stage that they run on.
+///   - section: the section of the rows.
+///   - title: the title of the section.
+///   - columns: the columns of the section's table.
+///   - options: the number of rounds, and whether only peers run.
+///   - memory: the bytes of page cache that a row fills.
+///   - figures: converts a sample to values by column key.
 /// - Returns: the section's results.
 func takeTurns(
     _ rows: [Row],
@@ -198,9 +192,9 @@ private func measure(
     return sample
 }
 
-/// The value below which `share` (0...1) of `values` lie; `values` must not be empty.
+/// The value that `share` (0...1) of the nonempty `values` are below.
 ///
-/// The median of an even number of values is the mean of the two in the middle.
+/// The median of an even number of values is the mean of the middle two.
 func percentile(_ values: [Double], _ share: Double) -> Double {
     let sorted = values.sorted()
     if share == 0.5 && sorted.count.isMultiple(of: 2) {
@@ -209,7 +203,6 @@ func percentile(_ values: [Double], _ share: Double) -> Double {
     return sorted[min(Int(Double(sorted.count) * share), sorted.count - 1)]
 }
 
-/// `value` with a fixed number of decimals.
 func decimal(_ value: Double, _ places: Int) -> String {
     String(format: "%.\(places)f", value)
 }

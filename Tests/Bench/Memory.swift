@@ -1,16 +1,14 @@
-// Memory that the machine really has, before a row that fills the page cache.
+// Page cache made available before a row fills it.
 //
-// A virtual machine whose host takes back free pages (free page reporting, ballooning) pays for
-// the first touch of every page: several times the cost of the write itself, and it hits whichever
-// row comes upon such pages. Filling the page cache as the row will, in pieces as large as nginx's,
-// and giving it back at once, puts all rows on memory that is there. On hardware it changes
-// nothing.
+// If the host of a virtual machine reclaims free pages (free page reporting, ballooning), the first touch of a page
+// costs several times the write itself, for a random row. The benchmark therefore fills the page cache as the row
+// will, in pieces as large as nginx's, and frees it at once. On hardware this has no effect.
 
 import Glibc
 
-/// Fills `length` bytes of page cache with a file in `directory`, and removes the file unwritten.
+/// Fills `length` bytes of page cache with a file in `directory`, and removes the file before it is written back.
 ///
-/// It takes at most half of the memory that is available.
+/// It uses at most half of the available memory.
 func touchMemory(_ length: Int64, in directory: String) throws {
     guard length > 0 else { return }
     let path = directory + "/touched"
@@ -27,7 +25,7 @@ func touchMemory(_ length: Int64, in directory: String) throws {
     }
 }
 
-/// Bytes that could be used without swapping (`MemAvailable`).
+/// The bytes that can be used without swapping (`MemAvailable`).
 private func availableMemory() -> Int64 {
     for line in readText("/proc/meminfo").split(separator: "\n") {
         let words = line.split(separator: " ")

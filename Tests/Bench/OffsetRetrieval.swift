@@ -1,20 +1,17 @@
-// Section D: how fast offsets are told.
+// Section D: the rate of offset retrieval.
 //
-// One thread drives all connections with poll: each has one request under way at any time. Both
-// rows are driven by the same loop with requests of the same form, so that the client's own cost
-// is in both.
+// One thread drives all connections with poll, each with one request in progress. The same loop drives all rows
+// with requests of the same form, so that the client's cost is the same in each.
 
 import Glibc
 import SpoolgateTestSupport
 
-/// Section D.
 enum OffsetRetrieval {
     static let connections = 16
     static let returnRow = "nginx return 200"
     static let headRow = "spoolgate: HEAD"
     static let tusdRow = "tusd: HEAD"
 
-    /// Runs the section.
     static func run(_ options: Options, on stage: Stage) throws -> SectionResult {
         var uploads: [UploadResource] = []
         if !options.peersOnly {
@@ -68,7 +65,7 @@ enum OffsetRetrieval {
     }
 }
 
-/// HEAD after HEAD on some connections.
+/// Repeated HEAD requests on several connections.
 private final class HeadLoop {
     private let answer: [UInt8]
     private let offsetLine: [UInt8]?
@@ -78,7 +75,7 @@ private final class HeadLoop {
     private var heads: [[UInt8]]
     private var outcome = Outcome()
 
-    /// Connects once for each path; every answer must begin with `answer` and have `offset`.
+    /// Connects once for each path; every response must begin with `answer` and contain `offset`.
     init(
         _ paths: [String],
         _ address: SocketAddress,
@@ -101,7 +98,7 @@ private final class HeadLoop {
         for socket in sockets { close(socket.fd) }
     }
 
-    /// Asks for `seconds`, then waits for the answers still under way.
+    /// Sends requests for `seconds`, then waits for the outstanding responses.
     func run(for seconds: Double) throws -> Outcome {
         let end = now() + seconds
         for index in sockets.indices { try ask(index) }
@@ -140,7 +137,7 @@ private final class HeadLoop {
         }
     }
 
-    /// Whether `head` has `line`, in whatever case.
+    /// Whether `head` contains `line`, ignoring case.
     private func contains(_ head: [UInt8], _ line: [UInt8]?) -> Bool {
         guard let line else { return true }
         guard head.count >= line.count else { return false }

@@ -2,7 +2,6 @@
 
 import SpoolgateTestSupport
 
-/// Section A.
 enum OneRequest {
     static let davRow = "dav PUT"
     static let syncedDavRow = "dav PUT, then fdatasync"
@@ -12,7 +11,6 @@ enum OneRequest {
     static let receiveRow = "spoolgate: upload, received only"
     static let tusdRow = "tusd: creation with upload"
 
-    /// Runs the section.
     static func run(_ options: Options, on stage: Stage) -> SectionResult {
         let length = options.largeLength
         let complete = [(name: "Upload-Complete", value: "?1")]
@@ -74,7 +72,7 @@ enum OneRequest {
         ) { largeFigures($0, gibibytes) }
     }
 
-    /// An upload that stays unfinished, so that nothing is delivered.
+    /// An upload that stays incomplete, so that nothing is delivered.
     private static func receive(
         _ length: Int64,
         _ stage: Stage,
@@ -108,7 +106,7 @@ enum OneRequest {
     }
 }
 
-/// Sends a request whose answer is the sink's, and checks that the sink counted every byte.
+/// Sends a request whose response is the sink's, and checks that the sink counted every byte.
 func deliver(_ request: Request, _ stage: Stage) throws -> Outcome {
     let connection = try Connection(to: stage.address)
     let response = try connection.exchange(request, expecting: 200)
@@ -117,7 +115,7 @@ func deliver(_ request: Request, _ stage: Stage) throws -> Outcome {
     }
 }
 
-/// Requires that the sink's answer counts as many bytes as the request had.
+/// Requires that the count in the sink's response equals the length of the request's content.
 func requireCount(_ response: WireClient.Answer, _ request: Request) throws {
     let counted = Int64(response.text.prefix { $0 != "\n" })
     guard counted == request.length else {
@@ -128,7 +126,7 @@ func requireCount(_ response: WireClient.Answer, _ request: Request) throws {
     }
 }
 
-/// What leaves `count` files of a length in a directory, which the check empties.
+/// The outcome of work that creates `count` files of a length in a directory; its check empties the directory.
 func keptFile(ofLength wanted: Int64, count: Int = 1, in directory: String) -> Outcome {
     Outcome {
         let kept = try fileLengths(below: directory).count { $0 == wanted }
@@ -139,7 +137,6 @@ func keptFile(ofLength wanted: Int64, count: Int = 1, in directory: String) -> O
     }
 }
 
-/// The columns of sections A and B.
 func largeColumns(reference: String) -> [Column] {
     [
         Column(key: "mib_per_s", title: "MiB/s"),
@@ -153,7 +150,6 @@ func largeColumns(reference: String) -> [Column] {
     ]
 }
 
-/// The figures of sections A and B.
 func largeFigures(_ sample: Sample, _ gibibytes: Double) -> [String: Double] {
     var figures = [
         "mib_per_s": gibibytes * 1024 / sample.seconds,

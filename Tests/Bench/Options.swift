@@ -1,9 +1,5 @@
-// The command line: which sections run, how large, with which programs.
-//
-// Every option has a default, so that
-// `spoolgate-bench` alone is the whole measurement.
+// The command line. Every option has a default, so that `spoolgate-bench` alone measures everything.
 
-/// One part of the benchmark.
 enum Section: String, CaseIterable {
     case oneRequest = "A"
     case appends = "B"
@@ -23,45 +19,43 @@ enum SpoolReceive: String {
     case on, worker, off
 }
 
-/// What the command line asks for.
+/// The options of the command line.
 struct Options {
-    /// The sections to run, in their order.
     var sections = Section.allCases
-    /// How many quiet rounds there are to be; the rows take turns in each.
+    /// The number of quiet rounds to measure; the rows take turns in each.
     var rounds = 3
-    /// How many rounds there are at most.
+    /// The most rounds that are measured.
     var mostRounds: Int { isQuick ? rounds : 3 * rounds }
-    /// Bytes of the large upload.
+    /// The length of the large upload, in bytes.
     var largeLength: Int64 = 1 << 30
-    /// How many slow uploads are held at once, one run for each number.
+    /// The numbers of simultaneous slow uploads, one run for each.
     var slowCounts = [2_000]
-    /// Seconds the slow uploads are held.
+    /// The seconds for which slow uploads are held open.
     var slowSeconds = 20.0
-    /// Seconds of one sample of the HEAD rate.
+    /// The seconds of one sample of the HEAD rate.
     var rateSeconds = 2.0
-    /// nginx's workers.
+    /// The number of nginx's workers.
     var workers = 1
-    /// What the gateway's promises survive.
+    /// The gateway's setting `promise`.
     var promise = "power-cut"
     /// Only the rows that need no spoolgate.
     var peersOnly = false
     /// Whether sizes are smaller than those of the targets.
     var isQuick = false
-    /// JSON lines in place of tables.
+    /// JSON lines instead of tables.
     var json = false
-    /// Directory on the disk under test.
+    /// A directory on the disk under test.
     var state = "./.run/bench"
-    /// The daemon's program; nil: beside this one.
+    /// The path of the daemon; nil: next to this program.
     var gatewayProgram: String?
-    /// nginx's program.
     var nginxProgram = "nginx"
-    /// The file of the nginx module that passes 104 on; nil: nginx does without.
+    /// The file of the nginx module that forwards 104; nil: nginx runs without it.
     var module = builtModule()
-    /// How that module writes content into the spool: the value of `spool_receive`.
+    /// The value of `spool_receive`.
     var spoolReceive = SpoolReceive.on
-    /// Whether it does.
+    /// Whether nginx's module writes content into the spool.
     var hasLane: Bool { module != nil && spoolReceive != .off }
-    /// tusd's program; nil: it is not measured.
+    /// The path of tusd; nil: it is not measured.
     var tusdProgram: String?
 
     /// The text of `--help`.
@@ -109,8 +103,8 @@ struct Options {
 
     /// Reads the arguments that follow the program's name.
     ///
-    /// - Returns: nil if they ask for help.
-    /// - Throws: `BenchFailure` about an unknown option or a value it cannot take.
+    /// - Returns: nil if they request help.
+    /// - Throws: `BenchFailure` for an unknown option or an invalid value.
     static func parse(_ arguments: some Sequence<String>) throws -> Options? {
         var options = Options()
         var rounds: Int?
@@ -155,7 +149,6 @@ struct Options {
         return options
     }
 
-    /// The sizes of `--quick`.
     private mutating func makeQuick() {
         isQuick = true
         largeLength = 64 << 20
@@ -193,6 +186,6 @@ struct Options {
 }
 
 extension Section {
-    /// Whether its deliveries go over https.
+    /// Whether its deliveries use https.
     var isSecure: Bool { self == .secureDelivery || self == .smallSecureDeliveries }
 }

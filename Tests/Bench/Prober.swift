@@ -1,16 +1,16 @@
-// Asks for one offset again and again while something else keeps the servers busy.
+// Retrieves one offset repeatedly while the servers are busy with other work.
 
 import SpoolgatePosix
 import SpoolgateTestSupport
 import Synchronization
 
-/// The thread that asks for an idle upload's offset 50 times a second.
+/// The thread that retrieves the offset of an idle upload 50 times a second.
 final class Prober: Sendable {
     private let isOver = Atomic<Bool>(false)
-    /// The seconds of each answer, once it has ended.
+    /// The seconds of each response, set at the end of the thread.
     private let latencies = Monitor<Result<[Double], any Error>?>(nil)
 
-    /// Creates the upload and starts asking.
+    /// Creates the upload and starts the thread.
     init(_ address: SocketAddress) throws {
         try Thread.start(name: "prober") { [self] in
             let result = Result { try ask(address) }
@@ -18,10 +18,10 @@ final class Prober: Sendable {
         }
     }
 
-    /// Ends the asking.
+    /// Stops the thread.
     ///
-    /// - Returns: the seconds of each answer, at least one.
-    /// - Throws: what went wrong in the thread.
+    /// - Returns: the seconds of each response, at least one.
+    /// - Throws: the error of the thread.
     func stop() throws -> [Double] {
         isOver.store(true, ordering: .relaxed)
         guard let result = latencies.wait(until: .never, { $0 }) else { return [] }

@@ -1,27 +1,25 @@
-// The processes the benchmark starts, and their certain end.
+// The child processes of the benchmark.
 //
-// Invariant: whatever way the benchmark ends short of SIGKILL (a return, a failure, Ctrl-C), every
-// process in the list has been ended and reaped first. Each child leads its own process group, so
-// that a Ctrl-C reaches only the benchmark, which then ends the children in order.
+// Invariant: unless it is killed with SIGKILL, the benchmark ends and reaps every child before it exits (by return,
+// failure or Ctrl-C). Each child leads its own process group, so that Ctrl-C reaches only the benchmark, which then
+// ends the children in order.
 
 import Glibc
 import SpoolgatePosix
 import Synchronization
 
-/// The children that run now.
 private let running = Mutex<[pid_t]>([])
 
-/// A process that the benchmark started.
 struct Child: Sendable {
-    /// Its process id.
     let pid: pid_t
-    /// What it is, for messages.
+    /// Its name in messages.
     let name: String
     /// The file of its messages.
     let log: String
 
-    /// Starts `program` with `arguments`; its output and errors go to the file `log`, or its
-    /// output to the descriptor `output` if one is given.
+    /// Starts `program` with `arguments`.
+    ///
+    /// Its errors go to the file `log`, and its output there or to `output` if that is given.
     ///
     /// - Throws: `BenchFailure` if the program cannot be started.
     static func start(
@@ -66,9 +64,7 @@ struct Child: Sendable {
         return Child(pid: pid, name: name, log: log)
     }
 
-    /// How it ended, as a sentence; nil while it runs.
-    ///
-    /// Looks without reaping.
+    /// The way it ended, as a sentence; nil while it runs; the process is not reaped.
     var ending: String? {
         var information = siginfo_t()
         let flags = WEXITED | WNOHANG | WNOWAIT
@@ -81,8 +77,7 @@ struct Child: Sendable {
             ? "\(name) ended with status \(status)" : "\(name) was ended by signal \(status)"
     }
 
-    /// Waits until it ends by itself; its exit status, or 128 and the number of the signal that
-    /// ended it.
+    /// Waits until it exits; returns its exit status, or 128 plus the number of the signal that ended it.
     func waitForEnd() -> Int32 {
         var status: Int32 = 0
         while waitpid(pid, &status, 0) < 0, errno == EINTR {}
@@ -91,13 +86,12 @@ struct Child: Sendable {
         return signal == 0 ? (status >> 8) & 0xff : 128 + signal
     }
 
-    /// Ends it: SIGTERM, and after 10 s SIGKILL for its whole group.
+    /// Ends it with SIGTERM, and after 10 s its whole group with SIGKILL.
     func end() {
         Child.end([pid])
         running.withLock { $0.removeAll { $0 == pid } }
     }
 
-    /// Ends every child that still runs.
     static func endAll() {
         let pids = running.withLock { list in
             defer { list = [] }
@@ -122,7 +116,7 @@ struct Child: Sendable {
         }
     }
 
-    /// What children keep of the benchmark's environment.
+    /// The environment variables that children inherit.
     private static func keptEnvironment() -> [String] {
         let names = ["PATH", "HOME", "LANG", "TMPDIR", "LD_LIBRARY_PATH"]
         return names.compactMap { (name: String) -> String? in
@@ -131,17 +125,17 @@ struct Child: Sendable {
     }
 }
 
-/// Whether a signal has come that ends this process.
+/// Whether this process received a signal to end.
 private let isEnding = Atomic<Bool>(false)
 
-/// Does not return once a signal ends this process: what fails then fails for that reason.
+/// Blocks forever if a signal is ending this process: failures are then caused by the signal.
 func waitIfEnding() {
     while isEnding.load(ordering: .relaxed) { pause(1) }
 }
 
-/// Runs `clean` and ends this process when SIGINT, SIGTERM or SIGHUP comes.
+/// Runs `clean` and ends this process on SIGINT, SIGTERM or SIGHUP.
 ///
-/// Call before any thread is started: the signals are blocked in all threads but its own.
+/// Call it before any thread is started: the signals are blocked in all threads but its own.
 func endOnSignal(_ clean: @escaping @Sendable () -> Void) throws {
     signal(SIGPIPE, SIG_IGN)
     var signals = sigset_t()

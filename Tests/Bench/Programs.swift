@@ -1,8 +1,7 @@
-// Where the programs are that the benchmark starts.
+// The paths of the programs that the benchmark starts.
 
 import Glibc
 
-/// The path of this program.
 func ownProgram() throws -> String {
     var path = [CChar](repeating: 0, count: 4096)
     let count = readlink("/proc/self/exe", &path, path.count)
@@ -10,7 +9,7 @@ func ownProgram() throws -> String {
     return String(decoding: path[..<count].map(UInt8.init(bitPattern:)), as: UTF8.self)
 }
 
-/// The path of the daemon: the one that was named, or the one beside this program.
+/// The path of the daemon: the given one, or the one next to this program.
 func gatewayProgram(_ options: Options) throws -> String {
     if let named = options.gatewayProgram { return named }
     let own = try ownProgram()
@@ -21,14 +20,14 @@ func gatewayProgram(_ options: Options) throws -> String {
     return path
 }
 
-/// The path of the client's command, beside the daemon.
+/// The path of `spoolgate-upload`, next to the daemon.
 func clientProgram(_ options: Options) throws -> String {
     let gateway = try gatewayProgram(options)
     let directory = gateway.prefix(upTo: gateway.lastIndex(of: "/") ?? gateway.endIndex)
     return try absolutePath("\(directory)/spoolgate-upload")
 }
 
-/// The path of a program that is named by its path, or by its name in PATH or an sbin directory.
+/// The path of a program that is given as a path, or as a name in PATH or an sbin directory.
 func findProgram(_ name: String) throws -> String {
     if name.contains("/") { return name }
     let path = getenv("PATH").map { String(cString: $0) } ?? "/usr/bin:/bin"
@@ -40,7 +39,7 @@ func findProgram(_ name: String) throws -> String {
     throw BenchFailure("no \(name) in PATH")
 }
 
-/// The nginx module that `make module` has built beside this program; nil: it is not there.
+/// The nginx module that `make module` built next to this program; nil if it is missing.
 func builtModule() -> String? {
     guard let own = try? ownProgram() else { return nil }
     // .build/TRIPLE/release/spoolgate-bench
@@ -49,9 +48,9 @@ func builtModule() -> String? {
     return access(path, R_OK) == 0 ? path : nil
 }
 
-/// A file's path from the root.
+/// The absolute path of a file.
 ///
-/// - Throws: `BenchFailure` if there is no such file.
+/// - Throws: `BenchFailure` if the file does not exist.
 func absolutePath(_ path: String) throws -> String {
     guard let resolved = realpath(path, nil) else {
         throw BenchFailure(call: "realpath", on: path)

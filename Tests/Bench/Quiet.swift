@@ -1,18 +1,17 @@
-// How much of the machine other processes use while a row is measured, and which.
+// The processor use of other processes while a row is measured.
 //
-// It sees processors only: another process that keeps the disk busy without computing shows in the
-// spread of the figures alone. The kernel's own threads are not among the others: what they do is
-// mostly the write-back of what was measured.
+// Only processors are measured: another process that keeps the disk busy without computing shows only in the spread
+// of the figures. The kernel's own threads do not count as others: they mostly write back the measured data.
 
 import Glibc
 
-/// What other processes used of the machine while something was measured.
+/// The processor use of other processes during a measurement.
 struct OthersUse {
-    /// Processor seconds that all processors had.
+    /// The processor seconds that were available.
     var capacity = 0.0
-    /// Processor seconds that others used of them.
+    /// The processor seconds that others used.
     var seconds = 0.0
-    /// The same by the command names of those that are known.
+    /// The same by command name, for known processes.
     var commands: [String: Double] = [:]
 
     /// The share of all processors, in percent.
@@ -32,7 +31,6 @@ struct OthersUse {
             .map { ($0.key, $0.value / capacity * 100) }
     }
 
-    /// All of that together.
     static func sum(_ parts: [OthersUse]) -> OthersUse {
         parts.reduce(into: OthersUse()) { sum, part in
             sum.capacity += part.capacity
@@ -41,16 +39,16 @@ struct OthersUse {
         }
     }
 
-    /// Whether a round in which others used so much can be believed.
+    /// Whether a round is quiet: others used at most 10 % in all, and 25 % in each row.
     ///
-    /// - Parameter rows: what others used in each row of the round.
-    /// - Returns: whether that is at most 10 % in all, and 25 % in each row.
+    /// - Parameter rows: the use by others in each row of the round.
+    /// - Returns: whether the round is quiet.
     static func isQuiet(_ rows: [OthersUse]) -> Bool {
         sum(rows).percent <= 10 && rows.allSatisfy { $0.percent <= 25 }
     }
 }
 
-/// Processor seconds of the whole machine and of its processes, at one instant.
+/// The processor seconds of the whole machine and of its processes at one instant.
 struct MachineLoad {
     private let time = now()
     private let busy: Double
@@ -58,7 +56,7 @@ struct MachineLoad {
     private let others: [pid_t: Process]
     private let kernel: Double
 
-    /// Reads the instant; `stage` names the processes that are the benchmark's.
+    /// Reads the figures; `stage` names the processes that belong to the benchmark.
     init(_ stage: Stage) {
         let processes = Process.all()
         let ownPIDs = stage.processes + [getpid()]
@@ -68,7 +66,7 @@ struct MachineLoad {
         others = processes.filter { !$0.value.isKernel && !ownPIDs.contains($0.key) }
     }
 
-    /// What others have used since `earlier`.
+    /// The use by others since `earlier`.
     func use(since earlier: MachineLoad) -> OthersUse {
         let capacity = (time - earlier.time) * Double(sysconf(Int32(_SC_NPROCESSORS_ONLN)))
         let measured = own - earlier.own + kernel - earlier.kernel
@@ -82,7 +80,7 @@ struct MachineLoad {
         return OthersUse(capacity: capacity, seconds: seconds, commands: commands)
     }
 
-    /// Seconds in which any processor did something, time taken by a host's other guests included.
+    /// The seconds in which any processor was busy, including time stolen by the host.
     private static func busySeconds() -> Double {
         guard let line = readText("/proc/stat").split(separator: "\n").first else { return 0 }
         let ticks = line.split(separator: " ").dropFirst().map { Double($0) ?? 0 }
@@ -92,18 +90,17 @@ struct MachineLoad {
     }
 }
 
-/// A process of the machine, as /proc/PID/stat tells it.
+/// A process, read from /proc/PID/stat.
 private struct Process {
-    /// Its command's name, of at most 15 bytes.
+    /// The command's name, at most 15 bytes.
     let command: String
-    /// Whether it is a thread of the kernel.
+    /// Whether it is a kernel thread.
     let isKernel: Bool
-    /// Processor seconds of it so far.
     let seconds: Double
 
-    /// Reads the line of one process; nil if it is none.
+    /// Reads the line of one process; nil if it is invalid.
     private init?(_ line: String) {
-        // The name may have spaces and brackets in it, the rest has none.
+        // The name may contain spaces and parentheses.
         guard let first = line.firstIndex(of: "("), let last = line.lastIndex(of: ")") else {
             return nil
         }
@@ -115,7 +112,6 @@ private struct Process {
         seconds = (user + system) / ticksPerSecond
     }
 
-    /// All processes that there are.
     static func all() -> [pid_t: Process] {
         var processes: [pid_t: Process] = [:]
         for name in directoryNames("/proc") {

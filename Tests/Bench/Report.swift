@@ -1,19 +1,17 @@
-// How results are told: aligned tables for people, JSON lines for programs.
+// The output of results: aligned tables for people, JSON lines for programs.
 //
-// Every figure is the median over the rounds; with more than one round its smallest and largest
-// value stand beside it. A ratio is formed within each round, between neighbours in time, and the
-// median of those ratios is told: a disk that is slow for a minute slows both sides of it.
+// Every figure is the median over the rounds; if there are several rounds, the smallest and largest value follow
+// it. A ratio is computed within each round, and the median of the ratios is printed: a disk that is slow for a
+// minute slows both sides.
 
 import Foundation
 
-/// One column of a section's table.
 struct Column {
-    /// The key of the value in `RowResult.rounds`, and in JSON.
+    /// The key of the value in `RowResult.rounds` and in JSON.
     let key: String
-    /// The heading.
     let title: String
     var decimals = 0
-    /// The row whose value of `key` this column is divided by; nil: the value itself.
+    /// The row whose value of `key` divides this column's; nil: the value itself.
     var reference: String?
 
     /// The key in JSON.
@@ -32,13 +30,11 @@ struct Column {
     }
 }
 
-/// One section's results.
 struct SectionResult {
     let section: Section
     let title: String
     let columns: [Column]
     let rows: [RowResult]
-    /// How many rounds were measured, and how many of them were quiet.
     let measuredRounds, quietRounds: Int
 
     /// The values of one column of one row; empty if it was not measured.
@@ -48,10 +44,10 @@ struct SectionResult {
         return column.values(row, in: rows)
     }
 
-    /// What other processes used in the rounds that the figures are of.
+    /// The use by others in the rounds that the figures come from.
     var others: OthersUse { .sum(rows.flatMap(\.others)) }
 
-    /// Whether no round was quiet, so that the figures say little.
+    /// Whether no round was quiet, so that the figures are unreliable.
     var isDisturbed: Bool { measuredRounds > 0 && quietRounds == 0 }
 
     /// Prints the table, or one JSON line for each row and one for the rounds.
@@ -116,7 +112,7 @@ struct SectionResult {
     }
 }
 
-/// Prints lines of cells under a heading, the first column to the left, the others to the right.
+/// Prints rows of cells below a heading, the first column aligned left, the others right.
 func printTable(_ heading: [String], _ lines: [[String]]) {
     var widths = heading.map(\.count)
     for line in lines {
@@ -131,7 +127,7 @@ func printTable(_ heading: [String], _ lines: [[String]]) {
     }
 }
 
-/// An object on one line.
+/// A JSON object on one line.
 func json(_ members: [String: Any]) -> String {
     let options: JSONSerialization.WritingOptions = [.sortedKeys, .withoutEscapingSlashes]
     let data = try? JSONSerialization.data(withJSONObject: members, options: options)
@@ -139,7 +135,6 @@ func json(_ members: [String: Any]) -> String {
 }
 
 extension String {
-    /// The text with underscores for spaces.
     fileprivate var replacingSpaces: String {
         String(map { $0 == " " ? "_" : $0 })
     }

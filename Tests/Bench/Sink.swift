@@ -1,16 +1,14 @@
-// The upstream of the measurements: takes requests, counts their content, throws it away.
+// The upstream of the measurements: it receives requests, counts their content and discards it.
 //
-// A process of its own (`spoolgate-bench sink`), so that its processor time is not the servers'.
-// It answers 200 with the number of bytes it has counted, or, for a request that names a file in
-// X-Body-File, with that file's length. One thread per connection; Content-Length only, which is
-// all that nginx and spoolgate send here; anything else is answered 411.
+// It is a separate process (`spoolgate-bench sink`), so that its processor time is not added to the servers'. It
+// responds with 200 and the number of bytes it counted, or with the length of the file that the request names in
+// X-Body-File. It uses one thread per connection and requires Content-Length: other framing receives 411.
 
 import Glibc
 import SpoolgateTestSupport
 
-/// The sink's life.
 enum Sink {
-    /// Listens on a port the system chooses, writes its number to `output`, serves until ended.
+    /// Listens on a port that the system chooses, writes its number to `output`, and serves until it is killed.
     static func serve(output: Int32) throws -> Never {
         let origin = try LoopbackOrigin(remembers: false) { connection in
             while let head = try connection.receiveHead(), try answer(head, on: connection) {}
@@ -21,9 +19,9 @@ enum Sink {
         while true { _ = Glibc.pause() }
     }
 
-    /// Takes a request's content and answers it.
+    /// Receives a request's content and responds.
     ///
-    /// - Returns: false when the connection must end.
+    /// - Returns: false if the connection must be closed.
     private static func answer(
         _ head: LoopbackOrigin.Request,
         on connection: OriginConnection
@@ -33,7 +31,7 @@ enum Sink {
         if !head.values("Expect").isEmpty { try connection.send("HTTP/1.1 100 Continue\r\n\r\n") }
         var counted: Int64
         if let file = head.values("X-Body-File").last, !file.isEmpty {
-            counted = (try? fileLength(file)) ?? -1  // A missing file is told as -1 bytes.
+            counted = (try? fileLength(file)) ?? -1  // A missing file is reported as -1 bytes.
         } else {
             counted = Int64(connection.discard(length))
         }

@@ -1,19 +1,16 @@
-// Section E: many slow uploads held at once, while offsets are still asked for.
+// Section E: many simultaneous slow uploads, with offset retrieval meanwhile.
 //
-// One thread feeds all uploads: it visits a fiftieth of them every 20 ms and writes 1000 bytes to
-// each, so that each sends about 1 KB/s. After the hold every upload gets the rest of its content
-// and must be answered 201 with its whole length: none may be lost. Meanwhile a second thread asks
-// for the offset of an idle upload 50 times a second.
+// One thread feeds all uploads: every 20 ms it writes 1000 bytes to each upload of the next fiftieth, about 1 KB/s
+// each. After the hold it sends the rest of every upload, whose response must be 201 with the whole length.
+// Meanwhile a second thread retrieves the offset of an idle upload 50 times a second.
 
 import Glibc
 import SpoolgateTestSupport
 
-/// Section E.
 enum SlowUploads {
-    /// Uploads opened in a second.
+    /// The number of uploads opened per second.
     static let openingsPerSecond = 1000
 
-    /// The name of the row of `count` uploads.
     static func rowName(_ count: Int) -> String {
         "\(count) slow uploads"
     }
@@ -81,7 +78,6 @@ enum SlowUploads {
         return result
     }
 
-    /// The columns of the table.
     static let columns = [
         Column(key: "survivors", title: "survived"),
         Column(key: "rss_mib", title: "RSS MiB", decimals: 1),
@@ -100,7 +96,7 @@ enum SlowUploads {
 
 /// The thread that feeds all slow uploads.
 private final class SlowClient {
-    /// What the first lost upload was told.
+    /// The response to the first lost upload.
     private(set) var firstLoss = "none"
 
     private let count: Int
@@ -114,7 +110,7 @@ private final class SlowClient {
     private static let slots = 50
     private static let portion = 1000
 
-    /// Uploads that are longer than what they send in `seconds` and the opening of them all.
+    /// Creates uploads that are longer than the content sent while they are opened and held for `seconds`.
     init(_ count: Int, address: SocketAddress, seconds: Double) throws {
         guard count + 200 < openFilesLimit() else {
             throw BenchFailure("\(count) uploads need more than \(openFilesLimit()) open files")
@@ -129,7 +125,7 @@ private final class SlowClient {
         for socket in sockets { close(socket) }
     }
 
-    /// Opens the uploads at a steady pace, and feeds those that are open.
+    /// Opens the uploads at a steady pace, and feeds the open ones.
     func open() throws {
         let start = now()
         while sockets.count < count {
@@ -139,7 +135,7 @@ private final class SlowClient {
         }
     }
 
-    /// Waits until the next slot's time and writes a portion to each of its uploads.
+    /// Waits for the time of the next slot and writes a portion to each of its uploads.
     func feed() throws {
         pause(nextVisit - now())
         nextVisit = max(nextVisit + 1.0 / Double(SlowClient.slots), now() - 1)
@@ -149,9 +145,9 @@ private final class SlowClient {
         slot = (slot + 1) % SlowClient.slots
     }
 
-    /// Sends the rest of every upload and reads the answers, for at most 120 s.
+    /// Sends the rest of every upload and reads the responses, for at most 120 s.
     ///
-    /// - Returns: how many were answered 201 with their whole length.
+    /// - Returns: the number of 201 responses with the whole length.
     func finish() throws -> Int {
         let deadline = now() + 120
         for index in sockets.indices {
@@ -196,7 +192,7 @@ private final class SlowClient {
         }
     }
 
-    /// Writes what the socket takes of `portion` bytes; a broken one shows at the end.
+    /// Writes at most `portion` bytes, as far as the socket accepts them; a broken socket is reported at the end.
     private func write(_ portion: Int, to index: Int) {
         guard portion > 0 else { return }
         let taken = Content.block.withUnsafeBytes { block in
@@ -205,7 +201,7 @@ private final class SlowClient {
         if taken > 0 { sent[index] += taken }
     }
 
-    /// The response's head, or what came of it until the deadline or the connection's end.
+    /// The response's header section, or the part of it that arrived by the deadline or the end of the connection.
     private func receive(_ index: Int, until deadline: Double) -> String {
         var answer: [UInt8] = []
         var block = [UInt8](repeating: 0, count: 4096)

@@ -1,6 +1,5 @@
-// Sections H and I: deliveries of 64 KiB to the upstream, one after the other, beside curl.
+// Sections H and I: consecutive deliveries of 64 KiB to the upstream, compared with curl.
 
-/// Sections H and I.
 enum SmallDeliveries {
     static let deliveries = 2000
     static let length: Int64 = 64 << 10
@@ -8,7 +7,6 @@ enum SmallDeliveries {
     static let aloneRow = "spoolgate's delivery alone, one process"
     static let wholeRow = "spoolgate: plain PUT through nginx"
 
-    /// Runs the section.
     static func run(
         _ section: Section,
         _ options: Options,
@@ -48,7 +46,7 @@ enum SmallDeliveries {
         }
     }
 
-    /// Whole requests by one client: nginx and FastCGI are in them besides the delivery.
+    /// Whole requests by one client: they include nginx and FastCGI as well as the delivery.
     private static func put(_ count: Int, _ stage: Stage) throws -> Outcome {
         let connection = try Connection(to: stage.address)
         var latencies: [Double] = []

@@ -1,4 +1,4 @@
-// Sections C and J: many small uploads by some clients at once.
+// Sections C and J: many small uploads by several clients at once.
 
 import SpoolgateTestSupport
 import Synchronization
@@ -14,7 +14,6 @@ enum SmallUploads {
     static let toldRow = "spoolgate: told upload resources"
     static let tusdRow = "tusd: creations with upload"
 
-    /// Runs a section.
     static func run(_ section: Section, _ options: Options, on stage: Stage) -> SectionResult {
         let length = Int64(section == .smallUploads ? 64 << 10 : 256 << 10)
         let complete = [(name: "Upload-Complete", value: "?1")]
@@ -73,7 +72,7 @@ enum SmallUploads {
         )
     }
 
-    /// Makes all uploads, each answered by the sink and counted by it.
+    /// Sends all uploads; the sink responds to each and counts it.
     private static func deliver(
         _ length: Int64,
         to location: String,
@@ -88,7 +87,8 @@ enum SmallUploads {
         }
     }
 
-    /// Makes all uploads as clients of tus do that send the content along, each a file in a directory.
+    /// Sends all uploads as tus clients that include the content in the creation; each becomes a file in a
+    /// directory.
     private static func create(
         _ length: Int64,
         at base: String,
@@ -102,13 +102,13 @@ enum SmallUploads {
         return outcome
     }
 
-    /// Has all clients take turns with the uploads, each on a connection of its own.
+    /// Distributes the uploads among all clients, each with its own connection.
     ///
     /// - Parameters:
-    ///   - stage: where they go.
-    ///   - upload: makes the upload of a number.
+    ///   - stage: the stage that receives the uploads.
+    ///   - upload: performs the upload of a number.
     /// - Returns: the seconds of each upload.
-    /// - Throws: what the first upload threw that failed.
+    /// - Throws: the error of the first upload that failed.
     private static func parallel(
         _ stage: Stage,
         _ upload: @escaping @Sendable (Connection, Int) throws -> Void
@@ -129,11 +129,11 @@ enum SmallUploads {
     }
 }
 
-/// Hands out numbers from 0 to many threads.
+/// Gives out numbers from 0 to many threads.
 private final class Turn: Sendable {
     private let count = Atomic<Int>(0)
 
-    /// The next number, or nil when `end` is reached.
+    /// The next number; nil once `end` is reached.
     func next(below end: Int) -> Int? {
         let number = count.wrappingAdd(1, ordering: .relaxed).oldValue
         return number < end ? number : nil

@@ -1,16 +1,16 @@
-// Stream sockets as the measurements want them: raw numbers, so that the client costs little.
+// Stream sockets as bare descriptors, so that the client costs little.
 
 import Glibc
 import SpoolgateTestSupport
 
-/// Connects to `address`, with 120 s of patience for each later read and write.
+/// Connects to `address`, with a timeout of 120 s for each later read and write.
 ///
 /// - Returns: a descriptor that the caller closes.
 func connectSocket(to address: SocketAddress) throws -> Int32 {
     try StreamSocket(connectedTo: address, patience: 120).number
 }
 
-/// A port of 127.0.0.1 that nobody listens on at this moment.
+/// A port of 127.0.0.1 that is currently free.
 func freePort() throws -> UInt16 {
     let socket = try StreamSocket(listeningOn: .port(0))
     defer { socket.close() }
@@ -19,7 +19,7 @@ func freePort() throws -> UInt16 {
 
 /// Writes all of `bytes`.
 ///
-/// - Returns: whether the peer, or the disk, took them; false leaves the reason in `errno`.
+/// - Returns: whether all was written; if false, `errno` has the reason.
 func writeAll(_ descriptor: Int32, _ bytes: UnsafeRawBufferPointer) -> Bool {
     var rest = bytes
     while let start = rest.baseAddress, !rest.isEmpty {

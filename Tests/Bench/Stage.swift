@@ -1,26 +1,23 @@
-// Everything one section is measured on: a sink, one nginx, one spoolgate, perhaps one tusd, and
-// their directories.
+// The environment of one section: a sink, one nginx, one spoolgate, optionally one tusd, and their directories.
 //
-// A stage begins with empty directories and fresh processes, so that no section sees what another
-// left behind; its end ends the processes and empties the directories. All of it lies in the
-// state directory, hence on one disk.
+// A stage begins with empty directories and new processes, so that sections do not influence each other. Its end
+// ends the processes and empties the directories. Everything is in the state directory, and so on one disk.
 
 import Glibc
 import SpoolgateTestSupport
 
-/// The processes and directories of one section.
 final class Stage {
-    /// nginx by TCP.
+    /// nginx's TCP address.
     let address: SocketAddress
-    /// The sink as an upstream: `http://`, or `https://` where the stage has TLS.
+    /// The URL of the sink as an upstream: `http://`, or `https://` if the stage has TLS.
     let sinkURL: String
-    /// Where the gateway takes uploads that it delivers to the sink, through nginx, over http.
+    /// The URL of the uploads that the gateway delivers to the sink, through nginx over http.
     let gatewayURL: String
     /// The authority of the sink's certificate, a PEM file; nil without TLS.
     let authority: String?
-    /// nginx by a unix socket, which has no ports to run out of.
+    /// nginx's unix socket, which cannot run out of ports.
     let localAddress: SocketAddress
-    /// The directory that dav PUT fills.
+    /// The directory of dav PUT.
     let davDirectory: String
     /// The directory of client_body_in_file_only.
     let bodyDirectory: String
@@ -30,7 +27,6 @@ final class Stage {
     let tusdDirectory: String
     /// The daemon's process id; nil with `--peers-only`.
     var gatewayPID: pid_t? { gateway?.pid }
-    /// The sink's process id.
     var sinkPID: pid_t { sink.pid }
 
     /// The directory of all files of the section.
@@ -43,12 +39,12 @@ final class Stage {
     private let hasModule: Bool
     private let nginxPIDs: [pid_t]
 
-    /// Starts everything and waits until it answers.
+    /// Starts all processes and waits until they accept connections.
     ///
     /// - Parameters:
     ///   - options: sizes and programs.
-    ///   - withTLS: whether the sink is reached over TLS, which nginx then ends for it.
-    /// - Throws: `BenchFailure` if something does not start within 15 s.
+    ///   - withTLS: whether the sink uses TLS, which nginx terminates for it.
+    /// - Throws: `BenchFailure` if a process is not ready within 15 s.
     init(_ options: Options, withTLS: Bool = false) throws {
         let state = try Stage.absolute(options.state)
         let work = state + "/work"
@@ -144,7 +140,7 @@ final class Stage {
         do { try emptyDirectory(work) } catch { note("\(error)") }
     }
 
-    /// Which processes have ended, and the last lines of each log: for a failure's report.
+    /// The processes that have ended, and the last lines of each log, to report a failure.
     var findings: String {
         let endings = [sink, nginx, gateway, tusd].compactMap { $0?.ending }
         let tails = logs.flatMap { log in
@@ -153,15 +149,14 @@ final class Stage {
         return (endings + tails).joined(separator: "\n")
     }
 
-    /// Processor seconds of nginx and what is behind it so far.
+    /// The processor seconds of nginx and the programs behind it.
     var serverSeconds: Double { servers.map(processorSeconds).reduce(0, +) }
 
-    /// All processes of the stage.
     var processes: [pid_t] { servers + [sinkPID] }
 
     private var servers: [pid_t] { nginxPIDs + [gateway, tusd].compactMap { $0?.pid } }
 
-    /// The process behind nginx; nil where there is none.
+    /// The process behind nginx; nil if there is no such process.
     func pid(_ behind: Behind) -> pid_t? {
         switch behind {
         case .nothing: nil
@@ -170,15 +165,16 @@ final class Stage {
         }
     }
 
-    /// What a row needs and is not here; nil: nothing.
+    /// The missing prerequisite of a row; nil if nothing is missing.
     func lacks(for row: Row) -> String? {
         if row.behind == .tusd, tusd == nil { return "no tusd was named (--tusd PATH)" }
         if row.isTold, !hasModule { return "nginx is without its module (make module)" }
         return nil
     }
 
-    /// Waits until servers and sink do nothing any more, so that work they do after an answer
-    /// is counted with the request that caused it; at most 3 s.
+    /// Waits up to 3 s until servers and sink are idle.
+    ///
+    /// Work after a response is thus counted with its request.
     func settle() {
         let deadline = now() + 3
         var before = serverSeconds + processorSeconds(sinkPID)

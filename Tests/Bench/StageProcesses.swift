@@ -1,10 +1,9 @@
-// How the processes of a stage are started, each until it takes connections.
+// Starts the processes of a stage and waits until each accepts connections.
 
 import Glibc
 import SpoolgateTestSupport
 
 extension Stage {
-    /// Starts spoolgate.
     static func startGateway(
         _ options: Options,
         work: String,
@@ -37,7 +36,6 @@ extension Stage {
         return child
     }
 
-    /// Starts tusd.
     static func startTusd(
         _ program: String,
         _ directory: String,
@@ -57,9 +55,7 @@ extension Stage {
         return child
     }
 
-    /// Starts the sink.
-    ///
-    /// - Returns: it and its port.
+    /// Starts the sink and returns its process and port.
     static func startSink(log: String) throws -> (Child, UInt16) {
         var ends: [Int32] = [0, 0]
         guard pipe(&ends) == 0 else { throw BenchFailure(call: "pipe") }
@@ -85,9 +81,9 @@ extension Stage {
         return (child, port)
     }
 
-    /// Waits until a process takes connections.
+    /// Waits until a process accepts connections.
     ///
-    /// - Throws: `BenchFailure` if it ends instead, or after 15 s.
+    /// - Throws: `BenchFailure` if it exits instead, or after 15 s.
     static func waitUntilConnectable(
         _ address: SocketAddress,
         _ child: Child

@@ -1,16 +1,15 @@
 // The project's targets, each with the measured figure and whether it is met.
 //
-// A target of a section that did not run, or of a row that failed, is "not measured".
+// The target of a section that was not run, or of a row that failed, is "not measured".
 
 import Foundation
 
-/// One target.
 private struct Target {
     let sentence: String
     /// The figure in each round; empty: not measured.
     let values: [Double]
     let bound: Double
-    /// Whether the figure must not be above `bound` (or else not below it).
+    /// Whether `bound` is the highest allowed figure (or else the lowest).
     let isUpper: Bool
     let unit: String
 
@@ -49,7 +48,6 @@ private struct Target {
     }
 }
 
-/// Prints every target with its figure.
 func printTargets(_ results: [SectionResult], _ options: Options) {
     let targets =
         targets(results, options.promise)
@@ -83,7 +81,7 @@ private func targets(_ results: [SectionResult], _ promise: String) -> [Target] 
 }
 
 extension [SectionResult] {
-    /// The figure of a row in each round, perhaps divided by another row's; empty: not measured.
+    /// The figure of a row in each round, divided by another row's if that is given; empty: not measured.
     fileprivate func figure(
         _ section: Section,
         _ row: String,
@@ -191,7 +189,7 @@ private func client(_ results: [SectionResult], _ promise: String) -> [Target] {
             atLeast: bound
         )
     }
-    // Of a pipe only this side's content is synced.
+    // The gateway syncs the content of spoolgate-upload's pipe, but not that of curl's request.
     let ofPipe = promise == "process" ? 1 : 0.9
     return [
         atLeast(1, "the client's command", ClientUploads.putRow, of: ClientUploads.curlRow),
@@ -199,11 +197,12 @@ private func client(_ results: [SectionResult], _ promise: String) -> [Target] {
     ]
 }
 
-/// Where nginx writes content into the spool by itself.
+/// The targets if nginx writes content into the spool itself.
 ///
-/// With equal promises: what needs no sync beside what has none, and what is durable beside what is made so.
+/// Each value of `promise` is compared with a peer of the same durability: no sync with no sync, synced with
+/// synced.
 private func lane(_ results: [SectionResult], _ spoolReceive: SpoolReceive) -> [Target] {
-    // Threads cost some thousand handovers a GiB.
+    // Threads cost some thousand handovers per GiB.
     let most = spoolReceive == .worker ? 1.15 : 1.5
     func large(_ promise: Promise, _ key: String) -> [Double] {
         let peer = promise == .process ? OneRequest.davRow : OneRequest.syncedDavRow
@@ -243,7 +242,7 @@ private func lane(_ results: [SectionResult], _ spoolReceive: SpoolReceive) -> [
     ]
 }
 
-/// With equal promises, and then with those that tusd does not make.
+/// The targets at equal durability, and then those with a durability that tusd does not offer.
 private func besideTusd(_ results: [SectionResult]) -> [Target] {
     func small(_ section: Section, _ promise: Promise) -> [Double] {
         results.figure(section, promise.toldRow, "per_s", over: SmallUploads.tusdRow)

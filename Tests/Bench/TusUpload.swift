@@ -1,20 +1,18 @@
-// An upload as a tus 1.0 client sees it, of tusd or of spoolgate.
+// An upload from the view of a tus 1.0 client, at tusd or spoolgate.
 
 import SpoolgateTestSupport
 
-/// An upload at a server of tus, behind nginx.
 final class TusUpload {
-    /// The path that tusd serves, at nginx as well.
+    /// tusd's path, at nginx as well.
     static let base = "/tus/"
 
     /// The path of its `Location`.
     let path: String
     private let connection: Connection
 
-    /// Creates an upload of `length` bytes at a path, with `content` bytes of it in the same request
-    /// (creation-with-upload).
+    /// Creates an upload of `length` bytes, with `content` bytes of it in the same request (creation-with-upload).
     ///
-    /// - Throws: `BenchFailure` where not all of the content was taken.
+    /// - Throws: `BenchFailure` if not all of the content was accepted.
     init(
         at base: String = TusUpload.base,
         length: Int64,
@@ -38,7 +36,6 @@ final class TusUpload {
         (self.path, self.connection) = (path, connection)
     }
 
-    /// Appends `length` bytes at `offset`.
     func append(_ length: Int64, at offset: Int64) throws {
         let fields = TusUpload.fields + [("Upload-Offset", "\(offset)"), TusUpload.contentType]
         let response = try connection.exchange(
@@ -53,7 +50,7 @@ final class TusUpload {
         }
     }
 
-    /// What every request of the protocol has.
+    /// The fields of every request of the protocol.
     static let fields = [(name: "Tus-Resumable", value: "1.0.0")]
     private static let contentType = (
         name: "Content-Type", value: "application/offset+octet-stream"

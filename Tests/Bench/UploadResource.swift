@@ -1,14 +1,14 @@
-// An upload resource as a client sees it: its path, its offset, its end.
+// An upload resource from the view of a client: its path, offset and completion.
 
 import SpoolgateTestSupport
 
-/// An upload that spoolgate has told the location of.
+/// An upload whose location spoolgate has sent.
 final class UploadResource {
     /// The path of its `Location`.
     let path: String
     private let connection: Connection
 
-    /// Takes the location of a creation's response.
+    /// Reads the location in the response to a creation.
     ///
     /// - Throws: `BenchFailure` without a usable `Location`.
     init(_ creation: WireClient.Answer, _ connection: Connection) throws {
@@ -19,7 +19,7 @@ final class UploadResource {
         self.connection = connection
     }
 
-    /// Creates an unfinished upload without content.
+    /// Creates an incomplete upload without content.
     static func create(_ target: String, _ connection: Connection) throws
         -> UploadResource
     {
@@ -30,7 +30,6 @@ final class UploadResource {
         return try UploadResource(response, connection)
     }
 
-    /// Appends `length` bytes at `offset`, as the last part or not.
     func append(
         _ length: Int64,
         at offset: Int64,
@@ -55,7 +54,7 @@ final class UploadResource {
         return response
     }
 
-    /// Requires that offset retrieval tells `offset`.
+    /// Requires `offset` as the result of offset retrieval.
     func requireOffset(_ offset: Int64) throws {
         let response = try connection.exchange(Request("HEAD", path), expecting: 204)
         guard response.number("upload-offset") == offset else {
