@@ -1,6 +1,6 @@
-// Requests of one process for uploads that another has locked: which releases are requested.
+// Release requests for uploads that another process has locked.
 //
-// A second `Spool` on the same directory is another process here, as in HoldingTests.
+// A second `Spool` on the same directory stands for another process, as in HoldingTests.
 
 import SpoolgatePosix
 import SpoolgateTestSupport
@@ -22,7 +22,7 @@ struct AskingTests {
         theirs = try directory.open()
     }
 
-    /// Locks in `mine` by a thread; what it got, as `UploadState?`, once it has come back.
+    /// Locks in `mine` on a thread; the monitor receives the state of the upload.
     private func attach(
         admits: @escaping @Sendable (UploadCreation) -> Bool = { _ in true },
         until deadline: Deadline = .after(.seconds(300))
@@ -44,7 +44,7 @@ struct AskingTests {
         return outcome
     }
 
-    /// Has the holders' process look, as its watch does, until `condition`.
+    /// Checks for release requests, as the holders' watch does, until `condition`.
     private func watch(_ spools: [Spool], until condition: @escaping () -> Bool) throws {
         try eventually("what was asked for") {
             for spool in spools { try? spool.requestReleaseForOthers() }
@@ -59,7 +59,7 @@ struct AskingTests {
         try theirs.requestReleaseForOthers()
         #expect(asked.update { $0 } == 0)
         let outcome = try attach()
-        // The one that waits looks too, and must not take itself for the holder.
+        // The waiting process checks too, and must not treat itself as the holder.
         try watch([mine, theirs]) { asked.update { $0 } > 0 }
         try theirs.requestReleaseForOthers()
         try upload.append("late")

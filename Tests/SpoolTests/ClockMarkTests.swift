@@ -1,4 +1,4 @@
-// How far the wall clock is believed, and what writing that down leaves.
+// The trust in the wall clock, and the file that records it.
 
 import Foundation
 import SpoolgatePosix
@@ -12,14 +12,14 @@ struct ClockMarkTests {
     private static let day: Int64 = 86_400
     private static let start: Int64 = 1_800_000_000
 
-    /// A mark that has been looked at for long.
+    /// A mark that has been updated for a long time.
     private static var settled: ClockMark {
         var mark = ClockMark(boot: "a", uptime: 100, wall: WallTime(seconds: start - 2 * day))
         mark.look(boot: "a", uptime: 100 + 2 * day, wall: WallTime(seconds: start))
         return mark
     }
 
-    /// Looks again after `seconds`, with the clock wrong by `error`.
+    /// Updates the mark after `seconds`, with a clock that is wrong by `error`.
     private func look(
         _ mark: inout ClockMark,
         after seconds: Int64,
@@ -58,7 +58,7 @@ struct ClockMarkTests {
         look(&mark, after: Self.day - 1, error: 2 * Self.day)
         #expect(mark.lead == 2 * Self.day)
         #expect(mark.confirmed.seconds == Self.start + Self.day)
-        // Another step begins that day anew.
+        // Another step restarts the day.
         look(&mark, after: 1, error: 3 * Self.day)
         look(&mark, after: Self.day - 1, error: 3 * Self.day)
         #expect(mark.lead == 3 * Self.day)
@@ -135,7 +135,7 @@ struct ClockMarkTests {
         #expect(!unreadable.isDoubted)
     }
 
-    // MARK: Its file
+    // MARK: The file
 
     private func left(in directory: TemporarySpool) throws -> [String] {
         try FileManager.default.contentsOfDirectory(atPath: "\(directory.path)/tmp")
@@ -151,7 +151,7 @@ struct ClockMarkTests {
         )
         let scripted = ScriptedDisk()
         let spool = try directory.open(scripted.disk, clock: clock)
-        // It is made, written and synced, and not yet in its place.
+        // Created, written and synced, but not yet renamed.
         scripted.die(after: 3)
         spool.noteClock()
         let left = try left(in: directory)
@@ -178,6 +178,6 @@ struct ClockMarkTests {
 }
 
 extension Disk.Call {
-    /// What writing down a note does, one after the other.
+    /// The calls that write a mark, in order.
     fileprivate static let ofNote: [Disk.Call] = [.create, .write, .sync, .rename]
 }

@@ -1,4 +1,4 @@
-// A whole upload for which no attempt can begin: incoming -> deferred, by one state.
+// A complete upload whose attempt cannot begin: incoming -> deferred, by one state.
 
 import SpoolgatePosix
 import SpoolgateUploadProtocol

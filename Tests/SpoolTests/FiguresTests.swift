@@ -1,4 +1,4 @@
-// What a spool says of itself in numbers, and what waits in it.
+// The figures of a spool, and its waiting uploads.
 
 import Foundation
 import HTTPTypes
@@ -141,7 +141,7 @@ struct FiguresTests {
         try upload.append("ten bytes.")
         let before = Disk.syncTimes.cumulated.last ?? 0
         try upload.sync()
-        // Others sync at the same time, and none takes anything away.
+        // Other tests may sync concurrently, so the count can be higher.
         #expect(Disk.syncTimes.cumulated.last ?? 0 >= before + 3)
         upload.unlock()
     }

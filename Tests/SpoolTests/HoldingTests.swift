@@ -1,7 +1,7 @@
-// Who holds an upload: threads of one process and, by the kernel's locks, other processes.
+// Locks on uploads, by threads of one process and, with the kernel's locks, by other processes.
 //
-// A second `Spool` on the same directory is another process here: it has a table of locks of its
-// own, and open file description locks exclude openings, not processes.
+// A second `Spool` on the same directory stands for another process: it has its own table of locks, and open file
+// description locks exclude open files, not processes.
 
 import SpoolgatePosix
 import SpoolgateTestSupport
@@ -12,7 +12,6 @@ import Testing
 
 @testable import SpoolgateSpool
 
-/// Counts, from any thread.
 private final class Counter: Sendable {
     private let state = Mutex((now: 0, most: 0, total: 0))
 
@@ -32,7 +31,6 @@ private final class Counter: Sendable {
 
 @Suite("Locks")
 struct HoldingTests {
-    /// Lives as long as the test, which has a suite of its own.
     private let directory = TemporarySpool()
 
     @Test("many threads lock one upload, and only one at a time holds it")
@@ -48,7 +46,7 @@ struct HoldingTests {
             try Thread.start(name: "attach-\(thread)") {
                 for _ in 0..<rounds {
                     let isReleased = Monitor(false)
-                    // Being pre-empted while waiting for the other process is a fair outcome.
+                    // The other process may win the lock.
                     let upload = try? spools[thread % 2].lock(
                         creation.id,
                         until: .after(.seconds(300)),
@@ -56,7 +54,7 @@ struct HoldingTests {
                     )
                     guard let upload else { continue }
                     holders.enter()
-                    // Some hold on until they are asked, as a receiving request does.
+                    // Some wait for a release request, as a receiving request does.
                     if thread % 3 == 0 {
                         _ = isReleased.wait(until: .after(.milliseconds(5))) { $0 ? true : nil }
                     }

@@ -1,4 +1,4 @@
-// Content that must be verified before it counts, and the fields of a completing request.
+// Content that counts only after verification, and the fields of a completing request.
 
 import Foundation
 import HTTPTypes
@@ -17,7 +17,7 @@ struct UnverifiedTests {
 
     init() throws { spool = try directory.open(scripted.disk) }
 
-    /// An upload of `known`, of which all was promised, and unverified content behind it.
+    /// An upload with the durable content `known` and unverified content after it.
     private func unverified() throws -> Upload {
         let upload = try spool.create(creation, requestRelease: {})
         try upload.append("known")
@@ -138,7 +138,7 @@ struct CompletionTests {
             upload.unlock()
             #expect(try again().completion() == fields(size))
         }
-        // Blocks of their own, because the content was promised.
+        // Each is in blocks of its own, because the content is durable.
         #expect(try size() - before < 4 * 4096)
     }
 

@@ -1,6 +1,6 @@
-// What becomes of whole uploads that are not delivered, and what an operator makes of them.
+// Complete uploads that are not delivered, and the operator's commands for them.
 //
-// Which states a crash leaves is in StateTableTests, faults at every call in FaultTests.
+// StateTableTests covers the states after a crash, FaultTests faults at every call.
 
 import HTTPTypes
 import SpoolgatePosix
@@ -126,7 +126,7 @@ struct OutcomeTests {
         #expect(directory.content(of: id) == nil)
     }
 
-    // MARK: Queued again
+    // MARK: Requeued
 
     @Test("whatever holds it, it can be requeued, and the old reason is removed")
     func requeued() throws {
@@ -149,7 +149,7 @@ struct OutcomeTests {
             #expect(found.state.phase == .deferred)
             #expect(found.nextAttempt == WallTime(seconds: 2_000_000_000))
             #expect((found.holdCause, try found.response()) == (nil, nil))
-            // Died at once: it must be what an attempt of it leaves, not its old response.
+            // After a crash now, the state must be that of an interrupted attempt, without the old response.
             try found.beginAttempt()
             found.unlock()
             #expect(try spool.lock(id)?.holdCause == .indeterminate)
@@ -204,7 +204,7 @@ struct OutcomeTests {
         #expect(try #require(upload.wholeSince) >= since)
     }
 
-    // MARK: What a queue run sees
+    // MARK: Queue runs
 
     @Test("a queue run sees waiting uploads, and takes none from a user in any process")
     func queueRun() throws {
@@ -239,7 +239,7 @@ struct OutcomeTests {
         let asked = Monitor(false)
         let upload = try spool.create(creation, requestRelease: { asked.update { $0 = true } })
         let other = try directory.open()
-        // The watch looks while the other process tries.
+        // The watch checks while the other process tries.
         let isOver = Monitor(false)
         try Thread.start(name: "taker") { [id] in
             for _ in 0..<5_000 { _ = try? other.tryLock(id) }

@@ -1,4 +1,4 @@
-// Uploads made of other uploads: what the copy takes, and what a disk leaves of it that does not take all.
+// Uploads concatenated from other uploads: what is copied, and the effect of a full disk.
 
 import Glibc
 import SpoolgatePosix
@@ -12,7 +12,7 @@ import Testing
 struct PartsTests {
     private let directory = TemporarySpool()
 
-    /// A disk that copies so many bytes at a time, and none once `room` bytes were copied.
+    /// A disk that copies `step` bytes at a time, and none after `room` bytes.
     private func disk(step: Int, room: Int = .max) -> Disk {
         let left = Mutex(room)
         return Disk { call, subject throws(SystemError) in

@@ -1,7 +1,6 @@
-// What a promise costs and in which order it is made: the calls on the disk, and what a failed one
-// among them leaves.
+// The order of the disk calls that make content durable, and the effect of a failure among them.
 //
-// Faults at every call, and power cuts, are in FaultTests.
+// FaultTests covers faults at every call, and power failures.
 
 import SpoolgatePosix
 import SpoolgateUploadProtocol
@@ -11,7 +10,7 @@ import Testing
 
 @Suite("The order of a promise")
 struct PromiseOrderTests {
-    /// The calls of the first promise of content that was in memory.
+    /// The calls that make content in memory durable.
     private static let promise = [
         "create data", "write data", "sync data", "syncDirectory uploads", "write record",
         "sync record",
@@ -98,7 +97,7 @@ struct PromiseOrderTests {
         scripted.refuse(.sync, errno: 5, times: 1)
         #expect(throws: SpoolError.self) { try upload.sync() }
         #expect(scripted.places == ["create data", "write data", "sync data"])
-        // The attempt goes on with what is in memory.
+        // The attempt continues with the content in memory.
         #expect(try upload.content() == Array("content".utf8))
         try upload.postpone(reason: "not reached", .client(.now))
         #expect(throws: SpoolError.self) { try upload.sync() }
@@ -124,7 +123,7 @@ struct PromiseOrderTests {
         #expect(scripted.places == ["sync data", "write record", "sync record"])
     }
 
-    /// What could not be made durable is received from the beginning once more.
+    /// Content that could not be made durable is received again from the beginning.
     private func expectReceivedAgain(_ id: UploadID, in spool: Spool) throws {
         let again = try #require(try spool.lock(id))
         #expect(again.state == UploadState(offset: 0, length: 7))

@@ -1,4 +1,4 @@
-// The quota: what counts, when it refuses, and that what was freed is seen.
+// The quota: what counts, when it refuses, and its update after a removal.
 
 import Foundation
 import Glibc
@@ -35,7 +35,7 @@ struct QuotaTests {
         #expect(try spool.summaries().isEmpty)
         let upload = try spool.create(.sample(), length: 10, expecting: 10, requestRelease: {})
         try upload.append("ten bytes.")
-        // Full: also content of a length that nobody knows is refused.
+        // The spool is full, so content of unknown length is refused as well.
         #expect(throws: overQuota(0, used: 10)) {
             try spool.create(.sample(), requestRelease: {})
         }
@@ -74,7 +74,7 @@ struct QuotaTests {
             try upload.beginAttempt()
             try upload.finish(with: .sample)
         case 2:
-            // Content that could not be made durable is cut back.
+            // Content that could not be made durable is truncated.
             scripted.refuse(.sync, on: ".data", errno: SystemError.lost, times: 1)
             #expect(throws: SpoolError.self) { try upload.sync() }
             #expect(upload.state.offset == 0)
@@ -85,7 +85,7 @@ struct QuotaTests {
         default:
             try upload.beginAttempt()
             try upload.finish(with: .sample)
-            // Found with its content still there.
+            // A record with a response that still has content.
             upload.unlock()
             try Data("ten bytes.".utf8).write(to: URL(filePath: directory.data(creation.id)))
             #expect(try spool.lock(creation.id) != nil)
@@ -107,10 +107,10 @@ struct QuotaTests {
                 refusal = error
             }
         }
-        // 80 KiB of records of more than 16 KiB.
+        // 64 KiB do not count and the quota is 16 KiB; each record has more than 16 KiB.
         #expect((4...5).contains(made.count))
         #expect(try isOverQuota(#require(refusal)))
-        // What was there before counts for another process too.
+        // Existing records count for another process too.
         let other = try self.spool(directory, quota: 16 << 10)
         #expect(
             performing: { try other.create(.sample(fields: fields), requestRelease: {}) },
@@ -174,7 +174,7 @@ struct QuotaTests {
             let purger = try Spool(existing: directory.path)
             let summary = try #require(try purger.summaries().first)
             #expect(try purger.remove(creation.id, ifUnchangedSince: summary))
-            // Counted again, but not again and again.
+            // The count is repeated, but at a limited rate.
             let deadline = Deadline.after(.seconds(300))
             var made: Upload?
             while made == nil, !deadline.hasPassed {
@@ -191,7 +191,6 @@ struct QuotaTests {
         let upload = try directory.open().create(.sample(), requestRelease: {})
         try upload.append("ten bytes.")
         try upload.content.openedData()
-        // As by a death.
         upload.files.close()
         directory.cutPower()
         let spool = try spool(directory, quota: 10)
@@ -231,16 +230,16 @@ struct QuotaTests {
         #expect(total == 994)
     }
 
-    // MARK: Room that is lent
+    // MARK: Lent space
 
-    /// An upload whose file another process has open for adding.
+    /// An upload whose file another process has open for appending.
     private func lend(
         _ spool: Spool,
         upTo count: Int64
     ) throws -> (upload: Upload, file: Int32) {
         let upload = try spool.create(.sample(), requestRelease: {})
         let lent = try upload.lend(upTo: count)
-        // The lock goes with the last copy.
+        // The lock is released with the last copy.
         return (upload, dup(lent.number))
     }
 
@@ -257,7 +256,7 @@ struct QuotaTests {
         #expect(spool.figures.bytes == records + 50_000)
         try upload.content.lendMore(upTo: 50_000)
         #expect(upload.content.lent == 110_000)
-        // A count that finds more than was reported is put right by the next one.
+        // A count that finds more than was reported is corrected by the next one.
         spool.recount(isDue: true)
         close(file)
         #expect(try upload.takeBack(60_000, until: .after(.seconds(60))))
@@ -281,7 +280,7 @@ struct QuotaTests {
         #expect(loans[0] == 64 << 10)
         #expect(zip(loans, loans.dropFirst()).allSatisfy { $0 >= $1 })
         #expect(loans.reduce(0, +) == 1 << 20)
-        // Sixteen that write nothing leave a third and more to others.
+        // Sixteen that write nothing leave at least a third to others.
         #expect(loans.prefix(16).reduce(0, +) < (2 << 20) / 3)
         #expect(performing: { try room.take(1) }, throws: isOverQuota)
         for loan in loans { room.endLoan(of: loan, written: 0) }
@@ -293,7 +292,7 @@ struct QuotaTests {
         let directory = TemporarySpool()
         let spool = try directory.open()
         let free = try spool.space().freeBytes
-        // Others may write to the file system meanwhile: all figures are far apart.
+        // The figures are far apart, since other processes may write to the file system.
         spool.setReserve(free - (1 << 30))
         var loans: Int64 = 0
         while loans < 2 << 30, let loan = try? spool.room.lend(upTo: 64 << 20) { loans += loan }

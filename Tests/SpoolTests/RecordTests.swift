@@ -1,4 +1,4 @@
-// The text of records, both ways, and what damage does to it.
+// The text of records: writing, reading, and damage.
 
 import Foundation
 import HTTPTypes
@@ -47,7 +47,7 @@ struct RecordTests {
         return fields
     }
 
-    /// Every field line with its bytes: HTTPFields compares neither case nor order across names.
+    /// Every field line with its bytes: `HTTPFields` compares neither case nor order across names.
     private static func lines(_ fields: HTTPFields) -> [[UInt8]] {
         fields.map { field in
             Array(field.name.rawName.utf8) + [0] + field.withUnsafeBytesOfValue { Array($0) }
@@ -80,7 +80,7 @@ struct RecordTests {
 
     private static let id = UploadID(high: 1, low: 2)
 
-    /// The newest state where these were written, each into its slot; before or from the first promise on.
+    /// The newest state after these were written, each to its slot; `isPromised`: the content is durable.
     private static func read(_ states: [RecordState], isPromised: Bool = false) -> RecordState? {
         let slots = states.map { ($0.position(isPromised: isPromised), $0.slot(for: id)) }
         guard case .state(let state, isPromised, false) = RecordSlots.read(record(slots), of: id)
@@ -90,7 +90,7 @@ struct RecordTests {
         return state
     }
 
-    /// The first bytes of a record with some slots.
+    /// The first bytes of a record with these slots.
     private static func record(_ slots: [(Int64, [UInt8])]) -> [UInt8] {
         var bytes = [UInt8](repeating: 0, count: Int(RecordSlots.end))
         for (position, slot) in slots {
@@ -141,7 +141,7 @@ struct RecordTests {
             var changed = text
             changed[index] ^= 0x20
             #expect(throws: UnreadableRecord.self, "byte \(index)") {
-                // Nil: the damage made the text end early, which is an error for a whole file.
+                // Nil: the damage made the text end early, which is an error in a whole file.
                 if try UploadCreation.read(recordText: changed[...], of: id) == nil {
                     throw UnreadableRecord(reason: "cut off")
                 }

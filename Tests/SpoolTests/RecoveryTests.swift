@@ -1,5 +1,4 @@
-// What is found after a death or a power cut, by a walk and by whoever comes next, beside what the disk will
-// not let them do.
+// Recovery after a crash or a power failure, by a walk or by the next request, on disks that fail.
 
 import Foundation
 import SpoolgatePosix
@@ -10,7 +9,7 @@ import Testing
 
 @Suite("Recovery")
 struct RecoveryTests {
-    /// An upload of which the first part is promised and more has come.
+    /// An upload whose first part is durable, with more content after it.
     private func upload(
         in directory: TemporarySpool,
         _ id: UploadID = .random(),
@@ -20,7 +19,6 @@ struct RecoveryTests {
         try upload.append("promised")
         try upload.sync()
         if attempt { try upload.beginAttempt() } else { try upload.append(", more") }
-        // As by a death.
         upload.files.close()
         return id
     }
@@ -44,7 +42,7 @@ struct RecoveryTests {
             return
         }
         #expect(directory.queue(of: ids[2]) == .active)
-        // The log has named it already.
+        // It was reported already.
         let again = spool.recoverAgain(recovery.skipped) { _ in Issue.record("found again") }
         #expect(again == Recovery(failed: 1, uploads: 1, skipped: [ids[2]]))
         scripted.allow()
@@ -56,7 +54,7 @@ struct RecoveryTests {
     func comesBack() throws {
         let directory = TemporarySpool()
         let id = try upload(in: directory, attempt: true)
-        // As a command that only looks, or an older program, which repairs nothing.
+        // As a command that only reads, or an older program, which repairs nothing.
         let other = try directory.open()
         let files = try #require(try other.openUnused(id))
         let spool = try directory.open()
@@ -92,7 +90,7 @@ struct RecoveryTests {
         try upload.postpone(reason: nil, .queue(WallTime(seconds: 5)))
         try upload.sync()
         upload.unlock()
-        // btrfs: the record is durable, the name that was made before it is not.
+        // btrfs: the record is durable, but the name that was created before it is not.
         let name = QueueName(WallTime(seconds: 5), creation.id).text
         try FileManager.default.removeItem(atPath: "\(directory.path)/queue/\(name)")
         directory.cutPower()
@@ -113,13 +111,13 @@ struct RecoveryTests {
         #expect(spool.recover() == Recovery(uploads: 1))
         #expect(directory.content(of: id)?.count == 14)
         scripted.refuse(.truncate, errno: SystemError.lost)
-        // Never what the power cut may have spoilt.
+        // Never content that the power failure may have damaged.
         #expect(throws: SpoolError.self) { try spool.lock(id) }
         scripted.allow()
         let upload = try #require(try spool.lock(id))
         #expect(upload.state.offset == 8)
         try upload.append(", again")
-        // As by a death: nothing was promised of it.
+        // As after a crash: this content was not made durable.
         upload.files.close()
         #expect(try offset(id, directory.open()) == 15)
     }
@@ -182,7 +180,7 @@ struct RecoveryTests {
             #expect(!first.isAfterDeath)
             let beside = try directory.open()
             try beside.enter()
-            // The other one lives.
+            // The other process runs.
             #expect(!beside.isAfterDeath)
             beside.leave()
             #expect(try files() == 1)
@@ -209,7 +207,7 @@ struct RecoveryTests {
             command.wake()
             #expect(daemons.allSatisfy { $0.isWoken() })
             #expect(daemons.allSatisfy { !$0.isWoken() })
-            // Twice between two looks: a disk gives the second file the number of the one seen before.
+            // Twice between two checks: a disk may give the second file the inode number of the previous one.
             command.wake()
             command.wake()
             #expect(daemons.allSatisfy { $0.isWoken() })
@@ -222,7 +220,7 @@ struct RecoveryTests {
 
     @Test(
         "an unreadable subdirectory stops nothing else",
-        // root reads everything.
+        // root can read everything.
         .enabled(if: geteuid() != 0)
     )
     func unreadable() throws {

@@ -1,31 +1,29 @@
-// A disk that notes the calls made on it and refuses those a test names.
+// A disk that records its calls and refuses those that a test names.
 //
-// A refused call is not made, as on a disk that is full or failing. Faults at call n and power cuts
-// are in FaultTests.
+// A refused call is not made, as on a full or failing disk. FaultTests covers faults at the nth call and power
+// failures.
 
 import SpoolgatePosix
 import Synchronization
 
 @testable import SpoolgateSpool
 
-/// Notes and refuses the calls of a `Disk`.
 final class ScriptedDisk: Sendable {
     private struct State {
         var calls: [(call: Disk.Call, subject: String)] = []
-        /// Calls that are made still before every one fails; nil: no end.
+        /// The number of calls before every call fails; nil: unlimited.
         var callsLeft: Int?
         var rules: [(call: Disk.Call, part: String, errno: Int32, times: Int)] = []
     }
 
     private let state = Mutex(State())
 
-    /// The disk to give to a spool.
     var disk: Disk { Disk { call, subject throws(SystemError) in try self.check(call, subject) } }
 
-    /// The calls made since `forget`, refused ones too.
+    /// The calls since `forget`, including refused ones.
     var calls: [Disk.Call] { state.withLock { $0.calls.map(\.call) } }
 
-    /// The calls, each with what it was made on: `write record`, `sync data`, `syncDirectory uploads`.
+    /// The calls with their subjects: `write record`, `sync data`, `syncDirectory uploads`.
     var places: [String] {
         state.withLock { state in
             state.calls.map { call, subject in
@@ -43,15 +41,14 @@ final class ScriptedDisk: Sendable {
 
     func forget() { state.withLock { $0.calls = [] } }
 
-    /// From now on such calls fail on paths with a part; the first `times` of them.
+    /// Refuses the next `times` of these calls on paths that contain `part`.
     func refuse(_ call: Disk.Call, on part: String = "", errno: Int32, times: Int = .max) {
         state.withLock { $0.rules.append((call, part, errno, times)) }
     }
 
-    /// From now on `count` calls are made, and none after them, as where the process dies.
+    /// Makes `count` more calls and refuses all others, as if the process had crashed.
     func die(after count: Int) { state.withLock { $0.callsLeft = count } }
 
-    /// From now on every call is made.
     func allow() {
         state.withLock { state in
             state.rules = []

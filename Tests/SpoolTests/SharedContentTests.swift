@@ -1,5 +1,5 @@
-// Content whose file others have by a hard link: what is dropped or handed over stays as it was, whatever becomes
-// of the upload after a power cut.
+// Content whose file has other hard links: dropped or handed over, it stays unchanged, whatever happens to the
+// upload after a power failure.
 
 import Foundation
 import SpoolgatePosix
@@ -13,7 +13,7 @@ struct SharedContentTests {
     private let directory = TemporarySpool()
     private var drop: String { "\(directory.path).drop" }
 
-    /// An upload of which `promised` is durable and all of `content` was dropped; the power goes after that.
+    /// An upload whose first `promised` bytes are durable and whose `content` was dropped before a power failure.
     private func dropped(_ content: String, promised: Int) throws -> UploadID {
         let upload = try directory.open().create(.sample(), requestRelease: {})
         try upload.append(String(content.prefix(promised)))
@@ -116,7 +116,7 @@ struct SharedContentTests {
         #expect(throws: SpoolError.self) { try directory.open(scripted.disk).lock(id) }
         #expect(try names(id) == 2)
         #expect(atDrop == "first, second")
-        // Whatever is old there otherwise is nobody's.
+        // Old files there belong to no process.
         let path = "\(directory.path)/tmp"
         for name in try FileManager.default.contentsOfDirectory(atPath: path) {
             try FileManager.default.setAttributes(

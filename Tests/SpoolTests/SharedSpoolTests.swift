@@ -1,4 +1,4 @@
-// A spool that several hosts share: who trusts what of whom, and what ends a process that is shut out.
+// A spool that several hosts share: the trust between nodes, and the end of a fenced process.
 
 import Foundation
 import SpoolgatePosix
@@ -11,11 +11,11 @@ import Testing
 struct SharedSpoolTests {
     private let directory = TemporarySpool()
 
-    /// A daemon of one node.
+    /// The daemon of one node.
     private struct Daemon {
         let spool: Spool
         let disk = ScriptedDisk()
-        /// What it was told of being shut out.
+        /// The errors with which it was fenced.
         let signs = Monitor<[SystemError]>([])
         var wasFenced: Bool { signs.update { !$0.isEmpty } }
 
@@ -25,7 +25,7 @@ struct SharedSpoolTests {
             try spool.enter()
         }
 
-        /// Its process dies with these uploads in use.
+        /// Crashes while it uses these uploads.
         func die(using uploads: [Upload] = []) {
             disk.die(after: 0)
             for upload in uploads { upload.files.close() }
@@ -44,7 +44,7 @@ struct SharedSpoolTests {
         try upload.append("first ")
         upload.unlock()
         try one.create(empty, requestRelease: {}).unlock()
-        // The walk takes nothing from a node that lives.
+        // The walk leaves the uploads of a running node alone.
         _ = two.recover()
         #expect(try two.lock(empty.id)?.state.offset == 0)
         let next = try #require(try two.lock(full.id))
@@ -137,7 +137,7 @@ struct SharedSpoolTests {
         #expect(throws: SpoolError.self) { try its.sync() }
     }
 
-    /// Runs `body` on a thread for which the rights of files count, also if the tests run as root.
+    /// Runs `body` on a thread that is subject to file permissions, even if the tests run as root.
     private func withoutPrivileges(_ body: @escaping @Sendable () -> Void) throws {
         let isOver = Monitor(false)
         // Glibc's module does not declare it.
@@ -159,7 +159,7 @@ struct SharedSpoolTests {
         try upload.append("content")
         upload.unlock()
         let (spool, id) = (one.spool, upload.id)
-        // Everybody may pass; the upload's record and content are root's, or nobody's.
+        // All users may traverse the directories; the record and the content are unreadable.
         for path in try #require(FileManager.default.subpaths(atPath: directory.path)) {
             let place = "\(directory.path)/\(path)"
             let isDirectory = try URL(fileURLWithPath: place).resourceValues(
@@ -201,7 +201,7 @@ struct SharedSpoolTests {
         let bytes = try #require(FileManager.default.contents(atPath: place))
         #expect(truncate(place, 0) == 0)
         try SpoolgatePosix.Thread.start(name: "size", stackSize: 1 << 20) {
-            // Long enough for the other node to find it too short.
+            // Long enough for the other node to find the file too short.
             SpoolgatePosix.Thread.pause(.milliseconds(300))
             let file = fopen(place, "r+")
             _ = bytes.withUnsafeBytes { fwrite($0.baseAddress, 1, $0.count, file) }
@@ -224,7 +224,7 @@ struct SharedSpoolTests {
         #expect(throws: SpoolError.self) { try upload.sync() }
         #expect(throws: SpoolError.self) { try one.spool.lock(.random()) }
         #expect(throws: SpoolError.self) { try one.spool.checkMembership() }
-        // What ends the process is called once.
+        // The handler that ends the process is called once.
         #expect(one.signs.update(\.count) == 1)
     }
 

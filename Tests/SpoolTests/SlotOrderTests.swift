@@ -1,5 +1,5 @@
-// Which slot a state is written to: a power cut may take every block that is being written, and must leave the
-// last durable state.
+// The choice of slots: a power failure may destroy every block that is being written, and must leave the last
+// durable state.
 
 import Foundation
 import SpoolgatePosix

@@ -1,4 +1,4 @@
-// The spool as a whole: opening, room, listing, purging, scratch files, the order of an upload's life.
+// The spool as a whole: opening, space, listing, purging, scratch files, and the order of an upload's steps.
 
 import Foundation
 import SpoolgatePosix
@@ -80,7 +80,7 @@ struct SpoolTests {
             let faults = Mutex<[String]>([])
             let path = directory.path
             DispatchQueue.concurrentPerform(iterations: 4) { number in
-                // Some later than others, so that they meet at every step.
+                // With different delays, so that they meet at every step.
                 for _ in 0..<number * round { _ = access(path, F_OK) }
                 do { _ = try Spool(directory: path, reserve: 0, writer: "boot") } catch {
                     faults.withLock { $0.append("\(error)") }
@@ -321,7 +321,7 @@ struct SpoolTests {
             }
         )
         let upload = try spool.create(.sample(), requestRelease: {})
-        // From the first promise on content goes to its file.
+        // Once the upload is durable, content goes to its file.
         try upload.sync()
         room.withLock { $0 = 3 }
         #expect {

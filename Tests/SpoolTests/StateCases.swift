@@ -1,4 +1,4 @@
-// The cases of the state table: how each state of spoolgate-spool(5) is made.
+// The cases of the state table: how each state of spoolgate-spool(5) is created.
 //
 // Invariant: a case leaves exactly the files that its row names.
 
@@ -11,7 +11,7 @@ import Testing
 
 @testable import SpoolgateSpool
 
-/// Makes states: by a process that dies where they begin, and then by hand.
+/// Creates states with a process that crashes at their beginning, and then by hand.
 final class StateMaker {
     let directory: TemporarySpool
     let id = UploadID.random()
@@ -30,7 +30,7 @@ final class StateMaker {
 
     typealias Make = @Sendable (StateMaker) throws -> Void
 
-    /// Makes no more calls, and lets go of the upload, as where the process dies.
+    /// Refuses further calls and releases the upload, as if the process had crashed.
     func die() {
         disk.die(after: 0)
         upload = nil
@@ -59,7 +59,7 @@ final class StateMaker {
         return made
     }
 
-    /// The same with content behind what is durable.
+    /// The same with more content after the durable part.
     @discardableResult
     func partlyPromised() throws -> Upload {
         let upload = try incoming(promised: true)
@@ -74,7 +74,7 @@ final class StateMaker {
         die()
     }
 
-    /// A process that dies once its state says that an upload is in `hold`.
+    /// A process that crashes once its state says that the upload is in `hold`.
     func beginHold(_ upload: Upload) {
         // The name, its directory and the state.
         disk.die(after: 3)
@@ -102,7 +102,7 @@ final class StateMaker {
 }
 
 extension StateMaker {
-    /// The cases by the names that the page has for them.
+    /// The cases by their names on the page.
     static let cases = received.merging(whole) { first, _ in first }
         .merging(damaged) { first, _ in first }
 
@@ -187,7 +187,7 @@ extension StateMaker {
         "done-briefly": { maker in
             let upload = try maker.incoming(promised: true)
             try upload.beginAttempt()
-            // The response does not fit, with its content or without it.
+            // The response does not fit, with or without its content.
             maker.disk.refuse(.write, errno: ENOSPC, times: 2)
             try upload.finish(with: .sample)
         },
@@ -205,7 +205,7 @@ extension StateMaker {
         },
     ]
 
-    // What no process leaves that dies.
+    // States that no crash leaves.
     private static let damaged: [String: Make] = [
         "content-lost": { maker in
             try maker.incoming(promised: true)
@@ -263,7 +263,7 @@ extension StateMaker {
         "record-newer": { maker in
             try maker.incoming(promised: true)
             try maker.editRecord { record in
-                // The older one of the two, which must not overrule the word.
+                // The older state of the two, which must not take precedence.
                 let slot = Array(record.prefix(RecordSlots.size))
                 var line = Checksum.verified(slot[...], for: maker.id).map { Array($0) } ?? []
                 line = Array(
@@ -324,7 +324,7 @@ extension StateMaker {
 }
 
 extension Checksum {
-    /// ` sum=` and the digits of a line's sum.
+    /// The checksum of a line, as ` sum=` and its digits.
     static func field(of line: [UInt8], for id: UploadID) -> [UInt8] {
         var text = ByteBuilder(room: fieldSize)
         text.put(mark)

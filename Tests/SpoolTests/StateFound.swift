@@ -1,6 +1,6 @@
-// The files of a state of spoolgate-spool(5), and what becomes of them.
+// The files of a state of spoolgate-spool(5), and their recovery.
 //
-// It does not matter here who made them: this build, or another one whose spool is stored.
+// They may come from this build, or from another one whose spool is stored.
 
 import Foundation
 import SpoolgatePosix
@@ -18,7 +18,7 @@ struct StateFound {
     private let before: [UInt8]?
     private var kept: AnyObject?
 
-    /// Looks whether the files are those that the row names, and cuts the power, if it is to be cut.
+    /// Checks that the files are those of the row, and cuts the power if `isAfterPowerCut`.
     init(_ row: StateRow, _ directory: TemporarySpool, _ id: UploadID, afterPowerCut: Bool) {
         (self.row, self.directory, self.id) = (row, directory, id)
         isAfterPowerCut = afterPowerCut
@@ -29,14 +29,14 @@ struct StateFound {
         if afterPowerCut { directory.cutPower() }
     }
 
-    /// The same, and what has to live as long as it.
+    /// The same, with an object that has to live as long.
     func keeping(_ object: AnyObject) -> StateFound {
         var found = self
         found.kept = object
         return found
     }
 
-    /// The state's word in the upload's record; `\-` where none can be read.
+    /// The state in the upload's record; `\-` if it cannot be read.
     private var word: String {
         let record = "\(directory.path)/uploads/\(id.description.prefix(1))/\(id)"
         let type = try? FileManager.default.attributesOfItem(atPath: record)[.type]
@@ -67,7 +67,7 @@ struct StateFound {
         }
     }
 
-    /// Has a daemon's walk go through the spool, twice, and then the queue.
+    /// Runs a daemon's walk through the spool twice, and then the queue.
     func checkWalk() throws {
         let spool = try directory.open()
 
@@ -79,18 +79,18 @@ struct StateFound {
         if row.word != "\\-", let time = directory.state(of: id)?.queueTime {
             #expect(directory.queueTimes(of: id).contains(time), "\(row.state)")
         }
-        // Nothing is left to do for a second one.
+        // The second one finds nothing to do.
         let second = try directory.open().recover()
         #expect(second == Recovery(uploads: second.uploads, skipped: second.skipped))
         let isInUse = row.state == "in-use" && isAfterPowerCut
         #expect(second.skipped == (isInUse ? [id] : []), "\(row.state)")
-        // What has a name that it does not need loses it when the queue comes to it.
+        // A queue run removes unneeded names.
         let needed = directory.state(of: id)?.queueTime
         try spool.forEachWaiting({ _, _ in true }, { _ in })
         #expect(directory.queueTimes(of: id).allSatisfy { $0 == needed }, "\(row.state)")
     }
 
-    /// Has somebody lock the upload.
+    /// Locks the upload.
     func checkAttaching() throws {
         let spool = try directory.open()
         let outcome = row.outcome(afterPowerCut: isAfterPowerCut, byWalk: false)
@@ -101,7 +101,7 @@ struct StateFound {
             return #expect(try spool.lock(id) == nil)
         case ("record-newer", _), ("response-newer", _):
             #expect {
-                // Of a stored response it is found when a client asks for it, or after a power cut.
+                // The version of a stored response is read only for a request, or after a power failure.
                 _ = try spool.lock(id)?.response()
             } throws: { error in
                 guard case .newer(id, _) = error as? SpoolError else { return false }

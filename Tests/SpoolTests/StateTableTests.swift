@@ -1,5 +1,4 @@
-// One case for each row of the state table in spoolgate-spool(5), for the death of a process and for
-// a power cut.
+// One case for each row of the state table in spoolgate-spool(5), after a crash and after a power failure.
 //
 // The page is read here, so a row without a case and a case without a row both fail.
 
@@ -21,7 +20,7 @@ struct StateRow: CustomTestStringConvertible {
 
     var testDescription: String { state }
 
-    /// What becomes of it; by a walk, which leaves some to whoever comes.
+    /// The expected state; `byWalk`: after a walk, which leaves some states to the next request.
     func outcome(afterPowerCut isPowerCut: Bool, byWalk: Bool) -> String {
         let isLeft = byWalk && walk != "both" && !(walk == "power" && isPowerCut)
         return isLeft ? "\\-" : isPowerCut ? afterPowerCut : afterDeath
@@ -59,7 +58,7 @@ struct StateTableTests {
         #expect(StateRow.all.allSatisfy { ["both", "power", "\\-"].contains($0.walk) })
     }
 
-    /// Makes the files of a row, and looks whether they are those that it names.
+    /// Creates the files of a row and checks them against it.
     private func make(_ row: StateRow, afterPowerCut: Bool) throws -> StateFound {
         let directory = TemporarySpool()
         let maker = try StateMaker(directory)
@@ -67,7 +66,7 @@ struct StateTableTests {
         try makeCase(maker)
         if row.state != "in-use" { maker.die() }
         let found = StateFound(row, directory, maker.id, afterPowerCut: afterPowerCut)
-        // It holds the lock of what is in use.
+        // The maker holds the lock of `in-use`.
         return found.keeping(maker)
     }
 

@@ -1,4 +1,4 @@
-// The steps of the protocol core's table, each done to an upload on disk.
+// The steps of the protocol core's table, each applied to an upload on disk.
 
 import SpoolgatePosix
 import SpoolgateUploadProtocol
@@ -38,7 +38,7 @@ struct StepTests {
         let id = upload.creation.id
         upload.unlock()
         let found = try #require(try folder.open().lock(id))
-        // An attempt that nobody makes any more is over.
+        // An attempt without a process has ended.
         #expect(found.state.phase == (move.next == .delivering ? .deferred : move.next))
     }
 

@@ -1,4 +1,4 @@
-// The states of spoolgate-spool(5) as an earlier build has left them, each in a stored spool of its own (Tests/Upgrade).
+// The states of spoolgate-spool(5) as earlier builds left them, each in its own stored spool (Tests/Upgrade).
 
 import Foundation
 import SpoolgatePosix
@@ -10,7 +10,7 @@ import Testing
 
 @Suite("The states of an earlier build")
 struct StoredStateTests {
-    /// The archives, by the commits that wrote them.
+    /// The archives, named after the commits that wrote them.
     private static let archives: [String] = {
         let folder = StateRow.page.deletingLastPathComponent().deletingLastPathComponent()
             .deletingLastPathComponent().appending(path: "Tests/Upgrade/spools/").path()

@@ -1,5 +1,5 @@
-// Names in the spool that stand for something else than the spool put there: links, pipes, directories,
-// and a tree that others get at.
+// Names in the spool that are not what the spool created (links, pipes, directories), and a tree that other users
+// can change.
 
 import Foundation
 import SpoolgatePosix
@@ -9,19 +9,19 @@ import Testing
 
 @testable import SpoolgateSpool
 
-/// What a name can be instead of a file.
+/// The file types that can replace a file.
 enum StrangeFile: String, CaseIterable, Sendable, CustomTestStringConvertible {
     case link, dangling, pipe, socket, directory
 
     var testDescription: String { rawValue }
 
-    /// Puts it in place of what is at `path`; a link leads to a file outside, whose path it returns.
+    /// Replaces the file at `path`; a link leads to a file outside, whose path is returned.
     @discardableResult
     func replace(_ path: String, outside: String) throws -> String {
         let target = "\(outside).target"
         let manager = FileManager.default
         if manager.fileExists(atPath: path) {
-            // The target is what was there, so that following the link would even work.
+            // The target is the original file, so that following the link would work.
             try manager.moveItem(atPath: path, toPath: target)
         }
         switch self {
@@ -39,7 +39,7 @@ enum StrangeFile: String, CaseIterable, Sendable, CustomTestStringConvertible {
 
 @Suite("Files that are not the spool's own")
 struct StrangeFilesTests {
-    /// An upload, let go, whose record or data file is then replaced.
+    /// An unlocked upload, whose record or data file is then replaced.
     private func upload(in directory: TemporarySpool) throws -> UploadID {
         let upload = try directory.open().create(.sample(), requestRelease: {})
         try upload.append("content")
@@ -67,7 +67,7 @@ struct StrangeFilesTests {
             let target = try kind.replace(path, outside: directory.path)
             let before = FileManager.default.contents(atPath: target)
             let spool = try directory.open()
-            // A walk looks at content only where something else is to be done.
+            // A walk checks content only if there is something else to do.
             if isRecovered, !isData {
                 var findings: [Recovery.Finding] = []
                 #expect(spool.recover { findings.append($0) }.corrupt == 1)
@@ -81,7 +81,7 @@ struct StrangeFilesTests {
             }
             #expect(try spool.lock(id) == nil)
             #expect(FileManager.default.contents(atPath: target) == before)
-            // Purge sees it, and removes all but what may have something in it.
+            // Purge lists it, and removes everything but a directory, which may not be empty.
             let summary = try #require(try spool.summaries().first)
             #expect((summary.queue, summary.id) == (.corrupt, id))
             let isRemoved = try spool.remove(id, ifUnchangedSince: summary)
@@ -217,7 +217,7 @@ struct StrangeFilesTests {
     func owner() throws {
         let directory = TemporarySpool()
         _ = try directory.open()
-        // For root any owner will do, but it must be one.
+        // root accepts any owner, but the same one everywhere.
         try #require(chown("\(directory.path)/uploads/4", 12_345, 12_345) == 0)
         #expect {
             try directory.open()

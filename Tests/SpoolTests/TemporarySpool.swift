@@ -1,6 +1,6 @@
-// A spool directory of a test's own, and what can be seen in it from outside.
+// A spool directory of a test, and its state as seen from outside.
 //
-// It looks at files, not at the spool's answers, so that a test compares the two.
+// It reads the files instead of calling the spool, so that a test compares the two.
 
 import Foundation
 import HTTPTypes
@@ -11,29 +11,28 @@ import SpoolgateUploadProtocol
 
 @testable import SpoolgateSpool
 
-/// A directory that is removed with the last reference to it.
 final class TemporarySpool {
-    /// The spool's path; nothing is there at first.
+    /// The spool's path; initially missing.
     let path: String
 
-    /// Names a place; `isInMemory` false: on the disk of temporary files, whatever the system has.
+    /// Chooses a path; `isInMemory` false: on the disk of temporary files in any case.
     init(isInMemory: Bool = true) {
         let name = "spoolgate-test-\(UInt64.random(in: 0...(.max)))"
-        // In memory where the system has a place for it: what must survive a power cut is judged by
-        // the calls that are made, not by the disk.
+        // In memory if possible: survival of a power failure is judged by the disk calls, not by the disk.
         path = "\(isInMemory ? ScratchDirectory.memory : NSTemporaryDirectory())/\(name)"
     }
 
-    /// Takes over a spool that is there.
+    /// Takes over an existing spool.
     init(existing path: String) { self.path = path }
 
     deinit { try? FileManager.default.removeItem(atPath: path) }
 
-    /// How often the power was cut: each time the kernel is another one.
+    /// The number of power failures; each one changes the boot id.
     private var cuts = 0
 
-    /// Opens it as one more process would: with a table of locks of its own; with a `node` as one that several
-    /// hosts share.
+    /// Opens it as another process would, with its own table of locks.
+    ///
+    /// With a `node`, it is opened as a spool that several hosts share.
     func open(
         _ disk: Disk = Disk(),
         reserve: Int64 = 0,
@@ -52,10 +51,10 @@ final class TemporarySpool {
         )
     }
 
-    /// Has those who open it from now on believe that the machine was started since.
+    /// Makes later openers believe that the machine has been restarted.
     func cutPower() { cuts += 1 }
 
-    /// The path of an upload's record, or of the one that was set aside.
+    /// The path of an upload's record, in corrupt/ if it was moved there.
     func record(_ id: UploadID) -> String {
         let corrupt = "\(path)/corrupt/\(id)"
         let isCorrupt = FileManager.default.fileExists(atPath: corrupt)
@@ -67,7 +66,7 @@ final class TemporarySpool {
         "\(path)/uploads/\(id.description.prefix(1))/\(id).data"
     }
 
-    /// The newest state in an upload's record; nil where there is none that can be read.
+    /// The newest state in an upload's record; nil if none can be read.
     func state(of id: UploadID) -> RecordState? {
         guard let bytes = FileManager.default.contents(atPath: record(id)),
             case .state(let state, _, _) = RecordSlots.read(Array(bytes), of: id)
@@ -75,30 +74,29 @@ final class TemporarySpool {
         return state
     }
 
-    /// What happens to an upload, as its files say; nil where it has no record.
+    /// The upload's queue according to its files; nil if it has no record.
     func queue(of id: UploadID) -> Queue? {
         let path = record(id)
         guard FileManager.default.fileExists(atPath: path) else { return nil }
         return path.contains("/corrupt/") ? .corrupt : state(of: id)?.queue
     }
 
-    /// The times of an upload's names in the queue.
+    /// The times in an upload's queue names.
     func queueTimes(of id: UploadID) -> [WallTime] {
         let names = (try? FileManager.default.contentsOfDirectory(atPath: "\(path)/queue")) ?? []
         return names.compactMap { QueueName($0) }.filter { $0.id == id }.map(\.time)
     }
 
-    /// Sets an upload aside.
+    /// Moves an upload to corrupt/.
     func setAside(_ id: UploadID) throws {
         try FileManager.default.moveItem(atPath: record(id), toPath: "\(path)/corrupt/\(id)")
     }
 
-    /// The content of the data file; nil if there is none.
+    /// The content of the data file; nil if it is missing.
     func content(of id: UploadID) -> [UInt8]? {
         FileManager.default.contents(atPath: data(id)).map { Array($0) }
     }
 
-    /// Changes the bytes of a file.
     func edit(_ path: String, _ change: (inout Data) -> Void) throws {
         let url = URL(filePath: path)
         var bytes = try Data(contentsOf: url)
@@ -140,9 +138,9 @@ extension UploadCreation {
 }
 
 extension HTTPFields {
-    /// Those of a part of another upload.
+    /// The fields of a part of another upload.
     static let part: HTTPFields = [.tusResumable: Tus.version, .uploadConcat: "partial"]
-    /// Those of an upload that is made of parts.
+    /// The fields of an upload that is concatenated from parts.
     static let joined: HTTPFields = [.tusResumable: Tus.version, .uploadConcat: "final;/a /b"]
 }
 
@@ -158,13 +156,12 @@ extension StoredResponse {
 }
 
 extension Upload {
-    /// Appends text.
     func append(_ text: String) throws(SpoolError) {
         let bytes = Array(text.utf8)
         try append(bytes.span.bytes)
     }
 
-    /// All of the content, read back.
+    /// The whole content.
     func content() throws -> [UInt8] {
         var bytes = [UInt8](repeating: 0, count: Int(state.offset) + 10)
         var failure: SpoolError?
@@ -180,12 +177,11 @@ extension Upload {
 }
 
 extension Spool {
-    /// Locks with a deadline that is only met when something is broken.
+    /// Locks with a deadline that only a bug exceeds.
     func lock(_ id: UploadID, seconds: Int = 60) throws(SpoolError) -> Upload? {
         try lock(id, until: .after(.seconds(seconds)), requestRelease: {})
     }
 
-    /// Every upload in it.
     func summaries() throws -> [UploadSummary] {
         var all: [UploadSummary] = []
         try forEachUpload { all.append($0) }

@@ -1,4 +1,4 @@
-// The words that `list` has for states.
+// The words that `list` prints for states.
 
 import SpoolgatePosix
 import SpoolgateUploadProtocol

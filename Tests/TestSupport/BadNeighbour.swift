@@ -1,39 +1,41 @@
-// A server beside the gateway, or beside a client, that gets into trouble on order and is well again on order.
+// A relay in front of a real server that fails in a chosen way and recovers on demand.
 //
-// It listens on a port of its own under a host name of its own, relays every connection to the real server behind it
-// while it is well, and otherwise does what its trouble says. The real server, plain or TLS, knows nothing of it.
-// The invariant: being well again is being as before, so a request that fails then was broken by what is under test.
+// It has its own port and host name. It relays every connection to the real server (plain or TLS) while it is
+// healthy, and otherwise behaves as its `Trouble` says. Invariant: after recovery it behaves exactly as before, so
+// a request that fails then shows a bug in the tested code.
 
 import Foundation
 import SpoolgatePosix
 
-/// The server as others find it.
+/// The relay.
 package final class BadNeighbour: Sendable {
-    /// What is wrong.
+    /// The ways in which it fails.
     package enum Trouble: Sendable, Equatable {
-        /// Its host name has no address; who knows the address still finds it well.
+        /// Its host name has no address; clients that know the address can still connect.
         case noName
-        /// Nobody listens.
+        /// Its port refuses connections.
         case refuses
-        /// It speaks another protocol, in the middle of a TLS handshake too.
+        /// It speaks another protocol, even within a TLS handshake.
         case notHTTP
-        /// It takes connections and says nothing.
+        /// It accepts connections and sends nothing.
         case hangs
-        /// It answers a byte at a time and never ends its head.
+        /// It sends its header section one byte at a time and never completes it.
         case trickles
-        /// It ends the connection after so many bytes of the client's, the request's head among them.
+        /// It closes the connection after this number of bytes from the client, including the header section.
         case closes(after: Int)
-        /// The same by a reset.
+        /// As `closes`, with a reset.
         case resets(after: Int)
-        /// It ends the connection within its response.
+        /// It closes the connection within its response.
         case closesInAnswer
-        /// A proxy before it answers 504 once it has heard nothing of it for so long, and ends both connections.
+        /// A proxy in front of it responds with 504 after this time without bytes, and closes both connections.
         case timesOut(after: Duration)
-        /// It answers each request whole: status line without the version, then fields.
+        /// It responds to each request: the status line without the version, then fields.
         case answers(String, [String])
 
-        /// Answers after the content was read, in the order in which a client may meet them: without credentials, at
-        /// another place, without a reason phrase, with an offer to authenticate the connection.
+        /// Responses after the content was read.
+        ///
+        /// Without credentials, with a redirect, without a reason phrase, with an offer to authenticate the
+        /// connection.
         package static let answersOfItsOwn: [Trouble] = [
             .answers("401 Unauthorized", ["WWW-Authenticate: Bearer"]),
             .answers("307 Temporary Redirect", ["Location: /elsewhere"]),
@@ -43,29 +45,27 @@ package final class BadNeighbour: Sendable {
                 ["WWW-Authenticate: Negotiate", "WWW-Authenticate: NTLM"]
             ),
         ]
-        /// Everything that keeps a request from being answered.
+        /// The failures that leave a request without a response.
         package static let failures: [Trouble] = [
             .noName, .refuses, .notHTTP, .hangs, .trickles, .closes(after: 0), .closes(after: 60),
             .closes(after: 100_000), .resets(after: 0), .resets(after: 100_000), .closesInAnswer,
         ]
     }
 
-    /// Its host name.
     package let name = "n\(UInt64.random(in: 0...(.max)))\(TestNames.suffix)"
-    /// Its port.
     package let port: UInt16
-    /// Its base over plain HTTP.
+    /// Its base URL over plain HTTP.
     package var base: String { "http://\(name):\(port)" }
-    /// Its base over TLS, if the server behind it speaks that.
+    /// Its base URL over TLS, if the server behind it speaks TLS.
     package var secureBase: String { "https://\(name):\(port)" }
-    /// How often something met its trouble since that began; questions for its name are not counted.
+    /// The number of connections that met the current trouble; lookups of the name are not counted.
     package var met: Int { state.update { $0.met } }
 
     private struct State {
         var trouble: Trouble?
         var met = 0
         var listener: StreamSocket?
-        /// Keeps the port while nobody listens.
+        /// Holds the port while it refuses connections.
         var placeholder: StreamSocket?
         var open: [StreamSocket] = []
         var isOver = false
@@ -74,9 +74,9 @@ package final class BadNeighbour: Sendable {
     private let server: UInt16
     private let state = Monitor(State())
 
-    /// Stands before the server on a port of this machine, and is well.
+    /// Starts a healthy relay in front of a server on this machine.
     ///
-    /// - Throws: `SystemError` when no port can be had.
+    /// - Throws: `SystemError` if no port is free.
     package init(before server: UInt16) throws {
         self.server = server
         let listener = try StreamSocket(listeningOn: .port(UInt16(try FreePort.take(1)[0])))
@@ -96,9 +96,9 @@ package final class BadNeighbour: Sendable {
         placeholder?.close()
     }
 
-    /// Gets into trouble, or out of it (nil), and ends the connections that there are.
+    /// Starts to fail, or recovers (nil), and closes the open connections.
     ///
-    /// - Throws: `SystemError` when its port cannot be had again.
+    /// - Throws: `SystemError` if its port cannot be bound again.
     package func become(_ trouble: Trouble?) throws {
         let before = state.update { state in
             let before = state
@@ -128,7 +128,7 @@ package final class BadNeighbour: Sendable {
 
     private func accept(on listener: StreamSocket) throws {
         state.update { $0.listener = listener }
-        // Threads hold it weakly: a test that lets go of it ends it.
+        // Threads hold it weakly, so that its release ends them.
         try SpoolgatePosix.Thread.start(name: "neighbour") { [weak self] in
             while true {
                 let number = Glibc.accept(listener.number, nil, nil)
@@ -152,7 +152,7 @@ package final class BadNeighbour: Sendable {
         }
         let server = server
         let finish: @Sendable () -> Void = { [weak self] in
-            // Inside the lock, so that no number can be closed and given away before it is forgotten.
+            // Within the lock: its descriptor must not be closed and reused before it is removed from the list.
             self?.state.update { $0.open.removeAll { $0.number == socket.number } }
             socket.close()
         }
@@ -205,8 +205,7 @@ package final class BadNeighbour: Sendable {
         while let bytes = client.receive(), !bytes.isEmpty {}
     }
 
-    /// Relays until one side ends, or so many bytes of the client's have come, which the server still gets, or
-    /// nothing has come either way for `patience`.
+    /// Relays until one side ends, `most` bytes from the client were relayed, or no byte arrived for `patience`.
     private static func relay(
         _ client: StreamSocket,
         to server: UInt16,
@@ -251,13 +250,13 @@ package final class BadNeighbour: Sendable {
         }
         upstream.end()
         client.end()
-        // Both numbers are in use until then.
+        // Both descriptors are in use until then.
         _ = isBack.wait(until: .never) { $0 ? true : nil }
     }
 }
 
 extension StreamSocket {
-    /// A socket that has a port and does not listen.
+    /// Creates a socket that is bound to a port and does not listen.
     fileprivate init(boundTo port: UInt16) throws(SystemError) {
         try self.init(for: .port(port))
         set(SOL_SOCKET, SO_REUSEADDR, Int32(1))

@@ -1,31 +1,31 @@
-// Waiting for something to become true, with a deadline: the only way tests wait.
+// Waits for conditions, with a deadline: the only way in which tests wait.
 
 import Foundation
 import SpoolgatePosix
 
-/// Something closed until a test opens it.
+/// A gate that is closed until a test opens it.
 package final class Gate: Sendable {
     private let isOpen = Monitor(false)
 
-    /// Makes it, closed.
+    /// Creates a closed gate.
     package init() {}
 
-    /// Opens it for good.
+    /// Opens the gate permanently.
     package func open() { isOpen.update { $0 = true } }
 
-    /// Waits until it is open; false at a deadline that only broken code meets.
+    /// Waits until the gate is open; false at a deadline that only a bug exceeds.
     @discardableResult
     package func pass() -> Bool {
         isOpen.wait(until: .after(.seconds(300))) { $0 ? true : nil } ?? false
     }
 
-    /// As `pass`, for a task: it leaves its thread to others meanwhile, who may have to open it.
+    /// As `pass`, for a task: other tasks can use its thread meanwhile, since one of them may open the gate.
     package func passed() async throws {
         try await comesTrue("a gate is open") { isOpen.update { $0 } }
     }
 }
 
-/// What a wait that did not end in time says.
+/// The error of a wait that timed out.
 package struct NeverHappened: Error, CustomStringConvertible {
     package var description: String
 
@@ -35,11 +35,11 @@ package struct NeverHappened: Error, CustomStringConvertible {
 /// Waits until `condition` gives a value.
 ///
 /// - Parameters:
-///   - what: what is waited for, for the error.
-///   - seconds: the deadline; generous, since it is only met when something is broken.
-///   - condition: asked again and again until it gives one.
+///   - what: the condition as text, for the error.
+///   - seconds: the deadline; generous, since only a bug exceeds it.
+///   - condition: called repeatedly until it gives a value.
 /// - Returns: the value.
-/// - Throws: `NeverHappened` at the deadline; what `condition` throws.
+/// - Throws: `NeverHappened` at the deadline, or the error of `condition`.
 package func eventually<T>(
     _ what: String,
     seconds: Double = 300,
@@ -64,7 +64,7 @@ package func eventually(
     let _: Bool = try eventually(what, seconds: seconds) { try condition() ? true : nil }
 }
 
-/// As `eventually`, for a test that is a task: it leaves its thread to others meanwhile.
+/// As `eventually`, for a task: other tasks can use its thread meanwhile.
 package func comesTrue(
     _ what: String,
     seconds: Double = 300,

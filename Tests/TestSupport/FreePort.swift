@@ -1,17 +1,17 @@
-// Ports of this machine for servers that cannot choose one and tell it.
+// Ports of this machine for servers that cannot choose and report one themselves.
 
 import Foundation
 import SpoolgatePosix
 import Synchronization
 
-/// Ports that nobody listens on.
+/// Ports that are free.
 package enum FreePort {
     package struct None: Error {}
 
-    /// Below those that the kernel gives to outgoing connections, which could take one between here and
-    /// the server that it is for; and never the same twice in a run, nor in two at a time.
+    // Below the kernel's ephemeral ports, since an outgoing connection could take one of those first. A port is used
+    // once per run, and by one run at a time.
     private static let ports = 15_000..<32_000
-    /// A file of which each run has those bytes locked that are at its ports; -1: it cannot be had.
+    /// A file in which each run locks the bytes at the offsets of its ports; -1 if it cannot be opened.
     private static let taken = open(
         "/tmp/spoolgate-test-ports",
         O_RDWR | O_CREAT | O_CLOEXEC,
@@ -19,7 +19,7 @@ package enum FreePort {
     )
     private static let next = Mutex(Int.random(in: ports))
 
-    /// Takes ports for the rest of the run.
+    /// Reserves ports for the rest of the run.
     package static func take(_ count: Int) throws -> [Int] {
         try (0..<count).map { _ in
             for _ in ports {

@@ -1,10 +1,9 @@
-// An HTTP/1.1 origin server that misbehaves on order: every connection runs a script, line by line
-// what a test wants the upstream to do.
+// An HTTP/1.1 origin server that runs a script on every connection, to misbehave as a test requires.
 //
-// It does not: speak TLS, check what it is sent beyond framing, send anything the script did not say,
-// handle trailers, pipelining or Expect, limit sizes, or survive a hostile peer. A script that throws
-// ends its connection and nothing else. The invariant: each connection has its own thread, and
-// `stop()` (or deinit) ends all of them, so no test waits for a socket for ever.
+// It does not speak TLS, validate more than framing, send anything that the script did not, handle trailers,
+// pipelining or Expect, or limit sizes. A script that throws ends only its own connection. Invariant: each
+// connection has its own thread, and `stop()` (or deinit) ends all of them, so that no test waits forever for a
+// socket.
 
 import Foundation
 import SpoolgatePosix
@@ -12,26 +11,23 @@ import Synchronization
 
 /// A server on a loopback port or a unix socket.
 package final class LoopbackOrigin: Sendable {
-    /// One request, as far as it came.
+    /// One request, as far as it was received.
     package struct Request: Sendable {
-        /// Which it was of all that the origin was sent, from 0 on.
+        /// Its number among all requests of the origin, from 0.
         package var number = 0
-        /// The request line.
         package var line: String
-        /// The field lines, in order, as sent; bytes above 0x7f as ISO 8859-1.
+        /// The field lines, in order, as received; bytes above 0x7f as ISO 8859-1.
         package var fieldLines: [String]
-        /// The content, unchunked; only its first `keptContent` bytes where the script said so.
+        /// The decoded content; only its first `keptContent` bytes if the script limited it.
         package var content: [UInt8] = []
-        /// Bytes of content in all.
+        /// The number of bytes of content received.
         package var contentLength = 0
-        /// Whether its content came whole.
+        /// Whether its content was received completely.
         package var isWhole = false
-        /// Whether the whole response was sent, not whether anybody read it.
+        /// Whether the whole response was sent; the client may not have read it.
         package var isAnswered = false
 
-        /// The method, of the request line.
         package var method: String { word(0) }
-        /// The target, of the request line.
         package var target: String { word(1) }
 
         private func word(_ index: Int) -> String {
@@ -55,25 +51,25 @@ package final class LoopbackOrigin: Sendable {
         }
     }
 
-    /// A connection ended where the script needed more of it.
+    /// The error of a connection that ended before the script expected.
     package struct Ended: Error {
         package init() {}
     }
 
-    /// What a script does on each connection.
+    /// The script of each connection.
     package typealias Script = @Sendable (OriginConnection) throws -> Void
 
     /// The port; 0 for a unix socket.
     package let port: UInt16
-    /// The base for an upstream on TCP.
+    /// The base URL for an upstream on TCP.
     package var base: String { "http://127.0.0.1:\(port)" }
-    /// Connections accepted so far.
+    /// The number of accepted connections.
     package var connectionCount: Int { state.update { $0.accepted } }
-    /// Connections open now.
+    /// The number of open connections.
     package var openCount: Int { state.update { $0.open.count } }
-    /// The requests read whole so far.
+    /// The completely received requests.
     package var requests: [Request] { book.all.filter(\.isWhole) }
-    /// Every request so far, whole or not.
+    /// Every request, complete or not.
     package var all: [Request] { book.all }
 
     private struct State {
@@ -89,11 +85,11 @@ package final class LoopbackOrigin: Sendable {
     /// Listens and serves.
     ///
     /// - Parameters:
-    ///   - socketPath: a unix socket to make; nil: a free port of 127.0.0.1.
-    ///   - receiveBuffer: SO_RCVBUF of every connection; nil: the system's.
-    ///   - remembers: whether it keeps what it was sent.
-    ///   - script: run on each connection; the connection is closed when it returns.
-    /// - Throws: `SystemError` when the address cannot be had.
+    ///   - socketPath: the path of a unix socket; nil: a free port of 127.0.0.1.
+    ///   - receiveBuffer: SO_RCVBUF of every connection; nil: the system's default.
+    ///   - remembers: whether it keeps the received requests.
+    ///   - script: runs on each connection, which is closed when it returns.
+    /// - Throws: `SystemError` if the address cannot be bound.
     package init(
         socketPath: String? = nil,
         receiveBuffer: Int32? = nil,
@@ -117,10 +113,9 @@ package final class LoopbackOrigin: Sendable {
                     break
                 }
                 if socketPath == nil { socket.sendAtOnce() }
-                // Threads hold the origin weakly: a test that lets go of it stops it.
+                // Threads hold the origin weakly, so that its release stops it.
                 let connection = OriginConnection(socket, book)
                 let served: Void? = try? SpoolgatePosix.Thread.start(name: "origin-conn") {
-                    // A script that throws has said all it wanted to say by its connection's end.
                     try? script(connection)
                     shared.close(socket)
                 }
@@ -130,7 +125,7 @@ package final class LoopbackOrigin: Sendable {
         }
     }
 
-    /// Answers every request on every connection with one response, keeping connections open.
+    /// Sends the same response to every request, and keeps connections open.
     package convenience init(
         socketPath: String? = nil,
         status: String = "200 OK",
@@ -151,17 +146,17 @@ package final class LoopbackOrigin: Sendable {
 
     deinit { stop() }
 
-    /// What it was sent to a target, in order, whole or not.
+    /// The requests to a target, in order, complete or not.
     package func requests(to target: String) -> [Request] {
         book.all.filter { $0.target == target }
     }
 
-    /// Forgets requests: contents are large.
+    /// Forgets requests, whose contents use memory.
     package func forget(where isForgotten: (Request) -> Bool) { book.forget(where: isForgotten) }
 
-    /// Ends every connection and listens no more.
+    /// Closes every connection and the listener.
     package func stop() {
-        // Inside the lock, so that no number can be closed and given away meanwhile.
+        // Within the lock: a descriptor must not be closed and reused meanwhile.
         let isFirst = state.update { state in
             defer { state.isStopped = true }
             for socket in state.open { socket.end() }
@@ -195,7 +190,7 @@ package final class LoopbackOrigin: Sendable {
         state.update { $0.open.removeAll { $0.number == socket.number } }
     }
 
-    /// What an origin was sent, from the heads on.
+    /// The requests of an origin, recorded from their header sections on.
     final class Book: Sendable {
         private struct State {
             var count = 0
@@ -209,7 +204,7 @@ package final class LoopbackOrigin: Sendable {
 
         var all: [Request] { state.update { $0.requests } }
 
-        /// Enters a request and gives it its number.
+        /// Adds a request and gives it its number.
         func add(_ request: Request) -> Request {
             state.update { state in
                 var request = request
@@ -220,7 +215,7 @@ package final class LoopbackOrigin: Sendable {
             }
         }
 
-        /// Changes a request, if it is still remembered.
+        /// Changes a request, if it is still recorded.
         func change(_ number: Int, _ body: (inout Request) -> Void) {
             state.update { state in
                 guard let index = state.requests.lastIndex(where: { $0.number == number }) else {

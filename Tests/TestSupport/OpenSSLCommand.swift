@@ -1,19 +1,19 @@
-// The openssl command as an authority and as a TLS server, for the TLS tests.
+// The openssl command as an authority and as a TLS server, for TLS tests.
 //
-// It does not speak HTTP beyond what `s_server -www` says; a script answers through its pipes.
+// Its HTTP is that of `s_server -www`; otherwise a script responds through its pipes.
 
 import Foundation
 import SpoolgatePosix
 import Synchronization
 
-/// A private authority in a directory of its own.
+/// A private authority in its own directory.
 package final class TestAuthority {
     private let directory: ScratchDirectory
     /// The PEM file of its certificate.
     package let certificate: String
     private let key: String
 
-    /// Makes an authority.
+    /// Creates an authority.
     package init() throws {
         directory = try ScratchDirectory()
         certificate = directory.file("ca.pem")
@@ -24,7 +24,7 @@ package final class TestAuthority {
         ])
     }
 
-    /// A PEM file with a key and a certificate for `name`, which ended yesterday if it is expired.
+    /// A PEM file with a key and a certificate for `name`; the certificate expired yesterday if `isExpired`.
     package func identity(_ name: String, isExpired: Bool = false) throws -> String {
         let (request, leafKey, leaf) =
             (
@@ -47,16 +47,16 @@ package final class TestAuthority {
     }
 }
 
-/// `openssl s_server`, running until the value goes.
+/// `openssl s_server`, running until the value is released.
 package final class OpenSSLCommand {
-    /// The command failed.
+    /// The error of a command that failed.
     package struct Failed: Error { var arguments: [String] }
 
     private static let path = "/usr/bin/openssl"
     /// Whether the command is installed.
     package static var isThere: Bool { FileManager.default.isExecutableFile(atPath: path) }
 
-    /// The base for an upstream.
+    /// The base URL for an upstream.
     package let base: String
     private let process = Process()
     private let input = Pipe()
@@ -89,14 +89,14 @@ package final class OpenSSLCommand {
     }
 
     deinit {
-        // Not SIGTERM: a child inherits whatever signals the test runner has blocked.
+        // SIGKILL, since a child inherits the blocked signals of the test runner, which may include SIGTERM.
         kill(process.processIdentifier, SIGKILL)
         process.waitUntilExit()
     }
 
-    /// Whether a socket listens on the port, told without connecting to it.
+    /// Whether a socket listens on the port, found without a connection to it.
     private static func isListening(_ port: Int) -> Bool {
-        // To its end: each read gives a page of it at most.
+        // Reads to the end: each read returns at most a page.
         let file = FileHandle(forReadingAtPath: "/proc/net/tcp")
         let table = (try? file?.readToEnd()).map { String(decoding: $0, as: UTF8.self) } ?? ""
         let local = "0100007F:" + String(format: "%04X", port)
@@ -106,12 +106,12 @@ package final class OpenSSLCommand {
         }
     }
 
-    /// The one request that was answered.
+    /// The request that was responded to.
     package final class Served: Sendable {
         private let request = Mutex<(head: String, content: [UInt8])?>(nil)
-        /// Its head; nil before it came whole.
+        /// Its header section; nil until it is complete.
         package var head: String? { request.withLock { $0?.head } }
-        /// Its content; nil before it came whole.
+        /// Its content; nil until it is complete.
         package var content: [UInt8]? { request.withLock { $0?.content } }
 
         fileprivate func take(_ head: Data, _ content: Data) {
@@ -119,7 +119,7 @@ package final class OpenSSLCommand {
         }
     }
 
-    /// Reads one request with content of `contentLength` from the TLS connection and answers it.
+    /// Reads one request with content of `contentLength` bytes from the TLS connection and responds.
     package func answerOnce(contentLength: Int, _ answer: String) -> Served {
         let served = Served()
         let (from, to) = (output.fileHandleForReading, input.fileHandleForWriting)

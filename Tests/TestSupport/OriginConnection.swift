@@ -1,24 +1,22 @@
-// One connection of a LoopbackOrigin: reading requests and writing what the script says.
+// One connection of a `LoopbackOrigin`: it reads requests and writes the script's responses.
 //
-// It does not close itself, but for `reset`; the origin does when the script returns. The invariant:
-// nothing is read beyond what was asked for, but for bytes kept for the next read.
+// The origin closes it when the script returns; only `reset` closes earlier. Invariant: bytes that were read beyond
+// a request are kept for the next read.
 
 import Foundation
 
-/// One accepted connection.
-///
-/// One thread.
+/// One accepted connection, used by one thread.
 package final class OriginConnection: @unchecked Sendable {
-    /// The socket.
+    /// The socket's descriptor.
     package var number: Int32 { socket.number }
-    /// Called for every head that was read.
+    /// Called after each header section is read.
     package var onHead: () -> Void = {}
     private let socket: StreamSocket
     private let book: LoopbackOrigin.Book
     private var buffered: [UInt8] = []
-    /// Where what nobody wants to see is received.
+    /// The buffer for discarded bytes.
     private lazy var room = [UInt8](repeating: 0, count: 256 << 10)
-    /// The request that is read or answered.
+    /// The number of the request that is being read or responded to.
     private var current: Int?
 
     init(_ socket: StreamSocket, _ book: LoopbackOrigin.Book) {
@@ -26,10 +24,10 @@ package final class OriginConnection: @unchecked Sendable {
         self.book = book
     }
 
-    /// What the origin was sent whole so far, on all connections.
+    /// The completely received requests of the origin, on all connections.
     package var requests: [LoopbackOrigin.Request] { book.all.filter(\.isWhole) }
 
-    /// What one recv(2) gives; empty at the end of the connection.
+    /// The result of one recv(2); empty at the end of the connection.
     package func receive(atMost limit: Int = 1 << 16) -> [UInt8] {
         guard buffered.isEmpty else {
             defer { buffered.removeFirst(min(limit, buffered.count)) }
@@ -38,9 +36,9 @@ package final class OriginConnection: @unchecked Sendable {
         return socket.receive(atMost: limit) ?? []
     }
 
-    /// Takes `count` bytes and forgets them.
+    /// Receives `count` bytes and discards them.
     ///
-    /// - Returns: how many came before the end of the connection.
+    /// - Returns: the number of bytes received before the end of the connection.
     package func discard(_ count: Int) -> Int {
         var taken = min(count, buffered.count)
         buffered.removeFirst(taken)
@@ -52,7 +50,7 @@ package final class OriginConnection: @unchecked Sendable {
         return taken
     }
 
-    /// A request's head; nil when the connection ends before its first byte.
+    /// Reads a request's header section; nil if the connection ends before its first byte.
     package func receiveHead() throws -> LoopbackOrigin.Request? {
         var bytes: [UInt8] = []
         let end = Data("\r\n\r\n".utf8)
@@ -74,20 +72,20 @@ package final class OriginConnection: @unchecked Sendable {
         }
     }
 
-    /// A whole request, `keptContent` bytes of its content kept; nil at the connection's end.
+    /// Reads a whole request and keeps `keptContent` bytes of its content; nil at the end of the connection.
     package func receiveRequest(keptContent: Int = .max) throws -> LoopbackOrigin.Request? {
         guard var request = try receiveHead() else { return nil }
         try receiveContent(of: &request, keptContent: keptContent)
         return request
     }
 
-    /// The content of a request whose head was read.
+    /// Reads the content of a request after its header section.
     ///
     /// - Parameters:
-    ///   - request: gets the content.
-    ///   - keptContent: the bytes of it that are kept.
-    ///   - onPart: called after each part, at most 64 KiB, with the bytes of content so far.
-    /// - Throws: `LoopbackOrigin.Ended` where it does not come whole; what `onPart` throws.
+    ///   - request: receives the content.
+    ///   - keptContent: the number of bytes to keep.
+    ///   - onPart: called after each part of at most 64 KiB, with the bytes of content so far.
+    /// - Throws: `LoopbackOrigin.Ended` if the content is incomplete, or the error of `onPart`.
     package func receiveContent(
         of request: inout LoopbackOrigin.Request,
         keptContent: Int = .max,
@@ -135,7 +133,7 @@ package final class OriginConnection: @unchecked Sendable {
         return String(decoding: line, as: UTF8.self)
     }
 
-    /// Sends text as it stands.
+    /// Sends text unchanged.
     package func send(_ text: String) throws { try send(Array(text.utf8)) }
 
     /// Sends bytes.
@@ -155,20 +153,20 @@ package final class OriginConnection: @unchecked Sendable {
         noteAnswer()
     }
 
-    /// Notes that the request read last has its whole response.
+    /// Records that the whole response to the last request was sent.
     package func noteAnswer() {
         if let current { book.change(current) { $0.isAnswered = true } }
     }
 
-    /// Makes the coming close a reset (RST).
+    /// Makes the next close a reset (RST).
     package func reset() { socket.resetAtEnd() }
 
-    /// Waits until the connection is reset or the origin stops, reading nothing at all.
+    /// Waits until the connection is reset or the origin stops, without reading.
     package func waitWithoutReading() {
         var one = pollfd(fd: number, events: 0, revents: 0)
         while poll(&one, 1, -1) < 0, errno == EINTR {}
     }
 
-    /// Waits until the peer closes, reading nothing into memory.
+    /// Waits until the peer closes, and discards its bytes.
     package func waitForEnd() { while !receive().isEmpty {} }
 }

@@ -1,11 +1,11 @@
-// Running things at the same time, each on a thread of its own.
+// Runs closures concurrently, each on its own thread.
 
 import Foundation
 import SpoolgatePosix
 
-/// Several runs of one thing.
+/// Concurrent runs of one closure.
 package enum Parallel {
-    /// Runs `body` with 0, 1, 2 … at the same time; what they return, in that order.
+    /// Runs `body` with 0, 1, 2 … concurrently; returns the results in that order.
     package static func run<T: Sendable>(
         _ count: Int,
         _ body: @escaping @Sendable (Int) throws -> T
@@ -21,7 +21,7 @@ package enum Parallel {
         return (0..<count).compactMap { all[$0] }
     }
 
-    /// How long `body` takes, in seconds, beside what it returns.
+    /// Runs `body`; returns its value and its duration in seconds.
     package static func timed<T>(_ body: () throws -> T) rethrows -> (value: T, seconds: Double) {
         let start = ContinuousClock.now
         let value = try body()

@@ -1,29 +1,28 @@
-// Directories for one test.
+// Temporary directories for one test.
 
 import Foundation
 
 /// A new directory that is removed with the value.
 package final class ScratchDirectory: Sendable {
-    /// Its path, without a slash at its end.
+    /// Its path, without a trailing slash.
     package let path: String
-    /// Its path.
     package var url: URL { URL(filePath: path, directoryHint: .isDirectory) }
-    /// Every name in it, hidden ones included.
+    /// All names in it, including hidden ones.
     package var names: [String] {
         (try? FileManager.default.contentsOfDirectory(atPath: path).sorted()) ?? []
     }
 
-    /// The parent of directories in memory; that of temporary files if the system has no file system there.
+    /// A directory in memory, or the directory of temporary files if the system has none.
     package static let memory =
         FileManager.default.isWritableFile(atPath: "/dev/shm")
         ? "/dev/shm" : NSTemporaryDirectory()
 
-    /// Makes one.
+    /// Creates a directory.
     ///
     /// - Parameters:
-    ///   - parent: where; it must be there.
-    ///   - name: what its name begins with.
-    /// - Throws: what making it throws.
+    ///   - parent: an existing directory.
+    ///   - name: the prefix of its name.
+    /// - Throws: the error of its creation.
     package init(in parent: String = NSTemporaryDirectory(), _ name: String = "test") throws {
         let unique = "\(name)-\(UUID().uuidString.prefix(13))"
         path = (parent as NSString).appendingPathComponent(unique)

@@ -1,10 +1,10 @@
-// Random numbers that come again from the same seed.
+// Reproducible random numbers.
 
 /// SplitMix64.
 package struct SplitMix: RandomNumberGenerator, Sendable {
     private var state: UInt64
 
-    /// Begins a sequence.
+    /// Begins the sequence of a seed.
     package init(seed: UInt64) { state = seed }
 
     /// The next 64 bits.
@@ -16,16 +16,16 @@ package struct SplitMix: RandomNumberGenerator, Sendable {
         return mixed ^ (mixed >> 31)
     }
 
-    /// One of several values, each as likely.
+    /// One of several values, with equal probability.
     package mutating func one<Value>(of values: Value...) -> Value {
         values[Int(next() % UInt64(values.count))]
     }
 
-    /// One of several values, each as likely; there must be one.
+    /// One of several values, with equal probability; `values` must not be empty.
     package mutating func one<Value>(from values: [Value]) -> Value {
         values[Int(next() % UInt64(values.count))]
     }
 
-    /// True once in `count` times.
+    /// True with probability 1 in `count`.
     package mutating func once(in count: UInt64) -> Bool { next() % count == 0 }
 }

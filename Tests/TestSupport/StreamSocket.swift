@@ -1,13 +1,13 @@
-// A stream socket as tests use one, whichever side of it they are: connect, listen, send all, break.
+// A stream socket for tests, as client or server, on IPv4 loopback or a unix socket.
 //
-// It does not own its number: whoever makes one closes it. IPv4 loopback and unix sockets only.
+// It does not own its descriptor: the code that creates it closes it.
 
 import Glibc
 import SpoolgatePosix
 
-/// Where a server on this machine listens.
+/// The address of a server on this machine.
 package enum SocketAddress: Sendable {
-    /// A port of 127.0.0.1; 0 lets the system choose where one listens.
+    /// A port of 127.0.0.1; 0 lets the system choose one for listening.
     case port(UInt16)
     /// A unix socket.
     case path(String)
@@ -15,15 +15,14 @@ package enum SocketAddress: Sendable {
 
 /// One socket.
 package struct StreamSocket: Sendable {
-    /// Its number.
     package let number: Int32
 
-    /// Takes over a number that accept(2) gave.
+    /// Wraps a descriptor from accept(2).
     package init(number: Int32) { self.number = number }
 
-    /// A socket that is not connected yet.
+    /// Creates an unconnected socket.
     ///
-    /// - Throws: `SystemError` where the system has none to give.
+    /// - Throws: `SystemError` if the system cannot create one.
     package init(for address: SocketAddress) throws(SystemError) {
         let family =
             switch address {
@@ -35,13 +34,13 @@ package struct StreamSocket: Sendable {
         guard number >= 0 else { throw SystemError("socket", on: "\(address)") }
     }
 
-    /// A socket that is connected.
+    /// Creates a connected socket.
     ///
     /// - Parameters:
-    ///   - address: the server's.
-    ///   - source: the client's own address, within 127.0.0.0/8; nil: the system chooses.
-    ///   - patience: seconds for each later receiving and sending.
-    /// - Throws: `SystemError` where nobody listens.
+    ///   - address: the server's address.
+    ///   - source: the client's address, within 127.0.0.0/8; nil: the system chooses.
+    ///   - patience: the timeout of each later receive and send, in seconds.
+    /// - Throws: `SystemError` if the connection is refused.
     package init(
         connectedTo address: SocketAddress,
         from source: String? = nil,
@@ -50,7 +49,7 @@ package struct StreamSocket: Sendable {
         try self.init(for: address)
         do throws(SystemError) {
             if let source {
-                // Its port is chosen by connect: chosen by bind, it could be no other connection's.
+                // connect chooses the port: a port from bind would be reserved and could run out.
                 set(Int32(IPPROTO_IP), IP_BIND_ADDRESS_NO_PORT, Int32(1))
                 let code = Self.withName(.port(0), host: source) { Glibc.bind(number, $0, $1) }
                 guard code == 0 else { throw SystemError("bind", on: source) }
@@ -64,9 +63,9 @@ package struct StreamSocket: Sendable {
         if case .port = address { sendAtOnce() }
     }
 
-    /// A socket that listens; what was at the path of a unix socket is removed.
+    /// Creates a listening socket; an existing file at the path of a unix socket is removed.
     ///
-    /// - Throws: `SystemError` when the address cannot be had.
+    /// - Throws: `SystemError` if the address cannot be bound.
     package init(listeningOn address: SocketAddress) throws(SystemError) {
         try self.init(for: address)
         switch address {
@@ -81,23 +80,23 @@ package struct StreamSocket: Sendable {
         }
     }
 
-    /// Connects a socket that is not connected.
+    /// Connects an unconnected socket.
     ///
-    /// - Throws: `SystemError` where nobody listens.
+    /// - Throws: `SystemError` if the connection is refused.
     package func connect(to address: SocketAddress) throws(SystemError) {
         let code = Self.withName(address) { Glibc.connect(number, $0, $1) }
         guard code == 0 else { throw SystemError("connect", on: "\(address)") }
     }
 
-    /// Binds a socket that is not bound.
+    /// Binds an unbound socket.
     ///
-    /// - Throws: `SystemError` when the address cannot be had.
+    /// - Throws: `SystemError` if the address cannot be bound.
     package func bind(to address: SocketAddress) throws(SystemError) {
         let code = Self.withName(address) { Glibc.bind(number, $0, $1) }
         guard code == 0 else { throw SystemError("bind", on: "\(address)") }
     }
 
-    /// The port of a socket that listens on one.
+    /// The port of a listening socket.
     package var port: UInt16 {
         var name = sockaddr_in()
         var length = socklen_t(MemoryLayout<sockaddr_in>.size)
@@ -109,25 +108,25 @@ package struct StreamSocket: Sendable {
         return UInt16(bigEndian: name.sin_port)
     }
 
-    /// Limits each receiving and sending in which nothing moves.
+    /// Sets the timeout of each receive and send.
     package func setPatience(seconds: Int) {
         let patience = timeval(tv_sec: seconds, tv_usec: 0)
         set(SOL_SOCKET, SO_RCVTIMEO, patience)
         set(SOL_SOCKET, SO_SNDTIMEO, patience)
     }
 
-    /// Sends small parts at once; TCP only.
+    /// Sends small parts without delay; TCP only.
     package func sendAtOnce() { set(Int32(IPPROTO_TCP), TCP_NODELAY, Int32(1)) }
 
-    /// Sets one of the socket's options.
+    /// Sets a socket option.
     package func set<Value: BitwiseCopyable>(_ level: Int32, _ option: Int32, _ value: Value) {
         var value = value
         setsockopt(number, level, option, &value, socklen_t(MemoryLayout<Value>.size))
     }
 
-    /// Sends all of some bytes.
+    /// Sends all of `bytes`.
     ///
-    /// - Returns: whether the peer took them; false leaves the reason in `errno`.
+    /// - Returns: whether all was sent; if false, `errno` has the reason.
     @discardableResult
     package func send(_ bytes: UnsafeRawBufferPointer) -> Bool {
         var rest = bytes
@@ -142,11 +141,11 @@ package struct StreamSocket: Sendable {
         return true
     }
 
-    /// Sends all of some bytes; whether the peer took them.
+    /// Sends all of `bytes`; returns whether all was sent.
     @discardableResult
     package func send(_ bytes: [UInt8]) -> Bool { bytes.withUnsafeBytes { send($0) } }
 
-    /// What one recv(2) gives; empty at the end, and nil after an error, which is in `errno`.
+    /// The result of one recv(2): empty at the end, nil after an error, which is in `errno`.
     package func receive(atMost limit: Int = 1 << 16) -> [UInt8]? {
         var count = 0
         let bytes = [UInt8](unsafeUninitializedCapacity: limit) { buffer, filled in
@@ -156,13 +155,13 @@ package struct StreamSocket: Sendable {
         return count < 0 ? nil : bytes
     }
 
-    /// Makes the end of the connection a reset (RST).
+    /// Makes the next close a reset (RST).
     package func resetAtEnd() { set(SOL_SOCKET, SO_LINGER, linger(l_onoff: 1, l_linger: 0)) }
 
-    /// Ends both directions; what waits for the socket wakes up.
+    /// Shuts down both directions, which wakes the threads that wait for the socket.
     package func end() { shutdown(number, Int32(SHUT_RDWR)) }
 
-    /// Gives the number back.
+    /// Closes the descriptor.
     package func close() { Glibc.close(number) }
 
     private static func withName(

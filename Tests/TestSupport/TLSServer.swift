@@ -1,16 +1,15 @@
-// TLS in front of a plain server on this machine, for as many connections as come: Python's `ssl` module does it.
+// TLS in front of a plain server on this machine, by Python's `ssl` module.
 
 import Foundation
 import SpoolgatePosix
 
-/// A relay that speaks TLS to its clients and plain TCP to a server, until the value goes.
+/// A relay that speaks TLS to its clients and plain TCP to a server, until the value is released.
 package final class TLSServer {
-    /// Its port on 127.0.0.1.
     package let port: UInt16
     private let process = Process()
 
     private static let python = "/usr/bin/python3"
-    /// Whether there is a Python for it.
+    /// Whether Python is installed.
     package static var isThere: Bool { FileManager.default.isExecutableFile(atPath: python) }
 
     private static let script = """
@@ -46,12 +45,12 @@ package final class TLSServer {
             threading.Thread(target=serve, args=(listener.accept()[0],), daemon=True).start()
         """
 
-    /// Listens.
+    /// Starts the relay.
     ///
     /// - Parameters:
     ///   - identity: a PEM file with its key and its certificate.
     ///   - server: the plain server's port.
-    /// - Throws: `NeverHappened` if it does not come up.
+    /// - Throws: `NeverHappened` if it does not start.
     package init(_ identity: String, before server: UInt16) throws {
         port = UInt16(try FreePort.take(1)[0])
         let output = Pipe()
@@ -66,7 +65,7 @@ package final class TLSServer {
     }
 
     deinit {
-        // Not SIGTERM: a child inherits whatever signals the test runner has blocked.
+        // SIGKILL, since a child inherits the blocked signals of the test runner, which may include SIGTERM.
         kill(process.processIdentifier, SIGKILL)
         process.waitUntilExit()
     }

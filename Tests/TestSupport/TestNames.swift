@@ -1,20 +1,20 @@
-// Host names that exist only in this process and only while a test says so: what ends in `.neighbour.test`.
+// Host names in `.neighbour.test` that exist only in this process, and only while a test says so.
 //
-// The process has a `getaddrinfo` of its own, which libcurl finds before the C library's. It answers for these names
-// and passes every other question on. The invariant: a name that no test has given an address is unknown at once,
-// without any question to a name server.
+// The process has its own `getaddrinfo`, which libcurl finds before the C library's. It resolves these names and
+// forwards all other lookups. Invariant: a name without an address is unknown at once, without a query to a name
+// server.
 
 import Glibc
 import Synchronization
 
-/// The names that tests have made.
+/// The test names.
 package enum TestNames {
-    /// What every such name ends in.
+    /// The suffix of every test name.
     package static let suffix = ".neighbour.test"
 
     fileprivate static let known = Mutex<Set<String>>([])
 
-    /// Gives a name the address 127.0.0.1, or takes it away.
+    /// Gives a name the address 127.0.0.1, or removes it.
     package static func set(_ name: String, isKnown: Bool) {
         known.withLock { known in
             if isKnown { known.insert(name) } else { known.remove(name) }
@@ -28,9 +28,9 @@ private typealias AddressLookUp =
         UnsafeMutablePointer<UnsafeMutablePointer<addrinfo>?>?
     ) -> Int32
 
-/// The C library's own.
+/// The C library's `getaddrinfo`.
 private let systemLookUp: AddressLookUp? = {
-    // RTLD_NEXT: behind this one.
+    // RTLD_NEXT: the next definition after this one.
     guard let found = dlsym(UnsafeMutableRawPointer(bitPattern: -1), "getaddrinfo") else {
         return nil
     }

@@ -1,86 +1,78 @@
-// Reader of the golden transcripts: exchanges as text that needs no Swift to review.
+// The reader of golden transcripts: exchanges as text that can be reviewed without Swift.
 //
-//     # title of the rule.  where it is written
+//     # title of the rule.  its source
 //     limits: max-size=100 max-age=3600        settings of the whole file: `name: key=value …`
 //     spool: <id> offset=5 length=10 receiving  an upload before the request, or after it; `accepted` after
-//                                               the phase: its client was told 202; `tus`: tus created it,
-//                                               `part`: as a part; `status=422`: that of its stored
-//                                               response, 201 where none is told
-//     > PATCH /files/upload-resource/<id>       the request's head, an empty `>` line, its content
+//                                               the phase: its client received 202; `tus`: tus created it,
+//                                               `part`: as a part; `status=422`: the status of its stored
+//                                               response (default 201)
+//     > PATCH /files/upload-resource/<id>       the request's header section, an empty `>` line, its content
 //     > Upload-Offset: 3
-//     ^> POST /files hello                      what the upstream is sent: method, target, content
-//     ^ 200                                     what it answers
+//     ^> POST /files hello                      the request to the upstream: method, target, content
+//     ^ 200                                     the upstream's response
 //     ^ content: done
 //     < 409                                     the whole response; another status begins another
 //     < Upload-Offset: 5
 //     < problem: <type> <member>=<value> …      stands for Content-Type and content
-//     < Upload-Expires: +3600                   a date is told in seconds from the present
+//     < Upload-Expires: +3600                   a date, in seconds from the present
 //     < content: done
-//     = break off                               the connection ends without an answer
+//     = break off                               the connection ends without a response
 //
-// `Transfer-Encoding: chunked` makes the content's length unknown; `Content-Length` stands for
-// content that is not shown. It checks nothing but its own grammar.
+// `Transfer-Encoding: chunked` makes the content's length unknown; `Content-Length` stands for content that is not
+// shown. Only the grammar is validated.
 
 import HTTPTypes
 package import SpoolgateUploadProtocol
 
 /// One transcript file.
 package struct Transcript: Sendable, CustomStringConvertible {
-    /// The first comment line: the rule and where it is written.
+    /// The first comment line: the rule and its source.
     package private(set) var title = ""
     /// The settings lines: name, then keys and values.
     package private(set) var settings: [String: [String: String]] = [:]
     /// The uploads before the first request.
     package private(set) var uploads: [SpoolLine] = []
-    /// The exchanges in order.
     package private(set) var exchanges: [Exchange] = []
 
-    /// The title.
     package var description: String { title }
 
-    /// One upload as a `spool:` line tells it.
+    /// The upload of one `spool:` line.
     package struct SpoolLine: Sendable, Equatable {
-        /// The upload's name.
         package var id: String
         /// Its state; nil for `gone`.
         package var state: UploadState?
     }
 
-    /// One request, and all that must come of it.
+    /// One request and its expected effects.
     package struct Exchange: Sendable {
-        /// The request.
         package var request: RequestHead
         /// Its content, as far as it is shown.
         package var content: [UInt8] = []
-        /// Whether its fields tell how long the content is, or that they do not.
+        /// Whether its fields state the content's length, or that the length is unknown.
         fileprivate var isFramed = false
-        /// The upstream's answer.
+        /// The upstream's response.
         package var upstream: UpstreamAnswer?
-        /// What is to be seen, in order: `^>` lines, `<` lines with the fields of each response sorted,
-        /// `=` lines.
+        /// The expected lines, in order: `^>` lines, `<` lines with the fields of each response sorted, `=` lines.
         package var expected: [String] = []
-        /// Uploads behind it.
+        /// The uploads after the request.
         package var uploads: [SpoolLine] = []
     }
 
-    /// What the upstream answers.
+    /// A response of the upstream.
     package struct UpstreamAnswer: Sendable {
-        /// The status.
         package var status: Int
         /// The field lines, `name: value`.
         package var fields: [String] = []
-        /// The content.
         package var content = ""
 
-        /// Makes an answer without fields and content.
+        /// Creates a response without fields and content.
         package init(status: Int) { self.status = status }
     }
 
-    /// A line that is none of the grammar.
+    /// The error of a line that does not match the grammar.
     package struct Malformed: Error {
         /// The line's number, from 1.
         package var line: Int
-        /// The line.
         package var text: String
     }
 
@@ -116,7 +108,7 @@ package struct Transcript: Sendable, CustomStringConvertible {
         }
         guard !title.isEmpty, !exchanges.isEmpty else { throw Malformed(line: 0, text: "empty") }
         for index in exchanges.indices {
-            // The order of fields with different names says nothing.
+            // The order of fields with different names has no meaning.
             let groups = exchanges[index].expected.reduce(into: [[String]]()) { groups, line in
                 let isField = line.hasPrefix("< ") && Int(line.dropFirst(2)) == nil
                 if isField, !groups.isEmpty {

@@ -1,25 +1,21 @@
-// A client that does with its connection what no library lets one do: sends part of a message and
-// breaks off, sends malformed heads, reads interim responses one by one.
+// A client with full control of its connection: it can send part of a message and close, send malformed header
+// sections, and read interim responses one by one.
 //
 // HTTP/1.1 only; no TLS, no redirects, no reuse of a connection after an error.
 
 import Foundation
 import SpoolgatePosix
 
-/// One connection to a web server, kept for request after request.
-///
-/// One thread at a time.
+/// One kept-alive connection to a web server, used by one thread at a time.
 package final class WireClient {
     /// One response, interim or final.
     package struct Answer {
-        /// The status code.
         package var status: Int
-        /// The fields, in order.
         package var fields: [(name: String, value: String)]
-        /// The content, unchunked.
+        /// The decoded content.
         package var content = Data()
 
-        /// Reads a head without the empty line at its end.
+        /// Reads a header section without its final empty line.
         ///
         /// - Throws: `Broken` without a status.
         package init(head: String) throws {
@@ -39,38 +35,36 @@ package final class WireClient {
             }
         }
 
-        /// The value of a field, names compared without case.
+        /// The value of a field, whose name is compared ignoring case.
         package subscript(name: String) -> String? {
             fields.first { $0.name.lowercased() == name.lowercased() }?.value
         }
 
-        /// The content as text.
         package var text: String { String(decoding: content, as: UTF8.self) }
     }
 
-    /// What a client, or a program beside it, came upon.
+    /// The error of a client, or of a program that a test runs.
     package struct Broken: Error, CustomStringConvertible {
-        /// A sentence.
         package var description: String
-        /// Makes an error of its sentence.
+        /// Creates an error from its sentence.
         package init(description: String) { self.description = description }
     }
 
     private let socket: StreamSocket
     private let patience: Int
     private let contentPatience: Int
-    /// What came, and is taken up to `position`.
+    /// The received bytes, consumed up to `position`.
     private var received: [UInt8] = []
     private var position = 0
 
     /// Connects.
     ///
     /// - Parameters:
-    ///   - address: the server's.
-    ///   - source: the client's own address, within 127.0.0.0/8; nil: the system chooses.
+    ///   - address: the server's address.
+    ///   - source: the client's address, within 127.0.0.0/8; nil: the system chooses.
     ///   - patience: the longest wait for a byte, in seconds.
     ///   - contentPatience: the same within a response's content.
-    /// - Throws: `SystemError` where nobody listens.
+    /// - Throws: `SystemError` if the connection is refused.
     package init(
         to address: SocketAddress,
         from source: String? = nil,
@@ -94,19 +88,19 @@ package final class WireClient {
 
     deinit { socket.close() }
 
-    /// Sends bytes as they are; false if the other side has gone.
+    /// Sends bytes unchanged; false if the peer has closed.
     @discardableResult
     package func send(_ data: Data) -> Bool { data.withUnsafeBytes { socket.send($0) } }
 
-    /// Sends bytes as they are; false if the other side has gone.
+    /// Sends bytes unchanged; false if the peer has closed.
     @discardableResult
     package func send(_ bytes: UnsafeRawBufferPointer) -> Bool { socket.send(bytes) }
 
-    /// Sends text as it is; false if the other side has gone.
+    /// Sends text unchanged; false if the peer has closed.
     @discardableResult
     package func send(_ text: String) -> Bool { socket.send(Array(text.utf8)) }
 
-    /// Sends a request head; `Host` is added.
+    /// Sends a request line and header section; `Host` is added.
     package func sendHead(_ method: String, _ target: String, _ fields: [String] = []) {
         let lines = ["\(method) \(target) HTTP/1.1", "Host: 127.0.0.1"] + fields
         send(lines.joined(separator: "\r\n") + "\r\n\r\n")
@@ -119,21 +113,21 @@ package final class WireClient {
         send("\r\n")
     }
 
-    /// Breaks the connection: orderly (FIN) or with a reset.
+    /// Closes the connection: orderly (FIN) or with a reset.
     package func cut(reset: Bool = false) {
         if reset { socket.resetAtEnd() }
         socket.end()
     }
 
-    /// Whether there is something to read already.
+    /// Whether bytes can be read without waiting.
     package var isReadable: Bool {
         var one = pollfd(fd: socket.number, events: Int16(POLLIN), revents: 0)
         return position < received.count || poll(&one, 1, 0) > 0
     }
 
-    /// Reads the next response, interim ones included; without content where the request was a HEAD.
+    /// Reads the next response, interim or final; without content if the request was a HEAD.
     ///
-    /// - Throws: `Broken` where the connection ends, or nothing comes in time.
+    /// - Throws: `Broken` if the connection ends or the wait times out.
     package func readAny(head: Bool = false) throws -> Answer {
         var answer = try Answer(head: String(decoding: take(through: "\r\n\r\n"), as: UTF8.self))
         let status = answer.status
@@ -144,7 +138,7 @@ package final class WireClient {
         return answer
     }
 
-    /// Reads the final response, passing over interim ones.
+    /// Reads the final response and skips interim ones.
     ///
     /// - Throws: as `readAny`.
     package func read(head: Bool = false) throws -> Answer {
@@ -154,7 +148,7 @@ package final class WireClient {
         }
     }
 
-    /// One request with its whole content and its final response.
+    /// Sends one request with its whole content and reads the final response.
     ///
     /// - Throws: as `readAny`.
     package func ask(
@@ -191,17 +185,17 @@ package final class WireClient {
         }
     }
 
-    /// Takes that many bytes, once they have come.
+    /// Consumes `count` bytes, once they have arrived.
     private func take(_ count: Int) throws -> ArraySlice<UInt8> {
         while received.count - position < count { try requireMore() }
         defer { position += count }
         return received[position..<position + count]
     }
 
-    /// Takes what comes before `end`, once that has come, and forgets `end`.
+    /// Consumes the bytes before `end`, once that has arrived, and `end` itself.
     private func take(through end: StaticString) throws -> ArraySlice<UInt8> {
         let size = end.utf8CodeUnitCount
-        // From where the last look ended.
+        // Continues after the bytes that were already searched.
         var start = position
         while true {
             let found = received.withUnsafeBytes { Self.find(end, in: $0, from: start) }
@@ -239,7 +233,7 @@ package final class WireClient {
         throw Broken(description: "connection ended after: \(beginning)")
     }
 
-    /// The first of what came and is not taken yet.
+    /// The beginning of the unconsumed bytes.
     private var beginning: String {
         String(decoding: received[position...].prefix(200), as: UTF8.self)
     }
@@ -249,7 +243,6 @@ package final class WireClient {
             let error = SystemError("recv", on: "a response")
             throw Broken(description: "\(error), after: \(beginning)")
         }
-        // What was taken before is of no use any more.
         if position > 0 { received.removeFirst(position) }
         position = 0
         received += part
