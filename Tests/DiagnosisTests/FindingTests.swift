@@ -1,4 +1,4 @@
-// How findings are written, for people and for programs.
+// The text of findings, for people and for programs.
 
 @testable import SpoolgateDiagnosis
 import SpoolgateTextFormats

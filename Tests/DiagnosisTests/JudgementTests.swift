@@ -7,7 +7,7 @@ import SpoolgateUploadProtocol
 import SpoolgateUpstream
 import Testing
 
-/// One thing seen, and what must be said of it.
+/// One finding with its expected level and words.
 struct Judged: Sendable, CustomTestStringConvertible {
     var finding: Finding
     var level: Finding.Level
@@ -70,7 +70,7 @@ struct Judged: Sendable, CustomTestStringConvertible {
         ]
     )
 
-    // MARK: The way
+    // MARK: The path to the gateway
 
     private static func url(_ text: String = "https://up.example/files/") -> ProbeURL {
         guard let url = ProbeURL(text) else { preconditionFailure("\(text) is a URL") }

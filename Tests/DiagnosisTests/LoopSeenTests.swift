@@ -1,4 +1,4 @@
-// Whether an upstream leads back to the gateway, as far as the files of nginx tell.
+// Whether an upstream leads back to the gateway, according to nginx's files.
 
 @testable import SpoolgateDiagnosis
 import SpoolgatePosix
@@ -65,7 +65,7 @@ import Testing
                 "http://127.0.0.1:81",
                 plain + "server { listen 81; server_name up.example; location / A{} }"
             ),
-            // nginx chooses by the name that the client asked for.
+            // nginx chooses by the host name of the request.
             (
                 "http://127.0.0.1:81",
                 "server { listen 80; server_name a; location / G{} } "

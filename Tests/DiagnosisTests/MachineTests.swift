@@ -1,4 +1,4 @@
-// What is read of nginx's files, of its processes, of the socket and of the units.
+// The facts read from nginx's files, its processes, the socket and the units.
 
 @testable import SpoolgateDiagnosis
 @testable import SpoolgatePosix

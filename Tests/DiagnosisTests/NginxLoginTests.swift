@@ -1,4 +1,4 @@
-// Whom nginx lets in and for whom it takes them, and on which ports it speaks HTTP/2 alone, by its files.
+// nginx's authentication and the owners it sets, and the ports that speak only HTTP/2, according to its files.
 
 @testable import SpoolgateDiagnosis
 @testable import SpoolgatePosix
@@ -7,7 +7,7 @@ import Testing
 @Suite struct NginxLoginTests {
     private static let worker = Credentials(user: 33, groups: [33], group: 33)
 
-    /// Files of nginx with these lines in the location and in the http block.
+    /// nginx's files with these lines in the location and in the http block.
     private static func dump(_ location: String, http: String = "", listen: String = "listen 80;")
         -> NginxDump
     {
@@ -47,7 +47,7 @@ import Testing
             "", basic, basic + owner, basic + owner + "satisfy all; allow 10.0.0.0/8; deny all;",
             basic + "satisfy any; deny all;", "auth_basic off; auth_basic_user_file x;",
             "auth_request /ask; fastcgi_param SPOOLGATE_OWNER $spoolgate_user;",
-            // Other modules verify the name, too.
+            // Other modules verify the name as well.
             "auth_gss on; " + owner, "auth_request /ask; " + owner,
         ]
     )
@@ -239,7 +239,7 @@ import Testing
                 "listen 80;   (in place of listen 80 http2; at /etc/nginx/nginx.conf:4)"
             ]
         )
-        // Of one block for all that share the port.
+        // One block decides for all that share the port.
         let other = "server { listen *:80 default_server http2; }"
         #expect(try Self.http2("listen 80;", http: other).map(\.level) == [.failure])
         #expect(try Self.http2("listen 80 http2;", version: nil).map(\.level) == [.warning])
@@ -249,7 +249,7 @@ import Testing
         ] {
             #expect(try Self.http2(right, http: "server { listen 82 http2; }").isEmpty, "\(right)")
         }
-        // Two sockets, and each is told once.
+        // There are two sockets, and each is reported once.
         let both = "listen 80 http2; listen 80 http2 backlog=9; listen [::]:80 http2;"
         #expect(try Self.http2(both).count == 2)
         let mixed = "listen 80 ssl; listen [::]:80 http2;"
@@ -261,7 +261,7 @@ import Testing
         }
     }
 
-    // MARK: Advice
+    // MARK: Fixes
 
     @Test(
         "no fix replaces a line by the same line, however it is written",

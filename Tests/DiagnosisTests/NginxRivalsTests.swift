@@ -1,4 +1,4 @@
-// Which locations take names from the gateway's: what is read in nginx's files, held against what nginx does.
+// Locations that match names below the gateway's location: the diagnosis compared with nginx's behavior.
 
 import Foundation
 @testable import SpoolgateDiagnosis
@@ -6,12 +6,12 @@ import SpoolgateTestSupport
 import Testing
 
 @Suite struct NginxRivalsTests {
-    /// Locations of one server block, and whether some of them take names from the gateway's.
+    /// The locations of one server block, some of which may match names below the gateway's.
     struct Case: Sendable, CustomTestStringConvertible {
         var testDescription: String
         /// `G{` begins the gateway's location, and `R` is the content of others.
         var text: String
-        /// The paths that others take, of `samples`; empty: none.
+        /// The paths from `samples` that other locations match.
         var taken: [String] = []
         /// A part of what fixes it.
         var fix = "location ^~ /files/ {   (in place of location "
@@ -180,7 +180,7 @@ import Testing
         }
         try eventually("nginx listens") { (try? WireClient(port: port)) != nil }
         for (index, item) in Self.cases.enumerated() {
-            // Of the gateway, which is not there, nginx says 502.
+            // nginx responds with 502 for the gateway, which does not run.
             let taken = try Self.samples.filter { sample in
                 let client = try WireClient(port: port)
                 _ = client.send(
@@ -189,7 +189,7 @@ import Testing
                 return try client.readAny().status != 502
             }
             #expect(taken == item.taken, "\(item.text)")
-            // What is found as an example is one.
+            // A reported example must be one.
             let dump = NginxDump("# configuration file /n:\nhttp { \(servers[index]) }\n")
             for path in dump.gateways.flatMap(\.rivals).compactMap(\.path) {
                 let client = try WireClient(port: port)

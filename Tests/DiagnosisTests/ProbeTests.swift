@@ -1,4 +1,4 @@
-// What a probe asks, of a server that answers as a test says.
+// The requests of a probe, sent to a scripted server.
 
 @testable import SpoolgateDiagnosis
 import SpoolgatePosix

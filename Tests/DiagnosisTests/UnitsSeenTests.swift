@@ -1,10 +1,10 @@
-// What systemd says of the units, and what the daemon says of itself: a socket that systemd holds proves nothing.
+// The state of the units and of the daemon: a socket that systemd holds does not prove that the daemon runs.
 
 @testable import SpoolgateDiagnosis
 import Testing
 
 @Suite struct UnitsSeenTests {
-    /// What systemd says, and what must be said of it.
+    /// The states that systemd reports, and the expected findings.
     struct Case: Sendable, CustomTestStringConvertible {
         var testDescription: String
         var service: [String: String] = [:]
@@ -17,7 +17,7 @@ import Testing
 
     private static let loaded = ["LoadState": "loaded", "ActiveState": "active"]
     private static let second: Int64 = 1_000_000
-    /// An hour after the machine began.
+    /// An hour after boot.
     private static let now = 3_600 * second
 
     private static func running(since seconds: Int64, restarts: Int) -> [String: String] {

@@ -1,4 +1,4 @@
-// Each way in which an upstream is not reached has advice of its own, which names the setting.
+// Each kind of unreachable upstream has its own fix, which names the setting.
 
 @testable import SpoolgateCurl
 @testable import SpoolgateDiagnosis

@@ -1,11 +1,11 @@
-// The page of the architecture: short, and its questions are answered by files that are there.
+// The page of the architecture: it is short, and the files and names in it exist.
 
 import Foundation
 import Testing
 
 @Suite("The page of the architecture")
 struct ArchitecturePageTests {
-    /// One row: a question, the file that answers it, and a word in that file.
+    /// One row: a question, the file with its answer, and a word in that file.
     struct Row: CustomTestStringConvertible {
         var question: String
         var file: String
@@ -48,7 +48,7 @@ struct ArchitecturePageTests {
             known.insert(text.substring(with: match.range(at: 1)))
         }
         known.formUnion(Manifest.package.targets.map(\.name))
-        // Folders, what targets' names begin with, and a field.
+        // Folders, the common prefix of the targets' names, and a field.
         known.formUnion(["Sources", "Tests", "Spoolgate", "Location"])
         for match in Self.page.matches(of: /`([A-Z]\w*[a-z]\w*)`/) {
             let isKnown = known.contains(String(match.1))

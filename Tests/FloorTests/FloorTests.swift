@@ -1,4 +1,5 @@
-// The house rules that a compiler does not check: imports as the manifest declares them, documented declarations.
+// Rules that the compiler does not check: imports as the manifest declares them, documented declarations.
+//
 // Reads the manifest and the sources; builds nothing.
 
 import Foundation
@@ -6,17 +7,17 @@ import Testing
 
 /// One Swift source file of the package.
 struct SourceFile: CustomTestStringConvertible {
-    /// The target it belongs to; empty if the manifest has none.
+    /// The target of the file; empty if it is in none.
     var target: String
     var path: String
     var lines: [String]
 
     var testDescription: String { path }
 
-    /// Every module the file imports, whatever the access level or attribute.
+    /// All modules that the file imports, with any access level or attribute.
     var imports: [String] {
         lines.compactMap { line in
-            // Text of another language in a literal is indented.
+            // An import in a literal, for another language, is indented.
             guard line.first?.isWhitespace == false else { return nil }
             let words = line.split(separator: " ").filter {
                 !["package", "internal", "private", "fileprivate", "public"].contains($0)
@@ -30,7 +31,6 @@ struct SourceFile: CustomTestStringConvertible {
     static let root = URL(filePath: #filePath).deletingLastPathComponent()
         .deletingLastPathComponent().deletingLastPathComponent()
 
-    /// Every file below a top-level folder.
     static func all(in top: String) -> [SourceFile] {
         let folder = root.appending(path: top)
         let walk = FileManager.default.enumerator(at: folder, includingPropertiesForKeys: nil)
@@ -51,14 +51,14 @@ struct SourceFile: CustomTestStringConvertible {
     static let sources = all(in: "Sources")
 }
 
-/// The modules of the toolchain, which no manifest declares: who may import them below the tests.
+/// The modules of the toolchain, which no manifest declares, and the targets below the tests that may import them.
 private let toolchain: [String: Set<String>] = [
     "Glibc": [
         "SpoolgatePosix", "SpoolgateCurl", "ResumableUpload", "SpoolgateSpool",
         "SpoolgateUpstream", "SpoolgateFastCGIFront", "SpoolgateDiagnosis", "spoolgate",
         "spoolgate-upload",
     ],
-    // Not floor 0, which has no state to share.
+    // Not floor 0, which has no shared state.
     "Synchronization": Set(Manifest.package.targets.map(\.name))
         .subtracting(["SpoolgateUploadProtocol", "SpoolgateTextFormats"]),
 ]
@@ -71,7 +71,7 @@ struct FloorTests {
     func manifestIsRead() {
         let targets = Manifest.package.targets
         #expect(!targets.isEmpty && !Manifest.package.products.isEmpty)
-        // A package of its own, and a program for a Mac.
+        // A separate package, and a program for a Mac.
         let others = ["Tests/ClientPackage/", "Tests/Apple/"]
         for file in Self.files where !others.contains(where: file.path.hasPrefix) {
             #expect(Manifest.package.target(of: file.path) != nil, "\(file.path) has no target")
@@ -96,9 +96,8 @@ struct FloorTests {
         }
     }
 
-    // SwiftPM's --explicit-target-dependency-import-check is no substitute: it compares the imports of a target
-    // with all that the target depends on directly or indirectly, and so takes the import of a module that only
-    // a dependency declares. It never looks for a dependency that is not imported.
+    // SwiftPM's --explicit-target-dependency-import-check is no substitute: it accepts the import of a module that
+    // only a dependency declares, and does not detect a declared dependency that is not imported.
     @Test(
         "a target declares the modules it imports and no others",
         arguments: Manifest.package.targets
@@ -116,7 +115,7 @@ struct FloorTests {
             }
         }
         let imported = Set(files.flatMap(\.imports))
-        // A test declares a program to have it built.
+        // A test declares a program so that it is built.
         let programs = Manifest.package.targets.filter { $0.kind == "executableTarget" }
         for name in target.dependencies where !(isTest && programs.contains { $0.name == name }) {
             #expect(imported.contains(name), "\(target.name) declares \(name) and never imports it")
@@ -135,7 +134,7 @@ struct FloorTests {
         #expect(importers.count == 1, "\(library) is imported by \(importers.sorted())")
     }
 
-    /// What has to say something of itself; a property often says all by its name.
+    /// The declarations that need a comment; the name of a property is often enough.
     private static let explained: Set<String> = [
         "struct", "class", "enum", "protocol", "func", "init", "init?", "subscript", "typealias",
     ]

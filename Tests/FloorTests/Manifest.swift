@@ -1,28 +1,27 @@
-// What Package.swift declares: the one source of truth for who may import whom.
+// The declarations of Package.swift, which decide the allowed imports.
 
 import Foundation
 import Testing
 
 /// The targets of the package, read from the text of Package.swift.
 ///
-/// `swift package dump-package` would wait for the lock that the running test's `swift test` holds. A form of
-/// declaration that this reader does not know gives a target without sources or a dependency that is no target,
-/// and either fails a test.
+/// `swift package dump-package` would wait for the lock that the running `swift test` holds. A declaration that
+/// this reader does not understand gives a target without sources or an unknown dependency, and either fails a
+/// test.
 struct Manifest {
-    /// One target as it is declared.
     struct Target: CustomTestStringConvertible {
         var name: String
-        /// The word of the manifest, such as `testTarget`.
+        /// The word in the manifest, such as `testTarget`.
         var kind: String
-        /// The folder of its sources, relative to the package, with a slash at the end.
+        /// The folder of its sources, relative to the package, with a trailing slash.
         var folder: String
-        /// The modules it declares to depend on; a program that it runs, by the target's name.
+        /// The declared modules; a program that it runs, by the target's name.
         var dependencies: [String]
 
         var testDescription: String { name }
     }
 
-    /// In the order of the manifest: the lower floors first.
+    /// In the order of the manifest: lower floors first.
     let targets: [Target]
     /// The modules of other packages.
     let products: Set<String>
@@ -66,6 +65,6 @@ struct Manifest {
         }
     }
 
-    /// The target that a file at `path`, relative to the package, belongs to.
+    /// The target of the file at `path`, relative to the package.
     func target(of path: String) -> Target? { targets.first { path.hasPrefix($0.folder) } }
 }

@@ -1,14 +1,14 @@
-// How the repository is written: the words that mark stilted English become fewer, and never more.
+// The marks of stilted English in the repository: their number may only fall.
 
 import Testing
 
 @Suite("Plain English")
 struct PlainEnglishTests {
-    /// What a kind of text may have per 1,000 words; lower a figure once the text is below it.
+    /// The most marks per 1,000 words in a kind of text; lower a figure once the text is below it.
     struct Bound: CustomTestStringConvertible {
         var kind: String
         var most: [Prose.Mark: Double]
-        /// The least number of "if": a condition is no place.
+        /// The least number of "if", since conditions are often written as places.
         var leastIf: Double
 
         var testDescription: String { kind }
@@ -31,7 +31,7 @@ struct PlainEnglishTests {
         }
     }
 
-    /// How far a rate may be above its bound: a sentence more or less is no trend.
+    /// The allowed excess over a bound, since single sentences are no trend.
     private static let tolerance = 0.2
 
     static let bounds: [Bound] = [

@@ -1,4 +1,4 @@
-// The page of promises names tests that are there.
+// The page of promises: the tests that it names exist.
 
 import Foundation
 import Testing

@@ -1,10 +1,10 @@
-// The prose of the repository by kind, and how often the words occur in it that mark stilted English.
+// The prose of the repository by kind, and the frequency of the words that mark stilted English.
 
 import Foundation
 
 /// Text of one kind: comments, messages, pages or manual pages.
 struct Prose {
-    /// Words that mark one pattern; CONTRIBUTING.md says what to write instead.
+    /// Words that mark one pattern; CONTRIBUTING.md has the alternatives.
     enum Mark: String, CaseIterable {
         case what, `where`, whoever
         case ofWhich = "of which"
@@ -12,7 +12,6 @@ struct Prose {
         case `if`
     }
 
-    /// The number of words.
     private(set) var words = 0
     private var counts: [Mark: Int] = [:]
 
@@ -23,7 +22,7 @@ struct Prose {
 
     /// Counts a text of whole sentences.
     mutating func add(_ text: some StringProtocol) {
-        // Pairs do not reach over the end of a sentence, and a question may ask what.
+        // Pairs of words do not cross the end of a sentence. A question may contain "what".
         for sentence in text.split(whereSeparator: { ".:;?!".contains($0) }) {
             let isQuestion = sentence.endIndex < text.endIndex && text[sentence.endIndex] == "?"
             let tokens = sentence.split { !($0.isASCII && $0.isLetter || $0 == "'" || $0 == "-") }
@@ -121,7 +120,7 @@ extension Prose {
         }
     }
 
-    /// Markdown without what is code.
+    /// Markdown without code.
     private static func withoutCode(_ text: String) -> String {
         var isCode = false
         let lines = text.split(separator: "\n", omittingEmptySubsequences: false).filter { line in
@@ -150,7 +149,7 @@ extension Prose {
 
 /// The prose in Swift code.
 struct SwiftText {
-    /// Whole lines of comments.
+    /// Comments on lines of their own.
     var comments = ""
     /// Literals of three words or more.
     var messages: [String] = []

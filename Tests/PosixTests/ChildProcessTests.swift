@@ -1,4 +1,4 @@
-// Programs as children: what they inherit, how they end, and what is left of them.
+// Child processes: inheritance, exit, and cleanup.
 
 import Foundation
 import SpoolgatePosix
@@ -17,7 +17,7 @@ import Testing
         return (child, child.wait(until: .after(.seconds(300))))
     }
 
-    /// Whether a process is there and not a zombie.
+    /// Whether a process exists and is not a zombie.
     private func lives(_ process: Int32) -> Bool {
         let status = try? String(contentsOfFile: "/proc/\(process)/stat", encoding: .utf8)
         return status.map { !$0.contains(") Z ") } ?? false
@@ -40,7 +40,7 @@ import Testing
     @Test("a signal that its parent ignores still ends it", arguments: [SIGXFSZ, SIGPIPE])
     func defaultDispositions(number: Int32) throws {
         Signals.ignoreFileSizeLimit()
-        // Both are what every program here does first.
+        // Every program of the product ignores both signals first.
         _ = signal(number, SIG_IGN)
         #expect(try run("kill -\(number) $$").1 == .signalled(number))
     }
@@ -55,7 +55,7 @@ import Testing
 
     @Test("it inherits no descriptor, no variable, no signal mask and no group")
     func inheritsNothing() throws {
-        // Opened as a careless library would: not close-on-exec.
+        // Without close-on-exec, as a careless library may do.
         let careless = open("/dev/null", O_RDONLY)
         defer { close(careless) }
         var set = sigset_t()
@@ -146,7 +146,7 @@ import Testing
         }
         let all: Bool? = ended.wait(until: .after(.seconds(300))) { $0 == 80 ? true : nil }
         #expect(all == true)
-        // Other suites run beside this one.
+        // Other suites run concurrently.
         try eventually("no descriptor is left") { try descriptors() < before + 40 }
     }
 }

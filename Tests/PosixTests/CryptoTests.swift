@@ -1,4 +1,4 @@
-// Digests and keyed digests against the vectors of their publications, and the files of keys.
+// Digests and keyed digests, tested with published vectors, and key files.
 
 import Foundation
 import SpoolgateCrypto

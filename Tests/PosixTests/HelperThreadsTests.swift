@@ -1,4 +1,4 @@
-// Threads that run what others must not wait for.
+// Threads for work that other threads must not wait for.
 
 import SpoolgatePosix
 import SpoolgateTestSupport

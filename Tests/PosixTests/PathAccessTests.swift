@@ -1,4 +1,4 @@
-// Walking a path as the kernel does, up to what stands in the way.
+// The walk along a path as the kernel does it, up to the first obstacle.
 
 import Foundation
 import SpoolgatePosix
@@ -8,7 +8,7 @@ import Testing
     private let root: String
 
     init() throws {
-        // Without links of the system's own, so that what is told can be compared.
+        // Resolves the system's own links, so that reported paths can be compared.
         let temporary = try #require(realpath(NSTemporaryDirectory(), nil))
         defer { free(temporary) }
         root = "\(String(cString: temporary))/path-\(UInt64.random(in: 0...(.max)))"

@@ -1,4 +1,4 @@
-// Whether standard error is the journal's.
+// The check whether standard error goes to the journal.
 
 import Foundation
 import SpoolgatePosix

@@ -1,4 +1,4 @@
-// Numbers that many threads add to.
+// Counters that many threads increment.
 
 import SpoolgatePosix
 import SpoolgateTestSupport

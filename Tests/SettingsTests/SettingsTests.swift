@@ -1,4 +1,4 @@
-// Settings as an operator writes them: what is taken, and where and in which words the rest is refused.
+// Settings in an operator's file: accepted values, and the place and message of each error.
 
 import Foundation
 import HTTPTypes
@@ -11,7 +11,7 @@ import Testing
 @testable import SpoolgateSettings
 
 @Suite struct SettingsTests {
-    /// The defaults as a file has them that names no upstream.
+    /// The defaults of a file that names no upstream.
     static var withoutUpstream: Settings {
         var settings = Settings()
         settings.routes["default"]?.upstream.targets = []
@@ -267,7 +267,7 @@ import Testing
         #expect(try Settings("routes: {default: {upstream: \(list)}}", file: "f") == settings)
     }
 
-    /// A wrong text, and what is said of it: `line:column: sentence`.
+    /// An invalid text and its error: `line:column: sentence`.
     struct Wrong: Sendable, CustomTestStringConvertible {
         var text: String
         var fault: String

@@ -1,7 +1,6 @@
-// What is shipped beside the program says what the program does: settings, their page, the log's page.
+// The shipped files agree with the program: settings, their manual page, the log's manual page.
 //
-// Files are compared as text, so that neither side can drift; that the pages are well formed is
-// deploy/check.sh's to see.
+// Files are compared as text, so that neither side can drift; deploy/check.sh checks the form of the pages.
 
 import Foundation
 import SpoolgatePosix
@@ -27,18 +26,18 @@ import Testing
 
     // MARK: The example settings
 
-    /// One setting as the example has it.
+    /// One setting of the example.
     private struct Example {
         var value: String
         var isCommented: Bool
     }
 
-    /// The example's settings by dotted key, those behind a `#` included.
+    /// The example's settings by dotted key, including commented ones.
     private static func examples() throws -> [String: Example] {
         var examples: [String: Example] = [:]
         var path: [(indentation: Int, key: Substring)] = []
         for line in try text("deploy/spoolgate.yaml").split(separator: "\n") {
-            // A `#` with a space behind it is prose, or a key within a section behind a `#`.
+            // A `#` with a space after it is prose, or a key within a commented section.
             guard
                 let match = line.wholeMatch(
                     of: /( *)(#?)( *)([a-z][a-z0-9-]*):(?: +(\S+))?(?: +#.*)?/
@@ -93,7 +92,7 @@ import Testing
         }
     }
 
-    // MARK: The settings' page
+    // MARK: The page of the settings
 
     @Test("the page of the settings has every setting with its default, and nothing else")
     func settingsPage() throws {
@@ -122,7 +121,7 @@ import Testing
         }
     }
 
-    // MARK: The events' page
+    // MARK: The page of the events
 
     @Test("the page of the events has every event and every member, and nothing else")
     func eventsPage() throws {
@@ -139,7 +138,7 @@ import Testing
         #expect(members == told.map(\.name))
     }
 
-    // MARK: The metrics' page
+    // MARK: The page of the metrics
 
     @Test(
         "the page of the metrics has every metric with its type, in their order, and nothing else"
@@ -177,9 +176,9 @@ import Testing
         #expect(wrong.isEmpty, "\(wrong)")
     }
 
-    // MARK: The log's page
+    // MARK: The page of the log
 
-    /// A log line: its level and the keys that come with it.
+    /// A log line: its level and its keys.
     private struct Line: Equatable {
         var level: String
         var keys: Set<String>

@@ -1,4 +1,4 @@
-// Settings that variables of the environment give: what each one sets, that it wins, and how a wrong one is refused.
+// Settings from environment variables: their effect, their precedence over the file, and errors.
 
 import Foundation
 import SpoolgateUpstream
@@ -8,7 +8,7 @@ import Testing
 
 @Suite("Settings from the environment")
 struct VariableTests {
-    /// A value of each variable that is not the default, and one that is refused.
+    /// A value of each variable that is not the default, and an invalid one.
     private static let values: [String: (right: String, wrong: String)] = [
         "SPOOLGATE_UPSTREAM": ("[http://a:1, \"unix:/b\"]", "ftp://a"),
         "SPOOLGATE_ANONYMOUS": ("refuse", "perhaps"),
@@ -30,7 +30,7 @@ struct VariableTests {
         "SPOOLGATE_EVENTS_TO": ("journal", "events.log"),
     ]
 
-    /// The settings that these variables give, beside the text of a file if there is one.
+    /// The settings from these variables and, if there is one, the text of a file.
     private static func settings(
         _ variables: [String: String],
         beside text: String? = nil
@@ -42,7 +42,7 @@ struct VariableTests {
         return try Settings.load(path) { variables[$0] }
     }
 
-    /// What is said of variables that are refused, without the path of the file.
+    /// The error for invalid variables, without the path of the file.
     private static func fault(_ variables: [String: String], beside text: String? = nil) -> String {
         do {
             return "taken: \(try settings(variables, beside: text))"
@@ -51,7 +51,6 @@ struct VariableTests {
         }
     }
 
-    /// A file with one setting.
     private static func file(_ key: String, _ value: String) -> String {
         let parts = key.split(separator: ".")
         return parts.enumerated().map { depth, part in
@@ -83,7 +82,7 @@ struct VariableTests {
     func wins(variable: SettingsVariable) throws {
         let (right, wrong) = try #require(Self.values[variable.name])
         let alone = try Self.settings([variable.name: right])
-        // What the file says in its place is not even looked at.
+        // The file's value for the same setting is not read.
         let text = Self.file(variable.key, wrong) + "delivery: {maximum-concurrent: 3}\n"
         let both = try Self.settings([variable.name: right], beside: text)
         #expect(both.maximumDeliveries == 3)

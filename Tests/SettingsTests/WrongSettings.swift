@@ -1,4 +1,4 @@
-// Texts that settings cannot be, each with the exact place and sentence that refuses it.
+// Invalid settings, each with the exact position and message of its error.
 
 extension SettingsTests {
     static let wrongTexts = wrongKeys + wrongValues + wrongForms + wrongFields + wrongYAML

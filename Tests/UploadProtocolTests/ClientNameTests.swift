@@ -1,4 +1,4 @@
-// Who is one client, and who is another.
+// The identity of clients.
 
 import SpoolgateTextFormats
 import SpoolgateUploadProtocol

@@ -1,7 +1,7 @@
-// The tables of the protocol core, as ARCHITECTURE.md and docs/STATES.md show them.
+// The tables of the protocol core in ARCHITECTURE.md and docs/STATES.md.
 //
-// The page's part between the two marks is made here from what the core decides; a change of the core that
-// is not on the page fails, and the failure shows the part as it must be.
+// The part of the page between its two marks is generated here from the core's decisions. If it differs from the
+// page, the failure prints the correct part.
 
 import Foundation
 import HTTPTypes
@@ -72,7 +72,7 @@ struct CoreTableTests {
         }
     }
 
-    // MARK: What the page shows
+    // MARK: The generated part
 
     /// The states of the table's lines.
     private static var states: [(name: String, state: UploadState)] {

@@ -1,4 +1,4 @@
-// Which origins are allowed what, and in which words.
+// The permissions of each origin, and the fields that grant them.
 
 import HTTPTypes
 import SpoolgateUploadProtocol

@@ -1,4 +1,4 @@
-// The integrity fields of RFC 9530, and the base64 they are written in.
+// The integrity fields of RFC 9530 and their base64.
 
 import Foundation
 import HTTPTypes
@@ -9,7 +9,7 @@ import Testing
 
 @Suite("Integrity fields")
 struct DigestFieldTests {
-    // RFC 9530 appendix B.1 and D: {"hello": "world"} and its line end.
+    // RFC 9530 appendix B.1 and D: {"hello": "world"} with a newline.
     private static let sha256 = "RK/0qy18MlBSVnWgjwz6lZEWjP/lF5HF9bvEF8FabDg="
     private static let sha512 =
         "YMAam51Jz/jOATT6/zvHrLVgOYTGFy1d6GJiOHTohq4yP+pgk4vf2aCs"

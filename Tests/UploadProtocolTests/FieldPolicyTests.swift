@@ -81,7 +81,7 @@ struct FieldPolicyTests {
         policy.credentials = .none
         #expect(sent(completing) == [])
         #expect(UpstreamFields.recorded(creation, policy: policy) == recorded)
-        // A request that is no upload has credentials of its own, or none.
+        // A request that is not an upload keeps its own credentials.
         #expect(!UpstreamFields.passedThrough(creation, policy: policy).contains(.authorization))
         policy.credentials = .completing
         #expect(UpstreamFields.passedThrough(creation, policy: policy)[.authorization] == "old")
@@ -143,7 +143,7 @@ struct FieldPolicyTests {
         let prefixed = told(own, prefix: "X-Meta-")
         #expect(prefixed[HTTPField.Name.made("X-Meta-album")] == "x%20y%C3%A4")
         #expect(prefixed.count == 5, "\(lines(prefixed))")
-        // No such field is one that only a proxy may send.
+        // None of these is a field that only a proxy may send.
         #expect(!told(own, prefix: "X-").contains(HTTPField.Name.made("X-Real-Ip")))
     }
 }

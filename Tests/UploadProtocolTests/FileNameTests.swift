@@ -1,4 +1,4 @@
-// The names, types and words that clients give their files, and the forms written of them.
+// File names, media types and descriptions from clients, and the forms in which they are written.
 
 import Foundation
 import HTTPTypes
@@ -19,7 +19,7 @@ struct FileNameTests {
         return ClientFileName(target: target, fields: fields)
     }
 
-    // As the builds had it; names that are in use do not change any more.
+    // From those builds; names in use do not change.
     @Test(
         "the name that earlier builds gave a stored file is still known",
         arguments: [

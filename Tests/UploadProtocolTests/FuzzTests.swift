@@ -1,6 +1,6 @@
 // Random bytes in the protocol's fields: nothing traps, and what must be ignored is ignored.
 //
-// The generator is seeded, so that a failure comes again.
+// The generator is seeded, so that failures are reproducible.
 
 import HTTPTypes
 import SpoolgateTestSupport
@@ -15,7 +15,7 @@ struct FuzzTests {
         .uploadOffset, .uploadLength, .uploadComplete, .uploadIncomplete,
         .uploadDraftInteropVersion, .uploadLimit,
     ]
-    /// Pieces near the grammar, so that more than the first byte is reached.
+    /// Pieces close to the grammar, so that parsing gets past the first byte.
     private static let pieces = [
         "?1", "?0", "0", "7", "-", "999999999999999", ".", ";", "a", "=", "\"", "\\", ":", ",",
         "@", "%\"", "%f", "(", ")", " ", "\t", "*", "?", "é", "1.5", "3", "6", "10",
@@ -106,7 +106,7 @@ struct FuzzTests {
         }
     }
 
-    /// Spellings that no reader may take for an Integer or a Boolean.
+    /// Spellings that are neither an Integer nor a Boolean.
     static let malformed = [
         "", "five", "5.0", "+5", "5 5", "5,", "-1", "1e3", "0x10", "1234567890123456", "\"5\"",
         ":NQ==:", "@5", "5;", "5;A=1", "(5)", "?2", "true", "yes", "? 1", "?1,", "\u{660}", "％",

@@ -1,4 +1,4 @@
-// Dates of fields: what is written can be read, and so can the two obsolete forms.
+// Dates in fields: written dates can be read, and so can the two obsolete forms.
 
 import SpoolgateUploadProtocol
 import Testing
@@ -13,7 +13,7 @@ struct HTTPDateTests {
             "Sun, 06 Nov 1994 08:49:37 GMT", "Sunday, 06-Nov-94 08:49:37 GMT",
             "Sun Nov  6 08:49:37 1994",
         ] { #expect(HTTPDate.seconds(text, now: Self.now) == 784_111_777, "\(text)") }
-        // 2026 and 50 years: 76 is to come, 77 is over.
+        // The limit is 2026 plus 50 years: 76 is in the future, 77 in the past.
         #expect(
             HTTPDate.seconds("Sunday, 06-Nov-76 08:49:37 GMT", now: Self.now).map { $0 > Self.now }
                 == true

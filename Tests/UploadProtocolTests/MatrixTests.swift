@@ -1,13 +1,12 @@
-// The emission matrix, cell by cell: every dialect against every operation.
+// The emission matrix: every dialect with every operation.
 //
-// The expectations are written here as the drafts state them per version, not taken from the table
-// in Dialect.swift.
+// The expectations come from the drafts of each version, not from the table in Dialect.swift.
 
 import HTTPTypes
 @testable import SpoolgateUploadProtocol
 import Testing
 
-/// What the drafts say of one version.
+/// The requirements of one version.
 struct Version: Sendable, CustomTestStringConvertible {
     let number: Int64?
     /// The number that is echoed.
@@ -71,7 +70,6 @@ struct MatrixTests {
         ResponseBuilder(dialect: version.dialect, limits: MatrixTests.limits)
     }
 
-    /// The fields as lines, sorted.
     private func lines(_ head: ResponseHead) -> [String] {
         head.fields.map { "\($0.name): \($0.value)" }.sorted()
     }

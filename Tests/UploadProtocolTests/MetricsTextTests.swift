@@ -1,4 +1,4 @@
-// Metrics as text: what Prometheus reads.
+// Metrics in the text format of Prometheus.
 
 import SpoolgateTextFormats
 import Testing

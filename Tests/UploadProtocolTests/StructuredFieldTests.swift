@@ -1,14 +1,14 @@
-// The item vectors of the HTTP working group against the readers of our fields.
+// The item vectors of the HTTP working group, applied to the readers of structured fields.
 //
-// A vector must give its value where it is an Integer or a Boolean, and nil ("ignored") where it
-// is malformed or of another type.
+// A vector must give its value if it is an Integer or a Boolean, and nil ("ignored") if it is malformed or of
+// another type.
 
 import Foundation
 import HTTPTypes
 import SpoolgateUploadProtocol
 import Testing
 
-/// One vector: raw field lines, and what they hold.
+/// One vector: raw field lines and their value.
 struct Vector: Decodable, CustomTestStringConvertible, Sendable {
     enum Value: Decodable, Sendable, Equatable {
         case boolean(Bool)
@@ -56,7 +56,7 @@ struct Vector: Decodable, CustomTestStringConvertible, Sendable {
 
     var testDescription: String { name }
 
-    /// The value; JSON does not tell a decimal without a fraction from an integer, the line does.
+    /// The value; JSON does not distinguish a decimal without a fraction from an integer, but the line does.
     var exactValue: Value? {
         guard case .integer? = value, let first = raw.first else { return value }
         return first.prefix { $0 != ";" }.contains(".") ? .other : value
@@ -103,7 +103,7 @@ struct StructuredFieldTests {
         #expect(values.count { if case .boolean = $0 { true } else { false } } >= 2)
     }
 
-    /// One line by its text, several as field lines.
+    /// Reads one line as text, several as field lines.
     private func read(_ raw: [String]) -> (integer: Int64?, boolean: Bool?) {
         if let line = raw.first, raw.count == 1 {
             return (StructuredField.integer(line), StructuredField.boolean(line))

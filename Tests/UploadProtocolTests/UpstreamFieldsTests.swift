@@ -1,4 +1,4 @@
-// What an upstream says beside what the gateway says itself: each field that can be there once is there once.
+// The upstream's fields next to the gateway's: each field that may occur once occurs once.
 
 import HTTPTypes
 import Testing
@@ -7,7 +7,7 @@ import SpoolgateUploadProtocol
 
 @Suite struct UpstreamFieldsTests {
     private static let limits = UploadLimits(maxSize: 9, maxAge: 60)
-    /// Fields of which a response has one (RFC 9110, RFC 9111).
+    /// Fields that occur once in a response (RFC 9110, RFC 9111).
     private static let single = [
         "cache-control", "location", "content-location", "expires", "content-type", "tus-resumable",
         "upload-offset", "upload-complete",

@@ -1,5 +1,4 @@
-// Identities, resource names, JSON text, problem documents and the fields between client and
-// upstream.
+// Identities, resource names, JSON text, problem documents and the fields between client and upstream.
 
 import Foundation
 import HTTPTypes

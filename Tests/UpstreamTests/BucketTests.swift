@@ -1,5 +1,6 @@
-// A bucket as the upstream: what a store is sent, and what its answers mean. The store is scripted and checks no
-// signature; a real one does in EndToEndTests.
+// A bucket as the upstream: the requests to the store, and the effect of its responses.
+//
+// The store is scripted and checks no signature; EndToEndTests uses a real one.
 
 import Foundation
 import HTTPTypes
@@ -18,7 +19,7 @@ extension Bucket {
     }
 }
 
-/// A bucket of a scripted store, with one upload to put there.
+/// A bucket of a scripted store, and one upload to store there.
 struct BucketUnderTest {
     let id = UploadID(high: 1, low: 2)
     let origin: LoopbackOrigin
@@ -54,7 +55,7 @@ struct BucketUnderTest {
         try Bucket.writeKey(to: keyFile)
     }
 
-    /// What a store answers; without a status it closes the connection.
+    /// A store's response; without a status it closes the connection.
     struct Answer {
         var status: String?
         var fields: [String] = []
@@ -67,7 +68,7 @@ struct BucketUnderTest {
         }
     }
 
-    /// The answer to HEAD of an object with an upload's identity and a length.
+    /// The response to HEAD of an object with an upload's identity and a length.
     static func object(_ id: UploadID, _ length: Int) -> Answer {
         Answer(
             status: "200 OK",
@@ -124,7 +125,7 @@ struct BucketTests {
             "Content-Length": ["6"], "Content-Type": ["text/plain"],
             "Content-Disposition": ["attachment;  filename=\"a b.txt\""],
             "Content-Encoding": ["gzip"],
-            // What is no ASCII cannot be signed alike everywhere.
+            // Values that are not ASCII cannot be signed interoperably.
             "Content-Language": [], "If-None-Match": ["*"], "Cookie": [], "Accept": [],
             "x-amz-storage-class": ["STANDARD_IA"], "x-amz-acl": [], "x-amz-copy-source": [],
             "x-amz-meta-spoolgate-upload": ["\(test.id)"], "Transfer-Encoding": [], "Expect": [],
@@ -139,7 +140,7 @@ struct BucketTests {
         #expect(authorization.contains("/us-east-1/s3/aws4_request,"))
         #expect(
             authorization.contains(
-                // Without the field whose spaces a store would make one of, or would not.
+                // Without the field whose repeated spaces a store may or may not collapse.
                 "SignedHeaders=content-encoding;content-type;host;if-none-match;"
                     + "x-amz-content-sha256;x-amz-date;x-amz-meta-spoolgate-upload;"
                     + "x-amz-storage-class,"
@@ -304,7 +305,7 @@ struct BucketTests {
         #expect(test.asked.count == 2)
     }
 
-    // MARK: What is there already
+    // MARK: Existing objects
 
     @Test("412 means success if the existing object is this upload")
     func repeated() throws {
@@ -328,7 +329,7 @@ struct BucketTests {
         #expect(test.put(content, isRepeated: true) == .answered)
         #expect(test.asked == ["HEAD \(former)"])
         #expect(test.sink.text.contains("\"name\":\"a_b.txt\""))
-        // Nothing was sent before the first attempt.
+        // No request was sent before the first attempt.
         #expect(test.put(content) == .answered)
         #expect(test.asked.dropFirst() == ["PUT \(test.key)"])
     }
@@ -357,7 +358,7 @@ struct BucketTests {
         #expect(test.sink.head == nil)
     }
 
-    // MARK: A store that says no
+    // MARK: Refusals
 
     @Test(
         "a store's refusal is never the client's response: the upload waits, and the log says why",

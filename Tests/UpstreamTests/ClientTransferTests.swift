@@ -1,4 +1,4 @@
-// One request as a client sends it: what it shows of an answer, and how it ends where there is none.
+// One request of a client: the reported parts of a response, and the result without a response.
 
 import HTTPTypes
 import SpoolgateCurl
@@ -24,7 +24,7 @@ import Testing
         return transfer
     }
 
-    /// Content that gives `size` bytes, and more only when told.
+    /// Content of `size` bytes that then calls `step`.
     private func held(_ size: Int64, _ step: @escaping (ClientTransfer) -> ClientContent.Step)
         -> ClientContent
     {

@@ -1,5 +1,5 @@
-// An upstream that authenticates connections (NTLM, Negotiate): no client's request goes over a connection that
-// another client has logged in on.
+// An upstream that authenticates connections (NTLM, Negotiate): a connection on which one client has logged in is
+// never used for another client's request.
 
 import HTTPTypes
 import SpoolgatePosix
@@ -11,8 +11,9 @@ import Testing
 
 @Suite("Authentication of a connection")
 struct ConnectionAuthenticationTests {
-    /// An origin that takes every request on a connection for that of the client who logged in on it, as IIS does;
-    /// every answer has the fields `offer`.
+    /// An origin that, like IIS, attributes every request on a connection to the client that logged in on it.
+    ///
+    /// Every response has the fields `offer`.
     private func origin(_ offer: [String] = []) throws -> LoopbackOrigin {
         try LoopbackOrigin { connection in
             var user = "nobody"

@@ -37,7 +37,7 @@ struct ConnectionTests {
         let outcomes = Mutex<[AttemptOutcome]>([])
         for round in 1...2 {
             for _ in 0..<4 {
-                // The small stack that threads of the daemon have.
+                // The daemon's threads have this small stack, too.
                 try SpoolgatePosix.Thread.start(name: "attempt") {
                     guard let request = try? UpstreamRequest("POST", content: pattern(200_000))
                     else { return }
@@ -82,7 +82,7 @@ struct ConnectionTests {
         #expect(origin.requests.count == 3)
     }
 
-    /// An origin whose first connection ends, after one answer, on the second request.
+    /// An origin that closes its first connection on the second request.
     private func stale(withReset: Bool, afterHead: Bool = false) throws -> LoopbackOrigin {
         try LoopbackOrigin { connection in
             let ends = try connection.receiveRequest()?.number == 0
@@ -150,7 +150,7 @@ struct ConnectionTests {
             #expect(origin.requests.last?.contentLength == 8_000_000)
             #expect(isPattern(try #require(origin.requests.last?.content)))
         } else {
-            // libcurl repeats only what broke while it was reading; a write that failed ends it.
+            // libcurl retries only after a failed read; a failed write ends the request.
             #expect(outcome.isIndeterminate, "\(outcome)")
         }
     }

@@ -61,7 +61,7 @@ struct DeadlineTests {
                 let part = connection.receive(atMost: 200_000)
                 guard !part.isEmpty else { return }
                 left -= part.count
-                // The slowness under test: well inside the deadline, far beyond it in all.
+                // Each pause is well within the deadline; together they far exceed it.
                 if left % 3 == 0 { usleep(40_000) }
             }
             try connection.send("HTTP/1.1 200 OK\r\nContent-Length: 24\r\n\r\n")
@@ -164,7 +164,7 @@ struct DeadlineTests {
             #expect(outcome == .answered)
             #expect(origin.requests.first?.contentLength == Int(length))
             #expect(sink.contentCount == Int(length))
-            // Other tests run beside this one; 64 MiB held anywhere would still show.
+            // Other tests run concurrently; 64 MiB held in memory would still exceed this.
             #expect(peak.withLock { $0 } - start < 40 * 1024)
             #expect(residentKilobytes() - start < 40 * 1024)
         }
@@ -172,7 +172,7 @@ struct DeadlineTests {
 }
 
 extension UpstreamContent {
-    /// Kinds that take different ways through libcurl.
+    /// Kinds of content that libcurl sends in different ways.
     enum Kind: Sendable {
         case none
         case small
@@ -195,7 +195,7 @@ extension UpstreamContent {
         return .stream(length: length, read: read)
     }
 
-    /// The same content, `look` called at every read.
+    /// The same content, with a call of `look` at every read.
     func observed(_ look: @escaping () -> Void) -> UpstreamContent {
         switch self {
         case .none, .bytes, .held:
@@ -224,7 +224,6 @@ extension UpstreamContent {
     }
 }
 
-/// VmRSS of this process.
 private func residentKilobytes() -> Int {
     let status = (try? String(contentsOfFile: "/proc/self/status", encoding: .utf8)) ?? ""
     let line = status.split(separator: "\n").first { $0.hasPrefix("VmRSS:") } ?? ""

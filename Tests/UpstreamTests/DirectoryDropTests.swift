@@ -39,7 +39,7 @@ struct DirectoryDropTests {
         Array(try Data(contentsOf: URL(fileURLWithPath: path)))
     }
 
-    /// An open file of `length` pattern bytes; nameless at once if `isNameless`.
+    /// An open file of `length` pattern bytes; unlinked if `isNameless`.
     private func openFile(
         _ length: Int64,
         in directory: ScratchDirectory,
@@ -140,7 +140,7 @@ struct DirectoryDropTests {
             ]
         )
         #expect(record["digest"] as? [String: String] == ["sha-256": "00ff"])
-        // Of one that says nothing beside itself.
+        // A request without optional fields.
         let other = try ScratchDirectory()
         #expect(try drop(self.request(content: .none), in: other).0 == .answered)
         let plain = try #require(
@@ -316,7 +316,7 @@ struct DirectoryDropTests {
     )
     func fullForRecord() throws {
         let directory = try ScratchDirectory()
-        // One page is left for the record's name, and none for its text.
+        // The file system has one page for the record's name, and none for its text.
         let mounted = mount("none", directory.path, "tmpfs", 0, "size=64k")
         guard mounted == 0 else { try Test.cancel("a tmpfs cannot be mounted here") }
         defer { umount2(directory.path, 2) }
@@ -330,14 +330,13 @@ struct DirectoryDropTests {
     }
 }
 
-/// An open file, closed with the value.
 private final class OpenFile {
     let number: Int32
     init(_ number: Int32) { self.number = number }
     deinit { close(number) }
 }
 
-/// O_TMPFILE where the system's headers give it to C: the flag's value on Linux.
+/// O_TMPFILE, by its value since Swift does not import it; nil if the file system does not support it.
 private let temporaryFileFlag: Int32? = {
     let flag = Int32(0o20_000_000) | O_DIRECTORY
     let number = open(NSTemporaryDirectory(), O_RDWR | flag, 0o600)

@@ -1,4 +1,5 @@
-// Several targets: which one gets the request, and that no second one gets what a first may have.
+// Several targets: the choice of the target, and that no second target gets a request that a first may have
+// received.
 
 import Foundation
 import HTTPTypes
@@ -11,7 +12,7 @@ import Testing
 
 @Suite("Several targets")
 struct FailoverTests {
-    /// What the upstream said it skipped.
+    /// The reported reasons for skipped targets.
     private final class Skipped: Sendable {
         private let all = Mutex<[String]>([])
         var reasons: [String] { all.withLock { $0 } }
@@ -37,7 +38,7 @@ struct FailoverTests {
         )
     }
 
-    /// The base of an origin that is gone; nobody listens there.
+    /// The base URL of a stopped origin.
     private func deadBase() throws -> String {
         let origin = try LoopbackOrigin()
         let base = origin.base
@@ -78,7 +79,7 @@ struct FailoverTests {
         let skipped = Skipped()
         let lengths = [0, 2, 300_000, 200_018, 100_000]
         for (content, length) in zip(contents, lengths) {
-            // A new upstream has no memory of who was dead.
+            // A new upstream has no record of unreachable targets.
             let upstream = try upstream(
                 [dead, "unix:\(directory.file("none"))", "unix:\(socket)"],
                 skipped: skipped
@@ -101,7 +102,7 @@ struct FailoverTests {
     )
     func allDead() throws {
         let dead = try deadBase()
-        // TLS is awaited there and never comes.
+        // This target never answers the TLS handshake.
         let mute = try LoopbackOrigin { $0.waitForEnd() }
         let muteBase = "https://127.0.0.1:\(mute.port)"
         let mixed = try upstream([dead, muteBase], connect: .milliseconds(200))
@@ -171,7 +172,7 @@ struct FailoverTests {
         let skipped = Skipped()
         let upstream = try upstream(
             ["https://127.0.0.1:\(mute.port)", origin.base],
-            // Long enough for the one that answers, on a busy machine too.
+            // Long enough for the working target, even on a busy machine.
             connect: .seconds(3),
             skipped: skipped
         )
@@ -195,7 +196,7 @@ struct FailoverTests {
         #expect(second.connectionCount == 0)
     }
 
-    // MARK: The order alone
+    // MARK: The order of targets
 
     @Test("the order is the written one, recently unreachable ones last; each occurs once")
     func orderOfIndices() {

@@ -28,7 +28,7 @@ struct FramedContentTests {
                 while true {
                     let count = try part.withUnsafeMutableBytes { try source.read(into: $0) }
                     if count == 0 { break }
-                    // Never less than there is room for: each part becomes a write of its own.
+                    // Each part becomes a separate write, so it must fill the buffer.
                     #expect(count == min(size, whole - bytes.count))
                     bytes += part[..<count]
                 }

@@ -1,5 +1,4 @@
-// What a handle keeps from one request to the next, and what it must not; and content that libcurl is handed by
-// its address.
+// The state that a handle keeps between requests, and content that libcurl reads from the gateway's memory.
 
 import Foundation
 import SpoolgatePosix
@@ -35,7 +34,7 @@ struct KeptHandleTests {
     func sequence() throws {
         let origin = try LoopbackOrigin()
         let upstream = try upstream(origin.base)
-        // Each kind behind each other one and behind itself.
+        // Each kind after each kind.
         let kinds = Kind.allCases.flatMap { one in Kind.allCases.flatMap { [one, $0] } }
         for (number, kind) in kinds.enumerated() {
             let length: Int64 = [20, 65_535, 65_536, 131_072][number % 4]
@@ -59,13 +58,13 @@ struct KeptHandleTests {
         #expect(origin.connectionCount == 1)
     }
 
-    /// libcurl counts repetitions over the life of a handle's options and gives up at the sixth.
+    /// libcurl counts retries over the life of a handle's options and stops at the sixth.
     @Test("a request is sent once more however often that happened before")
     func manyRepetitions() throws {
         let origin = try LoopbackOrigin { connection in
             _ = try connection.receiveRequest()
             try connection.answer("200 OK")
-            // Ends on the second.
+            // Closes on the second request.
             _ = try connection.receiveRequest()
         }
         let upstream = try upstream(origin.base)
@@ -108,7 +107,7 @@ struct KeptHandleTests {
         }
         let found = firsts.withLock { $0 }
         #expect(found.count == times.count)
-        // A cork holds a segment for 200 ms at most; where the machine is so busy, the head leaves alone.
+        // A cork holds a segment for at most 200 ms; after that the header section is sent alone.
         for (first, time) in zip(found, times) where time < .milliseconds(200) {
             #expect(first > 0, "\(found) in \(times)")
         }

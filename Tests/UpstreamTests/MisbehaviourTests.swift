@@ -1,7 +1,7 @@
-// Every way an origin misbehaves, in one table: the verdict, its sentence, whether a deadline ended it,
-// and how often the origin saw the request.
+// A table of the ways in which an origin misbehaves: the outcome, its reason, whether a deadline ended the attempt,
+// and the number of requests the origin received.
 //
-// What takes more than a row to show stands in the tests of its subject (deadlines, responses, TLS).
+// Cases that need more than a row are in the tests of their subject (deadlines, responses, TLS).
 
 import Foundation
 import HTTPTypes
@@ -14,7 +14,7 @@ import Testing
 
 @Suite("A misbehaving origin")
 struct MisbehaviourTests {
-    /// What an attempt must come to.
+    /// The expected outcome of an attempt.
     struct Verdict: Sendable {
         enum Kind: Sendable {
             case answered(Int)
@@ -22,10 +22,10 @@ struct MisbehaviourTests {
             case indeterminate
         }
         var kind: Kind
-        /// A part of the sentence.
+        /// A part of the reason.
         var words = ""
         var timedOut = false
-        /// Requests whose head the origin has read.
+        /// The number of requests whose header section the origin read.
         var seen = 1
         var interim: [Int] = []
     }
@@ -42,7 +42,7 @@ struct MisbehaviourTests {
         }
     }
 
-    /// The content's length: more than sockets take by themselves.
+    /// The content's length: more than socket buffers hold.
     private static let length: Int64 = 20_000_000
 
     private static let cases = [
@@ -143,7 +143,7 @@ struct MisbehaviourTests {
             try $0.send("HTTP/1.1 200 OK\r\n")
             while true {
                 try $0.send("X: y\r\n")
-                // The slowness under test: a line well within each deadline.
+                // Each line is well within each deadline.
                 usleep(50_000)
             }
         },
@@ -207,7 +207,7 @@ struct MisbehaviourTests {
         #expect(origin.connectionCount == 1)
     }
 
-    /// Bytes that nobody asked for would be taken for the next request's answer.
+    /// Unsolicited bytes would be taken for the next request's response.
     @Test(
         "data after a whole response is never another request's response",
         arguments: [true, false],
@@ -227,7 +227,7 @@ struct MisbehaviourTests {
                     try connection.send(answer + forged)
                 } else {
                     try connection.send(answer)
-                    // After the answer was taken: the connection rests in the pool.
+                    // After the response was read: the connection is idle in the pool.
                     try eventually("the first attempt is over") { hasForged.withLock { $0 } }
                     try connection.send(forged)
                     hasForged.withLock { $0 = false }

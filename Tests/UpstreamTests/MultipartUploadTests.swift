@@ -1,4 +1,4 @@
-// Uploads that go into a bucket in parts.
+// Uploads that are stored in a bucket in parts.
 
 import Foundation
 import HTTPTypes
@@ -14,7 +14,7 @@ struct MultipartUploadTests {
     private static let id = UploadID(high: 1, low: 2)
     private static let length: Int64 = 250_000
 
-    /// A store that takes an upload in parts, but for what `answer` says of a request.
+    /// A store that accepts an upload in parts, except for the requests to which `answer` responds.
     private func store(
         _ answer: @escaping @Sendable (LoopbackOrigin.Request) -> BucketUnderTest.Answer?
     ) throws -> BucketUnderTest {
@@ -108,7 +108,7 @@ struct MultipartUploadTests {
         let test = try store { $0.target.contains("partNumber=2") ? answer : nil }
         let outcome = test.put(pattern(Self.length))
         #expect(answer.status == nil ? outcome.isIndeterminate : outcome.isPutOff)
-        // What the store could not take just now, and what got no answer, was sent again, a few times.
+        // A part that was refused temporarily or got no response was sent again a few times.
         let isRepeated = answer.status == nil || answer.status == "503 S"
         #expect(asked(test).count { $0 == Self.part(2) } >= (isRepeated ? 3 : 1))
         let asked = asked(test).filter { $0 != Self.part(2) }
@@ -172,7 +172,7 @@ struct MultipartUploadTests {
         #expect(asked(test).last == "DELETE ?\(Self.name)")
     }
 
-    /// How completing ends, and what is asked after it.
+    /// The response to completion, and the expected requests after it.
     struct Ending: Sendable {
         var answer: BucketUnderTest.Answer
         var isDone = false
@@ -195,7 +195,7 @@ struct MultipartUploadTests {
             if request.method == "POST", request.target.contains("uploadId") {
                 return ending.answer
             }
-            // What is there has come since it was looked for first.
+            // The object was stored after the first check.
             let isSecond = request.method == "HEAD" && request.number > 1
             return isSecond ? BucketUnderTest.object(Self.id, Int(Self.length)) : nil
         }

@@ -1,5 +1,7 @@
-// An upstream that gets into trouble between two attempts, or within one: the next attempt after the trouble
-// succeeds, and what the attempt within it ends as says truly what the upstream can have seen.
+// An upstream that fails between two attempts, or during one.
+//
+// The next attempt after its recovery succeeds, and the outcome of the failed attempt says correctly what the
+// upstream may have received.
 
 import Foundation
 import HTTPTypes
@@ -12,7 +14,7 @@ import Testing
 
 @Suite("A failing upstream")
 struct NeighbourTests {
-    /// A neighbour before an origin that answers 201 to everything.
+    /// A failing relay in front of an origin that responds with 201.
     private struct Place {
         let origin: LoopbackOrigin
         let authority: TestAuthority?
@@ -66,9 +68,9 @@ struct NeighbourTests {
                 let sent = place.origin.all.count - before
                 switch trouble {
                 case .refuses: #expect(outcome.isNotReached, "\(trouble): \(outcome)")
-                // libcurl knows the address for a minute.
+                // libcurl caches the address for a minute.
                 case .noName: #expect(outcome.isNotReached || outcome == .answered)
-                // What ends at once, or over TLS within the handshake, was not sent.
+                // If the connection is closed at once, or within the TLS handshake, no request was sent.
                 case .closes(after: 0), .resets(after: 0):
                     #expect(outcome.isNotReached || outcome.isIndeterminate, "\(trouble)")
                 default:
@@ -107,7 +109,7 @@ struct NeighbourTests {
         let place = try Place(isSecure: false)
         for trouble in BadNeighbour.Trouble.failures {
             try place.neighbour.become(trouble)
-            // One that has no connection yet and asks for the name anew.
+            // A new upstream, which has no connection and looks the name up again.
             let upstream = try UpstreamTests.upstream(
                 place.neighbour.base,
                 connect: .seconds(2),

@@ -1,4 +1,4 @@
-// What the tests of this target share: a sink that remembers, and short ways to make requests.
+// Shared by the tests of this target: a sink that records, and shorthands for requests.
 
 import Foundation
 import HTTPTypes
@@ -6,7 +6,7 @@ import SpoolgateUploadProtocol
 
 @testable import SpoolgateUpstream
 
-/// Remembers a response; throws when told to.
+/// Records a response; throws on request.
 final class RecordingSink: ResponseSink {
     struct Refused: Error {}
 
@@ -14,7 +14,7 @@ final class RecordingSink: ResponseSink {
     var head: ResponseHead?
     var contentLength: Int64?
     var content: [UInt8] = []
-    /// Content is counted and not kept beyond this.
+    /// Content beyond this is counted but not kept.
     var keptContent = 1 << 20
     var contentCount = 0
     var refusesHead = false
@@ -86,7 +86,6 @@ extension UpstreamRequest {
 }
 
 extension Upstream {
-    /// Attempts a request of these parts.
     func attempt(
         _ method: String,
         _ target: String = "/x",
@@ -97,7 +96,7 @@ extension Upstream {
     }
 }
 
-/// Content of `length` bytes that is made while it is read: byte n is n modulo 251.
+/// Generated content of `length` bytes: byte n is n modulo 251.
 func pattern(_ length: Int64) -> UpstreamContent {
     .file(descriptor: nil, length: length) { buffer, position in
         let count = Int(min(Int64(buffer.count), length - position))
@@ -106,7 +105,7 @@ func pattern(_ length: Int64) -> UpstreamContent {
     }
 }
 
-/// The first `before` bytes of the pattern, `middle` read as a file's, and then `after` more.
+/// The first `before` bytes of the pattern, `middle` bytes read as from a file, and `after` more.
 func framedPattern(before: Int, middle: Int64, after: Int) -> UpstreamContent {
     func bytes(_ count: Int, from position: Int64) -> [UInt8] {
         var bytes = [UInt8](repeating: 0, count: count)
@@ -146,7 +145,6 @@ func isPattern(_ bytes: [UInt8]) -> Bool {
     bytes.enumerated().allSatisfy { Int($1) == $0 % 251 }
 }
 
-/// An upstream at `target` with short deadlines where given.
 func upstream(
     _ target: String,
     connect: Duration = .seconds(10),

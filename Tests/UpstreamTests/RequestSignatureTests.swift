@@ -102,7 +102,7 @@ struct RequestSignatureTests {
     }
 
     private static func digest(of text: String) -> [UInt8] {
-        // `try?`: bytes in memory can be read.
+        // `try?`: reading from memory cannot fail.
         (try? UpstreamContent.bytes(Array(text.utf8)).digest {}) ?? []
     }
 }

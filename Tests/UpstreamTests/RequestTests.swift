@@ -129,7 +129,7 @@ struct RequestTests {
                 guard !first.isEmpty else { return }
                 let end = Data(first).range(of: Data("\r\n\r\n".utf8))
                 firsts.withLock { $0.append(end.map { first.count - $0.upperBound } ?? -1) }
-                // The last content byte is 0xff, which no other is.
+                // Only the last byte of the content is 0xff.
                 var last = first.last
                 while last != 0xff, last != nil { last = connection.receive().last }
                 try connection.answer("200 OK")
@@ -150,12 +150,12 @@ struct RequestTests {
         }
         let found = firsts.withLock { $0 }
         #expect(found.count == times.count)
-        // A cork holds a segment for 200 ms at most; where the machine is so busy, the head leaves alone.
+        // A cork holds a segment for at most 200 ms; after that the header section is sent alone.
         for (first, time) in zip(found, times) where time < .milliseconds(200) {
             #expect(first > 0, "\(found) in \(times)")
         }
         #expect(origin.connectionCount == 1)
-        // One that nobody pulls holds every one of them so long.
+        // A forgotten cork would delay every request that long.
         #expect(times.sorted()[times.count / 2] < .milliseconds(200), "\(times)")
     }
 

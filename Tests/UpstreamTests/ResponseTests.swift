@@ -9,7 +9,7 @@ import Testing
 
 @Suite("A response")
 struct ResponseTests {
-    /// Sends one request to an origin that says `text` and closes.
+    /// Sends one request to an origin that sends `text` and closes.
     private func exchange(
         _ text: String,
         method: String = "GET",
@@ -175,7 +175,7 @@ struct ResponseTests {
                 _ = try connection.receiveHead()
                 _ = connection.receive()
                 try connection.answer("413 Too Large", content: "no")
-                // Closed with content unread: the system sends a reset at once.
+                // Closed with unread content: the system sends a reset immediately.
             }
             let content =
                 switch kind {
@@ -190,8 +190,8 @@ struct ResponseTests {
         }
     }
 
-    /// The moment between libcurl's look at the socket and a write that fails cannot be brought about,
-    /// so the steps are taken by hand.
+    /// The race between libcurl's check of the socket and a failing write cannot be forced, so the test makes the
+    /// calls itself.
     @Test(
         "an unread response is used after a failed write, if it is complete",
         arguments: [

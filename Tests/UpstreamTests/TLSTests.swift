@@ -16,7 +16,7 @@ struct TLSTests {
         let sink = RecordingSink()
         #expect(try upstream.attempt("GET", "/", sink: sink) == .answered)
         #expect(sink.head?.status.code == 200)
-        // The server is told the name by SNI and speaks HTTP/1.0: the connection's end ends it.
+        // The server receives the name by SNI and speaks HTTP/1.0, so the response ends with the connection.
         #expect(sink.text.contains("s_server"))
 
         let old = try OpenSSLCommand(
@@ -42,8 +42,10 @@ struct TLSTests {
         #expect(outcome.reason.contains("expired"), "\(outcome)")
     }
 
-    /// TLS 1.2 refuses it in the handshake; with TLS 1.3 the client has gone on to its request by
-    /// then (RFC 8446 figure 1), and nothing that libcurl tells us proves that it was not read.
+    /// A missing client certificate that is required.
+    ///
+    /// TLS 1.2 refuses it in the handshake. With TLS 1.3 the client has sent its request by then (RFC 8446 figure
+    /// 1), and libcurl reports nothing that proves that it was not read.
     @Test(
         "a required client certificate that is missing: TLS 1.2 is not reached, 1.3 may have been",
         arguments: [

@@ -1,4 +1,4 @@
-// What a sink hears while there is nothing to pass on: that the attempt goes on.
+// The progress calls of a sink while an attempt waits.
 
 import Foundation
 import SpoolgatePosix
@@ -8,10 +8,10 @@ import Testing
 
 @testable import SpoolgateUpstream
 
-/// Counts how often it hears that the attempt goes on, and can take its time then.
+/// Counts progress calls, and can block in them.
 private final class PatientSink: ResponseSink {
     let whileWaiting: (Int) -> Void
-    /// Calls before the head.
+    /// The number of calls before the header section.
     private(set) var calls = 0
     private(set) var hasHead = false
 
@@ -30,7 +30,7 @@ private final class PatientSink: ResponseSink {
 
 @Suite("During an attempt")
 struct WaitingTests {
-    /// An origin that answers once `isDue` says so.
+    /// An origin that responds once `isDue` is true.
     private func origin(_ isDue: Monitor<Bool>) throws -> LoopbackOrigin {
         try LoopbackOrigin { connection in
             guard try connection.receiveRequest() != nil else { return }
@@ -64,7 +64,7 @@ struct WaitingTests {
         var idleCalls = 0
         let sink = PatientSink { _ in
             if !origin.requests.isEmpty { idleCalls += 1 }
-            // By the second one, all that the connection does by itself was seen.
+            // By the second call, the connection's own activity has been reported.
             guard idleCalls == 2 else { return }
             usleep(4_500_000)
             isDue.update { $0 = true }
