@@ -57,10 +57,10 @@ enum Bench {
     /// - Returns: whether everything worked.
     private static func run(_ options: Options) throws -> Bool {
         if !options.json {
-            print("Promises of the gateway survive: \(options.promise).")
+            print("The gateway's setting promise: \(options.promise).")
             print(
                 options.module.map { "nginx has the module \($0)." }
-                    ?? "nginx is without its module: no upload is told by 104."
+                    ?? "nginx has no module: no upload is told by 104."
             )
             if options.hasLane {
                 print("nginx writes content into the spool: spool_receive \(options.spoolReceive).")

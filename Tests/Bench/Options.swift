@@ -62,10 +62,10 @@ struct Options {
     static let help = """
         USAGE: spoolgate-bench [options]
 
-        Measures spoolgate behind nginx beside nginx's own ways to take an upload and beside tusd,
-        on the same disk, through the same nginx process, in one run. Prints tables and a closing list of the
-        project's targets. A missed target is reported, not a failure: the exit status is 1 only
-        if something did not work (a wrong status, lost bytes, a program that would not start).
+        Compares spoolgate behind nginx with nginx's own ways to receive an upload and with tusd,
+        on the same disk, through the same nginx process, in one run. Prints tables and then the
+        project's targets. A missed target is reported, but is no failure: the exit status is 1 only
+        if something failed (a wrong status, lost bytes, a program that did not start).
 
         OPTIONS:
           --only A,B,...    Only these sections:
@@ -74,31 +74,31 @@ struct Options {
                               C  1000 uploads of 64 KiB by 16 clients
                               D  offset retrieval (HEAD)
                               E  many slow uploads at once
-                              F  one large delivery to the upstream over http, beside curl
+                              F  one large delivery to the upstream over http, compared with curl
                               G  the same over https
-                              H  64 KiB deliveries one after the other over http, beside curl
+                              H  consecutive 64 KiB deliveries over http, compared with curl
                               I  the same over https
-                              J  as C, of 256 KiB
-                              K  one large upload by spoolgate-upload, beside curl
+                              J  as C, with 256 KiB
+                              K  one large upload by spoolgate-upload, compared with curl
           --rounds N        Measure until N rounds were quiet, rows taking turns (default 3), at
                             most 3 N rounds.
-          --quick           64 MiB for 1 GiB, 200 slow uploads for 5 s, one round.
-          --slow N[,N...]   How many slow uploads (default 2000; the targets also name 9000).
+          --quick           64 MiB instead of 1 GiB, 200 slow uploads for 5 s, one round.
+          --slow N[,N...]   Number of slow uploads (default 2000; the targets also use 9000).
           --workers N       nginx's worker processes (default 1).
-          --promise WORD    What the gateway's promises survive: power-cut (default) or process.
-          --peers-only      Only nginx's own rows; needs no spoolgate.
-          --json            JSON lines in place of tables.
-          --state DIR       Where to work, on the disk under test (default ./.run/bench).
-          --spoolgate PATH  The daemon (default: beside this program).
+          --promise WORD    The gateway's setting `promise`: power-cut (default) or process.
+          --peers-only      Only the rows of nginx and tusd; needs no spoolgate.
+          --json            JSON lines instead of tables.
+          --state DIR       Working directory, on the disk under test (default ./.run/bench).
+          --spoolgate PATH  The daemon (default: next to this program).
           --nginx PATH      nginx (default: found in PATH, then in /usr/sbin).
           --module PATH     ngx_http_interim_module.so, or none (default: the one that
-                            `make module` has built, if it is there).
+                            `make module` built, if it exists).
           --spool-receive WORD  How nginx writes content into the spool: on (default; on a
-                            thread pool), worker (its worker process does) or off.
-          --tusd PATH       tusd 2, to measure it beside spoolgate behind the same nginx.
+                            thread pool), worker (in its worker process) or off.
+          --tusd PATH       tusd 2, to measure it behind the same nginx.
           --help            This text.
 
-        `spoolgate-bench sink` is the upstream that the benchmark starts for itself.
+        `spoolgate-bench sink` is the upstream that the benchmark starts.
         """
 
     /// Reads the arguments that follow the program's name.

@@ -65,7 +65,7 @@ struct SectionResult {
             if isDisturbed {
                 Swift.print(
                     "  NOT A QUIET MACHINE: none of \(measuredRounds) rounds was quiet; these figures "
-                        + "say little."
+                        + "are unreliable."
                 )
             } else if quietRounds < measuredRounds {
                 Swift.print(

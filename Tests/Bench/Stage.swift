@@ -168,7 +168,7 @@ final class Stage {
     /// The missing prerequisite of a row; nil if nothing is missing.
     func lacks(for row: Row) -> String? {
         if row.behind == .tusd, tusd == nil { return "no tusd was named (--tusd PATH)" }
-        if row.isTold, !hasModule { return "nginx is without its module (make module)" }
+        if row.isTold, !hasModule { return "nginx has no module (make module)" }
         return nil
     }
 
