@@ -1,11 +1,10 @@
 #!/usr/bin/env python3
-"""Asks for an upload's offset again and again, through nginx and of the gateway itself, and says how long
-each answer took.
+"""Retrieves an upload's offset repeatedly, through nginx and from the gateway directly, and times the responses.
 
 usage: asker.py PORT SOCKET TARGET
 
-Until its standard input ends; then it prints what it saw, as JSON: for `nginx` and for `gateway` a list of
-[seconds, failure or null]. A process of its own, so that no work of the attacker counts as waiting.
+It runs until its standard input ends and then prints JSON: for `nginx` and for `gateway` a list of [seconds,
+failure or null]. It is a separate process, so that the attacker's work does not count as waiting.
 """
 
 import http.client

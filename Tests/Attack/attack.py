@@ -1,20 +1,19 @@
 #!/usr/bin/env python3
-"""One client against all others: requests that hold as many of the gateway's threads as they can get,
-through the shipped nginx files, while another client asks for the offset of its upload.
+"""One client against all others: requests that occupy as many of the gateway's threads as possible, through the
+shipped nginx files, while another client retrieves the offset of its upload.
 
 usage: attack.py [--seconds 8] [--times 4] [--turns 5] [--no-nginx-limits] [--descriptors N] [--slow SECONDS] [program]
 
-Three attacks, each over HTTP/2 from one address, with all streams a connection may have, renewed each
-second: creations that send no content; empty appends to an upload of one's own that is being delivered;
-creations that wait for an authorizer which never answers. A fourth part, with --descriptors, opens slow
-uploads from one address each until the process has no descriptor left, and asks for an offset. A fifth, with
---slow, has 1,000 slow uploads from 50 addresses, where the gateway has 512 threads: each sends 30 bytes a second, and one a
-second goes on whose connection was closed. Another client asks for an offset and uploads meanwhile, and no offset that was
-told may be taken back.
+Three attacks use HTTP/2 from one address, with all the streams that a connection allows, renewed each second:
+creations that send no content; empty appends to the attacker's own upload during its delivery; creations that wait
+for an authorizer that never responds. With --descriptors, a fourth part opens slow uploads, each from its own
+address, until the process has no descriptor left, and retrieves an offset. With --slow, a fifth part runs 1,000
+slow uploads from 50 addresses against 512 threads: each sends 30 bytes a second, and one closed upload a second
+resumes. Meanwhile another client retrieves an offset and uploads, and no acknowledged offset may be lowered.
 
-It fails where the other client waits longer than a second or is broken off, through nginx or at the
-gateway itself; where memory grows by more than a few MiB with a turn after the second; or where descriptors
-or threads do not come back. It says where nginx itself ran out of something. It needs nginx and openssl, and nothing but Python's own modules.
+It fails if the other client waits longer than a second or its request is aborted, through nginx or at the gateway;
+if memory grows by more than a few MiB with a turn after the second; or if descriptors or threads are not released.
+It reports which resources of nginx ran out. It needs nginx, openssl and Python's standard library.
 """
 
 import argparse
@@ -37,10 +36,10 @@ import time
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 STREAMS = 127
 LONGEST = 1.0
-# What one turn may add to memory after the second, in MiB.
+# The most MiB that one turn may add to memory after the second.
 GROWTH = 4
-# Descriptors that may stay beyond those before: two of each connection kept to the authorizer
-# (ConnectionPool.capacity), and some of the moment.
+# Descriptors that may stay open beyond those before: two for each kept-alive connection to the authorizer
+# (`ConnectionPool.capacity`), and some temporary ones.
 KEPT = 2 * 32 + 8
 
 
@@ -53,7 +52,7 @@ def free_ports(count):
 
 
 class Silent:
-    """A server that takes requests and answers none."""
+    """A server that accepts requests and responds to none."""
 
     def __init__(self):
         self.listener = socket.create_server(("127.0.0.1", 0), backlog=1024)
@@ -70,7 +69,7 @@ class Silent:
 
 
 class Stage:
-    """The gateway and an nginx with the shipped files, in a directory of their own."""
+    """The gateway and an nginx with the shipped files, in a separate directory."""
 
     def __init__(self, program, nginx_limits, descriptors, threads=4096):
         self.directory = pathlib.Path(tempfile.mkdtemp(prefix="spoolgate-attack-"))
@@ -148,7 +147,7 @@ routes:
             except OSError:
                 pass
             time.sleep(0.05)
-        sys.exit(f"it did not happen; the log: {(self.directory / 'spoolgate.log').read_text()[-2000:]}"
+        sys.exit(f"timed out; the log: {(self.directory / 'spoolgate.log').read_text()[-2000:]}"
                  f"{(self.directory / 'nginx.log').read_text()[-2000:]}")
 
     def ask(self, method, target, fields=None, source="127.0.0.2", timeout=30):
@@ -174,8 +173,8 @@ routes:
                 "descriptors": len(os.listdir(f"/proc/{self.gateway.pid}/fd"))}
 
     def rest(self):
-        """What the gateway has once it is quiet: the same memory for three seconds, longer than it takes to
-        see that a busy time is over."""
+        """The gateway's footprint once it is idle: the same memory for three seconds, longer than the gateway takes
+        to detect the end of a busy time."""
         last, since, deadline = None, 0, time.monotonic() + 60
         while time.monotonic() < deadline:
             now = self.footprint()
@@ -187,7 +186,7 @@ routes:
         return now
 
     def nginx_lacks(self):
-        """What nginx itself ran out of, and how often, by its own log."""
+        """The resources that nginx ran out of, with counts, according to its log."""
         log = (self.directory / "nginx/log/error.log").read_text(errors="replace")
         lacks = {"worker_connections": "worker_connections are not enough", "descriptors": "Too many open files",
                  "the gateway's backlog": "failed (11: Resource temporarily unavailable) while connecting"}
@@ -205,7 +204,7 @@ routes:
 
 
 class Flood:
-    """One connection of HTTP/2 that has as many streams open as it may, and opens them anew."""
+    """One HTTP/2 connection that keeps as many streams open as it may, and reopens them."""
 
     def __init__(self, port, method, path, fields, ends):
         context = ssl.create_default_context()
@@ -225,7 +224,7 @@ class Flood:
         return struct.pack(">I", len(content))[1:] + struct.pack(">BBI", kind, flags, stream) + content
 
     def fill(self):
-        """Opens streams up to the most there may be."""
+        """Opens streams up to the limit."""
         frames = b""
         # nginx closes a connection after keepalive_requests.
         while len(self.open) < STREAMS and self.next < 1900:
@@ -237,7 +236,7 @@ class Flood:
             self.socket.sendall(frames)
 
     def listen(self):
-        """Takes what has come, without waiting."""
+        """Reads the received frames without waiting."""
         self.socket.settimeout(0)
         try:
             while True:
@@ -263,7 +262,7 @@ class Flood:
 
 
 def attack(stage, name, connections, seconds, method, path, fields, ends):
-    """Attacks, and has another client ask meanwhile; gives its waits, in seconds."""
+    """Attacks while another client sends requests; returns whether that client was served well."""
     victim = stage.create("files", "127.0.0.2")
     floods, ended = [], 0
 
@@ -308,12 +307,12 @@ def attack(stage, name, connections, seconds, method, path, fields, ends):
 
 
 def tell(way, answers):
-    """Prints how another client's HEAD fared on one way, and gives whether it fared well."""
+    """Prints the results of another client's HEAD requests on one path, and returns whether they are good."""
     waits = sorted(seconds for seconds, _ in answers)
     failures = [(seconds, failure) for seconds, failure in answers if failure]
     for seconds, failure in failures[:10]:
         print(f"  HEAD by {way} failed after {seconds:.2f} s: {failure}")
-    print(f"  HEAD of another client by {way}: {len(waits)} asked, {len(failures)} failed, "
+    print(f"  HEAD of another client by {way}: {len(waits)} sent, {len(failures)} failed, "
           f"median {waits[len(waits) // 2]:.3f} s, longest {waits[-1]:.3f} s", flush=True)
     return not failures and waits[-1] < LONGEST
 
@@ -345,20 +344,20 @@ def run_attacks(stage, arguments):
             good &= attack(stage, name, connections * times, seconds, method, path, fields, ends)
         after.append(stage.rest())
         print(f"after turn {turn}: {after[-1]}", flush=True)
-    # Memory that the C library keeps comes and goes with a turn; a leak stays in each later one.
+    # Memory that the C library keeps varies between turns; a leak stays in every later one.
     for number, earlier in enumerate(after[1:-1], 1):
         least = min(later["MiB"] for later in after[number + 1:])
         if least > earlier["MiB"] + GROWTH:
             good = False
-            print(f"memory grew from {earlier['MiB']} to {least} MiB and stayed so")
+            print(f"memory grew permanently from {earlier['MiB']} to {least} MiB")
     if after[-1]["descriptors"] > before["descriptors"] + KEPT:
         good = False
-        print(f"descriptors did not come back: {before['descriptors']} before, {after[-1]['descriptors']} after")
+        print(f"descriptors were not released: {before['descriptors']} before, {after[-1]['descriptors']} after")
     return good
 
 
 def run_slow_uploads(stage, count):
-    """Slow uploads of many clients, more than there are descriptors for; then an offset is asked for."""
+    """Slow uploads of many clients, more than there are descriptors for; then an offset is retrieved."""
     victim = stage.create("files", "127.0.0.2")
     clients = []
     for number in range(count):
@@ -384,7 +383,7 @@ def run_slow_uploads(stage, count):
 
 
 class Trickle:
-    """One upload that comes at 30 bytes a second, over as many connections as it takes."""
+    """One upload at 30 bytes a second, over as many connections as it needs."""
 
     def __init__(self, stage, number):
         self.stage, self.source = stage, f"127.0.1.{number % 50 + 1}"
@@ -392,7 +391,7 @@ class Trickle:
         self.told, self.socket, self.connections = 0, None, 0
 
     def ask(self):
-        """Takes the offset that the gateway has; false where it is less than it had told."""
+        """Retrieves the offset; returns false if it is lower than the acknowledged one."""
         status, fields = self.stage.ask("HEAD", self.target, source=self.source)
         offset = int(fields["Upload-Offset"]) if status == 204 else -1
         kept = offset >= self.told
@@ -409,7 +408,7 @@ class Trickle:
         self.connections += 1
 
     def send(self):
-        """Sends some bytes; false where the connection is closed."""
+        """Sends some bytes; returns false if the connection is closed."""
         try:
             self.socket.send(b"x" * 30)
             return self.socket.recv(4096) not in (b"",)
@@ -425,7 +424,7 @@ class Trickle:
 
 
 def upload(stage, size, seen):
-    """Another client's upload; notes how long it took, and its status."""
+    """Uploads as another client; records the duration and the status."""
     begin = time.monotonic()
     try:
         connection = http.client.HTTPConnection("127.0.0.1", stage.port, timeout=60, source_address=("127.0.0.3", 0))
@@ -439,7 +438,7 @@ def upload(stage, size, seen):
 
 
 def run_trickle(stage, seconds, count=1000):
-    """A thousand slow uploads of fifty clients, and others beside them."""
+    """A thousand slow uploads of fifty clients, with other clients at the same time."""
     victim = stage.create("files", "127.0.0.2")
     slow = [Trickle(stage, number) for number in range(count)]
     for each in slow:
@@ -479,7 +478,7 @@ def run_trickle(stage, seconds, count=1000):
     failed = [status for _, status in uploads if status != 201]
     waits = sorted(wait for wait, _ in uploads)
     print(f"{count} slow uploads for {seconds} s: {open_now} held at the end, {closed} closed, at most {most} threads; "
-          f"{lost} offsets taken back, {sum(each.told for each in slow)} bytes kept")
+          f"{lost} offsets lowered, {sum(each.told for each in slow)} bytes kept")
     print(f"  uploads of another client: {len(uploads)}, {len(failed)} failed {failed[:3]}, "
           f"median {waits[len(waits) // 2]:.3f} s, longest {waits[-1]:.3f} s")
     good = all([tell(way, answers) for way, answers in seen.items()])

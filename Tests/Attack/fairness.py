@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
-"""One application that hangs against all other deliveries: how long those of another client on the same route, and
-those of another route, take beside 64 uploads that it does not answer.
+"""One hanging application against all other deliveries: the duration of another client's deliveries on the same
+route, and of those on another route, next to 64 uploads to which the application does not respond.
 
 usage: fairness.py [--runs 5] [--deliveries 2000] [program]
 
-Requests come to the gateway's FastCGI socket straight from here, each an upload with a resource. A run without the 64
-uploads and a run with them take turns. It fails if the median of the runs' p99 beside them is above
-max(1.2 x that without them, that + 25 ms), or if a delivery fails. It needs nothing but Python's own modules.
+Requests go directly to the gateway's FastCGI socket, each an upload with a resource. Runs with and without the 64
+uploads alternate. It fails if the median of the runs' p99 with them is above max(1.2 x that without them, that + 25
+ms), or if a delivery fails. It needs only Python's standard library.
 """
 
 import argparse
@@ -28,13 +28,13 @@ import time
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 HOGS = 64
 WORKERS = 2
-# Slots at the default of 48 that one client of one application may have.
+# The slots, of 48 by default, that one client of one application may use.
 SHARE = 22
 LONGEST = 60
 
 
 def serve(pipe, ports):
-    """An application on several ports: requests to /slow are answered while it does not hang, all others always."""
+    """An application on several ports: it responds to /slow unless it hangs, and to other requests always."""
     answer = b"HTTP/1.1 201 Created\r\nContent-Length: 0\r\n\r\n"
     free, counts = asyncio.Event(), {"waiting": 0, "slow": 0}
     free.set()
@@ -73,7 +73,7 @@ def serve(pipe, ports):
 
 
 class Application:
-    """The application, in a process of its own."""
+    """The application, in a separate process."""
 
     def __init__(self):
         sockets = [socket.create_server(("127.0.0.1", 0)) for _ in range(2)]
@@ -97,7 +97,7 @@ class Application:
 
 
 class Gateway:
-    """The gateway, in a directory of its own."""
+    """The gateway, in a separate directory."""
 
     def __init__(self, program, ports):
         memory = pathlib.Path("/dev/shm")
@@ -122,7 +122,7 @@ routes:
             time.sleep(0.02)
 
     def upload(self, route, client, target):
-        """Sends an upload in one go; gives the status, or None if the connection was broken off."""
+        """Sends an upload in one request; returns the status, or None if the connection was closed."""
         fields = {"REQUEST_METHOD": "POST", "REQUEST_URI": target, "REMOTE_ADDR": client, "HTTP_HOST": "localhost",
                   "SPOOLGATE_ROUTE": route, "SPOOLGATE_ORIGIN": "http://localhost", "REQUEST_SCHEME": "http",
                   "SPOOLGATE_INTERIM": "104", "CONTENT_LENGTH": "5", "HTTP_UPLOAD_COMPLETE": "?1",
@@ -154,7 +154,7 @@ def record(kind, content):
 
 
 def measure(gateway, count):
-    """Delivers so many of each kind at the same time; gives for each kind the p99 in seconds and the failures."""
+    """Delivers `count` of each kind concurrently; returns the p99 in seconds and the failures of each kind."""
     kinds = {"another client, same route": ("default", "127.0.0.2"), "another route": ("other", "127.0.0.1")}
     seen = {kind: [] for kind in kinds}
 
@@ -198,7 +198,7 @@ def beside_hogs(gateway, application, count):
     application.wait_for("the hanging uploads", lambda counts: counts["waiting"] >= SHARE)
     results = measure(gateway, count)
     application.tell("answer")
-    # Those that were broken off come by the queue.
+    # The uploads whose requests were aborted are delivered by the queue.
     application.wait_for("all hanging uploads delivered", lambda counts: counts["slow"] - before >= HOGS)
     for each in hogs:
         each.join()
@@ -230,7 +230,7 @@ def main():
         idle, hanging = statistics.median(of["idle"]), statistics.median(of["hanging"])
         most = max(1.2 * idle, idle + 0.025)
         good &= hanging <= most
-        print(f"{kind}: median p99 {1000 * idle:.1f} ms idle, {1000 * hanging:.1f} ms beside {HOGS} uploads that hang; "
+        print(f"{kind}: median p99 {1000 * idle:.1f} ms idle, {1000 * hanging:.1f} ms next to {HOGS} hanging uploads; "
               f"at most {1000 * most:.1f} ms")
     sys.exit(0 if good else 1)
 

@@ -1,14 +1,14 @@
 #!/usr/bin/env python3
-"""Counts the instructions that the gateway takes in user space for a request, and holds them to a budget.
+"""Counts the instructions that the gateway takes in user space for a request, and compares them with a budget.
 
 usage: budget.py [--spoolgate PATH] [--profile DIRECTORY] [SCENARIO ...]
 
-The gateway runs in valgrind's callgrind; requests come to its FastCGI socket straight from here, and an upstream
-that only answers takes what is delivered. Instructions do not depend on how busy the machine is. What does depend on
-the machine is fixed: the processor's features that the C library, OpenSSL and zlib choose their routines by.
-Copying (all of it: callgrind does not tell content from the rest) is named apart.
+The gateway runs in valgrind's callgrind. Requests go directly to its FastCGI socket, and a minimal upstream
+receives the deliveries. Instructions do not depend on the machine's load. Processor features, by which the C
+library, OpenSSL and zlib choose their routines, are fixed. Copying is listed separately (all of it: callgrind does
+not distinguish content from other data).
 
-Exit status: 0 all within the budget, 1 one is above it, 69 valgrind is not there, 70 something did not work.
+Exit status: 0 all within the budget, 1 one is above it, 69 valgrind is missing, 70 a failure.
 """
 
 import argparse
@@ -24,8 +24,8 @@ import tempfile
 import threading
 import time
 
-# User instructions of one request that no change may go beyond, but for the allowance; who makes one cheaper lowers
-# it. And what is aimed at. Copies do not count for a plain upload: libcurl makes one.
+# The most user instructions of one request, apart from the allowance; a change that makes one cheaper lowers it.
+# Then the goal. Copies do not count for a plain upload: libcurl makes one.
 BUDGET = {"head": 99_500, "plain": 177_500, "told": 326_000}
 AIM = {"head": 40_000, "plain": 110_000, "told": 200_000}
 ALLOWANCE = 1.03
@@ -33,12 +33,12 @@ WARM, COUNTED = 40, 200
 CONTENT = bytes(range(256)) * 256
 COPIES = re.compile(r"memcpy|memmove|mempcpy")
 
-# One routine for each job wherever this runs: those of a plain x86-64 with SSE2.
+# The same routines on every machine: those of a plain x86-64 with SSE2.
 FEATURES = {
     "GLIBC_TUNABLES": "glibc.cpu.hwcaps=-AVX_Fast_Unaligned_Load,-AVX2_Usable,-AVX2,-AVX512F,-AVX512VL,-ERMS,-FSRM,"
                       "-EVEX:glibc.cpu.x86_rep_movsb_threshold=1073741824",
     "OPENSSL_ia32cap": "0x0",
-    # The same hashes, hence the same probes, in each run.
+    # The same hashes in each run, and so the same probes.
     "SWIFT_DETERMINISTIC_HASHING": "1",
 }
 
@@ -59,7 +59,7 @@ routes:
 
 
 class Upstream(threading.Thread):
-    """Takes requests with content on kept connections and answers each with 201."""
+    """Receives requests with content on kept-alive connections and responds with 201."""
 
     def __init__(self):
         super().__init__(daemon=True)
@@ -113,7 +113,7 @@ def request(method, target, fields=(), content=b"", route="default"):
 
 
 def ask(path, records, expected):
-    """Sends one request and returns what is answered; its last head must have this status."""
+    """Sends one request and returns the output; the final response must have the status `expected`."""
     with socket.socket(socket.AF_UNIX) as connection:
         connection.settimeout(60)
         connection.connect(path)
@@ -130,7 +130,7 @@ def ask(path, records, expected):
         received = received[8 + count + padding:]
     statuses = re.findall(rb"Status: (\d+)", output)
     if not ended or not statuses or int(statuses[-1]) != expected:
-        raise RuntimeError(f"{expected} was expected, and this came: {output[:300]!r}")
+        raise RuntimeError(f"expected {expected}, received {output[:300]!r}")
     return output
 
 
@@ -143,10 +143,10 @@ class Gateway:
         with open(settings, "w") as file:
             file.write(SETTINGS.format(work=work, port=upstream.port))
         self.log = open(os.path.join(work, "log"), "w+")
-        # Valgrind cannot read what Swift writes for debuggers; the names of functions stay.
+        # Valgrind cannot read Swift's debugging information; function names stay.
         bare = os.path.join(work, "spoolgate")
         subprocess.run(["strip", "--strip-debug", "-o", bare, program], check=True)
-        # One processor for all threads, as valgrind has it; which of them runs matters less then.
+        # One processor for all threads, as in valgrind, so that scheduling matters less.
         self.process = subprocess.Popen(
             ["valgrind", "--tool=callgrind", "--fair-sched=yes", f"--callgrind-out-file={work}/out",
              "--dump-line=no", bare, "serve", "--config", settings],
@@ -171,7 +171,7 @@ class Gateway:
                        stderr=subprocess.DEVNULL)
 
     def count(self, run):
-        """The profile of what `run` makes the gateway do."""
+        """The profile of the gateway's work during `run`."""
         self.control("-z")
         run()
         name = "counted"
@@ -200,7 +200,7 @@ class Gateway:
 
 
 def instructions(profile, count):
-    """Instructions for one request: all of them, and those of copying."""
+    """The instructions of one request: all of them, and those for copying."""
     with open(profile) as file:
         text = file.read()
     total = int(re.search(r"^totals: (\d+)", text, re.M).group(1))
@@ -212,7 +212,7 @@ def instructions(profile, count):
             if not match.group(1):
                 name = names.get(match.group(2), "")
         elif line.startswith("calls="):
-            # The line after it has what was called, which is counted where it stands itself.
+            # The next line has the cost of the called function, which is counted at its own entry.
             called = True
         elif match := re.match(r"[+\-*\d]\S* (\d+)$", line):
             if not called and COPIES.search(name):
@@ -236,11 +236,11 @@ def scenarios(path):
 def main():
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--spoolgate", default=".build/release/spoolgate")
-    parser.add_argument("--profile", help="keeps the profiles there, for callgrind_annotate")
+    parser.add_argument("--profile", help="keep the profiles there, for callgrind_annotate")
     parser.add_argument("scenario", nargs="*", default=[])
     options = parser.parse_args()
     if not shutil.which("valgrind"):
-        print("The budget was not looked at: valgrind is not installed.", file=sys.stderr)
+        print("The budget was not measured: valgrind is not installed.", file=sys.stderr)
         return 69
     work, upstream, gateway, above = tempfile.mkdtemp(prefix="budget."), Upstream(), None, False
     upstream.start()
@@ -264,7 +264,7 @@ def main():
                 shutil.copy(profile, os.path.join(options.profile, name))
         return 1 if above else 0
     except (RuntimeError, OSError, subprocess.CalledProcessError) as error:
-        print(f"The budget could not be looked at: {error}", file=sys.stderr)
+        print(f"The budget could not be measured: {error}", file=sys.stderr)
         if gateway:
             print(gateway.written(), file=sys.stderr)
         return 70

@@ -1,8 +1,8 @@
-"""The application behind the gateways: any HTTP server that knows nothing of resuming.
+"""The application behind the gateways: any HTTP server, without knowledge of resumable uploads.
 
-It notes every request that it gets, with a digest of what came, before it answers. A target's query has orders:
-`pace`, milliseconds of rest after each part of content; `wait`, that no answer is sent before `release`;
-`refuse`, that the answer is 503 until `release`; `break`, that the first request is broken off without an answer.
+It records every request, with a digest of its content, before it responds. The query of a target contains orders:
+`pace`, milliseconds of pause after each part of content; `wait`, no response before `release`; `refuse`, 503 until
+`release`; `break`, the connection of the first request is closed without a response.
 """
 
 import hashlib
@@ -13,7 +13,7 @@ import urllib.parse
 
 
 class Request:
-    """One request, as far as it came."""
+    """One request, as far as it was received."""
 
     def __init__(self, number, method, target):
         self.number = number
@@ -23,7 +23,7 @@ class Request:
         self.size = 0
         self.digest = None
         self.is_whole = False
-        # When all of its answer was written, whether or not anybody read it; a refusal is none.
+        # The time when its whole response was sent, whether or not a client read it; a refusal does not count.
         self.answered = None
 
     def __str__(self):
@@ -32,7 +32,7 @@ class Request:
 
 
 class Application:
-    """Serves from its making to `stop`."""
+    """Serves from its creation until `stop`."""
 
     def __init__(self, moments=None, address="127.0.0.1"):
         self.requests = []
@@ -49,7 +49,7 @@ class Application:
             daemon_threads = True
 
             def handle_error(self, *_):
-                """A connection that a gateway's death broke is nothing to tell."""
+                """Ignores connections that were closed by a gateway's crash."""
 
         self._server = Server((address, 0), Handler)
         self.port = self._server.server_port
@@ -60,7 +60,7 @@ class Application:
         self._server.server_close()
 
     def hold_back(self):
-        """Has orders to wait and to refuse count from now on, again."""
+        """Makes the orders `wait` and `refuse` effective again."""
         self._released.clear()
 
     def release(self):
@@ -135,7 +135,7 @@ class _Handler(http.server.BaseHTTPRequestHandler):
         request.is_whole = left == 0 and "Transfer-Encoding" not in self.headers
 
     def _answer(self, status, fields):
-        """In two parts, so that a gateway may die between them."""
+        """Sends the response in two parts, so that a gateway may crash between them."""
         content = f"stored {self.path}\n".encode()
         self.send_response(status)
         for name, value in fields.items():

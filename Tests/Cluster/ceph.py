@@ -1,8 +1,8 @@
-"""A whole Ceph on loopback and in one directory: a monitor, a manager, a storage daemon in memory, a metadata
-server, and mounts of its file system by ceph-fuse.
+"""A whole Ceph cluster on loopback and in one directory: a monitor, a manager, a storage daemon in memory, a
+metadata server, and mounts of its file system by ceph-fuse.
 
-Nothing here opens a file on a mount: a process that has one open while its ceph-fuse is stopped hangs when it
-closes it, and so does every child that it starts then.
+This module never opens a file on a mount: while a mount's ceph-fuse is stopped, a process with an open file hangs
+when it closes it, and so do the children that it starts then.
 """
 
 import json
@@ -17,8 +17,8 @@ from processes import Process, Unavailable, free_ports, must, run, wait
 PROGRAMS = "ceph ceph-mon ceph-mgr ceph-osd ceph-mds ceph-fuse monmaptool".split()
 FUSE = "/dev/fuse"
 
-# Without authentication there are no keys, and nothing to encrypt with. The kernel must cache no content: what it has cached
-# of a file that two clients have open it goes on to show, whatever the other one has written since.
+# Without authentication there are no keys for encryption. The kernel must not cache content: it would keep
+# returning the cached content of a file that two clients have open, even after the other one has written to it.
 CLIENT = """[global]
 mon host = {monitor}/0
 auth cluster required = none
@@ -30,8 +30,8 @@ fuse disable pagecache = {uncached}
 client mount timeout = 20
 """
 
-# Without the manager's figures statfs would say that nothing is free, and the gateway would answer 507. The session's
-# timeout is Ceph's own.
+# Without the manager's figures statfs would report no free space, and the gateway would respond with 507. The
+# session timeout is Ceph's default.
 SETTINGS = (
     CLIENT
     + """fsid = {cluster}
@@ -70,12 +70,12 @@ public addrv = {monitor}/0
 
 
 def missing():
-    """Why there can be no Ceph here; None if there can."""
+    """The reason why Ceph cannot run here; None if it can."""
     if not os.path.exists(FUSE):
-        return f"there is no {FUSE} here"
+        return f"{FUSE} is missing"
     lacking = [name for name in PROGRAMS if not shutil.which(name)]
     if lacking:
-        return f"{lacking[0]} is not there (deploy/install-dependencies.sh cluster)"
+        return f"{lacking[0]} is missing (deploy/install-dependencies.sh cluster)"
     try:
         os.close(os.open(FUSE, os.O_RDWR))
     except OSError as error:
@@ -84,12 +84,12 @@ def missing():
 
 
 class Ceph:
-    """Running from `start` to `stop`; mounts are made in `directory`."""
+    """A cluster that runs from `start` until `stop`, with its mounts in `directory`."""
 
     def __init__(self, directory, address="127.0.0.1"):
         self.directory = directory
         self._address = address
-        # Where clients find it.
+        # The address for clients.
         self.monitor = None
         self._settings = os.path.join(directory, "ceph.conf")
         self._daemons = []
@@ -124,11 +124,11 @@ class Ceph:
         self.command("osd", "pool", "create", "content", "8")
         self.command("fs", "new", "spool", "metadata", "content")
         must(60, "the metadata server is active", self._is_active)
-        # What statfs says comes from the manager.
-        must(60, "the store says how much is free", self._has_room)
+        # statfs reports the manager's figures.
+        must(60, "the store reports its free space", self._has_room)
 
     def stop(self):
-        """Ends everything; safe at any time and more than once."""
+        """Ends everything; may be called at any time and repeatedly."""
         for mount in self._mounts:
             mount.stop()
         for daemon in reversed(self._daemons):
@@ -136,7 +136,7 @@ class Ceph:
         self._daemons.clear()
 
     def command(self, *words):
-        """What a command of the cluster's says, as JSON where it has any."""
+        """The output of a cluster command, decoded if it is JSON."""
         text = run(["ceph", "-c", self._settings, "--format", "json", *words], timeout=90)
         try:
             return json.loads(text)
@@ -150,7 +150,7 @@ class Ceph:
         return mount
 
     def evict(self, mount):
-        """Takes a mount's session and locks away, and blocks it from the store."""
+        """Removes a mount's session and locks, and blocks it from the store."""
         self.command("tell", "mds.a", "client", "evict", f"id={mount.session()}")
 
     def sessions(self):
@@ -174,7 +174,7 @@ class Ceph:
 
 
 class Mount:
-    """One client of the file system, as one machine has it."""
+    """One client of the file system, like a separate machine."""
 
     def __init__(self, ceph, name, settings):
         self.path = os.path.join(ceph.directory, name)
@@ -184,7 +184,7 @@ class Mount:
         self._process = None
 
     def start(self):
-        """Mounts it, with a session of its own."""
+        """Mounts the file system with a new session."""
         os.makedirs(self.path, exist_ok=True)
         log = os.path.join(self._ceph.directory, "log", f"fuse-{self.name}")
         command = ["ceph-fuse", "-c", self._settings, "-f", "-n", f"client.{self.name}"]
@@ -192,17 +192,17 @@ class Mount:
         must(30, f"{self.path} is mounted: {self._process.said()[-300:]}", self._is_mounted)
 
     def stop(self):
-        """Ends it as a machine that is switched off; safe at any time and more than once."""
+        """Ends it like a power failure; may be called at any time and repeatedly."""
         if self._process is None:
             return
         self._process.kill()
         self._process = None
-        # Lazily: a process that is still there may have files open.
+        # Lazily, because a process may still have files open.
         subprocess.run(["umount", "-l", self.path], capture_output=True, timeout=20)
         wait(10, lambda: not self._is_mounted())
 
     def freeze(self):
-        """Has the mount do nothing, and say nothing to the cluster, from now on."""
+        """Stops the mount, so that the cluster receives nothing from it."""
         self._process.send(signal.SIGSTOP)
 
     def thaw(self):
@@ -210,7 +210,7 @@ class Mount:
             self._process.send(signal.SIGCONT)
 
     def session(self):
-        """The number by which the metadata server knows it."""
+        """The number by which the metadata server identifies it."""
         found = [
             one["id"]
             for one in self._ceph.sessions()

@@ -1,8 +1,7 @@
-"""A client that knows the protocol and nothing else: it creates, remembers the Location, and after whatever
-happens asks for the offset and goes on, until it has the final response or was told that nobody can know.
+"""A client that knows only the protocol: it creates an upload, stores the Location, and after any interruption
+retrieves the offset and continues, until it has the final response or was told that the outcome is unknown.
 
-It notes what it was told, and everything that breaks a promise made to it. Invariant: what it takes for an
-offset is only what a response said.
+It records what it received, and every violation of a promise. Invariant: it takes offsets only from responses.
 """
 
 import random
@@ -16,17 +15,17 @@ ANSWERED, UNKNOWN, GONE = "answered", "unknown", "gone"
 
 
 class Creation:
-    """One upload resource, or the attempt to get one."""
+    """One upload resource, or an attempt to create one."""
 
     def __init__(self, target):
         self.target = target
         self.location = None
         self.told = 0
-        # Whether it was told an offset, be it 0.
+        # Whether it received an offset, even 0.
         self.is_promised = False
         # The most bytes of content ever sent.
         self.sent = 0
-        # When the first request began that could make it whole.
+        # The time when the first request that could complete it began.
         self.completing = None
         self.end = None
 
@@ -36,7 +35,7 @@ class Creation:
 
 
 class Task:
-    """What a client is to do; drawn from a number, so that a number repeats it."""
+    """A client's task; the number determines all random choices, so that a run can be repeated."""
 
     def __init__(self, number, largest=1 << 21, orders=""):
         draw = random.Random(number)
@@ -46,20 +45,20 @@ class Task:
         self.orders = orders
         self.is_careful = draw.random() < 0.7
         self.pieces = draw.randrange(0, 4)
-        # Of its first requests with content, those after which it breaks off, somewhere in them.
+        # Which of the first requests with content it aborts, at a random position.
         self.breaks = [draw.random() < 0.3 for _ in range(3)]
         self.draw = draw
 
 
 class Client:
-    """One upload by such a client, each request to the node that `route` names, or wherever nginx sends it."""
+    """One upload by such a client; each request goes to the node that `route` names, or to nginx's choice."""
 
     def __init__(self, task, port, route=lambda request: None, moments=None):
         self.task = task
         self.creations = []
         self.faults = []
         self.requests = []
-        # Of each request its method, node, what came of it and after how many seconds.
+        # For each request its method, node, result and duration.
         self._heard = []
         self.replays = 0
         self._left_open = []
@@ -76,10 +75,8 @@ class Client:
     def end(self):
         return self.creations[-1].end if self.creations else None
 
-    # A whole upload.
-
     def run(self, deadline):
-        """Carries the upload to its end."""
+        """Performs the upload until its end."""
         try:
             self._run(deadline)
         finally:
@@ -95,15 +92,15 @@ class Client:
                     self.resume()
             except Cut as cut:
                 self._hear(cut)
-                # A node may be on its way back.
+                # A node may be restarting.
                 time.sleep(0.02)
             if self.end in (ANSWERED, UNKNOWN):
                 return
         seen = [(one.location, one.told, one.end) for one in self.creations]
-        self.faults.append(f"not at its end in time: last {self._heard[-5:]}, {seen}")
+        self.faults.append(f"timed out: last {self._heard[-5:]}, {seen}")
 
     def begin(self):
-        """Notes an attempt to get an upload resource; its target, which no other one has."""
+        """Records an attempt to create an upload resource; returns its unique target."""
         target = f"/files/u{self.task.number}-{len(self.creations)}{self.task.orders}"
         self.creations.append(Creation(target))
         return target
@@ -117,7 +114,7 @@ class Client:
         self._exchange(self.task.method, target, fields, content)
 
     def resume(self):
-        """Asks for the offset and goes on from there; or goes on at once, where it was just told one."""
+        """Retrieves the offset and continues from it; or continues immediately if it was just received."""
         offset = self.current.told
         if not self._was_told or self.task.draw.random() < 0.5:
             self._pass("retrieving")
@@ -149,9 +146,10 @@ class Client:
         return ask(self._port, "HEAD", self.current.location, self._where("HEAD"))
 
     def check_replay(self, node=None, seconds=0):
-        """Requests the final response once more, from that node; it must come again.
+        """Requests the final response again from that node; it must be the same.
 
-        For `seconds` a closed connection is no fault: a node that has just started has uploads locked while it recovers them.
+        For `seconds` a closed connection is no fault: a node that has just started has uploads locked while it
+        recovers them.
         """
         deadline = time.monotonic() + seconds
         size = len(self.task.content)
@@ -174,8 +172,6 @@ class Client:
             self.faults.append(f"no replay: {answer}")
         self.replays += 1
 
-    # Requests.
-
     _was_told = False
 
     def _where(self, method):
@@ -185,7 +181,7 @@ class Client:
         return {"X-Node": node}
 
     def open(self, method, target, fields):
-        """Begins a request whose content goes on when the test says so."""
+        """Begins a request whose content is sent by the test."""
         exchange = Exchange(self._port, method, target, {**fields, **self._where(method)})
         exchange.on_interim(self.take_interim)
         return exchange
@@ -207,13 +203,13 @@ class Client:
                 break
             position = end
             if position == cut_at:
-                # The 104 with the Location may be on its way.
+                # The 104 with the Location may still arrive.
                 if self.current.location is None:
                     exchange.listen(2)
                 if self.task.draw.random() < 0.5:
                     exchange.close()
                 else:
-                    # As a network does that drops everything: the node does not hear of it.
+                    # Like a network that drops everything: the node does not detect it.
                     self._left_open.append(exchange)
                 raise Cut("by itself")
         self._pass("completing")
@@ -222,8 +218,6 @@ class Client:
     def _pass(self, moment):
         if self._moments:
             self._moments.reach(moment, self.requests[-1][1] if self.requests else None)
-
-    # Responses.
 
     def take_interim(self, response):
         if response.status == 104:
@@ -236,7 +230,7 @@ class Client:
             self.current.location = urllib.parse.urlsplit(response["location"]).path
 
     def _hear(self, what):
-        """Notes what came of the last request."""
+        """Records the result of the last request."""
         seconds = round(time.monotonic() - self._asked_at, 1)
         self._heard.append((*self.requests[-1], str(what), seconds))
 
@@ -245,7 +239,7 @@ class Client:
         status = response.status
         if response["x-upstream"] is not None:
             if status != 201 or response["x-upstream"] != self.current.target:
-                self.faults.append(f"another response than the upstream's: {response}")
+                self.faults.append(f"not the upstream's response: {response}")
             self.current.end = ANSWERED
         elif status in (201, 204, 409):
             self._take_location(response)
@@ -261,15 +255,15 @@ class Client:
             self.faults.append(f"unexpected: {response}")
 
     def note(self, offset):
-        """Takes an offset for what is safe; it may neither go back nor be more than was sent."""
+        """Accepts an offset as durable; it may neither decrease nor exceed the number of bytes sent."""
         creation = self.current
         if offset is None:
             self.faults.append(f"{creation.identity}: no offset")
             return creation.told
         if offset < creation.told:
-            self.faults.append(f"{creation.identity}: told {offset} after {creation.told}")
+            self.faults.append(f"{creation.identity}: received offset {offset} after {creation.told}")
         if offset > creation.sent:
-            self.faults.append(f"{creation.identity}: told {offset}, {creation.sent} were sent")
+            self.faults.append(f"{creation.identity}: received offset {offset}, sent {creation.sent}")
         creation.told = offset
         creation.is_promised = True
         return offset

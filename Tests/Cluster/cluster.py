@@ -1,13 +1,11 @@
 #!/usr/bin/env python3
-"""Several nodes of spoolgate behind one nginx, with a spool each and with a shared one
-(`make cluster-test`).
+"""Several nodes of spoolgate behind one nginx, with separate spools and with a shared one (`make cluster-test`).
 
-Environment: CLUSTER_SCENES, the numbers of those that are played (default: all); CLUSTER_UPLOADS
-(default 200) and CLUSTER_ROUNDS (default 100) of the scenes that draw; CLUSTER_SEED, what is drawn;
-CLUSTER_SCRATCH, where all of it lives (default: /var/tmp); CLUSTER_KEEP, a directory that gets the
-nodes' logs if anything fails; CLUSTER_PAGE_CACHE, not empty: with the kernel's page cache; SPOOLGATE,
-the program. Exit status: 0 all assertions hold, or nothing could be done here; 1 not. With --check it
-only says what stands in the way: then 1, else 0.
+Environment: CLUSTER_SCENES, the numbers of the scenes to run (default: all); CLUSTER_UPLOADS (default 200) and
+CLUSTER_ROUNDS (default 100) of the random scenes; CLUSTER_SEED, their seed; CLUSTER_SCRATCH, the working directory
+(default: /var/tmp); CLUSTER_KEEP, a directory for the nodes' logs after a failure; CLUSTER_PAGE_CACHE, not empty:
+with the kernel's page cache; SPOOLGATE, the program. Exit status: 0 if all assertions hold or the test cannot run
+here, else 1. With --check it only reports what prevents the test: then 1, else 0.
 """
 
 import os
@@ -15,7 +13,7 @@ import random
 import shutil
 import sys
 
-# Root writes nothing into the working tree.
+# root must not write into the working tree.
 sys.dont_write_bytecode = True
 
 HERE = os.path.dirname(os.path.abspath(__file__))
@@ -51,12 +49,12 @@ def outside():
 
 
 def obstacle():
-    """Why it cannot be done here; None if it can."""
+    """The reason why the test cannot run here; None if it can."""
     if os.geteuid() != 0:
-        return "it mounts file systems, for which it must be root"
+        return "it mounts file systems, which requires root"
     for tool in ("setpriv", "unshare", "nginx"):
         if not shutil.which(tool, path=os.environ["PATH"] + ":/usr/sbin:/sbin"):
-            return f"{tool} is not there (deploy/install-dependencies.sh cluster)"
+            return f"{tool} is missing (deploy/install-dependencies.sh cluster)"
     if any(scene.is_shared for scene in chosen()) and ceph.missing():
         return ceph.missing()
     return namespaces.missing()
@@ -78,7 +76,7 @@ def play(scenes, is_shared, seed, transcript):
             try:
                 world.heal()
                 scene.play(world, transcript, random.Random(f"{seed} {scene.number}"))
-            except Exception as error:  # noqa: BLE001: the next scenes still tell something
+            except Exception as error:  # noqa: BLE001: the next scenes are still useful
                 transcript.check(False, f"ended early: {type(error).__name__}: {error}")
             if transcript.failed > failed:
                 world.tell(transcript)

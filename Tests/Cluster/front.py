@@ -1,7 +1,7 @@
-"""nginx with the shipped files, filled in as an operator does for several nodes, before all of them.
+"""nginx with the shipped files, edited as an operator would for several nodes.
 
-A request with the field X-Node goes to that node, so that a test can send it where it likes; the others go
-where the shipped file says, or, to a shared spool, by the upload's identity.
+A request with the field X-Node goes to that node, so that a test can choose; other requests follow the shipped file
+or, with a shared spool, the upload's identity.
 """
 
 import os
@@ -27,7 +27,7 @@ map $http_x_node $cluster_node {{
 }}
 """
 
-# Affinity, for speed alone: whichever node gets a request of an upload serves it.
+# Affinity, only for speed: any node can serve a request for an upload.
 BY_UPLOAD = """
 map $uri $cluster_upload {{
     default $request_id;
@@ -106,7 +106,7 @@ class Front:
         return BY_UPLOAD.format(servers=servers) + FORCED.format(otherwise="cluster_by_upload")
 
     def _with_further_nodes(self, text):
-        """The shipped text with what it says of the third node for those beyond it too."""
+        """The shipped text, with the lines for the third node repeated for further nodes."""
         further = [name for name in self._addresses if name not in ("n1", "n2", "n3")]
         for part in (
             r"    server \S+ max_fails.*# run: n3\n",
@@ -142,7 +142,7 @@ class Front:
         if mark == "module" and self.has_module:
             return line.replace("#", "", 1)
         if re.fullmatch(r"n\d", mark):
-            # One of the three is never there.
+            # One of the three is never running.
             nobody = "unix:" + os.path.join(self._folder, "nobody.sock")
             return re.sub(r"10\.0\.0\.\d:9000", self._addresses.get(mark, nobody), line)
         return line

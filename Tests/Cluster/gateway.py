@@ -1,4 +1,4 @@
-"""One node: the built program with settings, a log and a socket of its own."""
+"""One node: the built program with its own settings, log and socket."""
 
 import json
 import os
@@ -12,10 +12,10 @@ from processes import NeverHappened, Process, Unavailable, must, run
 
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 
-# How long the daemons wait between two looks through the queue, in seconds.
+# The interval of the daemons' queue runs, in seconds.
 QUEUE_RUN = 2
 
-# The exit status of a daemon that its file system has shut out.
+# The exit status of a fenced daemon.
 FENCED = 75
 
 SETTINGS = """listen: unix:{directory}/spoolgate.sock
@@ -28,7 +28,7 @@ spool:
 timeouts: {{stall: 60s, drain: 20s, in-use: 20s}}
 threads: {{maximum: {threads}}}
 delivery: {{queue-run-interval: {queue_run}s}}
-# So that offsets are told while content comes, and deliveries are heard of.
+# So that offsets are acknowledged during requests, and heartbeats are sent.
 interim: {{progress-interval: 1s, progress-size: 64KiB, heartbeat: 1s}}
 routes:
   default:
@@ -37,12 +37,12 @@ routes:
     queue: {{minimum-backoff: 1s, maximum-backoff: 2s}}
 """
 
-# A boot identity of its own, as every machine has; the mount is this process's alone.
+# A separate boot identity, as on separate machines; only this process has the mount.
 OTHER_BOOT = 'mount --bind "$0" /proc/sys/kernel/random/boot_id && exec "$@"'
 
 
 def program():
-    """The built program's path."""
+    """The path of the built program."""
     named = os.environ.get("SPOOLGATE")
     if named:
         return named
@@ -50,15 +50,16 @@ def program():
         path = os.path.join(ROOT, ".build", configuration, "spoolgate")
         if os.access(path, os.X_OK):
             return path
-    raise Unavailable("there is no program: make build, or SPOOLGATE=path")
+    raise Unavailable("the program is missing: make build, or SPOOLGATE=path")
 
 
 def admin_page(path, target):
-    """What a daemon says on its admin socket, by FastCGI as nginx would ask."""
+    """A page of a daemon's admin socket, requested by FastCGI as nginx does."""
     with socket.socket(socket.AF_UNIX) as one:
         one.settimeout(20)
         one.connect(path)
-        # At once: the daemon answers, and may close, before it has read the empty end of the content.
+        # In one write: the daemon may respond and close before it has read the empty record at the end of the
+        # content.
         one.sendall(admin_question(target))
         return admin_answer(b"".join(iter(lambda: one.recv(1 << 16), b"")))
 
@@ -83,13 +84,13 @@ def admin_answer(rest):
 
 
 class Gateway:
-    """Runs from `start` on; whatever ends it, `start` may be called again."""
+    """A daemon; after it has ended for any reason, `start` may be called again."""
 
     def __init__(self, name, directory, spool, upstream, is_shared, threads=500):
         self.name = name
         self.directory = os.path.join(directory, name)
         self.socket = os.path.join(self.directory, "spoolgate.sock")
-        # Where nginx finds it.
+        # The address for nginx.
         self.address = "unix:" + self.socket
         self.spool = spool
         self._settings = os.path.join(self.directory, "spoolgate.yaml")
@@ -113,10 +114,8 @@ class Gateway:
         with open("/proc/sys/kernel/random/uuid") as fresh, open(self._boot, "w") as boot:
             boot.write(fresh.read())
 
-    # Its life.
-
     def launch(self):
-        """Starts it and waits for nothing."""
+        """Starts it without waiting."""
         command = [program(), "serve", "--config", self._settings]
         own = ["unshare", "--mount", "--propagation", "private", "sh", "-c", OTHER_BOOT, self._boot]
         self._process = Process([*own, *command], self._log)
@@ -130,7 +129,6 @@ class Gateway:
             raise NeverHappened(f"{never}: {self._process.calls} {self._process.files}") from None
 
     def kill(self):
-        """As a crash does."""
         if self._process:
             self._process.kill()
 
@@ -139,7 +137,7 @@ class Gateway:
         self.start()
 
     def restart(self):
-        """As an operator does."""
+        """Restarts it as an operator does."""
         self._process.send(signal.SIGTERM)
         status = self._process.wait(40)
         self.start()
@@ -166,13 +164,11 @@ class Gateway:
         except OSError:
             return False
 
-    # What it says.
-
     def log(self):
         return self._process.said() if self._process else ""
 
     def complaints(self, since=0, allowed=()):
-        """Lines of its log at level warning or above, but for the patterns."""
+        """The log lines at level warning or above that match none of the patterns."""
         return [
             line
             for line in self.log()[since:].splitlines()
@@ -181,14 +177,14 @@ class Gateway:
         ]
 
     def queue_runs(self):
-        """How often it has looked through the queue since it started."""
+        """The number of queue runs since it started."""
         page = admin_page(os.path.join(self.directory, "admin.sock"), "/metrics")
         return int(re.search(r"^spoolgate_queue_runs_total (\d+)", page, re.M)[1])
 
-    # Commands. None of them may be run while this node's mount is stopped.
+    # Commands. They must not be run while this node's mount is stopped.
 
     def command(self, *words, must_succeed=True):
-        """Runs a command of the program on this node; its output."""
+        """Runs a command of the program on this node; returns its output."""
         done = subprocess.run(
             [program(), *words, "--config", self._settings],
             stdin=subprocess.DEVNULL,
@@ -201,7 +197,7 @@ class Gateway:
         return done.stdout
 
     def digests(self):
-        """The digests of all files of uploads, as this node sees them."""
+        """The digests of all files of uploads, as read on this node."""
         folders = [f"{self.spool}/uploads", f"{self.spool}/queue"]
         lines = run(
             ["find", *folders, "-type", "f", "-exec", "sha256sum", "{}", "+"], timeout=120
@@ -209,6 +205,6 @@ class Gateway:
         return {line[66:].removeprefix(self.spool): line[:64] for line in lines.splitlines()}
 
     def uploads(self):
-        """What `list` says, by identity."""
+        """The output of `list`, by identity."""
         lines = self.command("list", "--json").splitlines()
         return {one["upload"]: one for one in map(json.loads, lines) if "upload" in one}

@@ -1,4 +1,4 @@
-"""Moments in the life of an upload, at which a test wants something to happen."""
+"""Moments in the life of an upload at which a test triggers something."""
 
 import threading
 
@@ -8,9 +8,9 @@ ALL = CLIENT + APPLICATION
 
 
 class Moments:
-    """Whoever gets to one says so; one is looked out for at a time.
+    """Code that reaches a moment reports it; the test waits for one moment at a time.
 
-    Who reaches it is held there until `go_on`, so that what happens meanwhile happens at that moment.
+    A thread that reaches the moment is blocked until `go_on`, so that the test's action happens at that moment.
     """
 
     def __init__(self):
@@ -21,7 +21,7 @@ class Moments:
         self._holds = False
 
     def look_out(self, moment, ordinal):
-        """From now on waits for the moment to be reached so many times."""
+        """Starts to wait until the moment was reached `ordinal` times."""
         with self._condition:
             self._wanted, self._left, self._node, self._holds = moment, ordinal, None, True
 
@@ -37,7 +37,7 @@ class Moments:
             self._condition.wait_for(lambda: not self._holds, timeout=30)
 
     def wait(self, seconds):
-        """Whether it came in time, and the node that it was on, where that is known."""
+        """Whether the moment was reached in time, and its node if that is known."""
         with self._condition:
             came = self._condition.wait_for(lambda: self._left <= 0, timeout=seconds)
             self._wanted = None

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
-"""What a shared spool relies on, asked of two mounts of one file system: mount_probe.py A B.
+"""Checks the requirements of a shared spool on two mounts of one file system: mount_probe.py A B.
 
-Prints one JSON object. A program of its own, so that the test itself has no file of a mount open.
+It prints one JSON object. It is a separate program, so that the test itself has no file of a mount open.
 """
 
 import errno
@@ -15,7 +15,7 @@ import subprocess
 import sys
 import time
 
-# F_OFD_GETLK, F_OFD_SETLK, F_OFD_SETLKW, which Python does not name.
+# F_OFD_GETLK, F_OFD_SETLK and F_OFD_SETLKW, which Python does not define.
 GET, SET, SET_WAITING = 36, 37, 38
 RANGE = 1 << 62
 ROUNDS = 300
@@ -27,7 +27,7 @@ def lock_words(kind):
 
 
 def lock(descriptor):
-    """Whether this description has the lock now."""
+    """Whether this open file description has acquired the lock."""
     try:
         fcntl.fcntl(descriptor, SET, lock_words(fcntl.F_WRLCK))
         return True
@@ -38,12 +38,12 @@ def lock(descriptor):
 
 
 def wait_for_lock(descriptor):
-    """Has the kernel wait for the lock, which is free."""
+    """Acquires the lock, which is free, with the waiting system call."""
     fcntl.fcntl(descriptor, SET_WAITING, lock_words(fcntl.F_WRLCK))
 
 
 def is_locked(descriptor):
-    """Whether another description has it, wherever that is."""
+    """Whether another open file description has the lock, on any mount."""
     answer = fcntl.fcntl(descriptor, GET, lock_words(fcntl.F_WRLCK))
     return struct.unpack("hhqqi4x", answer)[0] != fcntl.F_UNLCK
 
@@ -53,8 +53,8 @@ def create(path):
 
 
 def links_after_removal(a, b):
-    """What fstat says on A of a file that B removed: at once, and within two seconds."""
-    # Locked, as each record is that somebody has open.
+    """The link count from fstat on A of a file that B removed: immediately, and within two seconds."""
+    # Locked, as every open record is.
     path = "removed"
     descriptor = create(f"{a}/{path}")
     lock(descriptor)
@@ -70,8 +70,8 @@ def links_after_removal(a, b):
 
 
 def lost_races(a, b):
-    """How often B, which had a record open that A then removed, gets its lock and takes it for one that is
-    still there; and the longest that B's lock took: the server answers once its journal is written.
+    """How often B, which had a record open that A then removed, acquires its lock and treats it as existing; and
+    the longest wait for the lock, since the server responds only after it has written its journal.
     """
     wrong, longest = 0, 0
     for number in range(5):
@@ -91,9 +91,9 @@ def lost_races(a, b):
 
 
 def unlocked_births(a, b):
-    """How often B finds a file of A's that A made and locks at once, and finds it not locked.
+    """How often B finds a file that A creates and locks immediately, while it is not locked.
 
-    Each file is found by opening it; those that B comes too late for, or that are locked, are fine.
+    B opens each file; files that B finds too late, or finds locked, are fine.
     """
     child = subprocess.Popen(
         [sys.executable, __file__, "--watch", b], stdin=subprocess.PIPE, stdout=subprocess.PIPE
@@ -117,7 +117,7 @@ def unlocked_births(a, b):
 
 
 def watch(b):
-    """The other side of unlocked_births: a line in, the name is looked for; a line out, it was found."""
+    """The other side of unlocked_births: a line in, look for the name; a line out, it was found."""
     print("ready", flush=True)
     unlocked = 0
     for line in sys.stdin:
@@ -134,8 +134,8 @@ def watch(b):
 
 
 def stale_records(a, b):
-    """How often B, which has read a file while A had it locked, and reads it again as soon as it has the lock, sees
-    other than what A wrote and synced before it let go; and how often it sees another size of a second file.
+    """How often B, which read a file while A had it locked, reads something other than A's last synced content
+    immediately after acquiring the lock; and how often it reads a wrong size of a second file.
     """
     child = subprocess.Popen(
         [sys.executable, __file__, "--take", b], stdin=subprocess.PIPE, stdout=subprocess.PIPE
@@ -181,7 +181,7 @@ def take(b):
 
 
 def stale_sizes(a, b):
-    """How often B sees another size than A has written, A's file being open all the time."""
+    """How often B reads another size than A has written, while A's file stays open."""
     descriptor, stale = create(f"{a}/growing"), 0
     for number in range(1, ROUNDS + 1):
         os.write(descriptor, b"x" * 1000)
@@ -191,7 +191,7 @@ def stale_sizes(a, b):
 
 
 def stale_names(a, b):
-    """How often B misses a name that A made, or finds one that A removed."""
+    """How often B misses a name that A created, or finds one that A removed."""
     stale = 0
     for number in range(ROUNDS):
         path = f"name{number}"
@@ -204,7 +204,7 @@ def stale_names(a, b):
 
 
 def double_births(a, b):
-    """How often both may make the same name."""
+    """How often both can create the same name."""
     twice = 0
     for number in range(ROUNDS):
         os.close(create(f"{a}/twice{number}"))
@@ -217,8 +217,8 @@ def double_births(a, b):
 
 
 def locks(a, b):
-    """Whether B sees A's lock and is refused it, by descriptors that can write and that cannot; and when B has
-    it, in seconds, after A's process was killed."""
+    """Whether B detects A's lock and is refused it, by descriptors open for writing and for reading; and how many
+    seconds after the death of A's process B acquires it."""
     descriptor = create(f"{a}/locked")
     lock(descriptor)
     writing, reading = os.open(f"{b}/locked", os.O_RDWR), os.open(f"{b}/locked", os.O_RDONLY)
@@ -241,7 +241,7 @@ def locks(a, b):
 
 
 def locks_left(a, b, ask=lock):
-    """How often a process that was killed while it asked for locks, each free, has left one that nobody gives up."""
+    """How often a process that was killed while it acquired free locks has left one that is never released."""
     left = 0
     for number in range(KILLS):
         folder = f"asked-{ask.__name__}-{number}"
@@ -263,7 +263,7 @@ def locks_left(a, b, ask=lock):
 
 
 def ask_until_killed(folder, ask):
-    """Of locks_left: makes files and locks them."""
+    """Part of locks_left: creates files and locks them."""
     try:
         for each in range(1 << 20):
             ask(create(f"{folder}/{each}"))
@@ -272,7 +272,7 @@ def ask_until_killed(folder, ask):
 
 
 def locks_left_by_waiting(a, b):
-    """The same where the kernel was to wait for the lock."""
+    """The same with the waiting system call."""
     return locks_left(a, b, wait_for_lock)
 
 

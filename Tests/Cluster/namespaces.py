@@ -1,4 +1,4 @@
-"""A test in namespaces of its own for processes and mounts: however it ends, nothing that it started or mounted is left."""
+"""Runs a test in its own process and mount namespaces, so that no process or mount is left behind."""
 
 import os
 import shutil
@@ -7,8 +7,8 @@ import subprocess
 import sys
 
 IN_NAMESPACE = "--in-namespace"
-# The kernel ends the first process of the namespaces with unshare, and unshare with this program. Every other process
-# and every mount ends with the first process, also if this program is killed.
+# If this program ends, the kernel ends unshare, and with it the first process of the namespaces. With that process
+# end all other processes and mounts, even if this program is killed.
 _NAMESPACES = (
     "setpriv --pdeathsig KILL"
     " unshare --mount --propagation private --pid --fork --kill-child --mount-proc"
@@ -16,24 +16,25 @@ _NAMESPACES = (
 
 
 def missing():
-    """Why this machine has no such namespaces; None if it has."""
+    """The reason why this machine has no such namespaces; None if it has."""
     if subprocess.run([*_NAMESPACES, "true"], capture_output=True).returncode:
         return "this machine has no namespaces for processes and mounts"
     return None
 
 
 def command(title, obstacle, outside, inside, unavailable):
-    """Runs the program of a test; its exit status, or a sentence for `sys.exit`.
+    """Runs the program of a test; returns its exit status, or a sentence for `sys.exit`.
 
-    `obstacle` says why the test cannot run here, or None; with `--check` nothing else happens. `outside` has `play` run the
-    script again in namespaces, where `inside` is the test. `unavailable` are exceptions that say in one line what is missing.
+    `obstacle` returns the reason why the test cannot run here, or None; with `--check` nothing else happens.
+    `outside` calls `play` to run the script again in namespaces, where `inside` is the test. `unavailable` are
+    exceptions that name in one line what is missing.
     """
     try:
-        # A namespace is left by a process that is its first, so another one removes the directory.
+        # The first process of the namespaces cannot remove the directory after their end, so another process does.
         if sys.argv[1:2] == [IN_NAMESPACE]:
             for number in (signal.SIGTERM, signal.SIGHUP):
                 signal.signal(number, lambda *_: sys.exit(143))
-            # Of a terminal's Ctrl-C.
+            # From Ctrl-C in a terminal.
             signal.signal(signal.SIGINT, signal.default_int_handler)
             return inside()
         is_check = sys.argv[1:] == ["--check"]
@@ -50,10 +51,10 @@ def command(title, obstacle, outside, inside, unavailable):
 
 
 def play(script, name, directory, limit=None, has_network=False):
-    """Runs a script in namespaces, with IN_NAMESPACE and a directory of its own as arguments; its exit status.
+    """Runs a script in namespaces, with IN_NAMESPACE and a new directory as arguments; returns its exit status.
 
-    `name` begins the directory's name, which lies in `directory`. After `limit` seconds the script is ended, which is
-    a failure. If `has_network`, the script has a network namespace of its own, too.
+    `name` is the prefix of the new directory in `directory`. After `limit` seconds the script is ended, which
+    counts as a failure. With `has_network`, the script also has its own network namespace.
     """
     scratch = _make_scratch(directory, name)
     inside = subprocess.Popen(
@@ -75,10 +76,10 @@ def play(script, name, directory, limit=None, has_network=False):
                 status = inside.wait(limit)
                 return status if status >= 0 else 128 - status
             except subprocess.TimeoutExpired:
-                print(f"FAIL  the run did not end by itself {limit} s after its start")
+                print(f"FAIL  the run did not end within {limit} s")
                 return 1
             except KeyboardInterrupt:
-                # The terminal sent it to the processes in the namespace, too.
+                # The terminal also sent it to the processes in the namespace.
                 pass
     finally:
         inside.kill()
@@ -87,7 +88,7 @@ def play(script, name, directory, limit=None, has_network=False):
 
 
 def _make_scratch(directory, name):
-    """A directory for this run. Directories of killed runs are removed."""
+    """Creates a directory for this run, and removes the directories of killed runs."""
     for entry in os.listdir(directory):
         process = entry.removeprefix(name)
         if entry != process and process.isdigit() and not os.path.exists(f"/proc/{process}"):

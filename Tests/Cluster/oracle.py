@@ -1,4 +1,4 @@
-"""Whether every promise was kept: by what clients were told, and what the application got."""
+"""Checks that every promise was kept, from the clients' responses and the application's requests."""
 
 import hashlib
 
@@ -6,7 +6,7 @@ from client import ANSWERED, GONE, UNKNOWN
 
 
 class Death:
-    """A node that was killed: between these instants nothing that it was told is surely stored."""
+    """The death of a node: between these instants its acknowledgements may be lost with it."""
 
     def __init__(self, node, time):
         self.node = node
@@ -14,9 +14,9 @@ class Death:
 
 
 def judge(application, clients, deaths=(), was_begun=lambda identity: False):
-    """Everything that is wrong, a line each.
+    """All violations, one line each.
 
-    `was_begun` looks whether the record of a held upload says that its one attempt was begun and that its process
+    `was_begun` checks whether the record of a held upload says that its only attempt was begun and that its process
     ended during it.
     """
     faults = []
@@ -39,7 +39,7 @@ def _judge(creation, task, application, deaths, was_begun):
     digest = hashlib.sha256(task.content).hexdigest()
     for one in requests:
         if one.method != task.method:
-            yield f"the application got {one.method}"
+            yield f"the application received {one.method}"
         if one.is_whole and one.digest != digest:
             yield f"the application got other bytes: {one}"
         if not one.is_whole and one.digest:
@@ -50,22 +50,22 @@ def _judge(creation, task, application, deaths, was_begun):
         yield f"a POST was sent {len(requests)} times: {[str(one) for one in requests]}"
     for first, second in zip(requests, requests[1:]):
         if not _was_interrupted(first, second, deaths):
-            yield f"it was sent again, and nothing had interrupted it: {first}, {second}"
+            yield f"it was sent again without an interruption: {first}, {second}"
     if creation.end == ANSWERED and not whole:
-        yield "answered, and the application does not have it"
+        yield "a final response, but the application does not have it"
     if creation.end == UNKNOWN:
         if task.method == "PUT":
-            yield "held, though it may be repeated"
+            yield "held, although it may be retried"
         if not deaths and "break" not in creation.target:
-            yield "held, and nothing was interrupted"
-        # The begin of an attempt is stored before anything is sent (attempt-once in spoolgate-spool(5)): a node
-        # that dies between the two leaves what nobody can tell from an attempt that was sent.
+            yield "held without an interruption"
+        # The begin of an attempt is stored before anything is sent (attempt-once in spoolgate-spool(5)). If a node
+        # dies between the two, its attempt cannot be distinguished from one that was sent.
         if not requests and not (_was_cut_short(creation, deaths) and was_begun(creation.identity)):
-            yield "held, and the application never heard of it"
-    # Of a Location alone nobody promised that it survives a node.
+            yield "held, but the application never received it"
+    # A Location without an offset does not promise to survive a node.
     if creation.end == GONE and (creation.is_promised or not deaths):
         offset = creation.told if creation.is_promised else "no offset"
-        yield f"gone, though its client was told {offset}"
+        yield f"gone, although its client had received {offset}"
     if creation.end is None and creation.location:
         yield "no end"
 
@@ -77,14 +77,16 @@ def _was_cut_short(creation, deaths):
 
 
 def _was_interrupted(first, second, deaths):
-    """Whether an attempt that another one follows had no answer that a living gateway knew of."""
+    """Whether an attempt before another one had no response that reached a running gateway."""
     if not first.answered:
         return True
     return any(first.began <= death.time <= second.began for death in deaths)
 
 
 def deliveries(application, clients):
-    """How many of the uploads the application has whole exactly once, and all requests for them."""
+    """The number of uploads that the application received completely and exactly once, and the number of requests
+    for them.
+    """
     once = requests = 0
     for client in clients:
         found = [
@@ -98,7 +100,7 @@ def deliveries(application, clients):
 
 
 def check_once(transcript, application, clients):
-    """Checks that every upload was delivered once and identical, and no promise broken."""
+    """Checks that every upload was delivered once and unchanged, and that no promise was broken."""
     faults = judge(application, clients)
     once, requests = deliveries(application, clients)
     transcript.check(
@@ -109,7 +111,7 @@ def check_once(transcript, application, clients):
 
 
 def ends(clients):
-    """How many uploads ended how."""
+    """The number of uploads by their end."""
     counts = {}
     for client in clients:
         counts[client.end or "none"] = counts.get(client.end or "none", 0) + 1

@@ -1,7 +1,7 @@
 """Processes of the test, conditions with a deadline, and ports.
 
-Everything runs in a PID and a mount namespace of its own (see cluster.py), of which this program is the first
-process: however it ends, the kernel ends every other process and every mount with it.
+Everything runs in new PID and mount namespaces (see cluster.py), whose first process is this program: when it ends,
+the kernel ends all other processes and mounts.
 """
 
 import os
@@ -12,15 +12,15 @@ import time
 
 
 class Unavailable(Exception):
-    """This machine cannot do what the test needs."""
+    """The machine lacks a requirement of the test."""
 
 
 class NeverHappened(Exception):
-    """A condition did not come to hold in time."""
+    """A condition did not hold in time."""
 
 
 def wait(seconds, holds, interval=0.05):
-    """Whether a condition came to hold in time."""
+    """Whether a condition held in time."""
     deadline = time.monotonic() + seconds
     while not holds():
         if time.monotonic() > deadline:
@@ -30,13 +30,13 @@ def wait(seconds, holds, interval=0.05):
 
 
 def must(seconds, what, holds):
-    """Waits for what nothing can go on without."""
+    """Waits for a condition that is required."""
     if not wait(seconds, holds):
         raise NeverHappened(f"not within {seconds} s: {what}")
 
 
 def free_ports(count):
-    """Ports of loopback that nobody listens on; all different."""
+    """Distinct free ports of loopback."""
     sockets = [socket.socket() for _ in range(count)]
     try:
         for one in sockets:
@@ -48,7 +48,7 @@ def free_ports(count):
 
 
 class Process:
-    """A program in the foreground, its output in a file, which is appended to."""
+    """A program in the foreground, with its output appended to a file."""
 
     def __init__(self, command, log, environment=None):
         self.log = log
@@ -64,7 +64,7 @@ class Process:
 
     @property
     def status(self):
-        """Its exit status, of a signal negative; None while it runs."""
+        """Its exit status, negative for a signal; None while it runs."""
         return self._process.poll()
 
     @property
@@ -73,7 +73,9 @@ class Process:
 
     @property
     def calls(self):
-        """What each of its threads is in: its name, the call's number and arguments, and where the kernel waits."""
+        """The state of each thread: its name, the number and arguments of its system call, and the kernel function
+        it waits in.
+        """
         threads = []
         for thread in os.listdir(f"/proc/{self.identity}/task"):
             said = []
@@ -88,7 +90,7 @@ class Process:
 
     @property
     def files(self):
-        """Its open files, by their descriptors."""
+        """Its open files by descriptor."""
         directory = f"/proc/{self.identity}/fd"
         return {one: os.readlink(f"{directory}/{one}") for one in os.listdir(directory)}
 
@@ -104,7 +106,7 @@ class Process:
             return None
 
     def kill(self):
-        """Ends it at once; safe at any time and more than once."""
+        """Kills it; may be called at any time and repeatedly."""
         self.send(signal.SIGKILL)
         return self.wait(20)
 
@@ -114,7 +116,7 @@ class Process:
 
 
 def run(command, timeout=60):
-    """Runs a command to its end; its output, or an exception that has what it said."""
+    """Runs a command; returns its output, or raises an exception that contains it."""
     done = subprocess.run(
         command,
         stdin=subprocess.DEVNULL,

@@ -1,13 +1,13 @@
 #!/usr/bin/env python3
-"""Many slow uploads at once over several nodes with spools of their own: what they cost, and how long others wait.
+"""Many slow uploads at once over several nodes with separate spools: their cost, and the waits of other clients.
 
     sudo Tests/Cluster/slow.py [UPLOADS [SECONDS [NODES]]]
 
-A process may have as many descriptors as the system allows it (ulimit -Hn): a gateway reckons with five for each
-upload, nginx needs two, so that more uploads need more nodes. Each upload sends 500 bytes every five seconds.
-Meanwhile a client asks for the offset of an idle upload on each node, over a connection of its own each time. At the
-end every upload is finished and must be answered 201: none may be lost. The clients have many addresses, since nginx
-and the gateways bound what one may have.
+The number of descriptors of a process is limited (ulimit -Hn): a gateway reserves five for each upload and nginx
+needs two, so more uploads need more nodes. Each upload sends 500 bytes every five seconds. Meanwhile a client
+retrieves the offset of an idle upload on each node, with a new connection each time. At the end every upload is
+completed and must receive 201: none may be lost. The clients have many addresses, since nginx and the gateways
+limit each client.
 """
 
 import multiprocessing
@@ -29,9 +29,9 @@ from wire import Cut, ask
 PORTION = 500
 PAUSE = 5.0
 PER_ADDRESS = 500
-OPENINGS = 400          # in a second
+OPENINGS = 400  # per second
 LENGTH = 60_000
-CLIENTS = 4             # processes, since one may not have so many descriptors
+CLIENTS = 4  # processes, since one cannot have so many descriptors
 
 
 def address(number):
@@ -39,8 +39,6 @@ def address(number):
 
 
 class Slow:
-    """One upload."""
-
     def __init__(self, number, port):
         self.length = LENGTH
         self.sent = 0
@@ -62,7 +60,7 @@ class Slow:
             self.sent += self.socket.send(b"x" * count)
 
     def status(self):
-        """Of the final response; 0 where there is none yet."""
+        """The status of the final response; 0 if it has not arrived."""
         for head in self.heard.split(b"\r\n\r\n"):
             words = head.split(b" ", 2)
             if words[0].startswith(b"HTTP/") and not words[1].startswith(b"1"):
@@ -71,7 +69,7 @@ class Slow:
 
 
 class Prober(threading.Thread):
-    """Asks for offsets, twenty times a second, and notes how long the answers take."""
+    """Retrieves offsets twenty times a second, and records the durations."""
 
     def __init__(self, port, resources):
         super().__init__(daemon=True)
@@ -93,7 +91,7 @@ class Prober(threading.Thread):
 
 
 def memory(pids):
-    """MiB that processes have resident, each page counted once."""
+    """The resident memory of processes in MiB, with shared pages counted once."""
     total = 0
     for pid in pids:
         try:
@@ -111,7 +109,7 @@ def available():
 
 
 def tree(pid):
-    """A process and its children's children."""
+    """A process and all its descendants."""
     with open(f"/proc/{pid}/task/{pid}/children") as file:
         children = [int(one) for one in file.read().split()]
     return [pid] + [each for child in children for each in tree(child)]
@@ -124,7 +122,7 @@ def main():
     most = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
     resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
     with tempfile.TemporaryDirectory(prefix="spoolgate-slow-") as directory:
-        # nginx's workers are nobody in particular.
+        # nginx's workers run as an unprivileged user.
         os.chmod(directory, 0o755)
         gateways = [
             Gateway(
@@ -150,7 +148,7 @@ def main():
 
 
 def create(port):
-    """An upload without content; the path of its resource."""
+    """Creates an upload without content; returns the path of its resource."""
     location = ask(port, "POST", "/files/idle", {"Upload-Complete": "?0"})["location"]
     return location[location.index("/files/") :]
 
@@ -193,7 +191,7 @@ def run(count, seconds, nodes, front):
 
 
 class Client:
-    """A process with every CLIENTS-th upload: opens them, says so, feeds them until it is told to finish."""
+    """A process with every CLIENTS-th upload: opens them, reports that, and feeds them until it is told to finish."""
 
     def __init__(self, first, count, port):
         self.pipe, other = multiprocessing.Pipe()
@@ -206,7 +204,7 @@ def carry(pipe, first, count, port):
     numbers = iter(range(first, count, CLIENTS))
     is_open = False
     while not pipe.poll():
-        # A fiftieth of a second of each: what is due to be opened, and whose turn it is to be fed.
+        # Each for a fiftieth of a second: opening due uploads, and feeding the next ones.
         while not is_open and time.monotonic() > opening:
             number = next(numbers, None)
             if number is None:
@@ -225,7 +223,7 @@ def carry(pipe, first, count, port):
 
 
 def finish(uploads):
-    """Sends the rest of all and hears their answers; how many there were of each."""
+    """Sends the rest of all uploads and reads their responses; returns the number of each status."""
     selector = selectors.DefaultSelector()
     for one in uploads:
         one.feed(one.length)

@@ -1,4 +1,4 @@
-"""HTTP/1.1 by hand: one request on a connection of its own, and everything that is said to it."""
+"""HTTP/1.1 by hand: one request per connection, and all its responses."""
 
 import select
 import socket
@@ -6,7 +6,7 @@ import socket
 VERSION = "10"
 STEP = 1 << 16
 
-# How long a server may say nothing; longer than it waits for anything itself.
+# The longest silence of a server, longer than any of its own timeouts.
 PATIENCE = 45
 
 
@@ -24,7 +24,7 @@ class Response:
         return self.fields.get(name)
 
     def offset(self):
-        """The offset that it tells; None if it tells none."""
+        """The offset in the response; None if it has none."""
         text = self.fields.get("upload-offset")
         return int(text) if text is not None and text.isdigit() else None
 
@@ -34,7 +34,7 @@ class Response:
 
 
 class Exchange:
-    """The head is sent at once; content by `send`, as much at a time as the caller likes."""
+    """A request whose header section is sent immediately; `send` sends content in parts."""
 
     def __init__(self, port, method, target, fields):
         self.method = method
@@ -51,11 +51,11 @@ class Exchange:
             raise Cut(str(error)) from None
 
     def on_interim(self, take):
-        """Has each interim response told, from where it is read."""
+        """Sets the function that is called for each interim response, on the reading thread."""
         self._on_interim = take
 
     def send(self, content):
-        """Sends content and listens meanwhile; whether the server still wants it."""
+        """Sends content and reads responses meanwhile; returns whether the server still accepts content."""
         position = 0
         while position < len(content):
             if not self.listen():
@@ -64,13 +64,13 @@ class Exchange:
             try:
                 self._socket.sendall(part)
             except OSError:
-                # What it said before it closed may still be there.
+                # A response that was sent before the close may still be readable.
                 return False
             position += len(part)
         return True
 
     def listen(self, seconds=0):
-        """Takes the interim responses that have come; whether no final one has."""
+        """Reads the received interim responses; returns whether the final one is outstanding."""
         try:
             while self._early is None and self._has_come(seconds):
                 self._take(self._read_head())
@@ -80,7 +80,7 @@ class Exchange:
         return self._early is None
 
     def final(self):
-        """The final response, content and all."""
+        """The final response with its content."""
         try:
             while self._early is None:
                 self._take(self._read_head())
@@ -150,7 +150,7 @@ class Exchange:
 
 
 def ask(port, method, target, fields=None, content=b""):
-    """Sends a whole request; its final response."""
+    """Sends a whole request; returns its final response."""
     fields = dict(fields or {})
     if content or method not in ("HEAD", "GET", "DELETE", "OPTIONS"):
         fields.setdefault("Content-Length", len(content))

@@ -1,4 +1,4 @@
-"""Two nodes, the nginx before them and the application behind them, in one directory of their own."""
+"""Two nodes, the nginx in front of them and the application behind them, in a separate directory."""
 
 import os
 import shutil
@@ -16,15 +16,15 @@ NODES = ("n1", "n2")
 
 
 class World:
-    """A context: whatever happens in it, all of it is gone afterwards.
+    """A context manager that removes everything on exit.
 
-    Shared, the nodes have one spool, each by a mount of its own; else each has a spool of its own.
+    If the spool is shared, each node has its own mount of it; otherwise each has its own spool.
     """
 
     def __init__(self, scratch, is_shared):
         self.directory = os.path.join(scratch, "shared" if is_shared else "own")
         self.is_shared = is_shared
-        # How many times longer than on a machine of its own a node may take for what has a limit.
+        # The factor by which time limits are extended for nodes that share a machine.
         self.slowness = 1
         self.moments = Moments()
         self.application = None
@@ -35,7 +35,7 @@ class World:
         self._began = time.monotonic()
 
     def __enter__(self):
-        # nginx's workers have to reach the sockets.
+        # nginx's workers must be able to reach the sockets.
         os.makedirs(self.directory, mode=0o755)
         try:
             self._start()
@@ -81,7 +81,7 @@ class World:
         shutil.rmtree(self.directory, ignore_errors=True)
 
     def heal(self):
-        """Has both nodes serve, whatever a scene left; what was held back is let go."""
+        """Makes both nodes serve again after a scene, and releases the application."""
         self.application.release()
         for name, gateway in self.gateways.items():
             if self.mounts:
@@ -93,7 +93,7 @@ class World:
         return Client(task, self.front.port, route, self.moments)
 
     def run(self, clients, seconds, at_a_time=8, beside=lambda: None):
-        """Carries uploads to their ends, while something happens beside them."""
+        """Performs uploads until their end, with `beside` running at the same time."""
         deadline = time.monotonic() + seconds
         left, lock = list(reversed(clients)), threading.Lock()
         errors = []
@@ -121,7 +121,7 @@ class World:
         return errors
 
     def tell(self, transcript, prefix=""):
-        """Prints what the nodes said last; all of it goes to CLUSTER_KEEP, in files whose names begin with `prefix`."""
+        """Prints the nodes' last log lines; all lines go to CLUSTER_KEEP, in files whose names begin with `prefix`."""
         keep = os.environ.get("CLUSTER_KEEP")
         for name, node in self.gateways.items():
             lines = node.log().splitlines()

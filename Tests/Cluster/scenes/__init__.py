@@ -1,4 +1,4 @@
-"""The scenes, in the order in which they are played. Each has a `play` in a file of its own."""
+"""The scenes in the order in which they run. Each has a `play` in its own file."""
 
 import typing
 
@@ -14,10 +14,10 @@ class Scene(typing.NamedTuple):
 
 SCENES = [
     Scene(1, "A spool each: a node dies with uploads open", False, own_spools.play),
-    Scene(0, "What a shared spool relies on, of this file system", True, file_system.play),
+    Scene(0, "The requirements of a shared spool on the file system", True, file_system.play),
     Scene(2, "One spool: every request to the other node", True, other_node.play),
-    Scene(5, "One spool: a node starts again, and commands on both", True, boots.play),
-    Scene(6, "One spool: what a dead node was sending", True, dead_node.play),
+    Scene(5, "One spool: a node restarts, and commands on both", True, boots.play),
+    Scene(6, "One spool: the deliveries of a dead node", True, dead_node.play),
     Scene(3, "One spool: kill -9 at every moment", True, kills.play),
-    Scene(4, "One spool: a node is lost, shut out, and wakes", True, node_loss.play),
+    Scene(4, "One spool: a node is lost, fenced, and wakes", True, node_loss.play),
 ]

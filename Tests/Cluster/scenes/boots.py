@@ -1,6 +1,6 @@
-"""One spool: a node starts again, as after a reboot, while the other has uploads open; commands on both.
+"""One spool: a node restarts, as after a reboot, while the other has uploads open; commands on both.
 
-Each start of a node has another boot identity here than the other node's, as on machines of their own.
+Each start of a node uses another boot identity, as on separate machines.
 """
 
 import time
@@ -16,7 +16,7 @@ OPEN = 10
 
 def play(world, transcript, draw):
     one, two = (world.gateways[name] for name in NODES)
-    # Half in one request whose node has told nothing of its content; half waits for its client.
+    # One half are requests without an acknowledged offset; the other half wait for their clients.
     running = [running_upload(world, draw, number) for number in range(OPEN)]
     waiting = [waiting_upload(world, draw, number) for number in range(OPEN)]
     told = {client: client.current.told for client, *_ in [*running, *waiting]}
@@ -24,7 +24,7 @@ def play(world, transcript, draw):
 
     status = two.restart()
     two.crash()
-    must(20, "n2 has gone through the spool", lambda: "spool recovered" in two.log()[-20_000:])
+    must(20, "n2 has recovered the spool", lambda: "spool recovered" in two.log()[-20_000:])
     time_to_look(world)
     transcript.check(
         status == 0 and one.status() is None, "n2 was restarted, and killed and started", status
@@ -32,12 +32,12 @@ def play(world, transcript, draw):
     same = [c for c, *_ in waiting if all(offset(world, c, name) == told[c] for name in NODES)]
     transcript.check(
         len(same) == len(waiting),
-        f"{len(same)} of {len(waiting)} uploads of n1 that wait tell the same offset on both nodes",
+        f"{len(same)} of {len(waiting)} waiting uploads of n1 have the same offset on both nodes",
     )
     gone = [client for client, *_ in running if not finish(world, client, *_)]
     transcript.check(
         not gone,
-        f"{len(running) - len(gone)} of {len(running)} that n1 receives, unpromised, end in the same request",
+        f"{len(running) - len(gone)} of {len(running)} that n1 receives, not acknowledged, end in the same request",
         "\n".join(str(client.faults) for client in gone),
     )
     clients = [client for client, *_ in [*running, *waiting]]
@@ -49,14 +49,14 @@ def play(world, transcript, draw):
 
 
 def time_to_look(world):
-    """Waits until both nodes have run their queues after what happened last."""
-    # No log line tells of a run that found nothing.
+    """Waits until both nodes have run their queues since the last event."""
+    # The log has no line for a run that found nothing.
     later = time.monotonic() + 5
     must(10, "two queue runs", lambda: time.monotonic() > later)
 
 
 def running_upload(world, draw, number):
-    """Created on n1, with less content in than is ever told of while it comes."""
+    """An upload created on n1, whose content is too short for an acknowledgement during the request."""
     task = Task(f"{draw.random()}")
     task.number, task.breaks = f"running{number}", []
     task.content = draw.randbytes(60_000)
@@ -98,7 +98,7 @@ def offset(world, client, node):
 
 
 def commands(world, transcript, draw):
-    """hold, release, requeue and purge, each on another node than the one that has the upload."""
+    """hold, release, requeue and purge, each on the node that does not have the upload."""
     application = world.application
     application.hold_back()
     clients = []
@@ -120,7 +120,7 @@ def commands(world, transcript, draw):
     heard = len(application.requests)
     application.release()
     time_to_look(world)
-    transcript.check(len(application.requests) == heard, "neither node sends what is held")
+    transcript.check(len(application.requests) == heard, "neither node sends held uploads")
     for name, identity in zip(NODES, identities):
         world.gateways[name].command("release", identity)
     for client in clients:
@@ -129,20 +129,20 @@ def commands(world, transcript, draw):
     faults = judge(application, clients)
     transcript.check(
         all(client.end == ANSWERED for client in clients) and not faults,
-        f"released by a command on its own: {len(clients)} delivered, {requests} attempts, refusals included",
+        f"released by a command on its node: {len(clients)} delivered, {requests} attempts, refusals included",
         "\n".join(faults),
     )
     removed = [purge(world, draw, number, name) for number, name in enumerate(NODES)]
     transcript.check(
         removed == [{404}, {404}],
-        "purge on one node removes what the other has; both say 404",
+        "purge on one node removes the other's uploads; both respond 404",
         removed,
     )
 
 
 def hold(world, node, identity):
-    """Holds an upload by a command on a node; the states that both nodes list."""
-    # It is in use while an attempt is made.
+    """Holds an upload with a command on a node; returns the states that both nodes list."""
+    # It is locked during an attempt.
     gateway = world.gateways[node]
     wait(20, lambda: "held" in gateway.command("hold", identity, must_succeed=False), 0.3)
     return {each.uploads()[identity]["state"] for each in world.gateways.values()}

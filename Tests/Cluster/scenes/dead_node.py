@@ -1,4 +1,4 @@
-"""One spool: a node dies while it sends, and nobody asks; the other one puts it right."""
+"""One spool: a node dies while it sends, and without a request the other node repairs everything."""
 
 import collections
 import time
@@ -22,7 +22,7 @@ def play(world, transcript, draw):
     began += [sending(world, draw, f"dead-put{number}", "PUT") for number in range(EACH)]
     began += told
     clients = [client for client, _ in began]
-    must(20, "the application hears of all", lambda: all(heard(world, c) for c in clients))
+    must(20, "the application receives all", lambda: all(heard(world, c) for c in clients))
     starts = two.starts
     one.kill()
     runs = two.queue_runs()
@@ -30,7 +30,7 @@ def play(world, transcript, draw):
     application.release()
     resolved = wait(30 * world.slowness, lambda: is_resolved(two, clients))
     seconds = time.monotonic() - death.time
-    # One of them was under way.
+    # One of them was in progress.
     runs = two.queue_runs() - runs
     found = collections.Counter(
         f"{client.task.method} {state}, sent {heard(world, client)} times"
@@ -38,26 +38,27 @@ def play(world, transcript, draw):
     )
     transcript.check(
         resolved and runs <= 3 * world.slowness,
-        f"n1 died with {len(clients)} being sent: n2 has put all right after {seconds:.1f} s and"
+        f"n1 died with {len(clients)} being sent: n2 has repaired all after {seconds:.1f} s and"
         f" {runs} of its queue runs",
         found,
     )
     transcript.check(
         found["POST indeterminate, sent 1 times"] == EACH
         and found["PUT delivered, sent 2 times"] >= len(told)
-        # What is to be repeated is durable only where its client was told of it; else it waits for its client.
+        # An upload to be retried is durable only if that was acknowledged to its client; otherwise it waits for its
+        # client.
         and found["PUT delivered, sent 2 times"] + found["PUT partial, sent 1 times"]
         == EACH + len(told),
         ", ".join(f"{count} {what}" for what, count in sorted(found.items())),
     )
-    transcript.check(two.starts == starts and two.status() is None, "and n2 was not started again")
+    transcript.check(two.starts == starts and two.status() is None, "and n2 was not restarted")
     for client, exchange in began:
         exchange.close()
     for client in clients:
         client.run(time.monotonic() + 30)
     faults = judge(application, clients, [death])
     transcript.check(
-        not faults, "their clients, back on n2, hear what became of them", "\n".join(faults)
+        not faults, "their clients, back on n2, receive the results", "\n".join(faults)
     )
     one.start()
     same = wait(10, lambda: one.uploads().keys() == two.uploads().keys())
@@ -65,7 +66,7 @@ def play(world, transcript, draw):
 
 
 def sending(world, draw, name, method, is_told=False):
-    """An upload that n1 sends to the application, which does not answer."""
+    """An upload that n1 sends to the application, which does not respond."""
     task = Task(f"{draw.random()}", largest=1 << 18)
     task.number, task.orders, task.method = name, "?wait=1", method
     task.breaks, task.pieces, task.is_careful = [], 0, True

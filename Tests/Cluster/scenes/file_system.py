@@ -1,4 +1,4 @@
-"""What a shared spool relies on, of the file system itself."""
+"""The requirements of a shared spool on the file system."""
 
 import json
 import os
@@ -15,47 +15,47 @@ def play(world, transcript, draw):
     locks = found["locks"]
     transcript.check(
         locks["seen"] and locks["after death"] < 5,
-        "a lock of one mount is seen and refused on the other,"
+        "a lock of one mount is detected and refused on the other,"
         f" and free {locks['after death']} s after its holder was killed",
         found,
     )
     transcript.check(
         found["links_after_removal"] == [0, 0],
-        "fstat of an open file has no link once the other mount removed it",
+        "fstat of an open file shows no link after the other mount removed it",
         found,
     )
     wrong, longest = found["lost_races"]
     transcript.check(
         wrong == 0,
-        f"who gets the lock of a removed file sees that it is gone; it waits up to {longest} s",
+        f"the lock of a removed file shows that it was removed, after up to {longest} s",
         found,
     )
     stale, size = found["stale_records"]
     transcript.check(
         stale == size == 0,
-        "who waited for a file's lock and then reads it has what its last holder wrote:"
+        "a read after waiting for the lock returns the last holder's content:"
         f" {stale} of {found['rounds']} stale",
         found,
     )
     for name, sentence in (
-        ("double_births", "a name is made by one alone (O_EXCL)"),
-        ("stale_sizes", "sizes are as the other mount's last write left them"),
-        ("stale_names", "names are as the other mount's last change left them"),
+        ("double_births", "a name is created only once (O_EXCL)"),
+        ("stale_sizes", "sizes are those of the other mount's last write"),
+        ("stale_names", "names are those of the other mount's last change"),
     ):
         transcript.check(found[name] == 0, f"{sentence}: {found[name]} of {found['rounds']}", found)
     transcript.check(
         found["locks_left"] == 0,
-        "a process killed while it asks for a free lock leaves none, where the kernel need not wait:"
+        "a process killed in the call for a free lock leaves none (non-waiting call):"
         f" {found['locks_left']} of {found['kills']}",
         found,
     )
-    # Why the daemons never have the kernel wait (Descriptor.lock).
+    # The reason why the daemons never use the waiting call (`Descriptor.lock`).
     transcript.say(
-        f"      where the kernel was to wait, a lock was left: {found['locks_left_by_waiting']}"
+        f"      with the waiting call, a lock was left: {found['locks_left_by_waiting']}"
         f" of {found['kills']}"
     )
-    # Between its birth and its lock a file is nobody's, and whoever finds it has to bear that.
+    # Between its creation and its lock a file belongs to no process, which other processes must tolerate.
     transcript.say(
-        f"      a file was seen before who made it could lock it: {found['unlocked_births']}"
+        f"      a new file was found before its creator had locked it: {found['unlocked_births']}"
         f" of {found['rounds']}"
     )

@@ -1,4 +1,4 @@
-"""One spool: a node is killed at every moment of an upload's life, round after round."""
+"""One spool: a node is killed at every moment of an upload's life, in many rounds."""
 
 import os
 import time
@@ -10,7 +10,7 @@ from world import NODES
 
 CLIENTS = 6
 
-# What a record says of an attempt whose process ended during it.
+# The reason in the record of an attempt whose process ended during it.
 INTERRUPTED = "the process ended during the delivery attempt; its outcome is unknown"
 
 
@@ -64,7 +64,7 @@ def play(world, transcript, draw):
         client.end == UNKNOWN and not world.application.requests_for(client.current.target)
         for client in everybody
     )
-    transcript.say(f"  {unsent} held whose node died between the attempt's begin and its request")
+    transcript.say(f"  {unsent} held, whose node died between the begin of the attempt and its request")
     transcript.check(
         not faults,
         f"{rounds} rounds, {len(deaths)} deaths, {len(everybody)} uploads: {ends(everybody)};"
@@ -72,10 +72,10 @@ def play(world, transcript, draw):
         "\n".join(faults),
     )
     transcript.check(
-        len(moments) == len(ALL) or rounds < 3 * len(ALL), "every moment was met", moments
+        len(moments) == len(ALL) or rounds < 3 * len(ALL), "every moment was reached", moments
     )
     transcript.check(
-        all(world.gateways[name].status() is None for name in NODES), "both nodes live at the end"
+        all(world.gateways[name].status() is None for name in NODES), "both nodes run at the end"
     )
     allowed = (r'msg="outcome unknown"|the process ended during',)
     said = [
@@ -83,7 +83,7 @@ def play(world, transcript, draw):
         for name, node in world.gateways.items()
         for line in node.complaints(since[name], allowed)
     ]
-    transcript.check(not said, "the nodes complain of nothing else", "\n".join(said))
+    transcript.check(not said, "the nodes log no other warning", "\n".join(said))
     held_as_told(world, transcript, everybody)
 
 
@@ -105,7 +105,7 @@ def was_begun(world, identity, nodes=NODES):
 
 
 def held_as_told(world, transcript, clients):
-    """What clients were told is held, and nothing else, is held, for both nodes alike."""
+    """Checks that exactly the uploads that clients were told are held, are held, on both nodes."""
     told = {client.current.identity for client in clients if client.end == UNKNOWN}
     lists = [world.gateways[name].uploads() for name in NODES]
     ours = {creation.identity for client in clients for creation in client.creations}
@@ -116,7 +116,7 @@ def held_as_told(world, transcript, clients):
     }
     transcript.check(
         told == held,
-        f"{len(held)} are held, those of which clients were told so",
+        f"{len(held)} are held, exactly those that clients were told are held",
         f"told {sorted(told - held)}, held {sorted(held - told)}",
     )
     corrupt = [one for one in lists[0].values() if one["state"] == "corrupt"]

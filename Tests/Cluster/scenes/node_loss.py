@@ -1,6 +1,6 @@
-"""One spool: a node's machine falls silent and is shut out; the other goes on with its uploads; then it wakes.
+"""One spool: a node's machine stops responding and is fenced; the other continues its uploads; then it wakes.
 
-No process is started while the mount is stopped that has a file of it open: this program never has one.
+While the mount is stopped, no process that has a file of it open starts another one; this program has none open.
 """
 
 import threading
@@ -16,7 +16,7 @@ from wire import Cut, Exchange, ask
 
 RUNNING, WAITING = 8, 8
 
-# What no one may say of an upload that another node has gone on with.
+# Statuses that a fenced node must not send for an upload that another node has continued.
 LIES = {200, 201, 202, 204, 404}
 
 
@@ -28,14 +28,14 @@ def play(world, transcript, draw):
     running = [running_upload(world, draw, number) for number in range(RUNNING)]
     waiting = [waiting_upload(world, draw, f"-lost{number}")[0] for number in range(WAITING)]
     sent = [sending(world, draw, f"lost-{method}", method) for method in ("POST", "PUT")]
-    must(20, "the application hears of both", lambda: all(heard(world, c) for c, _ in sent))
+    must(20, "the application receives both", lambda: all(heard(world, c) for c, _ in sent))
     since = len(one.log())
 
     mount.freeze()
     death = Death("n1", time.monotonic())
     asked = [begin_head(world, client) for client in waiting]
     for number, (client, exchange) in enumerate(running):
-        # To every other one the node is given all of it.
+        # Every other request is sent completely.
         part = client.task.content[client.half :]
         exchange.send(part if number % 2 else part[: len(part) // 2])
         client.current.sent = len(client.task.content)
@@ -48,8 +48,8 @@ def play(world, transcript, draw):
     world.run(rest, 90)
     transcript.check(
         all(client.end == ANSWERED for client in rest),
-        f"n1 is stopped and shut out ({evicted:.1f} s): {len(rest)} of its uploads go on on n2 at the offset"
-        f" that was told or beyond, and end; {time.monotonic() - death.time:.1f} s after the stop",
+        f"n1 is stopped and fenced ({evicted:.1f} s): {len(rest)} of its uploads continue on n2 at the offset"
+        f" that was acknowledged or beyond, and end; {time.monotonic() - death.time:.1f} s after the stop",
         f"{ends(rest)} {[client.faults for client in rest]}",
     )
     for client in kept:
@@ -59,11 +59,11 @@ def play(world, transcript, draw):
     resolved = wait(30 * world.slowness, lambda: is_resolved(two, both))
     transcript.check(
         resolved,
-        f"what it was sending is resolved on n2 {time.monotonic() - death.time:.1f} s after the stop",
+        f"its deliveries are resolved on n2 {time.monotonic() - death.time:.1f} s after the stop",
     )
-    # A look through the queue finds what is left of n1; after that the spool is still.
+    # A queue run finds what is left of n1; after that the spool does not change.
     runs = two.queue_runs()
-    # One of them is under way.
+    # One of them is in progress.
     must(30 * world.slowness, "two queue runs", lambda: two.queue_runs() >= runs + 3)
     before = two.digests()
 
@@ -91,7 +91,7 @@ def play(world, transcript, draw):
     changed = sorted(set(before.items()) ^ set(after.items()))
     transcript.check(
         not changed,
-        f"it has changed nothing: {len(before)} files of uploads are as before",
+        f"it changed nothing: {len(before)} files of uploads are as before",
         changed,
     )
 
@@ -109,19 +109,19 @@ def play(world, transcript, draw):
     transcript.check(
         not faults and once == requests == len(clients),
         f"n1 is back: {ends(everybody)}; {once} of {len(clients)} delivered once and identical,"
-        f" {sum(client.replays for client in clients)} answers replayed by n1",
+        f" {sum(client.replays for client in clients)} responses replayed by n1",
         "\n".join(faults) + f"\n{once} once, {requests} requests",
     )
     transcript.check(
         [client.end for client in both]
         == [UNKNOWN if c.task.method == "POST" else ANSWERED for c in both],
-        "of what it was sending, the PUT is delivered and the POST held",
+        "of its deliveries, the PUT is delivered and the POST held",
         ends(both),
     )
 
 
 def running_upload(world, draw, number):
-    """An upload in the middle of a request to n1, with a part acknowledged before."""
+    """An upload in the middle of a request to n1, with an acknowledged part before it."""
     task = Task(f"{draw.random()}")
     task.number, task.breaks, task.pieces, task.is_careful = f"lost{number}", [], 0, True
     task.content = draw.randbytes(draw.randrange(200_000, 2_000_000))
@@ -139,7 +139,7 @@ def running_upload(world, draw, number):
     exchange = client.open("PATCH", client.current.location, fields)
     client.current.sent = client.half
     exchange.send(task.content[offset : client.half])
-    # What it is told of that later is a promise, too.
+    # A later acknowledgement counts as well.
     exchange.listen(1)
     return client, exchange
 
@@ -149,7 +149,7 @@ def begin_head(world, client):
 
 
 def ask_on(world, clients, answers, ended):
-    """Asks n1 for offsets until it has ended."""
+    """Requests offsets from n1 until it has ended."""
     while not ended.is_set():
         for client in clients:
             try:
@@ -163,7 +163,7 @@ def ask_on(world, clients, answers, ended):
 
 
 def final(exchange):
-    """Its final response; None if its connection was broken off."""
+    """Its final response; None if its connection was closed."""
     try:
         return exchange.final()
     except Cut:

@@ -1,4 +1,4 @@
-"""One spool: random uploads, each request to the other node than the one before it."""
+"""One spool: random uploads, each request to the other node than the previous one."""
 
 import os
 import time
@@ -16,7 +16,7 @@ def play(world, transcript, draw):
         task = Task(f"{draw.random()}")
         task.number = f"other{number}"
         if number % 20 == 0:
-            # The application breaks the first attempt off.
+            # The application aborts the first attempt.
             task.orders = "?break=1"
         first = draw.randrange(2)
         clients.append(world.client(task, lambda n, first=first: NODES[(first + n) % 2]))
@@ -44,15 +44,15 @@ def play(world, transcript, draw):
     broken = [client for client in clients if client.task.orders]
     transcript.check(
         all((client.end == ANSWERED) == (client.task.method == "PUT") for client in broken),
-        f"{len(broken)} whose first attempt the application broke off: PUT delivered, POST held",
+        f"{len(broken)} whose first attempt the application aborted: PUT delivered, POST held",
         "\n".join(f"{client.task.method} {client.end}" for client in broken),
     )
     replays = sum(client.replays for client in answered)
     transcript.check(
-        replays == len(answered), f"{replays} answers replayed by the other node than the last"
+        replays == len(answered), f"{replays} responses replayed by the other node"
     )
-    # Of those with orders alone. A PUT that was broken off is repeated at once where it went over a kept connection,
-    # and deferred where it went over a new one, as of the first uploads on a node.
+    # Only from uploads with orders. An aborted PUT is retried immediately on a kept-alive connection, and deferred
+    # on a new one, as for the first uploads of a node.
     allowed = (
         r'msg="outcome unknown" .*POST /files/uother\d+-\d+\?',
         r'msg="delivery deferred" .*PUT /files/uother\d+-\d+\?.* no response',
@@ -62,4 +62,4 @@ def play(world, transcript, draw):
         for name, node in world.gateways.items()
         for line in node.complaints(since[name], allowed)
     ]
-    transcript.check(not said, "the nodes complain of nothing", "\n".join(said))
+    transcript.check(not said, "the nodes log no warning", "\n".join(said))

@@ -1,4 +1,4 @@
-"""A spool each: a node dies with uploads open, and is started again."""
+"""Separate spools: a node dies with uploads open, and is restarted."""
 
 import time
 
@@ -31,19 +31,19 @@ def play(world, transcript, draw):
     elsewhere = [c for c in meanwhile if "/upload-resource/n2/" in c.current.location]
     transcript.check(
         failed == 0 and len(elsewhere) == len(meanwhile) == 2 * OPEN,
-        f"n1 is dead with {len(on_one)} uploads open: {len(meanwhile)} creations, all taken by n2",
+        f"n1 is dead with {len(on_one)} uploads open: {len(meanwhile)} creations, all accepted by n2",
         f"{failed} failed, {len(elsewhere)} on n2",
     )
     transcript.check(
         all(is_broken_off(world, client) for client in on_one),
-        "its uploads' requests are broken off: HEAD and PATCH, without an answer",
+        "requests for its uploads are aborted: HEAD and PATCH, without a response",
     )
     began = time.monotonic()
     one.start()
     back = wait(10, lambda: all(tells(world, client, told[client]) for client in on_one))
     transcript.check(
         back,
-        f"n1 is back: its {len(on_one)} uploads tell the offsets that they told before"
+        f"n1 is back: its {len(on_one)} uploads have the same offsets as before"
         f" ({time.monotonic() - began:.1f} s)",
     )
     clients = before + meanwhile
@@ -85,7 +85,7 @@ def tells(world, client, offset):
 
 
 def misrouted(world, transcript, draw):
-    """Sends what belongs to one node to the other one."""
+    """Sends requests for one node's upload to the other node."""
     client = begin(world, draw, 900)
     creation = client.current
     node = "n1" if "/n1/" in creation.location else "n2"
@@ -102,19 +102,21 @@ def misrouted(world, transcript, draw):
             pass
     transcript.check(
         not answers and len(world.application.requests) == heard,
-        "what comes to the wrong node is broken off (HEAD, PATCH, DELETE), the application hears nothing",
+        "requests to the wrong node are aborted (HEAD, PATCH, DELETE), the application receives nothing",
         "\n".join(answers),
     )
     client.run(time.monotonic() + 30)
     transcript.check(
         client.end == ANSWERED and not judge(world.application, [client]),
-        "and that upload is unharmed: it ends on its own node",
+        "and that upload is intact: it completes on its own node",
         client.faults,
     )
 
 
 def taken_over(world, transcript, draw):
-    """Requests whose clients come back on another connection, which the nodes break off: no other client notices."""
+    """Requests whose clients continue on another connection, so that the nodes abort them: no other client is
+    affected.
+    """
     broken = 0
     for number in range(OPEN):
         task = Task(f"{draw.random()} taken over {number}")
@@ -138,6 +140,6 @@ def taken_over(world, transcript, draw):
             failed += 1
     transcript.check(
         broken == OPEN and failed == 0,
-        f"of {OPEN} clients whose requests gave way to a newer one of theirs, no other client notices",
+        f"of {OPEN} clients whose requests gave way to a newer one, no other client is affected",
         f"{broken} gave way, {failed} of {OPEN} creations by others failed",
     )
