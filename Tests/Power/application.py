@@ -1,7 +1,8 @@
-"""The application behind the gateway, on the host: it survives the guest's power cuts.
+"""The application behind the gateway, on the host, so that it survives the guest's power failures.
 
-It notes each request with the digest of its content. Sometimes it is slow; sometimes it refuses a PUT with 503 first,
-or ends the connection without an answer. So an attempt is under way, or due again, when the power goes.
+It records each request with the digest of its content. Sometimes it is slow; sometimes it first refuses a PUT with
+503, or closes the connection without a response. When the power fails, an attempt is therefore in progress, or due
+again.
 """
 
 import email.message
@@ -14,7 +15,7 @@ import time
 
 
 class Request:
-    """One request, as far as it came."""
+    """One request, as far as it was received."""
 
     def __init__(self, number, method, target):
         self.number, self.method, self.target = number, method, target
@@ -22,9 +23,9 @@ class Request:
         self.size = 0
         self.sha = None
         self.is_whole = False
-        # The status of the answer; 0: the connection was closed without one; None: not yet.
+        # The status of the response; 0: the connection was closed without one; None: none was sent yet.
         self.answered = None
-        # What is wrong with it, whatever its upload is.
+        # A fault of the request that does not depend on its upload.
         self.fault = None
 
     def __repr__(self):
@@ -42,9 +43,9 @@ class Application(socketserver.ThreadingMixIn, http.server.HTTPServer):
         self.on_event = on_event
         self.chance = random.Random(seed)
         self._lock = threading.Lock()
-        # Target: its requests.
+        # The requests of each target.
         self.seen = {}
-        # Whether it takes uploads of the route `later`.
+        # Whether it accepts uploads of the route `later`.
         self._is_open = False
         threading.Thread(target=self.serve_forever, daemon=True).start()
 
@@ -71,7 +72,7 @@ class Application(socketserver.ThreadingMixIn, http.server.HTTPServer):
             return list(self.seen)
 
     def answer(self, request):
-        """The status of the answer to a whole request, and the seconds before it; 0 closes without an answer."""
+        """The status of the response to a whole request, and the delay before it; 0 closes without a response."""
         with self._lock:
             mood, delay = self.chance.random(), self.chance.choice([0, 0, 0, 0.2, 1.0, 2.0])
         if request.target.startswith("/later/") and not self._is_open:
@@ -81,7 +82,7 @@ class Application(socketserver.ThreadingMixIn, http.server.HTTPServer):
         return (0 if mood > 0.95 else 201), delay
 
     def handle_error(self, *_):
-        """A connection that died with the guest is no error."""
+        """Ignores connections that ended with the guest."""
 
 
 class _Handler(http.server.BaseHTTPRequestHandler):
@@ -135,7 +136,7 @@ class _Handler(http.server.BaseHTTPRequestHandler):
 
 
 def file_of_form(content, kind, request):
-    """The file of a multipart/form-data form, its last field; what is wrong with the form is noted."""
+    """The file of a multipart/form-data form, its last field; faults of the form are recorded."""
     message = email.message.Message()
     message["Content-Type"] = kind
     boundary = message.get_boundary()

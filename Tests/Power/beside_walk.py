@@ -1,7 +1,8 @@
-"""One scene: 202, a power cut, and clients that ask for their offsets while the daemon walks through the spool.
+"""One scene: 202, a power failure, and clients that retrieve their offsets while the daemon walks through the
+spool.
 
-btrfs keeps a record that was synced, and loses the name in `queue` that was made before it. Each upload was answered
-202 and must reach the application by itself.
+btrfs keeps a synced record but loses the name in `queue` that was created before it. Each upload received 202 and
+must reach the application without its client.
 """
 
 import threading
@@ -13,11 +14,11 @@ from wire import Broken, request
 
 UPLOADS = 24
 MARKS = {"Upload-Draft-Interop-Version": "8"}
-TITLE = "202, a cut, and clients that ask during the walk (btrfs)"
+TITLE = "202, a power failure, and clients that retrieve offsets during the walk (btrfs)"
 
 
 class Late(Application):
-    """Takes nothing before it is opened."""
+    """Accepts no requests before it is opened."""
 
     is_open = False
 
@@ -26,7 +27,7 @@ class Late(Application):
 
 
 def play(host, is_over=lambda: False):
-    """What is wrong; empty: nothing."""
+    """The faults; empty: none."""
     application = Late(lambda kind: None, 0)
     machine = None
     try:
@@ -39,7 +40,7 @@ def play(host, is_over=lambda: False):
         machine.cut()
         machine.bury()
         application.is_open = True
-        # Slow flushes make the walk last.
+        # Slow flushes prolong the walk.
         machine = Machine(host, words, Conduct(keeps="none", slowest=0.4), 2)
         if not ask_all(machine, urls):
             return ["the gateway does not serve after the cut"]
@@ -51,7 +52,7 @@ def play(host, is_over=lambda: False):
 
 
 def create(machine, number):
-    """The URL of an upload that was answered 202."""
+    """Creates an upload that receives 202; returns its URL."""
     found = []
     answer = request(
         machine.http,
@@ -62,12 +63,12 @@ def create(machine, number):
         on_interim=lambda one: found.append(one.fields.get("location")),
     )
     if answer.status != 202:
-        raise RuntimeError(f"an upload was answered {answer}")
+        raise RuntimeError(f"an upload received {answer}")
     return "/" + found[0].split("://")[1].partition("/")[2]
 
 
 def ask_all(machine, urls):
-    """Each client asks once, as soon as the gateway takes it; whether it came to serve."""
+    """Every client sends one request as soon as the gateway accepts it; returns whether the gateway began to serve."""
 
     def ask(url):
         deadline = time.monotonic() + 60
@@ -100,4 +101,4 @@ def wait_for_deliveries(application, machine):
         if len(came) == UPLOADS:
             return []
         time.sleep(0.2)
-    return [f"{len(came)} of {UPLOADS} came to the application within 60 s", machine.ask("list")]
+    return [f"{len(came)} of {UPLOADS} reached the application within 60 s", machine.ask("list")]

@@ -1,4 +1,4 @@
-"""The clients: the draft's versions 5 to 10, tus 1.0, uploads joined of parts (tus), and ordinary uploads."""
+"""The clients: versions 5 to 10 of the draft, tus 1.0, uploads concatenated from parts (tus), and ordinary uploads."""
 
 import base64
 import hashlib
@@ -12,12 +12,10 @@ PARTIAL, TUS = "application/partial-upload", "application/offset+octet-stream"
 
 
 class Client:
-    """What a worker does with an upload, one step at a time; the ledger is told of everything that counts."""
+    """A worker's steps with an upload, one at a time; every relevant event is reported to the ledger."""
 
     def __init__(self, ledger, chance, send=request):
         self.ledger, self.chance, self._request = ledger, chance, send
-
-    # One exchange.
 
     def send(
         self,
@@ -80,8 +78,6 @@ class Client:
             "pieces": lambda: self.chance.randint(1, 2 * most),
             "pause": lambda: self.chance.choice([0, 0.1, 0.3]),
         }
-
-    # Steps.
 
     def step(self, upload):
         if upload.family == "join" and upload.url is None:
@@ -167,7 +163,7 @@ class Client:
         return self.chance.random() < 0.5
 
     def _asks(self, upload):
-        """Now and then a second connection asks for the offset while content comes: the newest request wins."""
+        """Sometimes retrieves the offset on a second connection during an append: the newest request wins."""
 
         def ask():
             if upload.url and not self.ledger.is_dead:
@@ -185,7 +181,7 @@ class Client:
         return answer
 
     def conflict(self, upload):
-        """An append at an offset that is too low: 409 and, in the draft's versions, the right one."""
+        """An append at an offset that is too low: 409 and, in the draft's versions, the correct offset."""
         fields = {"Upload-Offset": self.chance.randrange(upload.told)}
         fields |= (
             {"Content-Type": TUS}
@@ -253,7 +249,7 @@ class Client:
 
     def _tus_fields(self, upload, content, head):
         fields = {"Content-Type": TUS}
-        # A cut may have taken the request that told it.
+        # A power failure may have lost the request with the length.
         if "upload-defer-length" in head.fields:
             fields["Upload-Length"] = upload.size
         if content and self.chance.random() < 0.2:
@@ -269,7 +265,7 @@ class Client:
         return fields
 
     def join(self, upload):
-        """tus: the parts first, each an upload of its own; then the one that is made of them."""
+        """tus: the parts first, each a separate upload; then their concatenation."""
         for part in upload.parts:
             if part.told != part.size or part.url is None:
                 return self.create(part) if part.url is None else self.append(part)
@@ -284,12 +280,10 @@ class Client:
             self.ledger.event("joined")
         self.conclude(upload, answer)
 
-    # What the answer to a completing request says.
-
     def conclude(self, upload, answer):
         ledger, said = self.ledger, answer.fields.get("upload-complete")
         offset = answer.number("upload-offset")
-        # Without a resource (an ordinary upload, or one below `min-size`) the answer is the upstream's alone.
+        # Without a resource (an ordinary upload, or one below `min-size`) only the upstream responds.
         is_good = 200 <= answer.status < 300 and (
             said == "?1" or upload.url is None or upload.is_tus
         )
@@ -308,7 +302,7 @@ class Client:
             upload.is_unknown = True
             ledger.count("told that the outcome is unknown")
         elif answer.status in POSTPONED:
-            # Kept whole, ask again; or (409) another request was faster.
+            # The upload is kept, repeat the request; or (409) another request was faster.
             if said == "?0" and offset is not None:
                 ledger.tell(upload, "postponed", offset)
             elif upload.url is None and upload.family != "join":
@@ -319,7 +313,7 @@ class Client:
             upload.is_retired = True
         else:
             ledger.wonder(upload, f"answer {answer}")
-            # It would be asked for again and again.
+            # Otherwise it would be requested forever.
             upload.is_retired = upload.family == "join"
 
     def _accept(self, upload, answer):

@@ -1,11 +1,11 @@
-"""The negative controls: syncs that do nothing, disks that ignore flushes, a promise that is less.
+"""The negative controls: syncs that do nothing, disks that ignore flushes, a weaker promise.
 
-Each must break a promise: a test that cannot fail shows nothing. A control plays rounds until one is broken.
+Each must break a promise, since a test that cannot fail proves nothing. A control plays rounds until one is broken.
 """
 
 from series import Plan, Series
 
-# Name: (what is done, the moment of each cut or None, what is set). The first three are in every run.
+# Name: (description, the moment of each power failure or None, the settings). The first three are in every run.
 CONTROLS = {
     "all-syncs": ("no sync of the gateway does anything", None, {"lie": "all"}),
     "record": ("no sync of a record", "head", {"lie": "record"}),
@@ -17,12 +17,12 @@ CONTROLS = {
     "process": ("promise: process", None, {"promise": "process"}),
 }
 QUICK = ("all-syncs", "record", "flushes")
-# Rounds after which a control counts as not noticed.
+# The number of rounds after which a control counts as undetected.
 MOST = 6
 
 
 def play(host, name, file_system, seed, results, lane):
-    """Plays a control unless the results have it; the kinds of broken promises."""
+    """Plays a control unless the results have it; returns the kinds of broken promises."""
     noticed = results.noticed(name)
     if noticed is None:
         _, moment, words = CONTROLS[name]
@@ -31,7 +31,7 @@ def play(host, name, file_system, seed, results, lane):
         )
         with Series(host, plan, results) as series:
             series.play(MOST)
-            # That a gateway does not serve in time is no promise.
+            # A gateway that is not ready in time breaks no promise.
             noticed = sorted({kind for kind, _, _ in series.ledger.faults} - {"no gateway"})
         results.write({"control": name, "noticed": noticed})
     return noticed

@@ -1,13 +1,13 @@
 #!/usr/bin/env python3
-"""A disk with a volatile write cache, as an NBD server, and what a power cut does to it.
+"""A disk with a volatile write cache, as an NBD server, and the effect of a power failure on it.
 
-A write is in the image at once, so that it can be read back. The server remembers the previous content of each
-block until the guest flushes. A power cut takes back, block by block, any number of the newest writes since the last
-flush. QEMU's own `cache=writeback` on a file is weaker: everything that left the guest survives a SIGKILL of QEMU,
-flushed or not.
+A write is in the image immediately, so that it can be read back. The server remembers the previous content of each
+block until the guest flushes. A power failure reverts, block by block, any number of the newest writes since the
+last flush. QEMU's own `cache=writeback` on a file is weaker: all data that left the guest survives a SIGKILL of
+QEMU, flushed or not.
 
-Invariant: after the reply to a flush, no earlier write is ever taken back; after SIGUSR1 (the cut) no request is
-carried out or answered.
+Invariant: after the reply to a flush, no earlier write is reverted; after SIGUSR1 (the power failure) no request is
+performed or answered.
 
     disk.py IMAGE SOCKET none|all|some SEED SECONDS BLOCK honest|lies
 """
@@ -26,17 +26,17 @@ HANDSHAKE, OPTION = 0x4E42444D41474943, 0x49484156454F5054
 OPTION_REPLY, REPLY = 0x3E889045565A9, 0x67446698
 EXPORT_NAME, ABORT, LIST, INFO, GO = 1, 2, 3, 6, 7
 READ, WRITE, DISCONNECT, FLUSH = 0, 1, 2, 3
-# Has flags, knows flush, knows FUA.
+# Has flags, supports flush and FUA.
 FLAGS = 1 | 4 | 8
 FUA = 1
 INVALID = 22
 
-# A disk writes by itself what exceeds this many bytes of history.
+# A disk writes back on its own what exceeds this many bytes of history.
 HISTORY = 64 << 20
 
 
 class Cut(BaseException):
-    """The power is gone."""
+    """The power failed."""
 
 
 class Disk:
@@ -48,7 +48,7 @@ class Disk:
         self.figures = collections.Counter()
         self._block = block
         self._ignores_flush = ignores_flush
-        # Block number: its earlier contents, the oldest first.
+        # Block number: its earlier contents, oldest first.
         self._old = collections.defaultdict(list)
         # Block numbers in the order of writes.
         self._order = collections.deque()
@@ -77,7 +77,7 @@ class Disk:
             self._order.clear()
 
     def lose(self, keeps, chance):
-        """Takes back what a power cut takes: `keeps` says how much of the cache survives."""
+        """Reverts what a power failure loses: `keeps` says how much of the cache survives."""
         for number, versions in sorted(self._old.items()):
             if not versions:
                 continue
@@ -141,7 +141,7 @@ def serve(peer, disk, chance, slowest):
         elif kind == WRITE:
             disk.write(at, read(peer, count), bool(flags & FUA))
         elif kind == FLUSH:
-            # If the power goes during the pause, the flush has not happened.
+            # If the power fails during the pause, the flush has not happened.
             time.sleep(chance.random() ** 3 * slowest)
             disk.flush()
         elif kind == DISCONNECT:
@@ -151,7 +151,7 @@ def serve(peer, disk, chance, slowest):
 
 
 def main(path, address, keeps, seed, slowest, block, honesty):
-    """Serves `path` at the unix socket `address` until SIGUSR1; then loses blocks, and prints figures."""
+    """Serves `path` on the unix socket `address` until SIGUSR1; then reverts blocks and prints figures."""
     disk = Disk(path, int(block), ignores_flush=honesty == "lies")
     chance = random.Random(seed)
     listener = socket.socket(socket.AF_UNIX)
@@ -175,7 +175,7 @@ def main(path, address, keeps, seed, slowest, block, honesty):
     except Cut:
         pass
     disk.lose(keeps, chance)
-    # A guest that lives for some more milliseconds must meet a silent disk, not a failing one.
+    # A guest that runs for some more milliseconds must find a silent disk, not a failing one.
     if peer:
         peer.settimeout(30)
         try:

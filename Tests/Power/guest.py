@@ -15,7 +15,7 @@ import time
 HERE = os.path.dirname(os.path.abspath(__file__))
 ROOT = os.path.dirname(os.path.dirname(HERE))
 
-# The guest needs these modules; build() adds those that they depend on.
+# The modules that the guest needs; build() adds their dependencies.
 MODULES = (
     "virtio_pci virtio_blk virtio_net virtio_rng xfs blake2b_generic xxhash_generic btrfs".split()
 )
@@ -43,12 +43,12 @@ def tool(name):
     found = shutil.which(name, path=PATH)
     if not found:
         raise Unavailable(f"{name} is not installed ({INSTALL})")
-    # Not its real path: mke2fs and others look at the name that they are called by.
+    # Not its real path: mke2fs and others act on the name they are called by.
     return found
 
 
 def check_tools():
-    """Throws if this machine lacks something that no build makes."""
+    """Raises an exception if this machine lacks a tool that must be installed."""
     if os.uname().machine != "x86_64":
         raise Unavailable(f"the guest is an x86-64 machine, and this one is {os.uname().machine}")
     for name in (*TOOLS, *IN_GUEST):
@@ -58,24 +58,22 @@ def check_tools():
 
 
 def program():
-    """The gateway's program."""
+    """The path of the gateway's program."""
     path = os.environ.get("SPOOLGATE") or os.path.join(ROOT, ".build/release/spoolgate")
     if not os.access(path, os.X_OK):
-        raise Unavailable(f"there is no program {path}: run make build, or set SPOOLGATE=path")
+        raise Unavailable(f"{path} is missing: run make build, or set SPOOLGATE=path")
     return path
 
 
 def digest(path):
-    """The first digits of a file's SHA-256: they name a program in the results."""
+    """The first digits of a file's SHA-256, which identify a program in the results."""
     with open(path, "rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()[:12]
 
 
-# The kernel.
-
 
 def kernel(out):
-    """Fetches and unpacks the kernel's packages unless they are there; the unpacked directory."""
+    """Fetches and unpacks the kernel's packages if they are missing; returns the unpacked directory."""
     given = os.environ.get("POWER_KERNEL")
     if given:
         return given
@@ -98,7 +96,7 @@ def kernel(out):
 
 
 def wanted_packages():
-    """The kernel that the newest of KERNELS depends on, and its modules if they are a package of their own."""
+    """The kernel that the newest of KERNELS depends on, and its modules if they are a separate package."""
     for name in KERNELS:
         found = subprocess.run(
             ["apt-cache", "depends", "--recurse", "--important", name],
@@ -109,11 +107,11 @@ def wanted_packages():
         versions = re.findall(r"^(linux-(?:image|modules)-\d\S*)$", found, re.MULTILINE)
         if versions:
             return sorted(set(versions))
-    raise Unavailable(f"there is no package {' or '.join(KERNELS)}; set POWER_KERNEL")
+    raise Unavailable(f"no package {' or '.join(KERNELS)} was found; set POWER_KERNEL")
 
 
 def module_bytes(path):
-    """A module's file, unpacked."""
+    """A module's file, decompressed."""
     if path.endswith(".xz"):
         with lzma.open(path) as file:
             return file.read()
@@ -126,7 +124,7 @@ def module_bytes(path):
 
 
 def in_order(directory, names=MODULES):
-    """These modules as (name, bytes), each after those that it depends on."""
+    """These modules as (name, bytes), each after its dependencies."""
     files = {}
     for path in glob.glob(f"{directory}/kernel/**/*.ko*", recursive=True):
         files[os.path.basename(path).split(".ko")[0].replace("-", "_")] = path
@@ -147,8 +145,6 @@ def in_order(directory, names=MODULES):
     return list(order.items())
 
 
-# The initramfs.
-
 
 def libraries(path):
     said = subprocess.run(
@@ -158,7 +154,7 @@ def libraries(path):
 
 
 class Root:
-    """The root directory that the initramfs is packed from."""
+    """The root directory of the initramfs."""
 
     def __init__(self, path):
         self.path = path
@@ -193,7 +189,7 @@ class Root:
 
 
 def build(out, gateway, previous):
-    """Makes `vmlinuz` and `guest.cpio` in `out` with the gateway, and a previous build of it (or None)."""
+    """Builds `vmlinuz` and `guest.cpio` in `out` with the gateway and a previous build of it (or None)."""
     os.makedirs(out, exist_ok=True)
     unpacked = kernel(out)
     shutil.copy(glob.glob(f"{unpacked}/boot/vmlinuz-*")[0], f"{out}/vmlinuz")
@@ -226,7 +222,7 @@ def build(out, gateway, previous):
         needed |= set(libraries(tool(name)))
     for library in needed:
         root.put(os.path.realpath(library), library, 0o755)
-    # A C library whose syncs can be made to do nothing: a negative control.
+    # A C library whose syncs can be disabled: a negative control.
     os.makedirs(f"{root.path}/usr/lib", exist_ok=True)
     run(
         tool("gcc"),
@@ -256,10 +252,10 @@ def build(out, gateway, previous):
 
 
 def put_nginx(root):
-    """nginx's settings: the shipped files at their places, and a server that includes them."""
+    """nginx's settings: the shipped files in their places, and a server that includes them."""
     if not os.path.exists(MODULE):
         raise Unavailable(
-            "there is no nginx module, which this machine's nginx needs: run make module"
+            "the nginx module for this machine's nginx is missing: run make module"
         )
     root.put(MODULE, "/usr/lib/nginx/modules/ngx_http_interim_module.so")
     for name in ("http", "location", "params", "pass", "server"):
@@ -289,11 +285,11 @@ def put_nginx(root):
     )
 
 
-# The accelerator.
-
 
 def accelerator(out, initramfs="guest.cpio", word="POW "):
-    """`kvm` if the guest's kernel, whose init says `word`, runs with it here, else `tcg`, which emulates every instruction."""
+    """`kvm` if the guest's kernel, whose init prints `word`, runs with it here, else `tcg`, which emulates every
+    instruction.
+    """
     if not os.access("/dev/kvm", os.R_OK | os.W_OK):
         return "tcg"
     console = f"{out}/console-of-kvm"

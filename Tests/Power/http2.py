@@ -1,4 +1,4 @@
-"""One HTTP/2 request on a TLS connection of its own, and all responses to it."""
+"""One HTTP/2 request on its own TLS connection, and all responses to it."""
 
 import select
 import socket
@@ -11,7 +11,7 @@ import h2.exceptions
 
 from wire import Answer, Broken
 
-# What HTTP/2 has no use for.
+# Fields that HTTP/2 does not use.
 CONNECTION = ("connection", "host")
 
 
@@ -58,13 +58,13 @@ class Connection:
             self._listen(seconds, exchange)
         while not self._is_ended:
             if time.monotonic() > exchange.until:
-                raise Broken("no answer in time")
+                raise Broken("no response in time")
             self._listen(0.5, exchange)
         self._answer.content = bytes(self._content)
         return self._answer
 
     def _send(self, piece, is_last, exchange):
-        """Sends a piece as the windows allow; False: the server has answered already."""
+        """Sends a piece as the windows allow; returns False if the server has already responded."""
         at = 0
         while at < len(piece):
             if self._answer:
@@ -91,7 +91,7 @@ class Connection:
             return
         data = self._peer.recv(1 << 16)
         if not data:
-            raise Broken("closed without an answer")
+            raise Broken("closed without a response")
         for event in self._state.receive_data(data):
             self._take(event, exchange)
         self._flush()
@@ -107,7 +107,7 @@ class Connection:
         elif isinstance(event, h2.events.StreamEnded):
             self._is_ended = True
         elif isinstance(event, h2.events.StreamReset):
-            # With NO_ERROR the whole answer came before: the server wants no more content.
+            # With NO_ERROR the whole response came before: the server accepts no more content.
             if not self._answer or event.error_code:
                 raise Broken(f"the stream was reset ({event.error_code})")
             self._is_ended = True

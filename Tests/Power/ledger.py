@@ -1,6 +1,6 @@
-"""All uploads of one series, what each client was told, and each broken promise.
+"""All uploads of one series, the responses of each client, and each broken promise.
 
-The ledger also knows the moment of the next cut: the thread that reaches it cuts the power at once.
+The ledger also knows the moment of the next power failure: the thread that reaches it cuts the power immediately.
 """
 
 import collections
@@ -11,24 +11,24 @@ import threading
 from transport import TRANSPORTS
 from upload import Upload
 
-# Kinds of answers and events at which the power may be cut.
+# Kinds of responses and events at which the power may be cut.
 MOMENTS = (
     "created appended head conflict progress postponed 104-location accepted cancelled joined requeued held released purged"
     " answered-dir answered-other answered-http answered-form application-head application-whole application-answered"
 ).split()
-# As a moment that was asked for: the last report of the guest says that a thread of nginx writes.
+# A moment on request: according to the guest's last report, a thread of nginx writes.
 NGINX_WRITES = "nginx-writes"
 FAMILIES = ["8", "8", "8", "10", "9", "7", "6", "5", "tus", "tus", "tus", "plain", "plain", "join"]
 ROUTES = ["dir", "dir", "other", "http", "http", "form", "form"]
 ACCEPTING_ROUTES = ["acc", "acc", "accdir", "later", "later"]
-# Uploads that wait for a worker, at the most.
+# The most uploads that wait for a worker.
 MOST_WAITING = 30
-# Uploads of the route `later`, which wait until the end.
+# The most uploads of the route `later`, which wait until the end.
 MOST_LATER = 12
 
 
 class Ledger:
-    """Any thread."""
+    """Usable from any thread."""
 
     def __init__(self, name, work, chance, moment=None, accepts=True):
         self.name, self.work, self.chance, self.moment = name, work, chance, moment
@@ -51,14 +51,12 @@ class Ledger:
     def is_dead(self):
         return self.machine.is_dead
 
-    # Figures and events.
-
     def count(self, what, by=1):
         with self.lock:
             self.figures[what] += by
 
     def tell(self, upload, kind, offset):
-        """A client read an Upload-Offset."""
+        """Records that a client received an Upload-Offset."""
         if offset is None:
             return
         with self.lock:
@@ -70,12 +68,12 @@ class Ledger:
         self.event(kind)
 
     def look_out(self, kind, ordinal):
-        """Has the power cut when an event of that kind happens so many times."""
+        """Cuts the power when an event of that kind happens for the `ordinal`th time."""
         with self.lock:
             self._trigger = [kind, ordinal]
 
     def event(self, kind):
-        """Something happened at which the power may be cut: by this thread, at once."""
+        """Reports an event at which this thread may cut the power."""
         with self.lock:
             if self._trigger is None or self._trigger[0] != kind or self.machine.is_dead:
                 return
@@ -98,10 +96,8 @@ class Ledger:
 
     last_cut = None
 
-    # What is wrong.
-
     def wonder(self, upload, text):
-        """Something that breaks no promise, and that nobody expected."""
+        """Records an unexpected event that breaks no promise."""
         upload.note(f"unexpected: {text}")
         with self.lock:
             self.wonders.append(
@@ -110,7 +106,7 @@ class Ledger:
             )
 
     def fail(self, upload, kind, text):
-        """A promise is broken: keeps everything that may say why."""
+        """Records a broken promise, with all data that may explain it."""
         with self.lock:
             number = len(self.faults)
             self.faults.append((kind, upload.label if upload else "-", text))
@@ -133,8 +129,6 @@ class Ledger:
                     shutil.copy(f"{self.work}/logs/{name}-{boot}", place)
         print(f"BROKEN {kind}: {text}  ({place})", flush=True)
 
-    # Uploads.
-
     def new(self):
         chance = self.chance
         with self.lock:
@@ -146,8 +140,8 @@ class Ledger:
             if route == "later" and sum(one.route == "later" for one in self.live) >= MOST_LATER:
                 route = "acc"
             if route == "later":
-                # Refused with 503 until the end, which is repeated only if that is safe. Clients of versions 5 and 6
-                # hear no offset meanwhile.
+                # Refused with 503 until the end, which is retried only if that is safe. Clients of versions 5 and 6
+                # receive no offset meanwhile.
                 method, family = "PUT", chance.choice(["7", "8", "9", "10"])
             if family in ("tus", "join"):
                 method = "POST"
@@ -190,7 +184,7 @@ class Ledger:
         return upload
 
     def take(self, chance, is_fresh):
-        """An upload for a worker: one that waits, or a new one; None if there is none."""
+        """An upload for a worker: a waiting one, or a new one; None if there is none."""
         with self.lock:
             waiting = [upload for upload in self.live if not upload.is_busy and not upload.is_over]
             if waiting and (not is_fresh or chance.random() < 0.5 or len(waiting) > MOST_WAITING):
@@ -200,7 +194,7 @@ class Ledger:
         return self.new() if is_fresh else None
 
     def take_waiting(self, chance):
-        """For the operator: an upload that waits for the upstream, or that its client has not finished; or None."""
+        """An upload for the operator that waits for the upstream or is incomplete; or None."""
         with self.lock:
             found = [
                 upload
@@ -225,7 +219,9 @@ class Ledger:
             return upload
 
     def forget_finished(self):
-        """Half of those that were answered, or accepted and delivered, are not looked at again after a cut."""
+        """Drops half of the uploads that are finished, or accepted and delivered, from the checks after a power
+        failure.
+        """
         with self.lock:
             kept = []
             for upload in self.live:
@@ -241,6 +237,6 @@ class Ledger:
             self.live = kept
 
     def has_arrived(self, upload):
-        """Whether the upload has come to its upstream."""
+        """Whether the upload has reached its upstream."""
         requests = self.application.requests(upload.path)
         return upload.is_dropped or any(one.is_whole and one.answered == 201 for one in requests)

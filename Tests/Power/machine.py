@@ -1,4 +1,4 @@
-"""The machine: a QEMU guest with two disks, started, asked, and cut off from its power."""
+"""The machine: a QEMU guest with two disks, its control and its power failures."""
 
 import dataclasses
 import fcntl
@@ -22,7 +22,7 @@ MAKE = {
     "xfs": ["mkfs.xfs", "-q", "-f"],
     "btrfs": ["mkfs.btrfs", "-q", "-f"],
 }
-# Asks for an upload that does not exist: 404 says that nginx and the gateway serve.
+# Requests an upload that does not exist: 404 shows that nginx and the gateway serve.
 PROBE = (
     b"HEAD /dir/x/upload-resource/00000000000000000000000000 HTTP/1.1\r\nHost: localhost\r\n"
     b"Connection: close\r\nUpload-Draft-Interop-Version: 8\r\n\r\n"
@@ -31,18 +31,18 @@ PROBE = (
 
 @dataclasses.dataclass
 class Conduct:
-    """How the disks behave in one boot."""
+    """The behavior of the disks in one boot."""
 
-    # How much of the write cache survives the cut: none, all, some.
+    # The part of the write cache that survives the power failure: none, all, some.
     keeps: str = "some"
     seed: str = "0"
     # The longest pause before a flush, in seconds.
     slowest: float = 0.02
-    # Bytes that a disk writes as a whole.
+    # The number of bytes that a disk writes atomically.
     block: int = 4096
     # Whether flushes do nothing.
     lies: bool = False
-    # Whether the disks are plain files of QEMU's.
+    # Whether the disks are plain files of QEMU.
     is_plain: bool = False
 
     def __str__(self):
@@ -53,7 +53,7 @@ class Conduct:
 
 @dataclasses.dataclass
 class Host:
-    """What every boot has in common."""
+    """The properties shared by all boots."""
 
     # The directory of the kernel and the initramfs, and that of the disks and logs.
     build: str
@@ -190,17 +190,15 @@ class Machine:
                 stderr=subprocess.STDOUT,
             )
 
-    # Its end.
-
     def cut(self):
-        """The power goes: the disks take nothing more, then QEMU is killed. Any thread; at once."""
+        """Cuts the power: the disks stop, then QEMU is killed. Usable from any thread."""
         for disk in self._disks:
             os.kill(disk.pid, signal.SIGUSR1)
         self.process.kill()
         self.is_dead = True
 
     def bury(self):
-        """Waits for the end of every process; notes the disks' figures."""
+        """Waits for the end of every process; records the disks' figures."""
         self.process.wait()
         for name, disk in zip(DISKS, self._disks):
             text, _ = disk.communicate(timeout=120)
@@ -208,15 +206,13 @@ class Machine:
         self._turn.close()
 
     def discard(self):
-        """Ends it in any state, for a run that is stopped."""
+        """Ends the machine in any state, for a run that is stopped."""
         self.is_dead = True
         for process in (self.process, *self._disks):
             if process.poll() is None:
                 process.kill()
                 process.wait()
         self._turn.close()
-
-    # Its life.
 
     def words(self):
         """The lines of init on the console, as (seconds since boot, word, rest)."""
@@ -229,27 +225,27 @@ class Machine:
         ]
 
     def lane(self):
-        """nginx's activity in the spool at the last report of guest/witness.c; None: there is no report."""
+        """nginx's activity in the spool in the last report of guest/witness.c; None without a report."""
         found = [rest.split() for _, word, rest in self.words() if word == "lane"]
-        # The power may go in the middle of a line.
+        # The power may fail in the middle of a line.
         found = [one for one in found if len(one) == 3 and all(map(str.isdigit, one))]
         return Lane(*map(int, found[-1])) if found else None
 
     def last_words(self):
-        """What the gateway and nginx said last that is no line of the gateway's log."""
+        """The last output of the gateway and nginx that is not part of the gateway's log."""
         with open(self.log, errors="replace") as file:
             said = [line.strip() for line in file if not line.startswith("time=")]
         return said[-1] if said else ""
 
     def wait(self, limit=120):
-        """Until nginx and the gateway serve; the seconds since power on, or None."""
+        """Waits until nginx and the gateway serve; returns the seconds since power on, or None."""
         while time.monotonic() - self.began < limit:
             if self.process.poll() is not None:
                 return None
             words = [word for _, word, _ in self.words()]
             if "gateway-ended" in words or "nginx-failed" in words:
                 return None
-            # Twice: of two daemons each gets one of the requests.
+            # Twice: if there are two daemons, each receives one of the requests.
             if "up" in words and self._serves() and self._serves():
                 return time.monotonic() - self.began
             time.sleep(0.05)
@@ -257,7 +253,7 @@ class Machine:
 
     @property
     def has_booted(self):
-        """Whether the guest's kernel came as far as init."""
+        """Whether the guest's kernel reached init."""
         return bool(self.words())
 
     def _serves(self):
@@ -269,14 +265,16 @@ class Machine:
             return False
 
     def ask(self, question, limit=60):
-        """The answer of guest/ask."""
+        """The response of guest/ask."""
         url = f"http://127.0.0.1:{self.control}/cgi-bin/ask?{question}"
         with urllib.request.urlopen(url, timeout=limit) as answer:
             return answer.read().decode(errors="replace")
 
 
 def take_turn():
-    """One guest at a time on this machine: the limits of time here assume it. The open file ends the turn."""
+    """Waits until no other guest runs on this machine, since the time limits assume that. The open file is the
+    lock.
+    """
     path = os.path.join(tempfile.gettempdir(), "spoolgate-power-turn")
     file = open(path, "w")
     fcntl.flock(file, fcntl.LOCK_EX)
@@ -290,7 +288,7 @@ def free_port():
 
 
 def make_disks(work, kind):
-    """Two new images with empty file systems, as mkfs makes them without options."""
+    """Creates two new images with empty file systems, with the defaults of mkfs."""
     os.makedirs(f"{work}/logs", exist_ok=True)
     for name in DISKS:
         path = f"{work}/{name}.img"

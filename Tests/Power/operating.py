@@ -1,4 +1,4 @@
-"""An operator at work: `requeue`, `hold`, `release` and `purge`. A command is done once it has returned."""
+"""An operator's commands: `requeue`, `hold`, `release` and `purge`. A command is complete once it has returned."""
 
 import random
 import time
@@ -10,7 +10,7 @@ class Operator:
         self._chance = random.Random(f"operator {seed}")
 
     def work(self, until):
-        """Goes on until the power is cut."""
+        """Runs commands until the power fails."""
         ledger = self._ledger
         while not ledger.is_dead and time.monotonic() < until:
             if ledger.held:
@@ -20,11 +20,11 @@ class Operator:
                     self._change(upload)
                 finally:
                     upload.is_busy = False
-            # Commands are not what the guest has its processor for.
+            # Leaves most of the guest's processor time to the uploads.
             time.sleep(self._chance.uniform(0.1, 1))
 
     def release_all(self):
-        """Gives every upload back to the queue that the operator has held."""
+        """Releases every upload that the operator has held."""
         for upload in list(self._ledger.live):
             if upload.hold == "held" and not upload.cancelled:
                 self._release(upload)
@@ -41,7 +41,7 @@ class Operator:
             self._purge(upload) if draw < 0.75 else self._requeue(upload)
 
     def _ask(self, word, upload):
-        """Whether the command succeeded, and its output; None: nobody knows what it did."""
+        """Whether the command succeeded, and its output; None if its effect is unknown."""
         upload.note(f"{word} ...")
         try:
             said = self._ledger.machine.ask(f"{word}={upload.id}", limit=20)
@@ -56,7 +56,7 @@ class Operator:
         ledger = self._ledger
         is_done, _ = self._ask("requeue", upload)
         if is_done is None:
-            # It may have been done.
+            # It may have been performed.
             upload.requeues += 0.5
         elif is_done:
             upload.requeues += 1
@@ -91,7 +91,7 @@ class Operator:
             upload.cancelled, upload.cancelled_at = "told", time.monotonic()
             self._tell("purged")
         elif is_done is not None:
-            # Another process uses it.
+            # Another process has it locked.
             upload.cancelled = ""
 
     def _tell(self, what):

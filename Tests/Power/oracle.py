@@ -1,5 +1,5 @@
-"""What must hold after a power cut: the answers of the gateway, the directories and the application, against what
-clients were told."""
+"""The checks after a power failure: the responses of the gateway, the directories and the application, compared
+with what clients received."""
 
 import json
 import math
@@ -10,12 +10,12 @@ import urllib.request
 from upload import ACCEPTING, DIRECTORIES
 from wire import Broken, request
 
-# A gateway that starts, or a delivery that is under way: ask again.
+# A gateway that starts, or a delivery in progress: repeat the request.
 LATER = (423, 424, 500, 502, 503, 504, 507)
 
 
 class Oracle:
-    """Judges after each boot; it remembers the files that it has seen."""
+    """Checks after each boot; it remembers the files it has found."""
 
     def __init__(self, ledger):
         self._ledger = ledger
@@ -26,10 +26,8 @@ class Oracle:
     def _port(self):
         return self._ledger.machine.http
 
-    # Uploads.
-
     def verify(self, upload):
-        """What a client that comes back finds, against all that it was told."""
+        """Compares the result for a returning client with all it has received before."""
         upload.cuts += 1
         if upload.url is None:
             return
@@ -63,13 +61,13 @@ class Oracle:
                 if answer.status not in LATER:
                     break
             except Broken as broken:
-                # A delivery is under way.
+                # A delivery is in progress.
                 upload.note(f"after cut: {broken}")
             time.sleep(0.3)
         return answer
 
     def _is_cancelled(self, upload, answer, is_good):
-        """Checks a cancellation; whether that is all there is to check."""
+        """Checks a cancellation; returns whether nothing else must be checked."""
         if upload.cancelled == "told" and is_good:
             self._ledger.fail(upload, "cancelled is back", f"{answer}")
         if not is_good or upload.cancelled == "told":
@@ -80,7 +78,7 @@ class Oracle:
 
     def _check_gone(self, upload):
         upload.is_retired = True
-        # The offset of a final response is no promise if no offset was told before.
+        # The offset of a final response is no promise if no offset was acknowledged before.
         if upload.told is not None:
             self._ledger.fail(upload, "upload lost", f"told {upload.told}, now 404")
         elif upload.is_accepted:
@@ -124,12 +122,12 @@ class Oracle:
             ledger.count("told offsets kept")
         ledger.count("bytes kept beyond what was told", offset - (upload.told or 0))
         ledger.tell(upload, "head", offset)
-        # A joined upload takes no content, not even an empty one.
+        # A concatenated upload accepts no content, not even empty content.
         if upload.answer and upload.family != "join":
             self._ask_again(upload)
 
     def _ask_again(self, upload):
-        """The stored response, which a client that lost it gets."""
+        """Requests the stored response, as a client that lost it does."""
         if upload.is_tus:
             fields = {"Content-Type": "application/offset+octet-stream"}
         else:
@@ -151,7 +149,7 @@ class Oracle:
             self._ledger.fail(upload, "answer lost", f"told {upload.answer}, now {answer}")
 
     def check_holds(self):
-        """What an operator was told of uploads that wait, against what `list` says."""
+        """Compares the operator's results for waiting uploads with the output of `list`."""
         ledger = self._ledger
         known = [one for one in ledger.live if one.hold and not one.cancelled]
         if not known:
@@ -175,10 +173,8 @@ class Oracle:
                     ("held", time.monotonic()) if state == "held" else ("", 0)
                 )
 
-    # Directories.
-
     def check_directories(self):
-        """Everything in the directories, and each file that a client was answered for."""
+        """Checks everything in the directories, and each file that was acknowledged to a client."""
         found = {}
         for place in sorted(set(DIRECTORIES.values())):
             entries = {
@@ -236,7 +232,7 @@ class Oracle:
                 upload, "delivered file lost", "answered 2xx, no file and record"
             )
         self._ledger.count("answered files kept")
-        # As an application takes it.
+        # As an application does.
         if self._ledger.chance.random() < 0.5:
             upload.is_taken = True
             place, name = found[upload.path]
@@ -244,7 +240,7 @@ class Oracle:
                 self._remove(f"/{place}/{file}")
 
     def get(self, path):
-        """A file of the guest's; None if there is none."""
+        """A file of the guest; None if it is missing."""
         try:
             with urllib.request.urlopen(
                 f"http://127.0.0.1:{self._port}{path}", timeout=30
@@ -262,15 +258,13 @@ class Oracle:
         except OSError:
             pass
 
-    # The application.
-
     def check_application(self):
         ledger = self._ledger
         for path in ledger.application.targets():
             upload, requests = ledger.by_path.get(path), ledger.application.requests(path)
             if upload is None or upload.judged == len(requests):
                 continue
-            # One that the cut has broken off may still wait for content.
+            # An aborted request may still wait for content.
             if not all(one.is_whole or one.at < time.monotonic() - 5 for one in requests):
                 continue
             new, upload.judged = requests[upload.judged :], len(requests)
@@ -291,7 +285,7 @@ class Oracle:
             ledger.count("upstream requests cut", sum(not one.is_whole for one in new))
 
     def is_settled(self, upload):
-        """Whether an accepted upload came to its upstream, or is held because its outcome is unknown."""
+        """Whether an accepted upload reached its upstream, or is held because its outcome is unknown."""
         if self._ledger.has_arrived(upload) or upload.is_unknown:
             return True
         if not upload.is_repeatable and upload.url:
@@ -304,10 +298,8 @@ class Oracle:
                 self._ledger.count("accepted POST held, outcome unknown")
         return upload.is_unknown
 
-    # The guest.
-
     def check_console(self):
-        """What the guest's kernel and its file systems say; whether a file system is ruined."""
+        """Checks the messages of the guest's kernel and file systems; returns whether a file system is damaged."""
         ledger, is_ruined = self._ledger, False
         for _, word, rest in ledger.machine.words():
             if word in ("mount-failed", "nginx-failed", "gateway-ended") or (

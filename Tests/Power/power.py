@@ -1,14 +1,15 @@
 #!/usr/bin/env python3
-"""Power cuts, performed: uploads into a guest, SIGKILL of the guest, the same disks again, and every promise
-(`make power-test`).
+"""Power failures: uploads into a guest, SIGKILL of the guest, a new boot with the same disks, and a check of every
+promise (`make power-test`).
 
-Environment: POWER_ROUNDS, cuts on each file system (default 4); POWER_FS, file systems (default: ext4 xfs btrfs);
-POWER_MOMENT, at which every cut comes (default: drawn); POWER_SAMPLE, not empty: a sample of two minutes at the most;
-POWER_LANE, the boots with spool_receive: `alternate` (default), `always` or `never`; POWER_CONTROLS, negative controls by name, `quick` (default), `all` or `none`; POWER_SEED, what is drawn;
-POWER_DIRECTORY, where all of it lives (default: .build/power); POWER_KERNEL, the directory of an unpacked kernel
+Environment: POWER_ROUNDS, power failures on each file system (default 4); POWER_FS, file systems (default: ext4 xfs
+btrfs); POWER_MOMENT, the moment of every power failure (default: random); POWER_SAMPLE, not empty: a sample of at
+most two minutes; POWER_LANE, the boots with spool_receive: `alternate` (default), `always` or `never`;
+POWER_CONTROLS, negative controls by name, `quick` (default), `all` or `none`; POWER_SEED, the seed;
+POWER_DIRECTORY, the working directory (default: .build/power); POWER_KERNEL, the directory of an unpacked kernel
 package; POWER_PREVIOUS, the program that each spool begins with; POWER_PROCESSORS, of the guest (default 1);
-SPOOLGATE, the program. Exit status: 0 all promises hold and every control was noticed, or nothing could be done here;
-1 not. With --check it only says what stands in the way.
+SPOOLGATE, the program. Exit status: 0 if all promises hold and every control was detected, or the test cannot run
+here, else 1. With --check it only reports what prevents the test.
 """
 
 import fcntl
@@ -36,11 +37,11 @@ from transport import TRANSPORTS
 
 CHECK = "--check"
 LANES = ("alternate", "always", "never")
-# Cuts with spool_receive in a series, from which on nginx must have written content.
+# The number of power failures with spool_receive in a series by which nginx must have written content.
 MOST_WITHOUT_LANE = 4
-# Seconds after which a sample begins no further round, and no control.
+# The seconds after which a sample begins no further round or control.
 SAMPLE = 50
-# Seconds after which the kernel ends a sample.
+# The seconds after which the kernel ends a sample.
 SAMPLE_END = 118
 
 
@@ -49,7 +50,7 @@ def setting(name, default=""):
 
 
 class Run:
-    """What was asked for."""
+    """The settings of a run."""
 
     def __init__(self):
         self.is_sample = bool(setting("SAMPLE"))
@@ -73,11 +74,11 @@ class Run:
         ):
             unknown = [one for one in value if one not in known]
             if unknown:
-                sys.exit(f"make power-test: there is no {unknown[0]}; there is {' '.join(known)}")
+                sys.exit(f"make power-test: unknown {unknown[0]}; known: {' '.join(known)}")
 
     @property
     def selection(self):
-        """Names the results that a stopped run goes on from."""
+        """Identifies the results that a resumed run continues."""
         return " ".join(
             [
                 *self.file_systems,
@@ -114,13 +115,13 @@ def play(run):
     try:
         carry_out(run, transcript)
     except SampleOver:
-        print(f"SKIPPED the rest of make power-test: {SAMPLE_END} s are over", flush=True)
+        print(f"SKIPPED the rest of make power-test: {SAMPLE_END} s have elapsed", flush=True)
     print(f"\n{transcript.passed} passed, {transcript.failed} failed", flush=True)
     return 1 if transcript.failed else 0
 
 
 class SampleOver(BaseException):
-    """The time of a sample is over, on a machine that is too slow or too busy."""
+    """The time of a sample has elapsed, on a machine that is too slow or too busy."""
 
 
 def stop_sample(*_):
@@ -132,7 +133,7 @@ def carry_out(run, transcript):
     program = guest.digest(guest.program())
     results = Results(os.path.join(run.directory, "results.jsonl"), program, run.selection)
     if run.is_sample:
-        # It is too short to go on with another one.
+        # It is too short to continue another run.
         results.end()
     transcript.say(
         f"{guest.program()} ({program}), {host.accelerator}, POWER_SEED={run.seed}, "
@@ -142,7 +143,7 @@ def carry_out(run, transcript):
         transcript.say("without HTTP/2: this Python has no h2 (python3-h2)")
     if not host.has_previous:
         transcript.say(
-            "without a previous build: there was no run with another program yet, and no POWER_PREVIOUS"
+            "without a previous build: no earlier run used another program, and POWER_PREVIOUS is not set"
         )
     for file_system in run.file_systems:
         transcript.scene(f"{run.rounds} cuts on {file_system}")
@@ -152,7 +153,7 @@ def carry_out(run, transcript):
         transcript.scene(beside_walk.TITLE)
         faults = beside_walk.play(host)
         transcript.check(
-            not faults, "every accepted upload comes to the application", "\n".join(faults)
+            not faults, "every accepted upload reaches the application", "\n".join(faults)
         )
     for name in run.controls:
         if run.is_over():
@@ -160,23 +161,23 @@ def carry_out(run, transcript):
             break
         transcript.scene(f"negative control {name}: {controls.CONTROLS[name][0]}")
         noticed = controls.play(host, name, "ext4", run.seed, results, run.lane)
-        transcript.check(noticed, f"it is noticed: {', '.join(noticed) or 'nothing is'}")
+        transcript.check(noticed, f"it is detected: {', '.join(noticed) or 'nothing'}")
     results.end()
 
 
 def prepare(run):
-    """The guest, built of the programs as they are now."""
+    """Builds the guest from the current programs."""
     build = os.path.join(run.directory, "guest")
     work = os.path.join(run.directory, "work")
     os.makedirs(os.path.join(work, "logs"), exist_ok=True)
     os.makedirs(build, exist_ok=True)
-    # Two runs in one directory would take each other's disks.
+    # Two runs in one directory would use the same disks.
     lock = os.open(os.path.join(run.directory, "lock"), os.O_CREAT | os.O_RDWR | os.O_CLOEXEC)
     try:
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except OSError:
         sys.exit(
-            f"make power-test: another run works in {run.directory}; set POWER_DIRECTORY for a second one"
+            f"make power-test: another run uses {run.directory}; set POWER_DIRECTORY for a second one"
         )
     before = previous(run.directory)
     guest.build(build, guest.program(), before)
@@ -186,9 +187,9 @@ def prepare(run):
 
 
 def previous(directory):
-    """The program that each spool begins with: the one named, or the one of the last run that had another than this.
+    """The program that each spool begins with: the given one, or that of the last run with a different program.
 
-    None: there is none yet.
+    None if no such program exists yet.
     """
     if named := setting("PREVIOUS"):
         return named
@@ -202,7 +203,7 @@ def previous(directory):
 
 
 def play_series(run, host, results, file_system):
-    """Plays the rounds of a series that the results do not have yet."""
+    """Plays the rounds of a series that are missing in the results."""
     done = results.cuts(file_system)
     if done >= run.rounds:
         return
@@ -224,12 +225,12 @@ def tell(results, file_system, transcript):
     )
     transcript.check(cuts and not broken, f"{file_system}: no promise is broken", dict(broken))
     if lane.cuts >= MOST_WITHOUT_LANE:
-        transcript.check(lane.used, f"{file_system}: nginx writes content into the spool by itself")
+        transcript.check(lane.used, f"{file_system}: nginx writes content into the spool itself")
 
 
 if __name__ == "__main__":
     try:
         sys.exit(main())
     except KeyboardInterrupt:
-        print("\ninterrupted; the same command goes on from the results", file=sys.stderr)
+        print("\ninterrupted; the same command continues from the results", file=sys.stderr)
         sys.exit(130)

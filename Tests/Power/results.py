@@ -1,6 +1,6 @@
-"""The results file: a line of JSON for each cut, written as it comes, so that a run that was stopped goes on.
+"""The results file: a line of JSON for each power failure, written immediately, so that a stopped run can continue.
 
-A run ends with a line that says so. What comes after it, of the same program, belongs to the next run.
+A complete run ends with a final line. Later lines for the same program belong to the next run.
 """
 
 import collections
@@ -28,7 +28,7 @@ SHOWN = {
 
 @dataclasses.dataclass
 class LaneCuts:
-    """Cuts with spool_receive."""
+    """The power failures with spool_receive."""
 
     cuts: int = 0
     # Those of boots in which nginx wrote, those while it had files open, and those during a write.
@@ -57,7 +57,7 @@ class Results:
             self._lines.append(line)
 
     def write(self, line):
-        """Appends a line, which is on the disk when this returns."""
+        """Appends a line, which is durable on return."""
         line = {**self._head, **line}
         self._lines.append(line)
         with open(self.path, "a") as file:
@@ -66,29 +66,27 @@ class Results:
             os.fsync(file.fileno())
 
     def end(self):
-        """The run is complete, or given up: the next one begins anew."""
+        """Marks the run as complete or abandoned: the next one begins anew."""
         self._lines = []
         with open(self.path, "a") as file:
             file.write(json.dumps({**self._head, "end": True}) + "\n")
-
-    # What is there.
 
     def of(self, series):
         return [line for line in self._lines if line.get("series") == series]
 
     def cuts(self, series):
-        """The cuts of a series that were checked."""
+        """The number of power failures of a series that were checked."""
         return sum("cut" in line for line in self.of(series))
 
     def noticed(self, control):
-        """How a negative control ended: the kinds of broken promises; None: not tried yet."""
+        """The result of a negative control: the kinds of broken promises; None: not tried yet."""
         for line in self._lines:
             if line.get("control") == control:
                 return line["noticed"]
         return None
 
     def sum(self, series):
-        """(cuts, those with the lane, seconds, figures, broken promises by kind) of a series."""
+        """(power failures, those with the lane, seconds, figures, broken promises by kind) of a series."""
         figures, broken = collections.Counter(), collections.Counter()
         cuts = seconds = 0
         lane = LaneCuts()

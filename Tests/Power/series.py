@@ -1,4 +1,4 @@
-"""One series: a pair of disks, and round after round of boot, check, upload and cut."""
+"""One series: a pair of disks, and rounds of boot, check, uploads and power failure."""
 
 import collections
 import dataclasses
@@ -16,12 +16,12 @@ from oracle import Oracle
 from transport import send
 from wire import Broken
 
-# The longest time in one round that clients are at work, in seconds.
+# The longest time in one round that clients run, in seconds.
 WORK = 8
 
 
 class Plan:
-    """What distinguishes one series from another."""
+    """The parameters of a series."""
 
     def __init__(
         self,
@@ -40,12 +40,12 @@ class Plan:
         self.lie, self.lies, self.promise = lie, lies, promise
         # Whether a broken promise is expected; it ends the series.
         self.is_control = is_control
-        # The boots in which nginx writes content into the spool by itself: always, never, alternate.
+        # The boots in which nginx writes content into the spool itself: always, never, alternate.
         self.lane = lane
 
 
 class Series:
-    """A context; `play` returns after the last round, or as soon as a file system is ruined."""
+    """A context manager; `play` returns after the last round, or as soon as a file system is damaged."""
 
     def __init__(self, host, plan, results, first=0):
         self.plan = plan
@@ -59,7 +59,7 @@ class Series:
         self.ledger.application = Application(self.ledger.event, plan.seed)
         self._oracle = Oracle(self.ledger)
         self._is_ruined = False
-        # Cuts that no boot has been checked after yet.
+        # Power failures that were not yet checked after a boot.
         self._cuts = []
         self._noted = collections.Counter()
         self._faults_noted = 0
@@ -74,7 +74,7 @@ class Series:
         self.ledger.application.stop()
 
     def play(self, rounds, is_over=lambda: False):
-        """Plays rounds, and then finishes every upload without cuts; whether all promises held."""
+        """Plays rounds, and then finishes every upload without power failures; returns whether all promises held."""
         make_disks(self._host.work, self.plan.file_system)
         for _ in range(rounds):
             if self._is_ruined or is_over() or self._has_shown():
@@ -89,13 +89,11 @@ class Series:
     def _has_shown(self):
         return self.plan.is_control and bool(self.ledger.faults)
 
-    # One boot.
-
     def _boot(self, conduct, checks_disks=False, writes_eagerly=False, is_last=False):
         ledger, plan = self.ledger, self.plan
         ledger.boot += 1
         is_plain = plan.is_control or is_last
-        # The first boot has the previous build; what it leaves is the current one's to go on with.
+        # The first boot has the previous build; the current one continues with its spool.
         self._program = (
             "previous"
             if self._host.has_previous and ledger.boot == 1 and not is_plain
@@ -120,13 +118,13 @@ class Series:
         ledger.machine = Machine(self._host, words, conduct, ledger.boot)
 
     def _settle(self):
-        """After a boot: checks every promise; False: the gateway does not serve."""
+        """Checks every promise after a boot; returns False if the gateway does not serve."""
         ledger, oracle = self.ledger, self._oracle
         took = ledger.machine.wait()
         for _ in range(2):
             if took is not None or ledger.machine.has_booted:
                 break
-            # The emulator or the kernel failed before anything was mounted: the disks are as they were.
+            # The emulator or the kernel failed before a file system was mounted: the disks are unchanged.
             ledger.machine.cut()
             self._bury()
             ledger.count("boots that failed")
@@ -161,7 +159,7 @@ class Series:
                 upload = queue.pop()
             try:
                 self._oracle.verify(upload)
-            except Exception as error:  # noqa: BLE001: the others are looked at all the same
+            except Exception as error:  # noqa: BLE001: the others are checked anyway
                 self.ledger.fail(upload, "not checked", repr(error))
 
     def _bury(self):
@@ -172,7 +170,7 @@ class Series:
                 self.ledger.count(f"disk: {what}", number)
 
     def _note(self):
-        """Writes a line of results for each cut that was checked, with all that has happened since the last."""
+        """Writes a line of results for each checked power failure, with all events since the previous one."""
         ledger = self.ledger
         with ledger.lock:
             figures = collections.Counter(ledger.figures)
@@ -190,12 +188,10 @@ class Series:
         for line in lines:
             self._results.write({"series": self.plan.name, "fs": self.plan.file_system, **line})
 
-    # Rounds.
-
     def _conduct(self):
         chance = self._chance
         keeps = chance.choice(["some", "some", "some", "none", "all"])
-        # XFS and btrfs themselves do not survive torn blocks of 4096 bytes, nor ext4 torn halves of its superblock.
+        # XFS and btrfs do not survive torn blocks of 4096 bytes, nor ext4 torn halves of its superblock.
         is_small = self.plan.file_system == "ext4" and chance.random() < 0.15
         conduct = Conduct(
             keeps="none" if self.plan.is_control else keeps,
@@ -205,7 +201,7 @@ class Series:
             is_plain=chance.random() < 0.15,
         )
         if self.plan.is_control:
-            # All that was not flushed is lost, so that one cut is enough.
+            # All unflushed data is lost, so that one power failure is enough.
             conduct.is_plain, conduct.block = False, 4096
         return conduct
 
@@ -220,7 +216,7 @@ class Series:
             writes_eagerly=not self.plan.is_control and chance.random() < 0.5,
         )
         if not is_first and not self.plan.is_control and chance.random() < 0.12:
-            # In the middle of the file system's and the spool's recovery.
+            # During the recovery of the file system and of the spool.
             time.sleep(chance.uniform(2, 9))
             ledger.machine.cut()
             ledger.last_cut = "its start"
@@ -259,9 +255,9 @@ class Series:
         return "".join(words)
 
     def _work(self):
-        """Clients and an operator at work, until the power goes."""
+        """Runs clients and an operator until the power fails."""
         chance, ledger, moment = self._chance, self.ledger, self.plan.moment
-        # Workers go on for as long as a cut may wait for nginx.
+        # Workers continue for as long as a power failure may wait for nginx.
         until = time.monotonic() + WORK + (3 if self._has_lane else 0)
         lasts = WORK
         workers = chance.choice([1, 2] if moment else [1, 2, 6, 10])
@@ -298,9 +294,11 @@ class Series:
             thread.join()
 
     def _await_lane(self):
-        """In boots with spool_receive: waits a while until nginx has an upload's file open, or a thread of it writes.
+        """In boots with spool_receive, waits briefly until nginx has an upload's file open, or one of its threads
+        writes.
 
-        In half of them; the other cuts come at any time. If every cut is to come during a write: in all of them.
+        It does so in half of them; other power failures come at any time. If every one must come during a write: in
+        all of them.
         """
         wanted = self._chance.choice(["files", "writes", None, None])
         if self.plan.moment == NGINX_WRITES:
@@ -324,23 +322,23 @@ class Series:
                         break
                     client.step(upload)
             except Broken:
-                # Without a URL there is nothing to come back to. Parts and what is joined are simply sent again.
+                # An upload without a URL cannot be resumed. Parts and concatenations are simply sent again.
                 if upload.url is None and upload.family != "join":
                     upload.is_retired = True
                 if not is_fresh:
                     time.sleep(0.3)
             except (
                 Exception
-            ) as error:  # noqa: BLE001: a fault of the test's own must not end the round
+            ) as error:  # noqa: BLE001: a fault of the test itself must not end the round
                 ledger.wonder(upload, f"worker: {error!r}")
                 upload.is_retired = True
             finally:
                 upload.is_busy = False
 
-    # The end.
-
     def _finish(self):
-        """No more cuts: every upload is finished, what was accepted is delivered, and all is checked once more."""
+        """Without further power failures, finishes every upload, waits for the deliveries of accepted ones, and
+        checks everything.
+        """
         ledger, oracle = self.ledger, self._oracle
         self._boot(Conduct(), is_last=True)
         ledger.application.open()
@@ -401,7 +399,7 @@ class Series:
 
 
 def parallel(body, count):
-    """Runs `body` in so many threads at a time; the first error of one is raised at the end."""
+    """Runs `body` in `count` threads; the first error is raised at the end."""
     errors = []
 
     def run():

@@ -1,4 +1,4 @@
-"""How a client reaches nginx: HTTP/1.1 over TCP or TLS, or HTTP/2 over TLS. An upload keeps its transport."""
+"""A client's transport to nginx: HTTP/1.1 over TCP or TLS, or HTTP/2 over TLS. An upload keeps its transport."""
 
 import socket
 import ssl
@@ -15,7 +15,7 @@ TRANSPORTS = ["tcp", "tcp", "tls", "h2"] if http2 else ["tcp", "tcp", "tls"]
 
 
 def send(ledger, upload, method, target, fields, content, **more):
-    """One request of an upload's client; its final Answer."""
+    """Sends one request of an upload's client; returns its final Answer."""
     machine, kind = ledger.machine, upload.transport
     if kind == "tcp":
         return wire.request(machine.http, method, target, fields, content, **more)
@@ -30,7 +30,7 @@ def send(ledger, upload, method, target, fields, content, **more):
 
 
 def context(kind):
-    """The guest's certificate is its own."""
+    """The guest's certificate is self-signed."""
     made = ssl.create_default_context()
     made.check_hostname, made.verify_mode = False, ssl.CERT_NONE
     made.set_alpn_protocols(["h2"] if kind == "h2" else ["http/1.1"])

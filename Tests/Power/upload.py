@@ -1,17 +1,17 @@
-"""An upload as its client knows it: what it sent, and what it was told."""
+"""An upload from the view of its client: the requests it sent and the responses it received."""
 
 import hashlib
 import random
 import time
 
-# Routes that answer 202.
+# Routes that respond with 202.
 ACCEPTING = ("acc", "accdir", "later")
-# Routes to a directory: its name among nginx's locations.
+# Routes to a directory, with its name among nginx's locations.
 DIRECTORIES = {"dir": "drop", "other": "otherdrop", "accdir": "drop"}
 
 
 class Upload:
-    """One worker uses an upload at a time."""
+    """An upload, used by one worker at a time."""
 
     def __init__(self, label, route, method, family, size, content=None):
         self.label, self.route, self.method, self.family = label, route, method, family
@@ -19,39 +19,39 @@ class Upload:
         self.content = random.Random(label).randbytes(size) if content is None else content
         self.size = len(self.content)
         self.sha = hashlib.sha256(self.content).hexdigest()
-        # How its client reaches nginx (transport.py).
+        # The transport of its client (transport.py).
         self.transport = "tcp"
         # The path of its resource.
         self.url = None
-        # The highest offset told; None: none.
+        # The highest acknowledged offset; None: none.
         self.told = None
         # The most bytes ever sent.
         self.sent = 0
-        # Whether all of a completing request was sent.
+        # Whether a completing request was sent completely.
         self.is_completing = False
-        # The final response, and whether 202 was told.
+        # The final response, and whether 202 was received.
         self.answer = None
         self.is_accepted = False
-        # Whether its removal was asked for, or confirmed (with the time): by its client, or by an operator (purge).
+        # Whether its removal was requested, or confirmed (with the time): by its client, or by an operator (purge).
         self.cancelled = ""
         self.cancelled_at = 0
-        # Whether its client was told, or found, that the outcome is unknown.
+        # Whether its client received, or found, that the outcome is unknown.
         self.is_unknown = False
-        # tus: a part of another upload; the parts of this one.
+        # tus: whether it is a part of another upload; its own parts.
         self.is_part = False
         self.parts = []
         self.is_busy = self.is_retired = False
-        # Whether its file was seen in a directory.
+        # Whether its file was found in a directory.
         self.is_dropped = False
-        # Whether the gateway says after a cut that it was delivered.
+        # Whether the gateway reports after a power failure that it was delivered.
         self.is_delivered = False
-        # Whether its file was taken from the directory.
+        # Whether its file was removed from the directory.
         self.is_taken = False
-        # The requests at the application that were checked.
+        # The number of checked requests at the application.
         self.judged = 0
-        # How often an operator has queued it again, and the attempts before that.
+        # The number of times an operator has requeued it, and of the attempts before that.
         self.requeues = self.attempts = 0
-        # What an operator was last told of it: held (since when), released, unknown (no answer), or nothing.
+        # The last result for an operator: held (with the time), released, unknown (no response), or empty.
         self.hold = ""
         self.held_at = 0
         self.cuts = 0
@@ -63,7 +63,7 @@ class Upload:
 
     @property
     def is_repeatable(self):
-        """Whether the gateway may send it twice: a form is a POST."""
+        """Whether the gateway may send it twice; a form is a POST."""
         return self.method == "PUT" and self.route != "form"
 
     @property
@@ -72,7 +72,7 @@ class Upload:
 
     @property
     def is_over(self):
-        """Whether its client has nothing more to ask."""
+        """Whether its client needs nothing more."""
         return bool(
             self.is_retired or self.answer or self.is_accepted or self.is_unknown or self.cancelled
         )

@@ -1,4 +1,4 @@
-"""One HTTP/1.1 request on one connection, and all responses to it, interim ones included."""
+"""One HTTP/1.1 request on one connection, and all responses to it, including interim ones."""
 
 import select
 import socket
@@ -29,9 +29,10 @@ class Answer:
 class Exchange:
     """One request and its responses.
 
-    pieces: a function that gives the size of the next piece of content; pause: one that gives the seconds after it.
-    stop_after: the client breaks off after so many bytes. on_interim: gets each 1xx as an Answer. on_sent: gets the
-    bytes sent, before they are. midway: called once, in the middle of the content. limit: seconds for all of it.
+    pieces: a function that returns the size of the next piece of content; pause: one that returns the seconds after
+    it. stop_after: the client aborts after this many bytes. on_interim: receives each 1xx as an Answer. on_sent:
+    receives the number of bytes before they are sent. midway: called once, in the middle of the content. limit: the
+    timeout in seconds.
     """
 
     def __init__(
@@ -64,7 +65,7 @@ class Exchange:
         at = 0
         while at < len(self.content):
             if self._stop_after is not None and at >= self._stop_after:
-                raise Broken("broken off on purpose")
+                raise Broken("aborted on purpose")
             piece = self.content[at : at + (self._pieces() if self._pieces else 1 << 16)]
             at += len(piece)
             self._on_sent(at)
@@ -106,16 +107,16 @@ class Connection:
                 break
         while answer is None:
             if time.monotonic() > exchange.until:
-                raise Broken("no answer in time")
+                raise Broken("no response in time")
             if not self._listen(0.5):
-                raise Broken("closed without an answer")
+                raise Broken("closed without a response")
             answer = self._heads(exchange)
         if exchange.method != "HEAD" and answer.status not in (204, 304):
             self._read_content(answer, exchange)
         return answer
 
     def _listen(self, seconds):
-        """Receives once, if something comes in time; False: the server has closed."""
+        """Receives once, if bytes arrive in time; returns False if the server has closed."""
         if not self._has_come(seconds):
             return True
         data = self._peer.recv(1 << 16)
@@ -127,7 +128,7 @@ class Connection:
         return bool(pending and pending()) or bool(select.select([self._peer], [], [], seconds)[0])
 
     def _heads(self, exchange):
-        """Reports interim responses; the final head, once it is there."""
+        """Reports interim responses; returns the final header section once it has arrived."""
         while (end := self._got.find(b"\r\n\r\n")) >= 0:
             first, *lines = self._got[:end].decode("latin-1").split("\r\n")
             del self._got[: end + 4]
@@ -146,7 +147,7 @@ class Connection:
         while length is None or len(self._got) < length:
             if time.monotonic() > exchange.until or not self._listen(0.5):
                 if length is not None:
-                    raise Broken("the answer was cut")
+                    raise Broken("the response is incomplete")
                 break
             if length is None and not self._has_come(2):
                 break

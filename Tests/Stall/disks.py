@@ -59,7 +59,7 @@ class Fuse:
             return file.read().rpartition(")")[2].split()[0]
 
     def __exit__(self, *_):
-        """Safe at any time. No process may use the file system any more."""
+        """May be called at any time, once no process uses the file system any more."""
         self.resume()
         if self._server:
             subprocess.run(["umount", "--lazy", self._served], capture_output=True)
@@ -72,7 +72,7 @@ class Ext4(Fuse):
 
     name = "ext4"
     title = "ext4 on a block device"
-    # The kernel lets a process write a page now and then.
+    # The kernel lets a process write a page occasionally.
     holds_writes = False
 
     def __init__(self, directory):
@@ -85,7 +85,7 @@ class Ext4(Fuse):
         if reason:
             return reason
         if subprocess.run(["losetup", "--find"], capture_output=True).returncode:
-            return "there is no free loop device"
+            return "no loop device is free"
         if not glob.glob("/sys/class/bdi/*/strict_limit"):
             return "the kernel has no strict_limit for a device's unwritten pages (Linux 6.2)"
         return None
@@ -108,7 +108,9 @@ class Ext4(Fuse):
         return self
 
     def _bound_dirty_pages(self):
-        """The device gets a hundredth of the memory for unwritten pages, so that writes wait soon after it stalls."""
+        """Limits the device to a hundredth of the memory for unwritten pages, so that writes wait soon after it
+        stalls.
+        """
         device = os.stat(self.mount).st_dev
         for name in ("strict_limit", "max_ratio"):
             path = f"/sys/class/bdi/{os.major(device)}:{os.minor(device)}/{name}"

@@ -29,7 +29,7 @@ def play(disk, rows, scratch, transcript):
     for row in rows:
         with disk(new(scratch, f"{disk.name}-{row}")) as one:
             table.append(stall(one, row, scratch, transcript))
-    transcript.say("\nms until the page is answered, during the stall and before it:\n")
+    transcript.say("\nms until the response with the page, during the stall and before it:\n")
     transcript.say("\n".join(table))
     rows = [row for row in rows if row in TERMINATED and disk.holds_writes]
     if rows:
@@ -81,7 +81,7 @@ def stall(disk, row, scratch, transcript):
     statuses = [status for status, _ in results]
     transcript.check(
         len(statuses) == count and set(statuses) <= {200, 201, 204},
-        f"{name}: all {count} uploads end with success",
+        f"{name}: all {count} uploads succeed",
         f"{statuses}\n" + "\n".join(complaints[-5:]),
     )
     transcript.check(
@@ -91,20 +91,20 @@ def stall(disk, row, scratch, transcript):
     )
     transcript.check(
         during and all(is_good for _, _, is_good in answers),
-        f"{name}: each of the {len(answers)} requests for the page is answered",
+        f"{name}: each of the {len(answers)} requests for the page receives a response",
         f"{sum(not is_good for _, _, is_good in answers)} are not",
     )
-    transcript.check(not left, f"{name}: nginx and the gateway end by themselves", left)
+    transcript.check(not left, f"{name}: nginx and the gateway end in time", left)
     if row in WAITING:
         transcript.check(
             figures[0] > LONGEST,
-            f"{name}: the page waits for the disk (otherwise the test shows nothing)",
+            f"{name}: the page waits for the disk (otherwise the test proves nothing)",
             figures,
         )
     else:
         transcript.check(
             figures[2] < LONGEST and max(waiting) > 0,
-            f"{name}: the page is answered within {LONGEST} ms while writes wait",
+            f"{name}: the page is served within {LONGEST} ms while writes wait",
             f"{figures}; waiting {waiting}",
         )
     if row in ("on", "worker"):
@@ -121,7 +121,7 @@ def stall(disk, row, scratch, transcript):
 
 
 def watch(stage, until):
-    """The most threads of the worker, and of the gateway, that were seen waiting for the disk at a time."""
+    """The most threads of the worker, and of the gateway, that waited for the disk at the same time."""
     most = (0, 0)
     while time.monotonic() < until:
         most = tuple(map(max, most, stage.writes()))
@@ -177,7 +177,7 @@ def term(disk, row, scratch, transcript):
             + (f"the worker ends {taken:.2f} s after it" if has_ended else "the worker stays")
         )
     if row == "worker":
-        # The signal waits for the write, and this is no promise.
+        # The signal waits for the write, and no promise covers this.
         transcript.say(f"      {name}: {figures}")
         return
     transcript.check(

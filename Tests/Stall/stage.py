@@ -1,4 +1,4 @@
-"""nginx with the shipped location before a gateway whose spool and drop directory are on the disk that stalls."""
+"""nginx with the shipped location in front of a gateway whose spool and drop directory are on the stalling disk."""
 
 import glob
 import hashlib
@@ -27,7 +27,7 @@ WRITES = {
     "x86_64": {1, 18, 20, 296, 328},
     "aarch64": {64, 68, 66, 70, 287},
 }.get(os.uname().machine, set())
-# fsync and fdatasync, by which the gateway waits for the disk, too.
+# fsync and fdatasync, with which the gateway also waits for the disk.
 SYNCS = {"x86_64": {74, 75}, "aarch64": {82, 83}}.get(os.uname().machine, set())
 TICKS = os.sysconf("SC_CLK_TCK")
 
@@ -60,7 +60,7 @@ http {{
         listen 127.0.0.1:{port} backlog=4096;
         root {directory}/pages;
         client_max_body_size 0;
-        # The location that is asked during the stall. Its file is on another disk.
+        # The location that is requested during the stall. Its file is on another disk.
         location = /page {{ }}
         location ^~ /files/ {{
             include {directory}/nginx/pass.conf;
@@ -84,11 +84,11 @@ http {{
 
 
 def chosen(variable, kind, known):
-    """The names in a variable of the environment, out of those that are known; all of them by default."""
+    """The names in an environment variable, which must be known; all of them by default."""
     names = os.environ.get(variable, "").split() or list(known)
     unknown = [one for one in names if one not in known]
     if unknown:
-        sys.exit(f"make stall-test: there is no {kind} {unknown[0]}; there is {' '.join(known)}")
+        sys.exit(f"make stall-test: unknown {kind} {unknown[0]}; known: {' '.join(known)}")
     return names
 
 
@@ -102,12 +102,12 @@ def module():
         ROOT, ".build/nginx-module/ngx_http_interim_module.so"
     )
     if not os.path.exists(path):
-        raise Unavailable(f"there is no nginx module {path}: make module")
+        raise Unavailable(f"the nginx module {path} is missing: make module")
     return path
 
 
 class Stage:
-    """One nginx and one gateway, with directories of their own on the disk."""
+    """One nginx and one gateway, with their own directories on the disk."""
 
     def __init__(self, directory, mount, row, sink=9):
         self._directory, self._mount = directory, mount
@@ -198,7 +198,7 @@ class Stage:
         return self._busy(self.worker, WRITES)
 
     def _busy(self, process, calls):
-        # Reading a link of /proc asks no file system.
+        # Reading a link in /proc needs no file system.
         busy = 0
         for thread in glob.glob(f"/proc/{process}/task/*"):
             try:
@@ -208,7 +208,7 @@ class Stage:
                     path = os.readlink(f"/proc/{process}/fd/{int(words[1], 16)}")
                     busy += path.startswith(self._mount + "/")
             except OSError:
-                # The thread or the descriptor is gone.
+                # The thread has ended or the descriptor is closed.
                 pass
         return busy
 
@@ -222,7 +222,7 @@ class Stage:
             return None
 
     def terminate(self):
-        """TERM to nginx; a descriptor that becomes readable when the worker ends."""
+        """Sends TERM to nginx; returns a descriptor that becomes readable when the worker ends."""
         worker = os.pidfd_open(self.worker)
         self._nginx.send(signal.SIGTERM)
         return worker
@@ -245,7 +245,7 @@ class Stage:
         return sorted(found)
 
     def quit(self):
-        """Ends nginx and the gateway as an operator does; the names of those that do not end in time."""
+        """Ends nginx and the gateway as an operator does; returns the names of those that do not end in time."""
         left = []
         for name, process, number in (
             ("nginx", self._nginx, signal.SIGQUIT),

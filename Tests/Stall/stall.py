@@ -1,12 +1,13 @@
 #!/usr/bin/env python3
-"""A disk that stalls under uploads, and how long another location of the same nginx worker takes to answer meanwhile
+"""Stalls a disk under uploads, and measures the responses of another location of the same nginx worker meanwhile
 (`make stall-test`).
 
-Environment: STALL_DISKS, kinds of disks, out of `fuse ext4` (default: both); STALL_ROWS, rows of the table (default:
-all; names in stage.py); STALL_SECONDS, the length of a stall (8); STALL_UPLOADS, uploads at a time (20); STALL_MIB, the
-size of each (32); STALL_LIMIT, the seconds after which the run is given up (900); STALL_SCRATCH, a directory for all
-files (/var/tmp); STALL_MODULE, the nginx module; SPOOLGATE, the program. Exit status: 0 all assertions hold, or the
-machine cannot run the test; 1 otherwise. With --check it only reports why the machine cannot run it: then 1, else 0.
+Environment: STALL_DISKS, kinds of disks, some of `fuse ext4` (default: both); STALL_ROWS, rows of the table
+(default: all; names in stage.py); STALL_SECONDS, the length of a stall (8); STALL_UPLOADS, concurrent uploads (20);
+STALL_MIB, the size of each (32); STALL_LIMIT, the timeout of the run in seconds (900); STALL_SCRATCH, a directory
+for all files (/var/tmp); STALL_MODULE, the nginx module; SPOOLGATE, the program. Exit status: 0 all assertions
+hold, or the machine cannot run the test; 1 otherwise. With --check it only reports why the machine cannot run it:
+then 1, else 0.
 """
 
 import os
@@ -41,7 +42,7 @@ class GivenUp(BaseException):
 
 def main():
     os.environ["PATH"] = PATH
-    # A process cannot leave a namespace that ends with it, so this one removes the directory.
+    # The first process of the namespaces cannot remove the directory after their end, so this one does.
     if sys.argv[1:2] != [IN_NAMESPACE]:
         return outside()
     for number in (signal.SIGTERM, signal.SIGHUP):
@@ -78,7 +79,7 @@ def disks():
 
 
 def outside():
-    """Runs the test in namespaces of its own if the machine can."""
+    """Runs the test in new namespaces if the machine can."""
     reason = obstacle()
     is_check = sys.argv[1:] == [CHECK]
     if reason:
@@ -99,9 +100,9 @@ def outside():
 
 
 def obstacle():
-    """Why this machine cannot run the test; None if it can."""
+    """The reason why this machine cannot run the test; None if it can."""
     if os.geteuid() != 0:
-        return "it mounts file systems, which only root may do"
+        return "it mounts file systems, which requires root"
     for tool in TOOLS:
         if not shutil.which(tool, path=PATH):
             return f"{tool} is not installed (deploy/install-dependencies.sh stall)"

@@ -1,4 +1,4 @@
-"""The clients, each kind in a process of its own: uploads, requests for a page, and an upstream that reads content."""
+"""The clients, each kind in a separate process: uploads, requests for a page, and an upstream that reads content."""
 
 import asyncio
 import hashlib
@@ -11,10 +11,10 @@ import threading
 import time
 
 PIECE = 256 << 10
-# Seconds between two pieces of one upload, and between two requests for the page.
+# The seconds between two pieces of one upload, and between two requests for the page.
 GAP = 0.05
 PING = 0.01
-# The longest time that one answer is waited for.
+# The longest wait for one response.
 PATIENCE = 120
 
 fork = multiprocessing.get_context("fork")
@@ -28,7 +28,7 @@ def pieces(number, size):
 
 
 class Uploads:
-    """So many uploads at a time; `results` has each one's status and the SHA-256 of its content."""
+    """`count` concurrent uploads; `results` has each one's status and the SHA-256 of its content."""
 
     def __init__(self, port, path, count, size):
         self._sent = fork.Value("Q", 0)
@@ -89,7 +89,7 @@ class Uploads:
 
 
 class Pings:
-    """A request for the page a hundred times a second, each on a connection of its own."""
+    """Requests the page a hundred times a second, each time on a new connection."""
 
     def __init__(self, port):
         self._ours, theirs = fork.Pipe()
@@ -122,7 +122,7 @@ class Pings:
         return answers
 
     def end(self):
-        """Waits for all answers: (time of the request, seconds to the answer, whether it was 200)."""
+        """Waits for all responses: (time of the request, seconds until the response, whether it was 200)."""
         self._ours.send(True)
         answers = self._ours.recv() if self._ours.poll(PATIENCE) else []
         self.stop()
@@ -176,7 +176,7 @@ class Sink:
 
 
 def settings():
-    """The uploads at a time, the size of each, and the seconds of a stall."""
+    """The number of concurrent uploads, the size of each, and the seconds of a stall."""
     count = int(os.environ.get("STALL_UPLOADS") or 20)
     size = int(os.environ.get("STALL_MIB") or 32) << 20
     return count, size, float(os.environ.get("STALL_SECONDS") or 8)

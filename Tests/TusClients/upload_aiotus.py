@@ -1,6 +1,6 @@
-"""Uploads a file, or several as one, as aiotus does, and prints what came of it as one line of JSON.
+"""Uploads a file, or several as one, with aiotus, and prints the result as one line of JSON.
 
-`errors` has what aiotus logged of its failures, in order. With --deferred the first half goes without a length.
+`errors` has the failures that aiotus logged, in order. With --deferred the first half is sent without a length.
 """
 
 import argparse

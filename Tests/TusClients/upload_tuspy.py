@@ -1,7 +1,7 @@
-"""Uploads a file as tuspy does, and prints what came of it as one line of JSON.
+"""Uploads a file with tuspy, and prints the result as one line of JSON.
 
-`errors` has what tuspy raised, the first failure last, each with the status and the content that it was
-answered. With --store an upload that was begun before is gone on with.
+`errors` has the exceptions of tuspy, the first failure last, each with the status and content of the response. With
+--store an upload that was begun earlier is continued.
 """
 
 import argparse
