@@ -194,9 +194,9 @@ example() {
     return "$status"
 }
 if [ -n "$spoolgate" ]; then
-    check 'the example settings are the defaults and name no upstream' example
+    check 'the example settings are the defaults and set no upstream' example
 else
-    printf 'skip  the example settings are the defaults and name no upstream (no program built yet)\n'
+    printf 'skip  the example settings are the defaults and set no upstream (no program built yet)\n'
 fi
 
 [ "$failures" -eq 0 ] || {

@@ -112,7 +112,7 @@ add_python() { # directory, list of packages, description
         "$programs/bin/python" -m pip install --disable-pip-version-check --only-binary :all: \
             --retries 1 --timeout 20 --requirement "$pins" &&
         cp "$pins" "$programs/"; } >"$programs.log" 2>&1 ||
-        echo "$3 cannot be installed, and their tests are skipped: $(tail -n 1 "$programs.log")" >&2
+        echo "$3 cannot be installed, so their tests are skipped: $(tail -n 1 "$programs.log")" >&2
 }
 
 add_python_programs() {

@@ -19,7 +19,7 @@ members() {
     for file in /proc/[0-9]*/stat; do
         { read -r line <"$file"; } 2>/dev/null || continue
         pid=${file#/proc/} pid=${pid%/stat}
-        # After the program's name in brackets: state, parent, process group, session.
+        # After the program's name in parentheses: state, parent, process group, session.
         read -ra fields <<<"${line##*) }"
         case ${fields[0]} in
             Z | X) continue ;;
