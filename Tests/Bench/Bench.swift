@@ -125,7 +125,7 @@ enum Bench {
         let file = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0o644)
         guard file >= 0 else { throw BenchFailure(call: "open", on: path) }
         guard flock(file, LOCK_EX | LOCK_NB) == 0 else {
-            throw BenchFailure("another benchmark works in \(state)")
+            throw BenchFailure("another benchmark uses \(state)")
         }
         return file
     }

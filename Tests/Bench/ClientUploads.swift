@@ -26,7 +26,7 @@ enum ClientUploads {
             )
             return Outcome(programSeconds: run.processorSeconds) {
                 guard Int64(run.output.prefix { $0 != "\n" }) == length else {
-                    throw BenchFailure("the sink has '\(run.output.prefix(40))' of \(length)")
+                    throw BenchFailure("the sink counted '\(run.output.prefix(40))' of \(length)")
                 }
             }
         }

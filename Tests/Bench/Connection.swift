@@ -98,13 +98,13 @@ final class Connection {
         let name = "\(request.method) \(request.target)"
         guard status.contains(response.status) else {
             throw BenchFailure(
-                "\(name) was answered \(response.status), not "
+                "\(name) received \(response.status), not "
                     + "\(status.map(String.init).joined(separator: " or ")): "
                     + response.text.prefix(200)
             )
         }
         guard !isTold || toldLocations > before else {
-            throw BenchFailure("\(name): no 104 told where the upload is")
+            throw BenchFailure("\(name): no 104 had a Location")
         }
         return response
     }

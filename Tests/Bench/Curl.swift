@@ -36,7 +36,7 @@ struct Curl {
         let run = try run(way + [url ?? "\(stage.sinkURL)/curl"])
         return Outcome(programSeconds: run.processorSeconds) {
             guard Int64(run.output.prefix { $0 != "\n" }) == length else {
-                throw BenchFailure("the sink has '\(run.output.prefix(40))' of curl's \(length)")
+                throw BenchFailure("the sink counted '\(run.output.prefix(40))' of \(length)")
             }
         }
     }
@@ -74,7 +74,7 @@ extension Outcome {
         for line in run.output.split(separator: "\n") {
             let words = line.split(separator: " ")
             guard words.count == 2, Int64(words[0]) == length, let seconds = Double(words[1]) else {
-                throw BenchFailure("a delivery of \(length) bytes is told as '\(line)'")
+                throw BenchFailure("invalid line for a delivery of \(length) bytes: '\(line)'")
             }
             latencies.append(seconds)
         }

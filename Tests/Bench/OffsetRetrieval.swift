@@ -106,12 +106,12 @@ private final class HeadLoop {
         var block = [UInt8](repeating: 0, count: 4096)
         while underWay > 0 {
             guard poll(&sockets, nfds_t(sockets.count), 10_000) > 0 else {
-                throw BenchFailure("no HEAD was answered for 10 s")
+                throw BenchFailure("no response to HEAD for 10 s")
             }
             let time = now()
             for index in sockets.indices where sockets[index].revents != 0 {
                 let count = read(sockets[index].fd, &block, block.count)
-                guard count > 0 else { throw BenchFailure("a connection ended without an answer") }
+                guard count > 0 else { throw BenchFailure("a connection ended without a response") }
                 heads[index] += block[..<count]
                 guard heads[index].suffix(4).elementsEqual("\r\n\r\n".utf8) else { continue }
                 outcome.latencies.append(time - started[index])
@@ -133,7 +133,7 @@ private final class HeadLoop {
 
     private func check(_ head: [UInt8]) throws {
         guard head.starts(with: answer), contains(head, offsetLine) else {
-            throw BenchFailure("a HEAD was answered \(String(decoding: head, as: UTF8.self))")
+            throw BenchFailure("a HEAD received \(String(decoding: head, as: UTF8.self))")
         }
     }
 

@@ -121,7 +121,7 @@ func requireCount(_ response: WireClient.Answer, _ request: Request) throws {
     guard counted == request.length else {
         throw BenchFailure(
             "\(request.method) \(request.target): \(request.length ?? 0) bytes were sent, "
-                + "the sink has '\(response.text.prefix(40))'"
+                + "the sink counted '\(response.text.prefix(40))'"
         )
     }
 }

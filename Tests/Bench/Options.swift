@@ -177,7 +177,7 @@ struct Options {
         var wanted: [Section] = []
         for letter in text.split(separator: ",") {
             guard let section = Section(rawValue: letter.uppercased()) else {
-                throw BenchFailure("--only knows A to J, not '\(letter)'")
+                throw BenchFailure("--only accepts A to K, not '\(letter)'")
             }
             wanted.append(section)
         }

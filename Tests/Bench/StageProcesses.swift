@@ -76,7 +76,7 @@ extension Stage {
         let count = read(ends[0], &line, line.count)
         let text = String(decoding: line.prefix(max(count, 0)), as: UTF8.self)
         guard let port = UInt16(text.prefix { $0.isNumber }) else {
-            throw BenchFailure("the sink did not tell its port; see \(log)")
+            throw BenchFailure("the sink did not report its port; see \(log)")
         }
         return (child, port)
     }

@@ -26,7 +26,7 @@ final class TusUpload {
             expecting: 201
         )
         guard let path = response.locationPath else {
-            throw BenchFailure("a creation at \(base) was answered without a Location")
+            throw BenchFailure("the response to a creation at \(base) has no Location")
         }
         guard content == 0 || response.number("upload-offset") == content else {
             throw BenchFailure(

@@ -13,7 +13,7 @@ final class UploadResource {
     /// - Throws: `BenchFailure` without a usable `Location`.
     init(_ creation: WireClient.Answer, _ connection: Connection) throws {
         guard let path = creation.locationPath else {
-            throw BenchFailure("a creation was answered \(creation.status) without a Location")
+            throw BenchFailure("the response \(creation.status) to a creation has no Location")
         }
         self.path = path
         self.connection = connection
@@ -49,7 +49,7 @@ final class UploadResource {
             ? connection.exchange(request, expecting: 200, 201)
             : connection.exchange(request, expecting: 204)
         if !last, let told = response.number("upload-offset"), told != offset + length {
-            throw BenchFailure("a part of \(length) bytes at \(offset) was answered \(told)")
+            throw BenchFailure("a part of \(length) bytes at \(offset) received \(told)")
         }
         return response
     }
@@ -59,7 +59,7 @@ final class UploadResource {
         let response = try connection.exchange(Request("HEAD", path), expecting: 204)
         guard response.number("upload-offset") == offset else {
             throw BenchFailure(
-                "HEAD \(path) tells offset \(response["upload-offset"] ?? "none"), "
+                "HEAD \(path) returned offset \(response["upload-offset"] ?? "none"), "
                     + "\(offset) bytes were accepted"
             )
         }

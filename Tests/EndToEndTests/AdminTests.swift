@@ -322,7 +322,7 @@ struct AdminTests {
             try status().contains("1 partial upload is waiting for its client")
         }
         #expect(try sandbox.spoolgate("purge", "--force", "--older-than", "0s").status == 0)
-        try eventually("nothing is left") { try !status().contains("partial") }
+        try eventually("the spool is empty") { try !status().contains("partial") }
     }
 
     // MARK: The service manager

@@ -54,7 +54,7 @@ struct ListTests {
     func partial() throws {
         let sandbox = try Sandbox()
         let resource = try sandbox.create("/files/a.bin")
-        try eventually("the creation is over") { try row(sandbox)["STATE"] == "partial" }
+        try eventually("the creation has ended") { try row(sandbox)["STATE"] == "partial" }
         #expect(try row(sandbox)["NEXT"] == "client")
         #expect(try listed(sandbox)["waits-for"] as? String == "client")
         let sender = try sandbox.startAppend(resource, length: 8, sent: Data("half".utf8))

@@ -81,7 +81,7 @@ struct FloorTests {
             #expect(FileManager.default.fileExists(atPath: folder), "\(target.name) has no folder")
         }
         for name in toolchain.values.joined() + [Self.publicTarget] {
-            #expect(targets.contains { $0.name == name }, "there is no target \(name)")
+            #expect(targets.contains { $0.name == name }, "target \(name) is missing")
         }
     }
 
@@ -118,7 +118,7 @@ struct FloorTests {
         // A test declares a program so that it is built.
         let programs = Manifest.package.targets.filter { $0.kind == "executableTarget" }
         for name in target.dependencies where !(isTest && programs.contains { $0.name == name }) {
-            #expect(imported.contains(name), "\(target.name) declares \(name) and never imports it")
+            #expect(imported.contains(name), "\(target.name) declares \(name) but never imports it")
         }
     }
 
@@ -157,7 +157,7 @@ struct FloorTests {
                 above -= 1
             }
             let comment = above >= 0 ? file.lines[above].trimmingCharacters(in: .whitespaces) : ""
-            #expect(comment.hasPrefix("///"), "\(file.path):\(number + 1) says nothing of itself")
+            #expect(comment.hasPrefix("///"), "\(file.path):\(number + 1) has no comment")
         }
     }
 
@@ -187,7 +187,7 @@ struct FloorTests {
             for match in line[comment.upperBound...].matches(of: /\b[A-Z]\w*\.swift\b/) {
                 #expect(
                     names.contains(String(match.0)),
-                    "\(file.path):\(number + 1) names \(match.0), which is not there"
+                    "\(file.path):\(number + 1) names \(match.0), which does not exist"
                 )
             }
         }

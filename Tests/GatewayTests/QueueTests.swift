@@ -58,7 +58,7 @@ import Testing
         let other = try Spool(existing: spool.directory)
         let files = try #require(try other.openUnused(id))
         try test.gateway.deliveries.startQueue()
-        try eventually("the walk is over") { test.log.messages.contains("spool recovered") }
+        try eventually("the walk has ended") { test.log.messages.contains("spool recovered") }
         #expect(try spool.layout.queue.names().isEmpty)
         files.close()
         try test.waitUntil(location, isIn: .delivered)

@@ -101,7 +101,7 @@ import Testing
         let test = try telling(origin.base)
         for _ in 0..<4 { _ = test.createPartial() }
         try test.gateway.events.startSending()
-        try eventually("the third is on its way") { origin.requests.count == 3 }
+        try eventually("the third is being sent") { origin.requests.count == 3 }
         #expect(try files(test) == ["sending"])
         origin.stop()
         stop(test.gateway.events)

@@ -29,7 +29,7 @@ import Testing
         #expect(end == .exited(7))
         #expect(String(decoding: child.output, as: UTF8.self) == "out\n")
         #expect(String(decoding: child.errors, as: UTF8.self) == "err\n")
-        #expect(child.wait(until: .after(.zero)) == .exited(7), "its end is told again")
+        #expect(child.wait(until: .after(.zero)) == .exited(7), "its end was reported twice")
     }
 
     @Test("it reports the signal that ended it")
@@ -113,7 +113,7 @@ import Testing
         #expect(end == .exited(0))
         let text = String(decoding: child.output, as: UTF8.self)
         let process = try #require(Int32(text.dropLast()))
-        try eventually("the grandchild is gone") { !lives(process) }
+        try eventually("the grandchild has ended") { !lives(process) }
     }
 
     @Test("an abandoned process is killed and reaped")
@@ -126,7 +126,7 @@ import Testing
         let text = String(decoding: child?.output ?? [], as: UTF8.self)
         let process = try #require(Int32(text.dropLast()))
         child = nil
-        #expect(kill(process, 0) == -1 && errno == ESRCH, "not even a zombie is left")
+        #expect(kill(process, 0) == -1 && errno == ESRCH, "a zombie was left")
     }
 
     @Test("many processes from many threads leave no descriptor and no zombie")
@@ -147,6 +147,6 @@ import Testing
         let all: Bool? = ended.wait(until: .after(.seconds(300))) { $0 == 80 ? true : nil }
         #expect(all == true)
         // Other suites run concurrently.
-        try eventually("no descriptor is left") { try descriptors() < before + 40 }
+        try eventually("no descriptor is leaked") { try descriptors() < before + 40 }
     }
 }

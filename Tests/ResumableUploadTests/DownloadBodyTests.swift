@@ -47,7 +47,7 @@ struct DownloadBodyTests {
     func empty() async throws {
         let origin = try origin([])
         let download = download(origin.url)
-        for try await _ in download.body { Issue.record("there is nothing") }
+        for try await _ in download.body { Issue.record("the body is not empty") }
         #expect(download.answer?.status == .ok)
     }
 
@@ -117,7 +117,7 @@ struct DownloadBodyTests {
         let iterator = download(origin.base + "/f").body.makeAsyncIterator()
         do {
             _ = try await iterator.next()
-            Issue.record("it gave something")
+            Issue.record("it gave a value")
         } catch let error as TransferError {
             #expect(error.kind == .refused && error.answer?.content == Array("not you".utf8))
         }
@@ -196,7 +196,7 @@ struct DownloadBodyTests {
             #expect(token?.offset ?? 0 > 0)
         }
         try await comesTrue("its connections are closed") { origin.origin.openCount == 0 }
-        try await comesTrue("no thread stays") { Self.threads("transfer") == 0 }
+        try await comesTrue("no thread is left") { Self.threads("transfer") == 0 }
     }
 
     /// The threads of this process with the given name.

@@ -62,7 +62,7 @@ struct StreamTests {
                 let wished = Int64.random(in: 1...40_000, using: &random)
                 let ready = window.ready(from: at, count: wished, until: .after(.seconds(60)))
                 let count = Int(min(ready.end - at, wished))
-                try #require(count > 0, "nothing came behind \(at)")
+                try #require(count > 0, "nothing arrived after \(at)")
                 var piece = [UInt8](repeating: 0, count: count)
                 #expect(piece.withUnsafeMutableBytes { window.read(into: $0, at: at) })
                 taken += piece

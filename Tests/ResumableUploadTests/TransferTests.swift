@@ -154,7 +154,7 @@ struct TransferTests {
         }
         let start = { number in Task { try await uploads[number].run() } }
         var runs = [start(0)]
-        try await comesTrue("the first is under way") { origin.origin.connectionCount == 1 }
+        try await comesTrue("the first is in progress") { origin.origin.connectionCount == 1 }
         runs += (1..<40).map(start)
         // A waiting upload ends at once. A pause has no effect before the run begins, so it is repeated until then.
         let pauses = Task {
@@ -204,7 +204,7 @@ struct TransferTests {
                 ended.update { $0 += 1 }
             }
         }
-        try await comesTrue("three are under way") { now.update { $0 } == 3 }
+        try await comesTrue("three are in progress") { now.update { $0 } == 3 }
         gate.open()
         try await comesTrue("all have ended") { ended.update { $0 } == 12 }
         #expect(most.update { $0 } <= 3 && origin.origin.connectionCount <= 3)

@@ -46,7 +46,7 @@ struct AskingTests {
 
     /// Checks for release requests, as the holders' watch does, until `condition`.
     private func watch(_ spools: [Spool], until condition: @escaping () -> Bool) throws {
-        try eventually("what was asked for") {
+        try eventually("the release is requested") {
             for spool in spools { try? spool.requestReleaseForOthers() }
             return condition()
         }

@@ -66,7 +66,7 @@ struct HoldingTests {
             }
         }
         let all = finished.wait(until: .after(.seconds(300))) { $0 == threads ? true : nil }
-        #expect(all == true, "a thread never came back")
+        #expect(all == true, "a thread did not return")
         #expect(holders.most == 1)
         #expect(holders.total >= threads)
         #expect(directory.content(of: creation.id)?.count == holders.total)
@@ -140,11 +140,11 @@ struct HoldingTests {
         let all = looks.wait(until: .after(.seconds(300))) { $0 >= threads ? true : nil }
         #expect(all == true)
         for _ in 0..<50 { try #require(try spool.lock(other.id)).unlock() }
-        #expect(looks.update { $0 } < 2 * threads, "they looked again")
+        #expect(looks.update { $0 } < 2 * threads, "a waiter tried again")
         try upload.finish(with: .sample)
         upload.unlock()
         let ended = finished.wait(until: .after(.seconds(300))) { $0 == threads ? true : nil }
-        #expect(ended == true, "one was never woken")
+        #expect(ended == true, "a waiter was not woken")
     }
 
     @Test("another client neither gets an upload nor disturbs its holder")

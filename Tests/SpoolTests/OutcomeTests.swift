@@ -82,14 +82,14 @@ struct OutcomeTests {
             upload.unlock()
             let found = try #require(try directory.open().lock(id))
             let phases: [UploadState.Phase] = [.failed, .indeterminate, .deferred]
-            #expect(phases.contains(found.state.phase), "death at call \(number)")
-            #expect(try found.content() == Array("content".utf8), "death at call \(number)")
+            #expect(phases.contains(found.state.phase), "crash at call \(number)")
+            #expect(try found.content() == Array("content".utf8), "crash at call \(number)")
             if isThrough {
                 #expect(found.state.phase == .failed)
                 return
             }
         }
-        Issue.record("it takes more than 20 calls")
+        Issue.record("more than 20 calls were needed")
     }
 
     // MARK: Refused by the gateway
@@ -220,7 +220,7 @@ struct OutcomeTests {
             seen.append($0)
         }
         #expect(names == [WallTime(seconds: 5)])
-        #expect(seen.isEmpty, "it was read without need")
+        #expect(seen.isEmpty, "it was read unnecessarily")
         try other.forEachWaiting({ $1 == WallTime(seconds: 5) }, { seen.append($0) })
         #expect(seen.map(\.id) == [id])
         #expect(seen.first == upload.waiting)

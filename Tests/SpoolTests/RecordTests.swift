@@ -243,7 +243,7 @@ struct RecordTests {
         }
         let swapped = Self.record([(RecordSlots.early[0], new), (RecordSlots.early[1], old)])
         guard case .damaged = RecordSlots.read(swapped, of: Self.id) else {
-            Issue.record("slots changed places")
+            Issue.record("exchanged slots were accepted")
             return
         }
     }
@@ -271,7 +271,7 @@ struct RecordTests {
     func otherRecord() {
         let bytes = Self.record([(RecordSlots.early[0], RecordState().slot(for: .random()))])
         guard case .damaged = RecordSlots.read(bytes, of: Self.id) else {
-            Issue.record("it was believed")
+            Issue.record("it was accepted")
             return
         }
     }

@@ -23,9 +23,9 @@ struct StateFound {
         (self.row, self.directory, self.id) = (row, directory, id)
         isAfterPowerCut = afterPowerCut
         let isThere = FileManager.default.fileExists(atPath: directory.data(id))
-        #expect(isThere == (row.content == "yes"), "the case is not what its row says")
+        #expect(isThere == (row.content == "yes"), "the case differs from its row")
         before = directory.content(of: id)
-        #expect(word == row.word, "the case is not what its row says")
+        #expect(word == row.word, "the case differs from its row")
         if afterPowerCut { directory.cutPower() }
     }
 

@@ -270,7 +270,7 @@ struct MatrixTests {
             case .offsetRetrieval, .cancellation:
                 #expect(version.semantics >= 7)
             default:
-                Issue.record("neither refused nor taken")
+                Issue.record("neither refused nor accepted")
             }
         }
     }

@@ -106,7 +106,7 @@ import Testing
             }
         )
         #expect(transfer.fault?.kind == .stopped && transfer.sent == size)
-        #expect(origin.requests.isEmpty, "it never came whole")
+        #expect(origin.requests.isEmpty, "it was not received completely")
     }
 
     @Test("a timeout, a stop, a refused connection and an invalid response are distinguished")

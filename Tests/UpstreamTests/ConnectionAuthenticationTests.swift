@@ -44,7 +44,7 @@ struct ConnectionAuthenticationTests {
         #expect(try user(upstream) == "nobody")
         for _ in 0..<3 {
             #expect(try user(upstream, [.authorization: credentials]) == credentials)
-            #expect(try user(upstream) == "nobody", "a connection was used again")
+            #expect(try user(upstream) == "nobody", "a connection was reused")
         }
     }
 

@@ -29,7 +29,7 @@ struct ConnectionTests {
         let origin = try LoopbackOrigin { connection in
             while try connection.receiveRequest() != nil {
                 under.withLock { $0 += 1 }
-                try eventually("4 requests under way") { under.withLock { $0 >= 4 } }
+                try eventually("4 requests in progress") { under.withLock { $0 >= 4 } }
                 try connection.answer("200 OK")
             }
         }

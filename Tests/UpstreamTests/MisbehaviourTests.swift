@@ -228,7 +228,7 @@ struct MisbehaviourTests {
                 } else {
                     try connection.send(answer)
                     // After the response was read: the connection is idle in the pool.
-                    try eventually("the first attempt is over") { hasForged.withLock { $0 } }
+                    try eventually("the first attempt has ended") { hasForged.withLock { $0 } }
                     try connection.send(forged)
                     hasForged.withLock { $0 = false }
                 }

@@ -72,7 +72,7 @@ final class MarionetteDriver: BrowserDriver {
         count += 1
         let message = try JSONSerialization.data(withJSONObject: [0, count, name, parameters])
         guard socket.send(Array("\(message.count):".utf8) + message) else {
-            throw WireClient.Broken(description: "\(name): Firefox is gone")
+            throw WireClient.Broken(description: "\(name): Firefox has ended")
         }
         guard let answer = try receive() as? [Any], answer.count == 4 else {
             throw WireClient.Broken(description: "\(name): invalid response")
@@ -95,7 +95,7 @@ final class MarionetteDriver: BrowserDriver {
                 }
             }
             guard let bytes = socket.receive(), !bytes.isEmpty else {
-                throw WireClient.Broken(description: "Firefox is gone")
+                throw WireClient.Broken(description: "Firefox has ended")
             }
             unread += bytes
         }
