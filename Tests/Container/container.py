@@ -1,10 +1,11 @@
 #!/usr/bin/env python3
-"""The images of deploy/container, built from this source and run as a platform runs them (`make container-test`).
+"""Builds the images of deploy/container from this source and runs them as a platform does (`make container-test`).
 
-Environment: BASE and SWIFT, the base images (default: both are made here, by debootstrap, the second with this machine's
-Swift); CONTAINER_BUILD, further arguments of `podman build`; CONTAINER_LIMIT, the seconds after which the run is given
-up (5400); CONTAINER_SCRATCH, a directory for all files (/var/tmp). Exit status: 0 all assertions hold, or the machine
-cannot run the test; 1 otherwise. With --check it only reports why the machine cannot run it: then 1, else 0.
+Environment: BASE and SWIFT, the base images (default: both are created with debootstrap, the second with this
+machine's Swift); CONTAINER_BUILD, further arguments of `podman build`; CONTAINER_LIMIT, the timeout of the run in
+seconds (5400); CONTAINER_SCRATCH, a directory for all files (/var/tmp). Exit status: 0 all assertions hold, or the
+machine cannot run the test; 1 otherwise. With --check it only reports why the machine cannot run it: then 1, else
+0.
 """
 
 import ctypes
@@ -41,7 +42,7 @@ class GivenUp(BaseException):
 
 def main():
     os.environ["PATH"] = PATH
-    # A process cannot leave a namespace that ends with it, so this one removes the directory.
+    # The first process of the namespaces cannot remove the directory after their end, so this one does.
     if sys.argv[1:2] != [IN_NAMESPACE]:
         return outside()
     for number in (signal.SIGTERM, signal.SIGHUP):
@@ -74,7 +75,7 @@ def play(scratch, transcript):
     bases = images.bases(machine, scratch, transcript)
     if not images.build(machine, scratch, transcript, *bases):
         return
-    # The ports, bridges and rules of the containers are in a network namespace, which ends with this program.
+    # The containers' ports, bridges and rules are in a network namespace, which ends with this program.
     if ctypes.CDLL(None, use_errno=True).unshare(NEW_NETWORK):
         raise Unavailable("this machine has no network namespaces")
     subprocess.run(["ip", "link", "set", "lo", "up"], check=True)
@@ -90,7 +91,7 @@ def give_up(*_):
 
 
 def outside():
-    """Runs the test in namespaces of its own if the machine can."""
+    """Runs the test in new namespaces if the machine can."""
     reason = obstacle()
     is_check = sys.argv[1:] == [CHECK]
     if reason:
@@ -109,7 +110,7 @@ def outside():
 
 
 def remove_cgroups(name):
-    """Removes the cgroups of containers that were killed; they are empty then."""
+    """Removes the cgroups of killed containers, which are then empty."""
     for parent, directories, _ in os.walk("/sys/fs/cgroup"):
         if name not in directories:
             continue
@@ -122,9 +123,9 @@ def remove_cgroups(name):
 
 
 def obstacle():
-    """Why this machine cannot run the test; None if it can."""
+    """The reason why this machine cannot run the test; None if it can."""
     if os.geteuid() != 0:
-        return "it makes namespaces and networks, which only root may do"
+        return "it creates namespaces and networks, which requires root"
     for tool in TOOLS:
         if not shutil.which(tool, path=PATH):
             return f"{tool} is not installed (deploy/install-dependencies.sh container)"

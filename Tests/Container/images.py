@@ -11,21 +11,21 @@ HERE = os.path.dirname(os.path.abspath(__file__))
 SOURCE = os.path.dirname(os.path.dirname(HERE))
 CONTAINERFILE = "deploy/container/Containerfile"
 TARGETS = ("gateway", "nginx", "application")
-# Where this machine's Swift is in the image that builds.
+# The path of this machine's Swift in the image that builds.
 TOOLCHAIN = "/usr/local/toolchain"
 
 
 def obstacle(path):
-    """Why there are no base images; None if there are."""
+    """The reason why base images are unavailable; None if they are available."""
     if not os.environ.get("BASE") and not shutil.which("debootstrap", path=path):
         return "BASE is not set, and debootstrap is not installed (deploy/install-dependencies.sh container)"
     if not os.environ.get("SWIFT") and not _toolchain():
-        return "SWIFT is not set, and this machine has no Swift in a directory of its own"
+        return "SWIFT is not set, and this machine has no Swift in a separate directory"
     return None
 
 
 def bases(podman, scratch, transcript):
-    """The names of the base image for programs that run and of the one that builds; both can be started."""
+    """The names of the base image for running programs and of the one for building; both can be started."""
     base, swift = os.environ.get("BASE"), os.environ.get("SWIFT")
     if not base:
         base = "localhost/spoolgate-test-base"
@@ -54,7 +54,7 @@ def bases(podman, scratch, transcript):
 
 
 def build(podman, scratch, transcript, base, swift):
-    """Builds all targets; whether that succeeded."""
+    """Builds all targets; returns whether that succeeded."""
     transcript.scene("The images are built from a clone")
     options = ["--build-arg", f"BASE={base}", "--build-arg", f"SWIFT={swift}"]
     options += ["--build-arg", f"BUILD={commit()}"]
@@ -78,7 +78,7 @@ def name(target):
 
 
 def commit():
-    """What `spoolgate --version` is to say of the build."""
+    """The commit that `spoolgate --version` must print."""
     done = subprocess.run(
         ["git", "-C", SOURCE, "rev-parse", "--short", "HEAD"], capture_output=True, text=True
     )
@@ -94,7 +94,7 @@ def _suite():
 
 
 def _add_sources(root, suite):
-    """Adds the updates, as Debian's own images have them."""
+    """Adds the updates, as in Debian's own images."""
     with open(f"{root}/etc/apt/sources.list") as file:
         first = file.readline().split()
     if len(first) < 3 or "debian" not in first[1]:
@@ -105,7 +105,7 @@ def _add_sources(root, suite):
 
 
 def _toolchain():
-    """The directory of this machine's Swift; None if there is none, or if it is the system's own."""
+    """The directory of this machine's Swift; None if it is missing or part of the system."""
     program = shutil.which("swift")
     if not program:
         return None
@@ -114,7 +114,7 @@ def _toolchain():
 
 
 def _mirrors(scratch):
-    """Arguments by which a build reads the mirrors of git repositories that this machine has in directories."""
+    """Build arguments for the mirrors of git repositories in this machine's directories."""
     done = subprocess.run(
         ["git", "config", "--get-regexp", r"^url\..*\.insteadof$"], capture_output=True, text=True
     )

@@ -1,4 +1,4 @@
-"""The pod of deploy/kubernetes/spoolgate.yaml, for podman, which plays pods but no StatefulSets."""
+"""The pod of deploy/kubernetes/spoolgate.yaml for podman, which supports pods but no StatefulSets."""
 
 from images import SOURCE, name
 
@@ -8,7 +8,7 @@ APPLICATION = "http://127.0.0.1:3000"
 
 
 def obstacle():
-    """Why the pod cannot be played; None if it can."""
+    """The reason why the pod cannot run; None if it can."""
     try:
         import yaml  # noqa: F401
     except ImportError:
@@ -17,7 +17,7 @@ def obstacle():
 
 
 class Manifest:
-    """The pod that the StatefulSet makes first, as the manifest has it except for what a cluster fills in."""
+    """The first pod of the StatefulSet, as in the manifest except for the values that a cluster fills in."""
 
     def __init__(self, origin, ports):
         import yaml
@@ -39,7 +39,7 @@ class Manifest:
         self.pod["containers"].append({"name": "application", "image": name("application")})
         self._claims = []
         for volume in self.pod["volumes"]:
-            # podman has had empty directories only since version 4.4.
+            # podman supports empty directories only since version 4.4.
             volume.pop("emptyDir")
             self._claim(volume, {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}})
         for claim in stateful_set["volumeClaimTemplates"]:
@@ -63,7 +63,7 @@ class Manifest:
         return [one["metadata"]["name"] for one in self._claims]
 
     def _fill(self, variable):
-        """Gives a variable the value that Kubernetes gives it in the first pod."""
+        """Gives a variable its value in the first pod."""
         if "valueFrom" in variable:
             assert variable.pop("valueFrom")["fieldRef"]["fieldPath"].endswith("pod-index']")
             variable["value"] = "0"

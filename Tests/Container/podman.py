@@ -1,4 +1,4 @@
-"""podman, with images, containers, networks and temporary files in one directory."""
+"""podman, with its images, containers, networks and temporary files in one directory."""
 
 import json
 import os
@@ -7,10 +7,10 @@ import shlex
 import shutil
 import subprocess
 
-# Each begins a command of podman's; the first that can start a container here is taken. runc starts containers where
-# cgroups have two hierarchies, which crun does not.
+# Options of podman; the first runtime that can start a container here is used. runc starts containers where cgroups
+# have two hierarchies, which crun does not.
 RUNTIMES = ([], ["--runtime", "runc"])
-# podman keeps what it mounts for containers there, whatever its options say.
+# podman keeps its mounts for containers there, whatever its options say.
 RUN_DIRECTORIES = ("/run/netns", "/run/crun", "/run/runc")
 
 
@@ -38,12 +38,12 @@ class Podman:
             capture_output=True,
             text=True,
         ).stdout.strip()
-        # The images of this machine are read there and not copied.
+        # The images of this machine are read there without a copy.
         if store and os.path.isdir(store):
             self._command += ["--storage-opt", f"additionalimagestore={store}"]
 
     def try_runtimes(self, image):
-        """Chooses a runtime that starts containers here; None, or why there is none."""
+        """Chooses a runtime that can start containers here; returns None, or the reason why none can."""
         for runtime in RUNTIMES:
             for limits in (None, self._own_limits()):
                 self._environment = limits
@@ -54,7 +54,7 @@ class Podman:
         return f"podman cannot start containers here: {said.stderr.strip().splitlines()[-1:]}"
 
     def _own_limits(self):
-        """Settings by which podman raises no limit above this process's own, which takes a capability."""
+        """Settings that keep podman from raising a limit above this process's own, which requires a capability."""
         limits = [
             f'"{name}={min(hard, soft)}:{hard}"'
             for name, (soft, hard) in (
@@ -68,7 +68,7 @@ class Podman:
         return {**os.environ, "CONTAINERS_CONF": self._settings}
 
     def __call__(self, *arguments, check=True, timeout=120):
-        """Runs a command to its end; the finished process, with its output as text."""
+        """Runs a command; returns the finished process with its output as text."""
         done = subprocess.run(
             [*self._command, *arguments],
             stdin=subprocess.DEVNULL,
@@ -84,7 +84,7 @@ class Podman:
         return done
 
     def build(self, log, *arguments, timeout):
-        """Builds an image; what it says goes into a file. Whether it succeeded."""
+        """Builds an image, with the output in a file; returns whether it succeeded."""
         with open(log, "wb") as output:
             return not subprocess.run(
                 [*self._command, "build", "--format", "docker", "--network", "host", *arguments],
@@ -96,14 +96,14 @@ class Podman:
             ).returncode
 
     def run(self, name, image, *arguments, options=()):
-        """Starts a container; without the timers for health checks that podman has systemd make."""
+        """Starts a container, without systemd timers for health checks."""
         self(
             *("run", "--detach", "--name", name, "--cgroup-parent", self._cgroup),
             *("--health-interval", "disable", *options, image, *arguments),
         )
 
     def once(self, image, *arguments, options=()):
-        """Runs a container to its end and removes it; the finished process."""
+        """Runs a container until it exits and removes it; returns the finished process."""
         return self(
             *("run", "--rm", "--cgroup-parent", self._cgroup, "--network", "none"),
             *("--health-interval", "disable", *options, image, *arguments),
@@ -111,7 +111,7 @@ class Podman:
         )
 
     def directory_of_program(self):
-        """A directory with a program `podman` that is this one, for programs that call podman."""
+        """A directory with a wrapper `podman`, for programs that call podman."""
         directory = f"{os.path.dirname(self._settings)}/bin"
         os.makedirs(directory, exist_ok=True)
         command = [shutil.which("podman"), *self._command[1:]]
@@ -131,6 +131,6 @@ class Podman:
         return self.inspect("container", name)["State"]
 
     def log(self, name):
-        """What a container wrote."""
+        """The output of a container."""
         done = self("logs", name, check=False)
         return done.stdout + done.stderr

@@ -1,4 +1,4 @@
-"""The scenes: each does something to the containers and asserts the result."""
+"""The scenes: each performs actions on the containers and asserts the results."""
 
 import hashlib
 import json
@@ -14,7 +14,7 @@ from processes import must, wait
 
 NETWORK = "spoolgate-test"
 ORIGIN = "https://uploads.example.org"
-# Numbers that no image knows: as OpenShift has them, and different for the two that share the socket.
+# User ids unknown to the images: as in OpenShift, and different for the two that share the socket.
 GATEWAY_USER, NGINX_USER = "1000680000:0", "12345:0"
 PORT = 18080
 URL = f"http://127.0.0.1:{PORT}/files/"
@@ -26,7 +26,7 @@ CONFINED = [
 ]
 NGINX = [*CONFINED, "--user", NGINX_USER, "--tmpfs", "/tmp"]
 INTEROP = "Upload-Draft-Interop-Version: 10"
-# As timeouts.drain (30s) with what a slow machine takes.
+# `timeouts.drain` (30s), plus an allowance for slow machines.
 GRACE = "45"
 
 
@@ -35,7 +35,7 @@ def play(podman, scratch, transcript):
 
 
 class Answer:
-    """A response: interim ones, status, fields and content."""
+    """A response: its interim responses, status, fields and content."""
 
     def __init__(self, status, head, content):
         self.status = status
@@ -84,31 +84,27 @@ class Scenes:
         self.compose()
         self.pod()
 
-    # The configuration of the images.
-
     def images(self):
         self.transcript.scene("Configuration of the images")
         for target in ("gateway", "nginx", "application"):
             image = self.podman.inspect("image", name(target))
             user = image["Config"].get("User", "")
             is_number = re.fullmatch(r"[1-9][0-9]*:0", user)
-            self.check(is_number, f"{target} runs as a number that is not root's, in group 0", user)
+            self.check(is_number, f"{target} runs as a numeric user other than root, in group 0", user)
         for target in ("gateway", "nginx"):
             image = self.podman.inspect("image", name(target))
             self.check(image.get("HealthCheck") or image.get("Healthcheck"), f"{target} has a health check")
         signal_of_nginx = self.podman.inspect("image", name("nginx"))["Config"].get("StopSignal")
-        self.check(signal_of_nginx == "SIGQUIT", "nginx ends by SIGQUIT, which lets requests end")
+        self.check(signal_of_nginx == "SIGQUIT", "nginx stops on SIGQUIT, which lets requests complete")
         said = self.podman.once(name("gateway"), "--version").stdout
         self.check(commit() in said, "spoolgate --version names the commit", said)
-
-    # nginx's files, filled from the environment.
 
     def settings_of_nginx(self):
         self.transcript.scene("nginx's settings come from the environment")
         refused = self._nginx()
         self.check(
             refused.returncode == 78 and "SPOOLGATE_ORIGIN is not set" in refused.stderr,
-            "without SPOOLGATE_ORIGIN nginx does not start, and says why",
+            "without SPOOLGATE_ORIGIN nginx does not start, and reports why",
             refused.stderr,
         )
         for variable, value in (
@@ -123,13 +119,13 @@ class Scenes:
             refused = self._nginx(**{"SPOOLGATE_ORIGIN": ORIGIN, variable: value})
             self.check(
                 refused.returncode == 78 and variable in refused.stderr,
-                f"{variable}={value} is refused by name",
+                f"{variable}={value} is refused, and the error names it",
                 refused.stderr,
             )
         text = self._configuration(SPOOLGATE_ORIGIN=ORIGIN)
         self.check(f"SPOOLGATE_ORIGIN  {ORIGIN};" in text, "the origin is in the location", text)
         self.check("interim_responses" in text, "interim responses are on", text)
-        self.check("\n    auth_basic" not in text, "there is no login", text)
+        self.check("\n    auth_basic" not in text, "login is off", text)
         text = self._configuration(
             SPOOLGATE_ORIGIN=ORIGIN,
             SPOOLGATE_PATH="/api/uploads/",
@@ -148,20 +144,20 @@ class Scenes:
             "set_real_ip_from fd00::/8;",
             "real_ip_header X-Forwarded-For;",
         ):
-            self.check(line in text, f"{line.strip()} is there if the environment says so", text)
-        self.check("interim_responses" not in text, "with SPOOLGATE_INTERIM=off nothing sends a 104", text)
+            self.check(line in text, f"{line.strip()} is set from the environment", text)
+        self.check("interim_responses" not in text, "with SPOOLGATE_INTERIM=off no 104 is sent", text)
         text = self._configuration(SPOOLGATE_ORIGIN=ORIGIN, SPOOLGATE_PATH="/")
-        self.check("location ^~ / {" in text, "the whole site may be the gateway's", text)
+        self.check("location ^~ / {" in text, "the location may be the whole site", text)
 
     def _nginx(self, *arguments, **environment):
         variables = [f"--env={key}={value}" for key, value in environment.items()]
         return self.podman.once(name("nginx"), *arguments, options=[*NGINX, *variables])
 
     def _configuration(self, **environment):
-        """nginx's whole configuration, which it has found valid."""
+        """nginx's whole configuration, which it accepted."""
         done = self._nginx("-T", **environment)
         described = " ".join(f"{key}={value}" for key, value in environment.items())
-        self.check(done.returncode == 0, f"nginx takes {described}", done.stderr)
+        self.check(done.returncode == 0, f"nginx accepts {described}", done.stderr)
         return done.stdout
 
     # The containers.
@@ -175,7 +171,7 @@ class Scenes:
         self._start_gateway()
         self._start_nginx()
         is_ready = wait(60, self._is_ready, 0.5)
-        self.check(is_ready, "nginx says that the gateway is ready", self._logs())
+        self.check(is_ready, "nginx reports that the gateway is ready", self._logs())
 
     def _start_gateway(self, *options):
         self.podman.run(
@@ -215,7 +211,7 @@ class Scenes:
             touched = self.podman("exec", one, "touch", "/etc/x", check=False).stderr
             self.check("Read-only file system" in touched, f"{one} has a read-only root", touched)
         sockets = self.podman("exec", "gateway", "stat", "-c", "%a %g", "/run/spoolgate/spoolgate.sock")
-        self.check(sockets.stdout.split() == ["660", "0"], "the socket is the group's", sockets.stdout)
+        self.check(sockets.stdout.split() == ["660", "0"], "the socket belongs to the group", sockets.stdout)
 
     def upload(self):
         self.transcript.scene("An ordinary upload")
@@ -223,15 +219,15 @@ class Scenes:
         self.check(answer.status == 201, "curl -T ends with the application's 201", answer)
         self._check_content(answer)
         status = self._ask(f"{MANAGEMENT}/metrics")
-        self.check("spoolgate_ready 1" in status.content, "nginx gives the gateway's metrics", status)
+        self.check("spoolgate_ready 1" in status.content, "nginx serves the gateway's metrics", status)
         for path in ("/", "/-/spoolgate/", "/status.txt"):
             answer = self._ask(MANAGEMENT + path)
-            self.check(answer.status == 404, f"nginx gives no {path} there", answer)
+            self.check(answer.status == 404, f"nginx serves no {path} there", answer)
         answer = self._ask(f"http://127.0.0.1:{PORT}/")
         self.check(answer.status == 404, "nginx serves nothing else", answer)
 
     def resume(self):
-        self.transcript.scene("An upload that is cut and resumed")
+        self.transcript.scene("An interrupted and resumed upload")
         url = self._begin("cut.bin")
         answer = self._finish(url)
         self.check(answer.status == 201, "the rest ends with the application's 201", answer)
@@ -246,29 +242,29 @@ class Scenes:
         self.check(check.returncode == 0, "the readiness probe of the manifest succeeds", check.stdout)
         self.podman("kill", "--signal", "STOP", "gateway")
         done = self.podman("healthcheck", "run", "gateway", check=False)
-        self.check(done.returncode != 0, "a gateway that is stopped is not healthy", done.stdout)
+        self.check(done.returncode != 0, "a stopped gateway is not healthy", done.stdout)
         done = self.podman("healthcheck", "run", "nginx", check=False)
-        self.check(done.returncode == 0, "nginx in front of it is", done.stdout)
+        self.check(done.returncode == 0, "nginx in front of it is healthy", done.stdout)
         self.podman("kill", "--signal", "CONT", "gateway")
         is_healthy = wait(30, lambda: not self.podman("healthcheck", "run", "gateway", check=False).returncode)
-        self.check(is_healthy, "the gateway is healthy again once it goes on")
+        self.check(is_healthy, "the gateway is healthy again once it continues")
         done = self.podman.once("--entrypoint", "spoolgate-nginx", name("nginx"), "health")
         self.check(done.returncode != 0, "a container without nginx is not healthy", done.stderr)
 
     def termination(self):
-        self.transcript.scene("SIGTERM, and a start on the same spool")
+        self.transcript.scene("SIGTERM, and a restart on the same spool")
         url = self._begin("stopped.bin")
         offset = self._offset(url)
         self.podman("stop", "--time", GRACE, "gateway")
         code = self.podman.state("gateway")["ExitCode"]
-        self.check(code == 0, "the gateway ends by itself, with status 0", f"{code}\n{self._logs()}")
+        self.check(code == 0, "the gateway exits with status 0", f"{code}\n{self._logs()}")
         self.podman("start", "gateway")
         self._await_ready()
         after = self._offset(url)
         self.check(after is not None and after >= offset, "the upload is there, with all it had", (offset, after))
         self._check_content(self._finish(url))
         code = self._stop_nginx()
-        self.check(code == 0, "nginx ends by itself, with status 0", f"{code}\n{self.podman.log('nginx')}")
+        self.check(code == 0, "nginx exits with status 0", f"{code}\n{self.podman.log('nginx')}")
         self.podman("start", "nginx")
         self._await_ready()
 
@@ -283,7 +279,7 @@ class Scenes:
         state = self.podman.state("gateway")
         os.kill(state["Pid"], signal.SIGKILL)
         is_back = wait(60, lambda: self.podman.state("gateway")["Pid"] not in (0, state["Pid"]))
-        self.check(is_back, "podman starts the gateway again", self._logs())
+        self.check(is_back, "podman restarts the gateway", self._logs())
         self._await_ready()
         after = self._offset(url)
         self.check(after is not None and after >= offset, "the upload is there, with all it had", (offset, after))
@@ -334,7 +330,7 @@ class Scenes:
                 done = self.podman("healthcheck", "run", f"container_{one}_1", check=False)
                 self.check(done.returncode == 0, f"{one} is healthy", done.stdout + done.stderr)
                 policy = self.podman.inspect("container", f"container_{one}_1")["HostConfig"]["RestartPolicy"]
-                self.check(policy["Name"] == "unless-stopped", f"{one} is started again if it ends", policy)
+                self.check(policy["Name"] == "unless-stopped", f"{one} is restarted if it exits", policy)
         finally:
             self._compose("down", "--volumes")
 
@@ -376,10 +372,8 @@ class Scenes:
             for volume in made.volumes:
                 self.podman("volume", "rm", "--force", volume, check=False)
 
-    # The client.
-
     def _begin(self, path):
-        """Sends the first part of an upload and is cut off; the upload's URL on this machine."""
+        """Sends the first part of an upload and aborts; returns the upload's URL on this machine."""
         answer = self._ask(
             URL + path,
             *("-T", self.file, "--limit-rate", "4M", "--max-time", "2"),
@@ -407,8 +401,8 @@ class Scenes:
             file.seek(offset or 0)
             rest.write(file.read())
         answer = self._append(url, offset, f"{self.scratch}/rest")
-        # If the application is not reached, an empty append sends the upload again. For some seconds after a restart
-        # podman's bridge may deliver packets to the container that had the address before.
+        # If the application is unreachable, an empty append delivers the upload again. For some seconds after a
+        # restart podman's bridge may send packets to the container that had the address before.
         open(f"{self.scratch}/rest", "wb").close()
         for _ in range(6):
             if answer.status < 500:

@@ -1,7 +1,7 @@
-"""The operator's day: a machine with the application in it, and what the scenes share.
+"""The operator's day: a machine with the application, and the functions that scenes share.
 
-Invariant: what the application was sent is judged at the end of the day from its own log. A scene
-only says which uploads it began that were to arrive (`arrives`).
+Invariant: the deliveries are checked against the application's own log at the end of the day. A scene only declares
+which of its uploads must arrive (`arrives`).
 """
 
 import hashlib
@@ -32,10 +32,9 @@ WantedBy=multi-user.target
 
 
 class Scene(typing.NamedTuple):
-    """A part of the day, and what it does to the journal at level warning and above.
+    """A part of the day, and its effect on the journal at level warning and above.
 
-    `warnings` are patterns of lines that have to be there, `allowed` of lines that may be; no other
-    line may.
+    `warnings` are patterns of lines that must occur, `allowed` of lines that may occur; no other line may.
     """
 
     title: str
@@ -58,15 +57,13 @@ class Day:
             machine.quietly(f"chmod 755 /usr/local/{name}")
         machine.write("/etc/systemd/system/application.service", APPLICATION_UNIT)
 
-    # Scenes.
-
     def play(self, scene):
-        """Plays a scene; whatever breaks it is a failure of its own, and the day goes on."""
+        """Plays a scene; an exception counts as a failure, and the day continues."""
         self.transcript.scene(scene.title)
         failed = self.transcript.failed
         try:
             scene.play(self)
-        except Exception as error:  # noqa: BLE001: the next scenes still tell something
+        except Exception as error:  # noqa: BLE001: the next scenes are still useful
             self.check(False, f"the scene ended early: {type(error).__name__}: {error}")
         self._judge_journal(scene)
         if self.transcript.failed > failed:
@@ -86,7 +83,7 @@ class Day:
         self.transcript.output(said)
         for pattern in scene.warnings:
             if not re.search(pattern, said):
-                self.check(False, f"the journal warns: {pattern}")
+                self.check(False, f"the journal has the warning: {pattern}")
         known = [*scene.warnings, *scene.allowed]
         other = self.unknown(said, known)
         sentence = (
@@ -97,32 +94,30 @@ class Day:
         self.check(not other, sentence, "\n".join(other))
 
     def unknown(self, said, known):
-        """The lines of a journal that no pattern matches, nor what each daemon of this machine says."""
+        """The lines of a journal that match neither the patterns nor this machine's usual warnings."""
         if self._lacks_descriptors():
             known = [*known, r"threads\.maximum lowered"]
         return [line for line in said.splitlines() if not any(re.search(p, line) for p in known)]
 
     def _lacks_descriptors(self):
-        """Whether the machine gives the daemon fewer descriptors than its unit asks for.
+        """Whether the machine gives the daemon fewer descriptors than its unit requests.
 
-        A container has no more than its host allows, and the daemon says so. Read while the unit is
-        there: it counts for the whole day.
+        A container has at most as many as its host allows, and the daemon logs that. The result, which is read
+        while the unit exists, is valid for the whole day.
         """
         if self._is_short is None:
             wanted = self.value("systemctl show -P LimitNOFILE spoolgate.service")
             most = self.value("awk '/^Max open files/ { print $5 }' /proc/1/limits")
             self._is_short = int(most) < int(wanted)
             if self._is_short:
-                self.transcript.say(f"  (this machine gives {most} descriptors, not {wanted})")
+                self.transcript.say(f"  (this machine allows {most} descriptors, not {wanted})")
         return self._is_short
-
-    # Commands.
 
     def run(self, command, **options):
         return self.machine.run(command, **options)
 
     def must(self, command, sentence, **options):
-        """Runs a command that has to succeed."""
+        """Runs a command that must succeed."""
         result = self.machine.run(command, **options)
         self.check(result.ok, sentence, f"exit {result.status}")
         return result
@@ -137,7 +132,7 @@ class Day:
         return self.value(f"systemctl is-active {unit}") == "active"
 
     def journal(self, since, *, unit="spoolgate"):
-        """The messages of a unit since a moment of `now`."""
+        """The messages of a unit since a time from `now`."""
         self.machine.quietly("journalctl --sync")
         return self.value(f"journalctl -q -u {unit} -o cat --no-pager --since=@{since}")
 
@@ -145,16 +140,14 @@ class Day:
         return self.value("date +%s.%N")
 
     def reload_nginx(self):
-        """Reloads nginx and waits until processes with the old configuration take no requests."""
+        """Reloads nginx and waits until processes with the old configuration accept no requests."""
         workers = "grep -slza '^nginx: worker process *$' /proc/[0-9]*/cmdline"
         before = set(self.value(workers).split())
-        self.must("nginx -t && systemctl reload nginx", "nginx takes its configuration")
+        self.must("nginx -t && systemctl reload nginx", "nginx accepts its configuration")
         self.machine.wait(20, lambda: not before & set(self.value(workers).split()))
 
-    # Settings.
-
     def set_value(self, text, path, value):
-        """The settings with a value: in place of the line that has or suggests it, else in a new line."""
+        """The settings with a value, in place of the line that sets or suggests it, or on a new line."""
         keys, depth, lines = path.split("."), 0, text.rstrip("\n").split("\n")
         parent = len(lines) - 1
         for number, line in enumerate(lines):
@@ -171,7 +164,7 @@ class Day:
         return "\n".join(lines) + "\n"
 
     def edit_settings(self, **values):
-        """Edits values of the settings; `__` stands between the keys, `_` for the hyphen."""
+        """Edits values of the settings; `__` separates keys, `_` stands for a hyphen."""
 
         def change(text):
             for name, value in values.items():
@@ -181,16 +174,14 @@ class Day:
 
         self.machine.edit(SETTINGS, change)
 
-    # Uploads.
-
     def arrives(self, name, content=None, size=None):
-        """Says that an upload is to reach the application once: with this content, or upload's."""
+        """Declares that an upload must reach the application once, with this content or that of `upload`."""
         if content is None:
             content = random.Random(name).randbytes(size)
         self.expected[name] = hashlib.sha256(content).hexdigest()
 
     def send(self, name, size, options="", **run):
-        """Sends one by the resuming client; it is to arrive, in this scene or in a later one."""
+        """Sends an upload with the resuming client; it must arrive, in this scene or a later one."""
         self.arrives(name, size=size)
         return self.machine.run(f"upload send {name} {size} {options}".strip(), **run)
 
@@ -198,7 +189,7 @@ class Day:
         return self.machine.run(f"upload resume {name} {options}".strip(), **run)
 
     def put(self, name, size, options=""):
-        """Sends one by an ordinary curl, which knows nothing of resuming."""
+        """Sends an upload with curl, which does not resume."""
         self.arrives(name, size=size)
         self.machine.write(f"/root/{name}", "")
         with open(self.machine.path(f"/root/{name}"), "wb") as file:
@@ -210,7 +201,7 @@ class Day:
         )
 
     def deliveries(self, name):
-        """What the application's log says of one upload: the digests, a line each."""
+        """The digests of one upload in the application's log, one for each delivery."""
         return self._deliveries_by_name().get(name, [])
 
     def _deliveries_by_name(self):
@@ -226,21 +217,23 @@ class Day:
         return seen
 
     def check_delivered(self, name, sentence=None):
-        """The upload is at the application, once, and its bytes are those that were sent."""
+        """Checks that the application received the upload exactly once, with the bytes that were sent."""
         seen = self.deliveries(name)
         return self.check(
             seen == [self.expected[name]],
-            sentence or f"the application got {name} once, and byte for byte",
+            sentence or f"the application received {name} once, unchanged",
             f"wanted {self.expected[name]}, its log has {seen}",
         )
 
     def judge_deliveries(self, names=None):
-        """These uploads, or every one of the day: at the application exactly once, and identical."""
+        """Checks that the application received each of these uploads, or of all uploads of the day, exactly once
+        and unchanged.
+        """
         seen = self._deliveries_by_name()
         names = list(self.expected) if names is None else names
         wrong = [name for name in names if seen.get(name) != [self.expected[name]]]
         self.check(
             not wrong,
-            f"the application's log has each of {len(names)} uploads exactly once, identical",
+            f"the application's log has each of {len(names)} uploads exactly once, unchanged",
             "\n".join(f"{name}: {seen.get(name)}" for name in wrong),
         )

@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
 """An operator's day with spoolgate, in a Debian machine booted by systemd-nspawn (`make drill`).
 
-Environment: DRILL_SUITES, the Debian suites (default: bookworm and trixie); DRILL_SCENES, names of scenes'
-modules (default: all; `install` is always played); DRILL_SAMPLE, if not empty: a sample of scenes on this host's
-own suite; DRILL_DEBS, a directory with the packages (default: they are made); DRILL_SCRATCH, where machines live
-(default: /var/tmp); and what deploy/dist/roots.py reads. Exit status: 0 all assertions hold, or nothing could be
-done here; 1 not.
+Environment: DRILL_SUITES, the Debian suites (default: bookworm and trixie); DRILL_SCENES, module names of scenes
+(default: all; `install` always runs); DRILL_SAMPLE, if not empty: a sample of scenes on this host's own suite;
+DRILL_DEBS, a directory with the packages (default: they are built); DRILL_SCRATCH, the directory of the machines
+(default: /var/tmp); and the variables of deploy/dist/roots.py. Exit status: 0 if all assertions hold or the drill
+cannot run here, else 1.
 """
 
 import os
@@ -14,7 +14,7 @@ import signal
 import subprocess
 import sys
 
-# Root writes nothing into the working tree.
+# root must not write into the working tree.
 sys.dont_write_bytecode = True
 
 HERE = os.path.dirname(os.path.abspath(__file__))
@@ -30,8 +30,8 @@ from transcript import Transcript
 
 IN_NAMESPACE = "--in-namespace"
 SUITES = "bookworm trixie"
-# What a minimal server has, and what the drill's own application and client need; nothing that the packages under test
-# should bring in themselves.
+# The packages of a minimal server and of the drill's own application and client, but none that the tested packages
+# must install themselves.
 PACKAGES = "systemd systemd-sysv dbus ca-certificates openssl curl python3"
 FILES = {"etc/hostname": "drill\n", "etc/hosts": "127.0.0.1 localhost drill uploads.example\n"}
 VERSIONS = "systemd libcurl4 libcurl4t64 nginx libfcgi0ldbl libfcgi0t64 libssl3 libssl3t64"
@@ -64,19 +64,19 @@ def main():
 
 
 def enter_namespace():
-    """Goes on in a mount namespace of its own, so that no mount outlives this program."""
+    """Continues in a new mount namespace, so that no mount outlives this program."""
     if os.geteuid() != 0:
-        print("SKIPPED make drill: it boots machines, for which it must be root")
+        print("SKIPPED make drill: it boots machines, which requires root")
         sys.exit(0)
     for tool in ("unshare", "nsenter", "systemd-nspawn", "debootstrap"):
         if not shutil.which(tool):
-            print(f"SKIPPED make drill: {tool} is not there (deploy/install-dependencies.sh drill)")
+            print(f"SKIPPED make drill: {tool} is missing (deploy/install-dependencies.sh drill)")
             sys.exit(0)
     command = ["unshare", "--mount", "--propagation", "private"]
     if subprocess.run(
         command + ["mount", "-t", "cgroup2", "cgroup2", CGROUPS], capture_output=True
     ).returncode:
-        print("SKIPPED make drill: this host lets nobody mount a cgroup hierarchy")
+        print("SKIPPED make drill: this host does not allow mounting a cgroup hierarchy")
         sys.exit(0)
     os.execvp(
         command[0],
@@ -97,7 +97,7 @@ def chosen(names):
     """The scenes of these modules, in the order of the day."""
     unknown = set(names) - set(SCENES)
     if unknown:
-        sys.exit(f"no such scenes: {' '.join(sorted(unknown))}; there are: {' '.join(SCENES)}")
+        sys.exit(f"unknown scenes: {' '.join(sorted(unknown))}; known scenes: {' '.join(SCENES)}")
     return [
         scene for name, scenes in SCENES.items() if name in names or name == "install" for scene in scenes
     ]
@@ -117,7 +117,7 @@ def play(suite, scenes, transcript):
         roots.copy(cached, root)
         machine = Machine(root, transcript)
         try:
-            # First, so that nothing is built for a machine that cannot be had.
+            # First, so that nothing is built for a machine that cannot boot.
             machine.boot()
             debs = made(suite)
             for deb in debs:
@@ -142,7 +142,7 @@ def play(suite, scenes, transcript):
 
 
 def remove_left(directory, remove):
-    """Removes what a drill that was killed could not."""
+    """Removes what a killed drill left behind."""
     for entry in os.listdir(directory):
         process = entry.removeprefix(NAME).removesuffix("-beside")
         if entry != process and process.isdigit() and not os.path.exists(f"/proc/{process}"):
@@ -150,7 +150,7 @@ def remove_left(directory, remove):
 
 
 def versions(machine):
-    """What the machine has, or would install, of what the gateway stands on."""
+    """The versions of the gateway's dependencies that the machine has, or would install."""
     found, name = [], None
     for line in machine.quietly(f"apt-cache policy {VERSIONS}").output.splitlines():
         if not line.startswith(" "):

@@ -1,9 +1,8 @@
 """A Debian root booted by systemd-nspawn, and commands in it.
 
-The program runs in a mount namespace of its own (see drill.py), where the unified cgroup hierarchy
-lies at /sys/fs/cgroup, whatever the host uses: systemd 257 refuses any other. The machine has a
-cgroup of its own there, which a guard kills as soon as this program is gone: however the drill ends,
-no process and no mount of it is left.
+The program runs in a new mount namespace (see drill.py) with the unified cgroup hierarchy at /sys/fs/cgroup, which
+systemd 257 requires, whatever the host uses. The machine has its own cgroup there, which a guard kills as soon as
+this program has ended: no process and no mount is left behind.
 """
 
 import difflib
@@ -17,7 +16,7 @@ from roots import Unavailable
 
 CGROUPS = "/sys/fs/cgroup"
 
-# Of machines, their cgroups and scratch directories; this program's process follows.
+# The prefix of machines, their cgroups and scratch directories; this program's process id follows.
 NAME = "spoolgate-drill-"
 
 ENVIRONMENT = {
@@ -32,12 +31,12 @@ ENVIRONMENT = {
 
 OPTIONS = "-q --boot --register=no --keep-unit --resolv-conf=off --timezone=off"
 
-# Holds the reading end of a pipe whose other end only this program has, and outlives it by a moment.
+# Holds the reading end of a pipe whose writing end only this program has, and so outlives it briefly.
 GUARD = 'cat >/dev/null; echo 1 2>/dev/null >"$1/cgroup.kill"'
 
 
 def remove_cgroup(cgroup):
-    """Kills what is in a cgroup and below it, and removes them; whether that is done."""
+    """Kills all processes in a cgroup and below it, and removes the cgroups; returns whether that succeeded."""
     try:
         with open(os.path.join(cgroup, "cgroup.kill"), "w") as kill:
             kill.write("1")
@@ -49,7 +48,7 @@ def remove_cgroup(cgroup):
 
 
 class Result:
-    """What a command ended with: its exit status, and both its outputs as they came."""
+    """The result of a command: its exit status and its interleaved outputs."""
 
     def __init__(self, status, output):
         self.status = status
@@ -61,7 +60,7 @@ class Result:
 
 
 class Machine:
-    """One machine; or, `beside` another one, a machine that shares its loopback network and nothing else."""
+    """One machine; with `beside`, a machine that shares only the loopback network of the other one."""
 
     def __init__(self, root, transcript, beside=None):
         self.root = root
@@ -73,8 +72,6 @@ class Machine:
         self._process = None
         self._leader = None
         self._guard = None
-
-    # Power.
 
     def boot(self):
         self._make_cgroup()
@@ -95,15 +92,14 @@ class Machine:
             with open(self.root + ".console") as console:
                 said = console.read().strip().splitlines()[-3:] or ["no output"]
             raise Unavailable("systemd did not boot under systemd-nspawn: " + " / ".join(said))
-        # PID 1 brings it up, where it may: a container in a container may not.
+        # PID 1 brings the interface up if it may, which it cannot in a container within a container.
         if not self.quietly("test $(($(cat /sys/class/net/lo/flags) & 1)) = 1").ok:
             raise Unavailable("a machine under systemd-nspawn has no loopback network here")
-        # nspawn covers the kernel's boot identity with a file of its own. A spool that knows its
-        # boot by it is to see what it sees on any machine.
+        # nspawn hides the kernel's boot identity behind its own file. A spool reads the kernel's on other machines.
         self.quietly("umount /proc/sys/kernel/random/boot_id")
 
     def power_off(self):
-        """Ends the machine, in order if it can; safe at any time and more than once."""
+        """Shuts the machine down, orderly if possible; may be called at any time and repeatedly."""
         if self._process and self._process.poll() is None:
             if self._leader:
                 self.quietly("systemctl --no-block poweroff", timeout=5)
@@ -147,10 +143,8 @@ class Machine:
         state = self.quietly("systemctl is-system-running").output.strip()
         return state in ("running", "degraded")
 
-    # Commands.
-
     def run(self, command, timeout=120, limit=12, network=False):
-        """Runs a command line in the machine as root, and shows it and what it says."""
+        """Runs a command line in the machine as root, and prints it with its output."""
         self.transcript.command(command, self._prompt)
         result = self.quietly(command, timeout, network)
         self.transcript.output(result.output, limit)
@@ -159,7 +153,7 @@ class Machine:
         return result
 
     def quietly(self, command, timeout=120, network=False):
-        """The same, not shown. With `network` it reaches the host's, as apt must."""
+        """As `run`, without printing. With `network` the command can use the host's network, as apt must."""
         try:
             done = subprocess.run(
                 self._entry(command, network),
@@ -171,12 +165,12 @@ class Machine:
             )
         except subprocess.TimeoutExpired as error:
             return Result(
-                124, (error.stdout or b"").decode(errors="replace") + f"\n(no end in {timeout} s)"
+                124, (error.stdout or b"").decode(errors="replace") + f"\n(timed out after {timeout} s)"
             )
         return Result(done.returncode, done.stdout.decode(errors="replace"))
 
     def start(self, command):
-        """Begins a command line and shows it; `finish` of what is returned waits for its end."""
+        """Starts a command line and prints it; `finish` of the result waits for its end."""
         self.transcript.command(command + " &", self._prompt)
         return Background(self._entry(command, False))
 
@@ -184,11 +178,9 @@ class Machine:
         spaces = ["-m", "-u", "-i", "-p", "-C"] + ([] if network else ["-n"])
         return ["nsenter", "-t", str(self._leader), *spaces, "sh", "-c", command]
 
-    # Conditions and files.
-
     @staticmethod
     def wait(seconds, holds):
-        """Whether a condition came to hold in time."""
+        """Whether a condition held in time."""
         deadline = time.monotonic() + seconds
         while not holds():
             if time.monotonic() > deadline:
@@ -203,7 +195,7 @@ class Machine:
         return self.quietly(f"cat {path}").output
 
     def write(self, path, text, mode=0o644):
-        """Puts a file of the drill's own into the machine, beside what the operator types."""
+        """Writes a file of the drill, which the operator would not type."""
         path = self.path(path)
         os.makedirs(os.path.dirname(path), exist_ok=True)
         with open(path, "w") as file:
@@ -211,7 +203,7 @@ class Machine:
         os.chmod(path, mode)
 
     def edit(self, path, change):
-        """Changes a file as an editor does, and shows which lines are other ones now."""
+        """Changes a file as an editor does, and prints the changed lines."""
         with open(self.path(path)) as file:
             before = file.read()
         after = change(before)
@@ -225,7 +217,7 @@ class Machine:
 
 
 class Background:
-    """A command that goes on while others run."""
+    """A command that runs in the background."""
 
     def __init__(self, command):
         self._output = []
@@ -245,7 +237,7 @@ class Background:
 
     @property
     def output(self):
-        """What it has said so far."""
+        """Its output so far."""
         return "".join(self._output)
 
     @property
@@ -259,4 +251,4 @@ class Background:
             return Result(self._process.returncode, self.output)
         except subprocess.TimeoutExpired:
             self._process.send_signal(signal.SIGKILL)
-            return Result(124, self.output + f"\n(no end in {seconds} s)")
+            return Result(124, self.output + f"\n(timed out after {seconds} s)")

@@ -1,4 +1,4 @@
-"""What the drill prints: scenes, commands as an operator types them, their output, and assertions.
+"""The output of the drill: scenes, commands as an operator types them, their output, and assertions.
 
 Invariant: every assertion is one line that begins with `ok` or `FAIL`, and is counted.
 """
@@ -8,10 +8,10 @@ import sys
 import time
 
 WIDTH = 150
-# Of what was wrong: nobody sees it twice.
+# For faults, which may not be reproducible.
 FAULT_WIDTH = 2000
 
-# What apt says to a terminal that redraws its line, and to everybody.
+# apt's messages for terminals that redraw lines, and its usual ones.
 NOISE = re.compile(
     r"\(?Reading (database|package lists|state)|WARNING: apt does not have|Building dependency"
 )
@@ -34,7 +34,7 @@ class Transcript:
         self._print(f"{prompt}{line}")
 
     def output(self, text, limit=12, width=WIDTH):
-        """The first and last of the lines, each cut, else to what a terminal shows."""
+        """Prints the first and last lines, each truncated to `width`."""
         lines = [
             line.rstrip() for line in text.splitlines() if line.strip() and not NOISE.match(line)
         ]
@@ -47,7 +47,7 @@ class Transcript:
             self._print("  " + shown)
 
     def check(self, holds, sentence, detail=""):
-        """Counts an assertion; what was seen instead is shown only where it failed."""
+        """Counts an assertion; `detail` is printed only if it failed."""
         if holds:
             self.passed += 1
             self._print(f"ok    {sentence}")

@@ -1,4 +1,4 @@
-"""One replicated disk: the power of the active host goes, and the passive one takes over."""
+"""One replicated disk: the active host loses power, and the passive one takes over."""
 
 import time
 
@@ -21,7 +21,7 @@ def play(world, transcript, draw, rounds):
 
     def after():
         resyncs.append(world.rejoin())
-        return f", the disks are alike after {resyncs[-1]:.1f} s"
+        return f", the disks are in sync after {resyncs[-1]:.1f} s"
 
     def was_begun(identity):
         one = world.gateways[world.active].uploads()[identity]
@@ -29,7 +29,7 @@ def play(world, transcript, draw, rounds):
 
     cut_rounds.play(world, transcript, draw, rounds, strike, was_begun, after)
     transcript.say(f"  takeover: {cut_rounds.middle(takeovers)}")
-    transcript.say(f"  disks alike again: {cut_rounds.middle(resyncs)}")
+    transcript.say(f"  disks in sync again: {cut_rounds.middle(resyncs)}")
     uploads = world.gateways[world.active].uploads().values()
     corrupt = [one for one in uploads if one["state"] == "corrupt"]
     transcript.check(not corrupt, "nothing is corrupt", corrupt)

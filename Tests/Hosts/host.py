@@ -1,4 +1,4 @@
-"""A host: a QEMU guest with a kernel of its own, its power, its clock and its disk."""
+"""A host: a QEMU guest with its own kernel, power, clock and disk."""
 
 import os
 import signal
@@ -16,11 +16,11 @@ POWER = os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 
 
 class Unreachable(Exception):
-    """The host does not answer."""
+    """The host does not respond."""
 
 
 class Host:
-    """Boots from `start` on; after `cut_power`, `start` boots it again with the same disk."""
+    """Boots on `start`; after `cut_power`, `start` boots it again with the same disk."""
 
     def __init__(self, name, number, image, directory, accelerator, minutes=0, disk=None):
         self.name = name
@@ -45,7 +45,7 @@ class Host:
         return self._process is not None and self._process.poll() is None
 
     def start(self):
-        """Boots it; returns once it answers."""
+        """Boots it; returns once it responds."""
         self._boots += 1
         drives = self._start_disk() if self._size else []
         clock = time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(time.time() + 60 * self._minutes))
@@ -72,7 +72,7 @@ class Host:
         return time.monotonic() - began
 
     def _start_disk(self):
-        """The disk, with a write cache that a power cut empties in part (Tests/Power/disk.py)."""
+        """Starts the disk, whose write cache is partly lost in a power failure (Tests/Power/disk.py)."""
         address = f"{self.directory}/disk.sock"
         if os.path.exists(address):
             os.unlink(address)
@@ -89,7 +89,7 @@ class Host:
         return ["-drive", f"if=none,id=disk,cache=writeback,discard=ignore,{where}", "-device", device]
 
     def cut_power(self):
-        """Ends it at once; its disk first, so that nothing more is written."""
+        """Kills it; its disk first, so that nothing more is written."""
         if self._disk:
             self._disk.send_signal(signal.SIGUSR1)
         if self._process:
@@ -116,10 +116,8 @@ class Host:
         except OSError:
             return ""
 
-    # What it is asked.
-
     def run(self, script, seconds=60, must_succeed=True):
-        """Runs a script on it; its output."""
+        """Runs a script on it; returns its output."""
         output, status, error = self._run(script, seconds)
         if must_succeed and status:
             said = (error or output).strip()[-600:]
@@ -135,7 +133,7 @@ class Host:
             raise Unreachable(f"{self.name}: {error}") from None
         output, found, rest = text.rpartition("\nSTATUS ")
         if not found:
-            raise Unreachable(f"{self.name}: the answer ends early")
+            raise Unreachable(f"{self.name}: the response ended early")
         status, _, error = rest.partition("\n")
         return output, int(status), error
 

@@ -1,11 +1,12 @@
 #!/usr/bin/env python3
-"""Several hosts with kernels of their own: two QEMU guests on one CephFS or with one replicated disk (`make hosts-test`).
+"""Several hosts with their own kernels: two QEMU guests on one CephFS or with one replicated disk (`make
+hosts-test`).
 
-Environment: HOSTS_KINDS, out of `own kernel fuse pair` (default: all); HOSTS_SCENES, words out of those that a run prints
-(default: all); HOSTS_ROUNDS, power cuts of each kind (default 4); HOSTS_PREVIOUS, another build of the program, for the
-rolling upgrade (default: the same); CLUSTER_UPLOADS, CLUSTER_ROUNDS, CLUSTER_SEED, CLUSTER_SCRATCH, CLUSTER_KEEP and SPOOLGATE as
-for `make cluster-test`. Exit status: 0 all assertions hold, or nothing could be done here; 1 not. With --check it only
-says what stands in the way: then 1, else 0.
+Environment: HOSTS_KINDS, some of `own kernel fuse pair` (default: all); HOSTS_SCENES, some of the words that a run
+prints (default: all); HOSTS_ROUNDS, power failures of each kind (default 4); HOSTS_PREVIOUS, another build of the
+program, for the rolling upgrade (default: the same); CLUSTER_UPLOADS, CLUSTER_ROUNDS, CLUSTER_SEED,
+CLUSTER_SCRATCH, CLUSTER_KEEP and SPOOLGATE as for `make cluster-test`. Exit status: 0 if all assertions hold or the
+test cannot run here, else 1. With --check it only reports what prevents the test: then 1, else 0.
 """
 
 import os
@@ -18,7 +19,7 @@ sys.dont_write_bytecode = True
 HERE = os.path.dirname(os.path.abspath(__file__))
 TESTS = os.path.dirname(HERE)
 sys.path += [os.path.join(TESTS, name) for name in ("Cluster", "Drill")]
-# Last: it has other modules by the names of the cluster's.
+# Last, since some of its modules have the same names as the cluster's.
 sys.path.append(os.path.join(TESTS, "Power"))
 
 import ceph
@@ -43,21 +44,21 @@ BUILD = os.path.join(gateway.ROOT, ".build/hosts")
 
 SHARED = {
     "other": ("every request to the other node", other_node.play),
-    "boots": ("a node starts again, and commands on both", boots.play),
-    "dead": ("what a dead node was sending", dead_node.play),
-    "loss": ("a node is lost, shut out, and wakes", node_loss.play),
+    "boots": ("a node restarts, and commands on both", boots.play),
+    "dead": ("the deliveries of a dead node", dead_node.play),
+    "loss": ("a node is lost, fenced, and wakes", node_loss.play),
     "upgrade": ("a rolling upgrade", upgrade.play),
     "network": ("a host loses its storage", network_cuts.play),
-    "polling": ("what looking for each other costs", polling.play),
+    "polling": ("the cost of polling for requests of other nodes", polling.play),
     "kills": ("kill -9 at every moment", kills.play),
-    "power": ("power cuts of one host", lambda *words: power_cuts.play(*words, rounds())),
+    "power": ("power failures of one host", lambda *words: power_cuts.play(*words, rounds())),
 }
 SCENES = {
     "own": {"spools": ("a node dies with uploads open", own_spools.play)},
-    # Not `kills`: where the daemon is killed while it asks for a lock, this client leaves the lock with the server.
+    # Without `kills`: if the daemon is killed while it acquires a lock, this client leaves the lock on the server.
     "kernel": {name: scene for name, scene in SHARED.items() if name != "kills"},
     "fuse": SHARED,
-    "pair": {"power": ("power cuts of the active host", lambda *words: fail_overs.play(*words, rounds()))},
+    "pair": {"power": ("power failures of the active host", lambda *words: fail_overs.play(*words, rounds()))},
 }
 TITLES = {
     "own": "A spool for each host",
@@ -93,14 +94,14 @@ def outside():
 
 
 def obstacle():
-    """Why it cannot be done here; None if it can."""
+    """The reason why the test cannot run here; None if it can."""
     if os.geteuid() != 0:
-        return "it makes networks and mounts file systems, for which it must be root"
+        return "it creates networks and mounts file systems, which requires root"
     for tool in ("setpriv", "unshare", "nginx", "ip"):
         if not shutil.which(tool, path=os.environ["PATH"] + ":/usr/sbin:/sbin"):
-            return f"{tool} is not there (deploy/install-dependencies.sh hosts)"
+            return f"{tool} is missing (deploy/install-dependencies.sh hosts)"
     if not os.path.exists("/dev/net/tun"):
-        return "there is no /dev/net/tun here"
+        return "/dev/net/tun is missing"
     if {"kernel", "fuse"} & set(chosen("HOSTS_KINDS", SCENES)) and ceph.missing():
         return ceph.missing()
     return image.missing() or namespaces.missing()
@@ -127,7 +128,7 @@ def play(kind, seed, accelerator, transcript):
                 if kind != "pair":
                     world.heal()
                 scene(world, transcript, random.Random(f"{seed} {kind} {name}"))
-            except Exception as error:  # noqa: BLE001: the next scenes still tell something
+            except Exception as error:  # noqa: BLE001: the next scenes are still useful
                 transcript.check(False, f"ended early: {type(error).__name__}: {error}")
             if transcript.failed > failed:
                 world.tell(transcript, f"{kind}-{name}-")

@@ -1,4 +1,4 @@
-"""Two hosts with the nodes n1 and n2, nginx and the application beside them, and what the spool is on."""
+"""Two hosts with the nodes n1 and n2, nginx and the application next to them, and the storage of the spool."""
 
 import os
 
@@ -12,15 +12,15 @@ from node import Node
 from storage import HostMount
 from world import NODES, World
 
-# How far the clock of n2 is ahead, in minutes.
+# The minutes by which the clock of n2 is ahead.
 AHEAD = 7
 DISK = 256 << 20
 
 
 class HostsWorld(World):
-    """As the World of Tests/Cluster, with two guests for hosts.
+    """Like the World of Tests/Cluster, with two guests as hosts.
 
-    `kind` is what the spool is on: "own" disks, or one CephFS by the hosts' "kernel" or by "fuse".
+    `kind` is the storage of the spool: "own" disks, or one CephFS mounted by the hosts' "kernel" or by "fuse".
     """
 
     def __init__(self, scratch, kind, image, accelerator):
@@ -63,7 +63,9 @@ class HostsWorld(World):
         self.front.start()
 
     def power_on(self, name):
-        """Boots a host whose power was cut, mounts, and starts its node; how long the boot took."""
+        """Boots a host after a power failure, mounts the spool and starts its node; returns the duration of the
+        boot.
+        """
         seconds = self.hosts[name].start()
         if self.is_shared:
             self.mounts[name].start()
@@ -73,11 +75,11 @@ class HostsWorld(World):
         return seconds
 
     def replaying(self, draw):
-        """The node of which a replay is requested."""
+        """The node from which a replay is requested."""
         return draw.choice(NODES)
 
     def __exit__(self, *arguments):
-        # What runs on a host goes with its power.
+        # All processes on a host end with its power.
         for host in self.hosts.values():
             host.cut_power()
         self.gateways.clear()

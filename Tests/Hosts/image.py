@@ -1,4 +1,6 @@
-"""What the hosts boot: a kernel of the distribution's cloud package, and an initramfs with the gateway, ceph-fuse and DRBD's tools."""
+"""The hosts' boot files: a kernel from the distribution's cloud package, and an initramfs with the gateway,
+ceph-fuse and DRBD's tools.
+"""
 
 import glob
 import os
@@ -10,12 +12,12 @@ from guest import Root, Unavailable, libraries, run, tool
 HERE = os.path.dirname(os.path.abspath(__file__))
 MODULES = "virtio_pci virtio_blk virtio_net virtio_rng fuse ceph drbd".split()
 PROGRAMS = "ceph-fuse mkfs.ext4 e2fsck".split()
-# What ceph-fuse loads at run time, for names of hosts.
+# Libraries that ceph-fuse loads at run time to resolve host names.
 LOADED = ("/lib/x86_64-linux-gnu/libnss_files.so.2", "/lib/x86_64-linux-gnu/libgcc_s.so.1")
 
 
 def missing():
-    """Why there can be no image here; None if there can."""
+    """The reason why the image cannot be built here; None if it can."""
     try:
         if os.uname().machine != "x86_64":
             return f"the hosts are x86-64 machines, and this one is {os.uname().machine}"
@@ -29,8 +31,8 @@ def missing():
 
 
 def build(out, programs):
-    """Makes `vmlinuz` and `hosts.cpio` in `out`, unless they are those; `programs` are paths of the gateway by their names
-    in the image.
+    """Builds `vmlinuz` and `hosts.cpio` in `out`, unless they are up to date; `programs` maps names in the image to
+    paths of the gateway.
     """
     os.makedirs(out, exist_ok=True)
     parts = [*programs.values(), *glob.glob(f"{HERE}/guest/*"), os.path.abspath(__file__), guest.__file__]
@@ -85,7 +87,7 @@ def _write(path, text):
 
 
 def replication(out):
-    """DRBD's tools, unpacked from their package: their places in the image, and where they are here."""
+    """DRBD's tools, unpacked from their package: their paths in the image and here."""
     unpacked = f"{out}/drbd"
     if not glob.glob(f"{unpacked}/*/drbdadm") and not glob.glob(f"{unpacked}/usr/sbin/drbdadm"):
         shutil.rmtree(unpacked, ignore_errors=True)

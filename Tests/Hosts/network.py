@@ -1,6 +1,6 @@
-"""Two networks of the hosts, in this process's network namespace: one for requests, one for the storage.
+"""The hosts' two networks in this process's network namespace: one for requests, one for the storage.
 
-Each host has a tap device on each of them. A device that is down loses every packet, as a cable does that is pulled.
+Each host has a tap device on both. A device that is down loses every packet, like an unplugged cable.
 """
 
 from processes import run
@@ -17,7 +17,7 @@ def start():
 
 
 def plug(host):
-    """Makes a host's devices; their names."""
+    """Creates a host's devices; returns their names."""
     devices = [f"{host}-{bridge}" for bridge in ("service", "storage")]
     for device in devices:
         run(["ip", "tuntap", "add", device, "mode", "tap"])

@@ -1,4 +1,4 @@
-"""One spool: a host loses the network to the storage, for a moment and for longer than a session lasts."""
+"""One spool: a host loses the network to the storage, briefly and for longer than a session lasts."""
 
 import time
 
@@ -34,12 +34,12 @@ def short(world, transcript, draw):
     transcript.check(
         world.gateways["n1"].status() is None and "node fenced" not in world.gateways["n1"].log()[since:],
         f"n1 was without its storage for {MOMENT} s: {ends(clients)} after"
-        f" {time.monotonic() - began:.0f} s, and n1 goes on",
+        f" {time.monotonic() - began:.0f} s, and n1 continues",
     )
 
 
 def long(world, transcript, draw):
-    """Nobody shuts it out but Ceph itself."""
+    """Only Ceph itself fences the host."""
     one = world.gateways["n1"]
     clients = [client_of(world, draw, f"-long{number}", number) for number in range(CLIENTS)]
     since, death = len(one.log()), []
@@ -59,14 +59,14 @@ def long(world, transcript, draw):
         f"n1 stays without its storage: {ends(clients)} on n2 {seconds:.0f} s after the cut",
         "\n".join(faults),
     )
-    # Ceph shuts a silent client out once another one wants what it holds, or after mds_session_autoclose.
+    # Ceph fences a silent client once another one needs its locks, or after mds_session_autoclose.
     gone = wait(330, lambda: not world.mounts["n1"].sessions(), 1)
     world.mounts["n1"].thaw()
     status = one.wait(90)
     said = one.log()[since:]
     transcript.check(
         gone and status == FENCED and said.count('msg="node fenced"') == 1,
-        f"its network is back: it ends with {status}, and says why in one line",
+        f"its network is back: it ends with {status}, and logs the reason in one line",
         said[-1500:],
     )
     world.mounts["n1"].stop()

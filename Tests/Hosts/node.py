@@ -1,4 +1,4 @@
-"""A node: the gateway on a host of its own, and the file system that its spool is on."""
+"""A node: the gateway on its own host, and the file system of its spool."""
 
 import base64
 import re
@@ -14,7 +14,7 @@ PORT, ADMIN = 9000, "/run/admin.sock"
 
 
 class Node:
-    """As Tests/Cluster's Gateway: runs from `start` on; whatever ends it, `start` may be called again."""
+    """Like Tests/Cluster's Gateway: after it has ended for any reason, `start` may be called again."""
 
     def __init__(self, host, spool, upstream, is_shared, name=None, program="spoolgate"):
         self.name = name or host.name
@@ -36,8 +36,6 @@ class Node:
             f"listen: tcp:{self.address}\nadmin-listen: unix:{ADMIN}",
         )
 
-    # Its life.
-
     def launch(self):
         self.host.write("/etc/spoolgate.yaml", self._settings)
         self.host.run(
@@ -50,13 +48,12 @@ class Node:
     def start(self):
         self.launch()
         try:
-            # After a power failure its own lock stays until Ceph gives up the dead session.
+            # After a power failure its own lock stays until Ceph drops the dead session.
             must(120, f"{self.name} serves", self._serves)
         except NeverHappened as never:
             raise NeverHappened(f"{never}: {self.log()[-500:]}") from None
 
     def kill(self):
-        """As a crash does."""
         self._signal("KILL")
 
     def crash(self):
@@ -64,7 +61,7 @@ class Node:
         self.start()
 
     def restart(self):
-        """As an operator does."""
+        """Restarts it as an operator does."""
         self._signal("TERM")
         status = self.wait(40)
         self.start()
@@ -79,7 +76,7 @@ class Node:
                 self.wait(20)
 
     def status(self):
-        """Its exit status, of a signal as a shell has it; None while it runs, and if its host does not answer."""
+        """Its exit status, for a signal as in a shell; None while it runs, and if its host does not respond."""
         if not self.host.is_on:
             return "off"
         try:
@@ -106,13 +103,11 @@ class Node:
         except OSError:
             return False
 
-    # What it says.
-
     def log(self):
         return self.host.log()
 
     def complaints(self, since=0, allowed=()):
-        # One host's clock is ahead of the others', and its daemon says so.
+        # The clock of one host is ahead, which its daemon logs.
         return gateway.Gateway.complaints(self, since, (*allowed, r" lead=4\d\d "))
 
     def queue_runs(self):
@@ -121,8 +116,6 @@ class Node:
         page = gateway.admin_answer(base64.b64decode(answer))
         return int(re.search(r"^spoolgate_queue_runs_total (\d+)", page, re.M)[1])
 
-    # Commands.
-
     def command(self, *words, must_succeed=True):
         line = f"{self.program} {' '.join(words)} --config /etc/spoolgate.yaml"
         return self.host.run(line, must_succeed=must_succeed)
@@ -130,7 +123,7 @@ class Node:
     uploads = gateway.Gateway.uploads
 
     def digests(self):
-        """The digests of all files of uploads, as this node sees them."""
+        """The digests of all files of uploads, as read on this node."""
         lines = self.host.run(
             f"find {self.spool}/uploads {self.spool}/queue -type f -exec sha256sum {{}} +"
         )

@@ -14,7 +14,7 @@ from world import NODES, World
 
 DISK = 256 << 20
 
-# What OPERATIONS.md has for a pair.
+# The configuration of a pair in OPERATIONS.md.
 RESOURCE = """global {{ usage-count no; }}
 resource spool {{
     device    /dev/drbd0;
@@ -50,7 +50,7 @@ class PairWorld(World):
             self._join(name, is_new=True)
         first = self.hosts["n1"]
         must(30, "the disks are connected", lambda: "cs:Connected" in self._state("n1"))
-        # Both are empty: nothing has to be copied.
+        # Both are empty, so nothing has to be copied.
         first.run("drbdadm new-current-uuid --clear-bitmap spool/0")
         must(30, "the disks are alike", self._is_alike)
         first.run("drbdadm primary spool && mkfs.ext4 -q /dev/drbd0")
@@ -72,7 +72,7 @@ class PairWorld(World):
         host.run("drbdadm up spool")
 
     def _state(self, name):
-        """The connection, the roles and the disks, as the kernel has them: cs:Connected ro:... ds:..."""
+        """The connection, the roles and the disks, according to the kernel: cs:Connected ro:... ds:..."""
         return self.hosts[name].run("grep ' 0:' /proc/drbd", must_succeed=False)
 
     def _is_alike(self):
@@ -83,15 +83,17 @@ class PairWorld(World):
         return self.other(self.active)
 
     def cut_power(self):
-        """Ends the active host; when."""
+        """Cuts the power of the active host; returns the time."""
         self.hosts[self.active].cut_power()
         return time.monotonic()
 
     def fail_over(self):
-        """What an operator does on the passive host once the active one is off; seconds until it serves."""
+        """Performs the operator's steps on the passive host once the active one is off; returns the seconds until
+        it serves.
+        """
         began = time.monotonic()
         host = self.hosts[self.passive]
-        # Until the connection's timeout it still takes the other one for the primary.
+        # Until the connection times out, it still regards the other one as the primary.
         must(
             30,
             "the disk can be made primary",
@@ -107,7 +109,7 @@ class PairWorld(World):
         return "ro:Primary" in self._state(host.name)
 
     def rejoin(self):
-        """Boots the host that was cut; seconds until both disks are alike again."""
+        """Boots the host after its power failure; returns the seconds until both disks are in sync."""
         self.hosts[self.passive].start()
         began = time.monotonic()
         self._join(self.passive)
@@ -115,7 +117,7 @@ class PairWorld(World):
         return time.monotonic() - began
 
     def replaying(self, draw):
-        """The node of which a replay is requested: nginx finds it."""
+        """The node from which a replay is requested: nginx finds it."""
         return None
 
     def __exit__(self, *arguments):
@@ -126,7 +128,7 @@ class PairWorld(World):
 
 
 class Address:
-    """A node as nginx knows it: both hosts are behind one name of an upstream."""
+    """A node as nginx addresses it: both hosts are behind one name of an upstream."""
 
     def __init__(self, name, gateway):
         self.name = name

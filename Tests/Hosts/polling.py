@@ -1,4 +1,6 @@
-"""One spool: what it costs the metadata server that each node looks for requests of the others, and how soon it sees one."""
+"""One spool: the cost for the metadata server of polling for other nodes' requests, and the delay until one is
+detected.
+"""
 
 import time
 
@@ -25,18 +27,18 @@ def play(world, transcript, draw):
         exchange.close()
     waits.sort()
     transcript.say(
-        f"  requests to the metadata server a second: {idle:.1f} while both nodes have nothing to do, {busy:.1f}"
-        f" while n1 receives 8 uploads of which nothing comes"
+        f"  requests to the metadata server per second: {idle:.1f} while both nodes are idle, {busy:.1f}"
+        f" while n1 receives 8 uploads without content"
     )
     transcript.say(
-        f"  an offset asked of n2 while n1 receives the upload: median {waits[LOCKS // 2]:.3f} s, longest"
+        f"  an offset requested from n2 while n1 receives the upload: median {waits[LOCKS // 2]:.3f} s, longest"
         f" {waits[-1]:.3f} s of {LOCKS}"
     )
-    transcript.check(told == LOCKS, f"n2 told {told} of {LOCKS} offsets of uploads that n1 received")
+    transcript.check(told == LOCKS, f"n2 returned {told} of {LOCKS} offsets of uploads that n1 received")
 
 
 def rate(world):
-    """Requests of clients a second."""
+    """Client requests per second."""
     before, began = count(world), time.monotonic()
     time.sleep(SECONDS)
     return (count(world) - before) / (time.monotonic() - began)
@@ -48,7 +50,7 @@ def count(world):
 
 
 def receiving(world, draw, number):
-    """An upload that n1 receives, of which nothing more comes."""
+    """An upload that n1 receives, without further content."""
     task = Task(f"{draw.random()}")
     task.number, task.breaks, task.pieces, task.is_careful = f"poll{number}", [], 0, True
     task.content = draw.randbytes(100_000)

@@ -1,4 +1,4 @@
-"""One spool: the power of a host goes, and another one continues its uploads."""
+"""One spool: a host loses power, and another one continues its uploads."""
 
 import time
 
@@ -9,7 +9,7 @@ from scenes.kills import held_as_told, was_begun
 from wire import Cut, ask
 from world import NODES
 
-# Of so many rounds one leaves it to Ceph to give up the dead host's locks; in the others it is shut out at once.
+# One of this many rounds waits until Ceph drops the dead host's locks; in the others the host is fenced at once.
 UNAIDED = 10
 
 
@@ -24,7 +24,7 @@ def play(world, transcript, draw, rounds):
         sessions = world.mounts[name].sessions()
         world.hosts[name].cut_power()
         deaths.append(Death(name, time.monotonic()))
-        # From now on the other host is asked.
+        # From now on requests go to the other host.
         for client in clients:
             client._route = lambda request: world.other(name)
         world.moments.go_on()
@@ -43,19 +43,19 @@ def play(world, transcript, draw, rounds):
             known = [one for one in seconds if one is not None]
             words = cut_rounds.middle(known) if known else "none"
             transcript.check(len(known) == len(seconds), f"takeover, {kind}: {words}", seconds)
-    transcript.say(f"  a host answers {sum(boots) / len(boots):.1f} s after its power is back")
+    transcript.say(f"  a host responds {sum(boots) / len(boots):.1f} s after its power is back")
     allowed = (r'msg="outcome unknown"|the process ended during|delivery deferred',)
     said = [
         line
         for name, gateway in world.gateways.items()
         for line in gateway.complaints(since[name], allowed)
     ]
-    transcript.check(not said, "the nodes complain of nothing else", "\n".join(said[:20]))
+    transcript.check(not said, "the nodes log no other warning", "\n".join(said[:20]))
     held_as_told(world, transcript, everybody)
 
 
 def takeover(world, clients, node, death):
-    """Seconds from the death until the other node tells the offset of every upload that it was asked for."""
+    """Seconds from the death until the other node has returned the offset of every upload it was asked for."""
     left = [c for c in clients if c.creations and c.current.location and c.end is None]
 
     def is_told(client):

@@ -1,4 +1,4 @@
-"""One CephFS that every host mounts, by its kernel or by ceph-fuse: what Tests/Cluster's `Mount` is to a node there."""
+"""One CephFS that every host mounts, by its kernel or by ceph-fuse; takes the place of Tests/Cluster's `Mount`."""
 
 import ceph
 import network
@@ -13,7 +13,7 @@ class HostMount:
         self._is_kernel = is_kernel
 
     def start(self):
-        """Mounts it, with a session of its own."""
+        """Mounts it with a new session."""
         name = self._host.name
         if self._is_kernel:
             monitor = self._ceph.monitor.removeprefix("v2:")
@@ -29,7 +29,7 @@ class HostMount:
         self._host.wait_until_mounted(self.path, "fuse.ceph-fuse")
 
     def stop(self):
-        """Unmounts it, whatever still has files of it open."""
+        """Unmounts it, even if files of it are open."""
         if not self._host.is_on:
             return
         if not self._is_kernel:
@@ -38,14 +38,14 @@ class HostMount:
         must(20, "it is unmounted", lambda: not self._host.is_mounted(self.path))
 
     def freeze(self):
-        """Pulls the cable to the storage."""
+        """Unplugs the host from the storage network."""
         network.cut(self._host.name)
 
     def thaw(self):
         network.restore(self._host.name)
 
     def session(self):
-        """The number by which the metadata server knows it."""
+        """The number by which the metadata server identifies it."""
         found = self.sessions()
         if len(found) != 1:
             raise RuntimeError(f"{len(found)} sessions of {self._host.name}")

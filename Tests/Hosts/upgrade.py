@@ -1,4 +1,4 @@
-"""One spool: one node after the other gets another build of the program, while uploads go on."""
+"""One spool: one node after the other is updated to another build, during uploads."""
 
 import threading
 import time
@@ -23,7 +23,7 @@ def play(world, transcript, draw):
             time.sleep(1)
             world.gateways[name].program = "spoolgate"
             status = world.gateways[name].restart()
-            transcript.check(status == 0, f"{name} ended in good order, and serves with the new build")
+            transcript.check(status == 0, f"{name} ended cleanly, and serves with the new build")
         done.set()
 
     world.run(clients, 120, at_a_time=4, beside=upgrade)

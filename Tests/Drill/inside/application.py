@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
-"""The application behind the gateway in the drill: any HTTP server that knows nothing of resuming.
+"""The application behind the gateway in the drill: any HTTP server, without knowledge of resumable uploads.
 
-It stores what is sent to it in STORE under the last part of the path, and writes one JSON line for
-each request to LOG before it answers: method, target, bytes, SHA-256, and whether all of the
-content came. Nothing is ever left out of the log, so that what was delivered twice shows there.
+It stores the content of requests in STORE under the last part of the path, and writes one JSON line for each
+request to LOG before it responds: method, target, bytes, SHA-256, and whether the content was complete. Every
+request is in the log, so that repeated deliveries show there.
 """
 
 import hashlib

@@ -1,13 +1,12 @@
 #!/usr/bin/env python3
-"""A client of resumable uploads on a plain socket, which shows what passes on the wire.
+"""A client of resumable uploads on a plain socket, which prints the exchange.
 
     upload.py send NAME BYTES [--cut BYTES] [--pace MBPS] [--until-done SECONDS]
     upload.py resume NAME     [--cut BYTES] [--pace MBPS] [--until-done SECONDS]
 
-The content is the same for the same name and size. What a later `resume` needs is kept in
-/root/uploads. With --cut the client breaks its own connection once so many bytes of the content
-have been sent; with --until-done it does what a good client does: after whatever happens it asks for the
-offset and goes on. Exit status: 0 answered 2xx or cut as asked, 1 anything else.
+The content is determined by the name and the size. /root/uploads has the state for a later `resume`. With --cut the
+client closes its own connection after that many bytes of content; with --until-done it retrieves the offset after
+any interruption and continues. Exit status: 0 for a 2xx response or a requested cut, 1 otherwise.
 """
 
 import argparse
@@ -41,14 +40,14 @@ def content(name, size):
 
 
 class Exchange:
-    """One request on a connection of its own, and the responses to it."""
+    """One request on its own connection, and the responses to it."""
 
     def __init__(self, url, method, fields):
         parts = urllib.parse.urlsplit(url)
         self.socket = socket.create_connection((parts.hostname, parts.port or 80), timeout=60)
         self.buffer = b""
         self.method = method
-        # Nothing has been heard yet: the 104 of a creation may be on its way.
+        # No response has been received: the 104 of a creation may still arrive.
         self.is_new = method != "PATCH"
         lines = [f"{method} {parts.path} HTTP/1.1", f"Host: {parts.netloc}", "Connection: close"]
         lines += [f"Upload-Draft-Interop-Version: {VERSION}"]
@@ -58,7 +57,7 @@ class Exchange:
         self.socket.sendall(("\r\n".join(lines) + "\r\n\r\n").encode())
 
     def send(self, data, pace, cut, on_interim):
-        """Sends content and listens meanwhile; a final response that comes first is returned."""
+        """Sends content and reads responses meanwhile; returns an early final response."""
         began, sent = time.monotonic(), 0
         while sent < len(data):
             while self.buffer or select.select([self.socket], [], [], 0)[0]:
@@ -168,7 +167,7 @@ class Upload:
         return answer or exchange.final(self.interim)
 
     def once(self):
-        """The answer to one attempt; a connection that broke is None."""
+        """The response to one attempt; None if the connection failed."""
         try:
             return self.resume() if self.url else self.create()
         except (Cut, OSError) as error:

@@ -1,4 +1,4 @@
-"""The scenes of the day, in order, by the names of their modules."""
+"""The scenes of the day, in order, by module name."""
 
 from . import (
     configurations,
@@ -37,5 +37,5 @@ SCENES = {
     )
 }
 
-# What CI plays: an operator's whole way, without the scenes that take long and change seldom.
+# The scenes that CI plays: an operator's main tasks, without the slow scenes that rarely change.
 SAMPLE = ("uploads", "outage", "upgrade", "removal", "configurations")

@@ -1,8 +1,8 @@
-"""Each package is upgraded, removed and purged, in every configuration of nginx that the docs show.
+"""Each package is upgraded, removed and purged, in every nginx configuration of the documentation.
 
-Each configuration is a file of nginx's own, so that `nginx -t` judges each alone; together they are what nginx runs
-with. Each has its own copy of the package's location, as the docs say for another path: a copy stays when the package
-is purged, and nginx has to start with it.
+Each configuration is a separate nginx file, so that `nginx -t` can check each alone; nginx runs with all of them.
+Each has its own copy of the package's location, as documented for another path: a copy stays when the package is
+purged, and nginx must still start with it.
 """
 
 import os
@@ -22,12 +22,12 @@ SITE = "/etc/nginx/sites-enabled/drill"
 OLD = "/etc/nginx/snippets/old.conf"
 PORT = 8100
 
-# Configurations that are no server block of their own.
+# Configurations without their own server block.
 WITHOUT_PORT = ("shared", "pool", "whole")
-# A version above the one of every other scene.
+# A version above that of all other scenes.
 NEW = "101.0"
 
-# What is around a site in a file of its own: as Debian's nginx.conf, but of conf.d what the site needs.
+# The file around a single site: like Debian's nginx.conf, but it includes only the needed files of conf.d.
 ALONE = """user www-data;
 pid /run/nginx-drill.pid;
 include /etc/nginx/modules-enabled/*.conf;
@@ -40,12 +40,12 @@ http {{
 
 
 def switched_on(text, mark):
-    """A shipped file with the lines of a mark switched on, as its comments say."""
+    """A shipped file with the lines of a mark enabled, as its comments describe."""
     return re.sub(rf"(?m)^( *)#(.*# run: {mark}\b)", r"\1\2", text)
 
 
 def recipe(name, kind):
-    """A block of nginx or settings in the docs."""
+    """A block of nginx configuration or settings from the documentation."""
     text = ""
     for page in ("RECIPES", "FRONTS", "OPERATIONS"):
         with open(os.path.join(packages.REPOSITORY, f"docs/{page}.md")) as file:
@@ -54,7 +54,7 @@ def recipe(name, kind):
 
 
 def sites(day):
-    """The content of server blocks, by the names of their configurations, and of the http block around them."""
+    """The content of server blocks by configuration, and that of the http block around them."""
     with open(os.path.join(packages.REPOSITORY, "nginx/snippets/spoolgate.conf")) as file:
         snippet = file.read()
     login = switched_on(snippet, "login")
@@ -90,7 +90,7 @@ def sites(day):
 
 
 def write(day):
-    """Writes all configurations; the names of those that `nginx -t` judges alone, with its options."""
+    """Writes all configurations; returns the names of those that `nginx -t` checks alone, with its options."""
     options = {}
     for number, (name, text) in enumerate(sites(day).items()):
         listen = f"    listen 127.0.0.1:{PORT + number};\n    server_name {name}.example;\n"
@@ -100,22 +100,22 @@ def write(day):
         day.machine.write(f"{FOLDER}/{name}.site", site)
         names = "spoolgate*" if name == "nodes" else "spoolgate"
         alone = ALONE.format(names=names, site=f"{FOLDER}/{name}.site")
-        # What is included by a relative path is looked for beside the main file.
+        # Relative includes are resolved next to the main file.
         day.machine.write(f"/etc/nginx/drill-{name}.conf", alone)
         options[name] = f"-c /etc/nginx/drill-{name}.conf"
-    # The upstream and its map of several nodes with one spool, whose names are others than those of the nodes' file.
+    # The upstream and map of several nodes with one spool; they use other names than the nodes' file.
     shared = recipe("shared", "nginx").replace("spoolgate_any", "spoolgate_shared")
     day.machine.write(f"{FOLDER}/shared.site", shared)
     alone = ALONE.format(names="spoolgate", site=f"{FOLDER}/shared.site")
     day.machine.write("/etc/nginx/drill-shared.conf", alone)
     options["shared"] = "-c /etc/nginx/drill-shared.conf"
-    # The number of threads that write, as the module's page has it.
+    # The number of threads that write, as on the module's page.
     day.machine.write("/etc/nginx/drill-pool.conf", "thread_pool spool_receive threads=32;\n" + day.machine.read(
         "/etc/nginx/drill-shipped.conf"
     ))
     options["pool"] = "-c /etc/nginx/drill-pool.conf"
     day.machine.quietly(f"cp {EXAMPLES}/spoolgate_nodes.conf {NODES}; mkdir -p {WHOLE}/log {WHOLE}/snippets")
-    # A whole nginx of the operator's own.
+    # A complete nginx configuration of the operator's own.
     whole = re.sub(r"(?m)^.*\[::\]:.*\n", "", day.machine.read(f"{EXAMPLES}/nginx.conf"))
     whole = re.sub(r"/etc/ssl/\S+;", "/etc/nginx/uploads.pem;", whole)
     day.machine.write("/etc/nginx/drill-whole.conf", whole)
@@ -125,7 +125,7 @@ def write(day):
 
 
 def judge(day, options, when):
-    """nginx takes each configuration alone, and starts with all of them."""
+    """Checks that nginx accepts each configuration alone, and starts with all of them."""
     day.transcript.command(f"for each of {len(options)} configurations: nginx -t -c FILE")
     wrong = {}
     for name, option in options.items():
@@ -134,33 +134,33 @@ def judge(day, options, when):
             wrong[name] = next((l for l in result.output.splitlines() if "emerg" in l), result.output)
     day.check(
         not wrong,
-        f"nginx takes each of {len(options)} configurations, {when}",
+        f"nginx accepts each of {len(options)} configurations, {when}",
         "\n".join(f"{name}: {said}" for name, said in wrong.items()),
     )
-    # The next restart may come within seconds, and systemd allows five in ten.
+    # The next restart may come within seconds, and systemd allows five in ten seconds.
     day.machine.quietly("systemctl reset-failed nginx")
     day.must("nginx -t && systemctl restart nginx", f"nginx restarts with all of them, {when}")
     answers = day.value(
         f"for port in $(seq {PORT} {PORT + len(options) - len(WITHOUT_PORT) - 1}); do "
         "curl -s -o /dev/null -w '%{http_code}\\n' http://127.0.0.1:$port/; done | sort | uniq -c"
     )
-    day.check(answers and " 000" not in answers, f"and each site answers, {when}", answers)
+    day.check(answers and " 000" not in answers, f"and each site responds, {when}", answers)
 
 
 def lane(day, wants_module, word=""):
-    """nginx writes content by itself if the module is there, as it is shipped; uploads go through in any case."""
+    """Checks that nginx writes content itself if the shipped module is loaded, and that uploads work in any case."""
     before = received(day)
     name = f"lane-{wants_module}{word}.bin".lower()
     result = day.machine.run(f"upload send {name} 3000000")
     day.arrives(name, size=3_000_000)
-    day.check("answered 201" in result.output, "an upload goes through", result.output[-500:])
+    day.check("answered 201" in result.output, "an upload succeeds", result.output[-500:])
     day.check_delivered(name)
     how = "by itself" if wants_module else "through the gateway"
     day.check((received(day) > before) == wants_module, f"and nginx has sent it {how}")
 
 
 def received(day):
-    """Bytes that nginx has written into the spool by itself."""
+    """The bytes that nginx has written into the spool itself."""
     port = PORT + list(sites(day)).index("admin")
     command = f"curl -s http://127.0.0.1:{port}/-/spoolgate/metrics"
     found = re.search(r"spoolgate_spool_receive_bytes_total\S* (\d+)", day.value(command))
@@ -188,7 +188,7 @@ def remove_each(day):
     options = write(day)
     judge(day, options, "with all packages")
     lane(day, True)
-    # It has no file that a purge takes.
+    # No file of it is removed by a purge.
     apt(day, "remove -y spoolgate-client", "the client's package: remove")
     judge(day, options, "after remove of the client")
     # A file that nginx does not include.
@@ -204,8 +204,8 @@ def remove_each(day):
     judge(day, options, "with all packages again")
     for name in ("spoolgate", MODULE):
         made = repack(day, NEW, name)
-        day.check(made.ok, f"there is a version {NEW} of {name}", made.output)
-        apt(day, f"install -y ./{name}_{NEW}_amd64.deb </dev/null", f"{name}: upgrade, without a question")
+        day.check(made.ok, f"version {NEW} of {name} is built", made.output)
+        apt(day, f"install -y ./{name}_{NEW}_amd64.deb </dev/null", f"{name}: upgrade, without a prompt")
         judge(day, options, f"after the upgrade of {name}")
     lane(day, True, "upgraded")
     for step in ("remove", "purge"):
@@ -219,12 +219,12 @@ def purge_all(day):
     install(day)
     options = write(day)
     result = apt(day, f"purge -y spoolgate spoolgate-client {MODULE}", "all packages: purge")
-    day.check("conf.d/spoolgate.conf stays" in result.output, "it says which file stays for nginx")
+    day.check("conf.d/spoolgate.conf stays" in result.output, "it names the file that stays for nginx")
     judge(day, options, "after a purge of everything at once")
-    day.must("test -s /etc/nginx/conf.d/spoolgate.conf", "the names are there")
-    day.must(f"rm -r {SITE} {FOLDER} {NODES} /etc/nginx/drill-*", "the operator takes them away")
+    day.must("test -s /etc/nginx/conf.d/spoolgate.conf", "the names exist")
+    day.must(f"rm -r {SITE} {FOLDER} {NODES} /etc/nginx/drill-*", "the operator removes them")
     day.must("rm /etc/nginx/conf.d/spoolgate.conf", "and then the names")
-    day.must("nginx -t && systemctl restart nginx", "nginx lives on")
+    day.must("nginx -t && systemctl restart nginx", "nginx still runs")
 
 
 SCENES = [

@@ -12,7 +12,7 @@ def kill(day):
     killed, last_kill, began = 0, 0.0, time.monotonic()
     seen = set()
     while killed < 6 and time.monotonic() - began < 60:
-        # Only a daemon that serves answers a request with 104 or tells an offset.
+        # Only a running daemon sends a 104 or an offset.
         is_sending = upload.output.count("\n> PATCH") + upload.output.count("\n< 104 ") > killed
         process = day.main_process() if is_sending else "0"
         if process not in seen | {"0", ""}:
@@ -20,19 +20,19 @@ def kill(day):
             day.run(f"kill -9 {process}")
             killed, last_kill = killed + 1, time.monotonic()
         time.sleep(0.05)
-    day.check(killed == 6, f"the daemon was killed {killed} times, each time in content")
+    day.check(killed == 6, f"the daemon was killed {killed} times, each time during content")
     # By default systemd gives up after five starts within ten seconds.
     day.check(last_kill - began < 30, f"one after the other ({last_kill - began:.1f} s)")
     result = upload.finish(110)
     day.transcript.output(result.output, limit=20)
     day.check(
         result.ok and "answered 201" in result.output,
-        "the client resumed each time, and has its answer",
+        "the client resumed each time, and has its response",
     )
     day.check_delivered("backup.tar")
     result = day.run("systemctl is-active spoolgate.service spoolgate.socket")
     day.check(
-        result.output.split() == ["active"] * 2, "service and socket are up, and nobody had to help"
+        result.output.split() == ["active"] * 2, "service and socket are up without help"
     )
 
 
@@ -60,14 +60,14 @@ def restart_under_load(day):
     statuses = result.output.split()
     day.check(
         statuses == ["201"] * count,
-        f"of {count} ordinary uploads meanwhile, none tried twice, not one failed",
+        f"of {count} ordinary uploads meanwhile, none was retried and none failed",
         " ".join(statuses),
     )
     uploads.finish(100)
     result = day.run("tail -q -n 1 /root/parallel-*.log")
     day.check(
         result.output.count("answered 201") == 8,
-        "all eight resumable ones were answered",
+        "all eight resumable ones received a response",
         day.value("tail -n 4 /root/parallel-*.log"),
     )
     cuts = result.output.count("after 0 cuts")
@@ -76,10 +76,10 @@ def restart_under_load(day):
 
 
 KILLED = (r"Main process exited, code=killed, status=9", r"Failed with result 'signal'")
-# It takes content up before the service manager has read that it is ready.
+# It may receive content before the service manager has read that it is ready.
 EARLY = (r"Failed to start spoolgate\.service",)
 
 SCENES = [
-    Scene("Six deaths in a row", kill, KILLED, EARLY),
+    Scene("Six crashes in a row", kill, KILLED, EARLY),
     Scene("Restarts under load", restart_under_load),
 ]

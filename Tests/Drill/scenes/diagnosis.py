@@ -1,4 +1,4 @@
-"""What the operator's commands say when something is wrong with the machine itself, and that their advice works."""
+"""The operator's commands diagnose faults of the machine, and their advice works."""
 
 import json
 import re
@@ -10,12 +10,12 @@ DROP_IN = "/etc/systemd/system/spoolgate.service.d/nowhere.conf"
 SOCKET_DROP_IN = "/etc/systemd/system/spoolgate.socket.d/override.conf"
 ADMIN = "http://uploads.example/-/spoolgate"
 LOGIN = "-u alice:secret"
-# Uploads of earlier scenes may need a person.
+# Uploads of earlier scenes may need attention.
 WELL = (["ok"], ["warn"])
 
 
 def look(day, *names):
-    """Runs the check, and gives its exit status and what it says by these names."""
+    """Runs the check; returns its exit status and its findings by these names."""
     result = day.run(f"{LIVE} --json | grep -E '^.{{7}}\"check\":\"({'|'.join(names)})\"'", limit=20)
     status = day.machine.quietly(LIVE).status
     found = [json.loads(line) for line in result.output.splitlines() if line.startswith("{")]
@@ -31,17 +31,17 @@ def said(found):
 
 
 def follow(day, command, sentence):
-    """Types what a finding tells to type."""
-    # In advice words in brackets behind two spaces say what a command is for.
+    """Runs the command that a finding advises."""
+    # In advice, words in parentheses after two spaces explain a command.
     return day.must(re.sub(r"  \(.*\)$", "", command), sentence)
 
 
 def crash_loop(day):
-    """systemd holds the socket, so that connections prove nothing."""
-    day.must("systemctl restart spoolgate", "started by a person, no restart of systemd's counts")
+    """A crash loop while systemd holds the socket, so that connections prove nothing."""
+    day.must("systemctl restart spoolgate", "after a manual start, earlier restarts do not count")
     status, found = look(day, "units", "daemon")
     day.check(levels(found, "units") == ["ok"], "the units run", said(found))
-    day.check(levels(found, "daemon") in WELL, "and the daemon says how it is", said(found))
+    day.check(levels(found, "daemon") in WELL, "and the daemon reports its state", said(found))
     day.machine.write(DROP_IN, "")
     day.machine.edit(DROP_IN, lambda _: "[Service]\nReadWritePaths=/srv/nowhere\n")
     result = day.run("systemctl daemon-reload && systemctl restart spoolgate")
@@ -49,19 +49,19 @@ def crash_loop(day):
     restarts = "systemctl show -P NRestarts spoolgate.service"
     day.machine.wait(30, lambda: int(day.value(restarts)) >= 3)
     day.run("systemctl is-active spoolgate.socket spoolgate.service")
-    # Wherever in the loop it is asked.
+    # At any point of the loop.
     seen = []
     for _ in range(6):
         status, found = look(day, "units", "daemon", "socket")
         seen.append((status, levels(found, "units"), levels(found, "daemon")))
     day.check(
         all(one == (69, ["fail"], ["fail"]) for one in seen),
-        "whenever one asks, units and daemon fail, while the socket listens",
+        "at any time, units and daemon fail, while the socket listens",
         f"{seen}",
     )
     day.check(
         "does not stay up" in said(found) and "ReadWritePaths=" in said(found),
-        "it is said how often systemd tried, and what to look at",
+        "the report has the number of restarts and the advice",
         said(found),
     )
     day.run(f"rm -r {DROP_IN.rsplit('/', 1)[0]} && systemctl daemon-reload")
@@ -69,16 +69,16 @@ def crash_loop(day):
     status, found = look(day, "units", "daemon")
     day.check(
         levels(found, "units") == ["fail"] and "does not stay up" in said(found),
-        "just after that it is not believed yet",
+        "immediately after that it still fails",
         said(found),
     )
-    day.must("systemctl restart spoolgate", "started by a person, it counts anew")
+    day.must("systemctl restart spoolgate", "after a manual start, the count begins anew")
     status, found = look(day, "units", "daemon")
-    day.check(levels(found, "units") == ["ok"], "and all is well", said(found))
+    day.check(levels(found, "units") == ["ok"], "and all is ok", said(found))
 
 
 def short_lives(day):
-    """It serves, and dies some seconds later, again and again."""
+    """The daemon serves, and ends after some seconds, repeatedly."""
     day.machine.write(DROP_IN, "")
     day.machine.edit(DROP_IN, lambda _: "[Service]\nRuntimeMaxSec=3\nRestartSec=100ms\n")
     day.run("systemctl daemon-reload && systemctl restart spoolgate")
@@ -87,7 +87,7 @@ def short_lives(day):
     status, found = look(day, "units")
     day.check(
         status == 69 and levels(found, "units") == ["fail"],
-        "while it serves, the units fail all the same",
+        "while it serves, the units still fail",
         said(found),
     )
     day.run(f"rm -r {DROP_IN.rsplit('/', 1)[0]} && systemctl daemon-reload && systemctl restart spoolgate")
@@ -119,7 +119,7 @@ def masked(day):
 
 
 def other_user(day):
-    """nginx's workers run as another user than Debian's, as with packages of nginx.org."""
+    """nginx's workers run as another user than Debian's, as with packages from nginx.org."""
     day.machine.quietly("useradd --system --user-group --no-create-home nginx")
     day.machine.edit(
         SNIPPET,
@@ -130,7 +130,7 @@ def other_user(day):
     status, found = look(day, "socket", "admin")
     day.check(
         (levels(found, "socket"), levels(found, "admin")) == (["fail"], ["fail"]),
-        "both sockets are named that its workers cannot open",
+        "both sockets that its workers cannot open are named",
         said(found),
     )
     day.check("SocketGroup=nginx" in said(found), "and the group that fixes it", said(found))
@@ -150,7 +150,7 @@ def other_user(day):
         said(found),
     )
     result = day.run(f"curl -sS {LOGIN} -o /dev/null -w '%{{http_code}}\\n' {ADMIN}/live")
-    day.check(result.output.strip() == "200", "and the page is there")
+    day.check(result.output.strip() == "200", "and the page is served")
     day.run(f"rm -r {SOCKET_DROP_IN.rsplit('/', 1)[0]} && systemctl daemon-reload")
     day.machine.edit("/etc/nginx/nginx.conf", lambda text: text.replace("user nginx;", "user www-data;"))
     day.run(fix.split("; then ")[1] + " && systemctl restart nginx")
@@ -159,20 +159,20 @@ def other_user(day):
 
 
 def login(day):
-    """The file of passwords is gone, closed, and back."""
+    """The password file is removed, unreadable, and restored."""
     path = "/etc/nginx/uploads.htpasswd"
     day.run(f"mv {path} {path}.away")
     status, found = look(day, "login")
     day.check("does not exist" in said(found) and "403" in said(found), "a missing file is named", said(found))
     result = day.run(f"curl -sS {LOGIN} -o /dev/null -w '%{{http_code}}\\n' {ADMIN}/live")
-    day.check(result.output.strip() == "403", "and nginx answers as it says")
+    day.check(result.output.strip() == "403", "and nginx responds as reported")
     day.run(f"mv {path}.away {path} && chmod 600 {path}")
     status, found = look(day, "login")
     day.check("may not read" in said(found), "a closed one is named", said(found))
     fix = next(fix for line in found for fix in line["fix"] if fix.startswith("chgrp "))
     follow(day, fix, "its advice works")
     status, found = look(day, "login")
-    day.check("fail" not in levels(found, "login"), "and the login is well", said(found))
+    day.check("fail" not in levels(found, "login"), "and the login is ok", said(found))
     result = day.run("spoolgate probe http://uploads.example/files/ --local -H \"Authorization: Basic $(printf alice:wrong | base64)\"", limit=20)
     day.check("'alice' and its password in -H are refused" in result.output, "a wrong password is named")
 
@@ -189,8 +189,8 @@ LOOP = (
 )
 
 SCENES = [
-    Scene("A crash loop behind a socket that listens", crash_loop, (), LOOP),
-    Scene("It serves for seconds, again and again", short_lives, (), LOOP),
+    Scene("A crash loop behind a listening socket", crash_loop, (), LOOP),
+    Scene("It repeatedly serves for seconds", short_lives, (), LOOP),
     Scene("Masked units", masked),
     Scene("nginx as another user", other_user),
     Scene("Mistakes with the login", login),

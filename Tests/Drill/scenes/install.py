@@ -1,12 +1,12 @@
-"""The packages come onto a clean machine, and the operator names the upstream."""
+"""The packages are installed on a clean machine, and the operator sets the upstream."""
 
 import json
 import re
 
 from day import SETTINGS, SITE, SNIPPET, Scene
 
-# The site that is there already: names of its own for its users, a login, a certificate, and after
-# the installation one more line.
+# The existing site: its own names for its users, a login and a certificate; after the installation it gets one more
+# line.
 SERVER = """map $remote_user $uploader {
     ""      "";
     default "$remote_user@uploads.example";
@@ -34,13 +34,13 @@ def install(day):
     names = " ".join(f"./{name}" for name in day.packages)
     result = day.run(f"cd /root && apt install -y {names}", timeout=300, network=True)
     if not day.check(
-        result.ok, "apt installs the packages and what they need", result.output[-3000:]
+        result.ok, "apt installs the packages and their dependencies", result.output[-3000:]
     ):
         return
-    day.must("nginx -t", "nginx takes its configuration")
+    day.must("nginx -t", "nginx accepts its configuration")
     running = day.run("systemctl is-active spoolgate.service spoolgate.socket")
     day.check(
-        "active" not in running.output.split(), "nothing of the gateway runs yet", running.output
+        "active" not in running.output.split(), "no process of the gateway runs yet", running.output
     )
     failed = day.value("systemctl list-units --failed --plain --no-legend")
     day.check(failed == "", "and no unit has failed", failed)
@@ -49,13 +49,13 @@ def install(day):
     ]
     day.check(
         versions == [day.value("spoolgate --version")] * 2,
-        "the client's command is there by both names",
+        "the client's command exists under both names",
         f"{versions}",
     )
     result = day.run("spoolgate check")
     day.check(
         not result.ok and "routes.default.upstream" in result.output and SETTINGS in result.output,
-        "spoolgate check names the file and what is missing in it, the upstream",
+        "spoolgate check names the file and its missing setting, the upstream",
     )
 
 
@@ -63,7 +63,7 @@ def name_upstream(day):
     prepare_site(day)
     day.must(
         "systemctl enable -q --now application",
-        "the application answers on port 3000 as it always did",
+        "the application responds on port 3000 as before",
     )
     day.edit_settings(routes__default__upstream="http://127.0.0.1:3000")
     day.machine.edit(SNIPPET, own_owner)
@@ -71,7 +71,7 @@ def name_upstream(day):
     result = day.must("spoolgate check", "the settings can be used")
     day.check(
         "spoolgate: warning: " in result.output and "anonymous" in result.output,
-        "with a warning that they leave the door open",
+        "with a warning about anonymous uploads",
     )
     day.edit_settings(routes__default__anonymous="refuse")
     result = day.must("spoolgate check", "the settings can be used")
@@ -85,7 +85,7 @@ def name_upstream(day):
 
 
 def own_owner(text):
-    """Whose an upload is, in the operator's own words: an upgrade must not take them away."""
+    """The operator's own expression for the owner, which an upgrade must keep."""
     return re.sub(
         r"#(fastcgi_param +SPOOLGATE_OWNER )\$remote_user;.*", r"\1$uploader;", text
     )
@@ -115,15 +115,15 @@ def prepare_site(day):
 
 
 def forgotten_login(day):
-    """A second site, whose login somebody forgot: the gateway's settings close that door."""
+    """A second site without a login: the gateway's settings still refuse its clients."""
     day.machine.edit(SITE, lambda text: text + OPEN_SERVER)
     day.reload_nginx()
     result = day.run(
         "seq 100000 > /root/open.txt; curl -sS -T /root/open.txt -w '\\nstatus %{http_code}\\n' "
         "http://127.0.0.1:81/files/open.txt"
     )
-    day.check("status 403" in result.output, "whom nobody knows may not upload")
-    day.check(day.deliveries("open.txt") == [], "the application has heard nothing of it")
+    day.check("status 403" in result.output, "anonymous clients may not upload")
+    day.check(day.deliveries("open.txt") == [], "the application received nothing")
     day.machine.edit(SITE, lambda text: text.replace(OPEN_SERVER, ""))
     day.reload_nginx()
 
@@ -143,7 +143,7 @@ def look_at_units(day):
 
 
 def look_at_links(day):
-    """An upload comes into a directory by a hard link: it is on the disk once."""
+    """An upload is stored in a directory by a hard link, so that it is on the disk once."""
     first, second = (f"/var/spool/spoolgate{name}/.linked" for name in ("", "-delivered"))
     result = day.machine.quietly(
         "nsenter -t $(systemctl show -P MainPID spoolgate) -m "
@@ -167,7 +167,7 @@ def look_at_hardening(day):
     }
     result = day.run(f"systemctl show spoolgate -p {','.join(wanted)}")
     shown = dict(line.split("=", 1) for line in result.output.splitlines() if "=" in line)
-    day.check(shown == wanted, "the unit says so", f"wanted {wanted}")
+    day.check(shown == wanted, "the unit has these settings", f"wanted {wanted}")
     process = day.main_process()
     result = day.run(
         f"grep -E '^(CapEff|CapBnd|NoNewPrivs|Seccomp|Seccomp_filters):' /proc/{process}/status"
@@ -177,19 +177,19 @@ def look_at_hardening(day):
         status.get("Seccomp") == "2" and int(status.get("Seccomp_filters", 0)) > 0,
         "a system call filter is in force",
     )
-    day.check(status.get("NoNewPrivs") == "1", "it can gain no privileges")
+    day.check(status.get("NoNewPrivs") == "1", "it cannot gain privileges")
     day.check(
         int(status.get("CapEff", "1"), 16) == int(status.get("CapBnd", "1"), 16) == 0,
-        "it has no capability, and none to gain",
+        "it has no capability, and cannot gain one",
     )
     spaces = day.run(f"readlink /proc/1/ns/user /proc/{process}/ns/user").output.split()
-    day.check(len(set(spaces)) == 2, "its users are its own")
+    day.check(len(set(spaces)) == 2, "it has its own user namespace")
     for place, holds in (
         ("/usr/bin", "Read-only file system"),
         ("/etc/spoolgate", "Read-only file system"),
     ):
         result = day.run(f"nsenter -t {process} -m touch {place}/x")
-        day.check(holds in result.output, f"to it {place} is read-only, even for root")
+        day.check(holds in result.output, f"it sees {place} as read-only, even as root")
     result = day.run("systemd-analyze security --no-pager spoolgate.service | tail -n 1")
     score = re.search(r"(\d+\.\d+)", result.output)
     day.check(score and float(score.group()) <= 1.5, "systemd rates its exposure at 1.5 or less")

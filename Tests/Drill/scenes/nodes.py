@@ -1,7 +1,7 @@
-"""Two machines behind one nginx: each is upgraded in its turn, while uploads come.
+"""Two machines behind one nginx: each is upgraded in turn, during uploads.
 
-The second has systemd, package manager, settings and spool of its own, and the first one's loopback
-network, on which nginx, both nodes and the application reach each other.
+The second has its own systemd, package manager, settings and spool, and shares the first one's loopback network, on
+which nginx, both nodes and the application communicate.
 """
 
 import re
@@ -27,8 +27,8 @@ LOGS = "/root/nodes"
 SIZE = 3_000_000
 CONTENT = "".join(f"{number}\n" for number in range(3000))
 
-# One upload after the other until somebody has enough: twelve clients that resume, which begin half a second apart, so
-# that each node has some in the middle at any moment, and one that cannot.
+# Continuous uploads until the test ends them: twelve resuming clients, which begin half a second apart, so that
+# each node always has some in progress, and one client that cannot resume.
 LOAD = f"""for w in $(seq 12); do
     (sleep $((w / 2)); n=0; while [ ! -e /root/enough ]; do n=$((n + 1)); name=node-$w-$n.bin
         upload send $name {SIZE} --pace 0.5 --until-done 90 > {LOGS}/$name 2>&1; done) &
@@ -54,7 +54,7 @@ def upgrade(day):
 
 def begin(day, second):
     made = repack(day, NEW)
-    day.check(made.ok, f"there is a version {NEW}", made.output)
+    day.check(made.ok, f"version {NEW} is built", made.output)
     for version in (OLD, NEW):
         package = f"/root/spoolgate_{version}_amd64.deb"
         shutil.copy(day.machine.path(package), second.path(package))
@@ -63,7 +63,7 @@ def begin(day, second):
         timeout=200,
         network=True,
     )
-    day.check(result.ok, f"a second machine has version {OLD}, as this one", result.output[-2000:])
+    day.check(result.ok, f"a second machine has version {OLD}, like this one", result.output[-2000:])
     settings = day.machine.read(SETTINGS)
     second.edit(SETTINGS, lambda _: settings)
     for name, machine in (("n1", day.machine), ("n2", second)):
@@ -118,7 +118,7 @@ def upgrade_each(day, machines):
 
 
 def taken(day, node):
-    """How many of the resumable uploads were created on a node."""
+    """The number of resumable uploads that were created on a node."""
     return int(day.value(f"grep -rl upload-resource/{node}/ {LOGS} | wc -l"))
 
 
@@ -128,30 +128,30 @@ def takes_more(day, node):
 
 
 def judge(day, said, nodes):
-    # What curl has to say of one that failed stands before its line.
+    # curl prints the error of a failed upload before its line.
     ended = re.compile(r"(node-ordinary-\d+\.txt) \d+")
     ordinary = [found[1] for found in map(ended.fullmatch, said) if found]
     failed = [line for line in said if not (ended.fullmatch(line) and line.endswith(" 201"))]
     day.check(
         ordinary and not failed,
-        f"of {len(ordinary)} ordinary uploads meanwhile, none tried twice, not one failed",
+        f"of {len(ordinary)} ordinary uploads meanwhile, none was retried and none failed",
         "\n".join(failed),
     )
-    # What nginx has to say of them; one of its workers that died says why, and on which signal.
+    # nginx's log about them; if a worker died, it has the reason and the signal.
     log = "/var/log/nginx/error.log"
     died = day.value(f"grep -E '\\[(alert|emerg)\\]|exited on signal' {log}")
     day.check(not died, "nginx has no alert in its log", died)
     logs = {name: day.value(f"cat {LOGS}/{name}") for name in day.value(f"ls {LOGS}").split()}
     failed = [f"{name}: {log[-300:]}" for name, log in logs.items() if "answered 201" not in log]
     day.check(
-        logs and not failed, f"of {len(logs)} resumable ones not one failed", "\n".join(failed)
+        logs and not failed, f"of {len(logs)} resumable ones none failed", "\n".join(failed)
     )
     for node in nodes:
         cut = sum(
             f"upload-resource/{node}/" in log and "after 0 cuts" not in log
             for log in logs.values()
         )
-        day.check(cut, f"{cut} of them were cut by the restart of {node}, and went on")
+        day.check(cut, f"{cut} of them were interrupted by the restart of {node}, and continued")
     for name in ordinary:
         day.arrives(name, content=CONTENT.encode())
     for name in logs:
@@ -160,7 +160,7 @@ def judge(day, said, nodes):
 
 
 def end(day):
-    """One node again."""
+    """Returns to one node."""
     day.run(f"rm -f {NODES} {DROP_IN}")
     day.machine.edit(SNIPPET, lambda text: text.replace(NODE_IN_PATH, ONE_NODE))
     day.run(f"sed -i '/^node: n1/d' {SETTINGS}")
@@ -168,7 +168,7 @@ def end(day):
     day.reload_nginx()
 
 
-# Each time another address is given to the socket, until it is restarted.
+# The message after each change of the socket's address, until it is restarted.
 MOVED = (r"spoolgate\.socket: Socket unit configuration has changed",)
 
 SCENES = [Scene("Two nodes, upgraded one after the other under load", upgrade, (), MOVED)]

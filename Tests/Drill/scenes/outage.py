@@ -1,4 +1,4 @@
-"""The upstream is there and wrong: it leads back to the gateway, or answers for an application that does not run."""
+"""The upstream is reachable but wrong: it leads back to the gateway, or responds for an application that is down."""
 
 import base64
 import json
@@ -6,7 +6,8 @@ import json
 from day import Scene
 
 APPLICATION = "http://127.0.0.1:3000"
-# Another nginx location before the application, as with PHP-FPM: while the application is down, nginx answers 502.
+# Another nginx in front of the application, as with PHP-FPM: while the application is down, nginx responds with
+# 502.
 FRONT = "/etc/nginx/sites-enabled/application"
 FRONT_PORT = 3080
 FRONT_SITE = f"""server {{
@@ -22,7 +23,7 @@ WAITING = 60
 
 def upstream(day, value):
     day.edit_settings(routes__default__upstream=value)
-    day.must("systemctl reload spoolgate", "the settings are taken")
+    day.must("systemctl reload spoolgate", "the settings are accepted")
 
 
 def status(day):
@@ -30,7 +31,7 @@ def status(day):
 
 
 def states(day):
-    """How many uploads of each state the spool has."""
+    """The number of uploads in the spool by state."""
     listed = day.value("spoolgate list --json").splitlines()
     found = {}
     for line in listed:
@@ -40,7 +41,7 @@ def states(day):
 
 
 def post(day, name, user):
-    """Sends one by the client's command, as a POST, which nobody may send a second time by himself."""
+    """Sends an upload with the client's command, as a POST, which must not be sent twice automatically."""
     day.arrives(name, size=SIZE)
     login = base64.b64encode(f"{user}:secret".encode()).decode()
     make = f"import random, sys; sys.stdout.buffer.write(random.Random('{name}').randbytes({SIZE}))"
@@ -61,15 +62,15 @@ def loop(day):
     )
     since = day.now()
     result = day.send("loop.bin", SIZE)
-    day.check("answered 508" in result.output, "the client hears that it is a loop")
+    day.check("answered 508" in result.output, "the client is told about the loop")
     said = day.journal(since)
     day.transcript.output(said)
-    day.check("request loop detected" in said, "the log says so")
-    day.check(said.count("request loop detected") < 5, "and not once for each turn", said)
-    day.check(day.deliveries("loop.bin") == [], "the application has heard nothing of it")
+    day.check("request loop detected" in said, "the log reports it")
+    day.check(said.count("request loop detected") < 5, "and not once for each pass", said)
+    day.check(day.deliveries("loop.bin") == [], "the application received nothing")
     upstream(day, APPLICATION)
     result = day.send("loop.bin", SIZE)
-    day.check("answered 201" in result.output, "with the right upstream an upload goes through", result.output)
+    day.check("answered 201" in result.output, "with the right upstream an upload succeeds", result.output)
     day.check_delivered("loop.bin")
 
 
@@ -97,14 +98,14 @@ def dead_application(day):
     )
     result = day.run("spoolgate requeue --all")
     day.check(
-        not result.ok and "--indeterminate" in result.output, "nothing that may have arrived is sent again by accident"
+        not result.ok and "--indeterminate" in result.output, "no upload that may have arrived is sent again"
     )
-    day.must("spoolgate requeue --all --indeterminate", "the operator knows that nothing arrived, and says so")
+    day.must("spoolgate requeue --all --indeterminate", "the operator knows that nothing arrived, and confirms it")
     arrived = day.machine.wait(60, lambda: all(day.deliveries(name) for name, _ in names))
     day.check(arrived, "and each is delivered")
     day.judge_deliveries([name for name, _ in names])
     day.check(
-        day.machine.wait(20, lambda: day.run("spoolgate status --check").ok), "status is content again"
+        day.machine.wait(20, lambda: day.run("spoolgate status --check").ok), "status is ok again"
     )
     upstream(day, APPLICATION)
     day.run(f"rm {FRONT}")
@@ -124,7 +125,7 @@ def recovery(day):
         f"for n in $(seq 0 {WAITING - 1}); do upload send backlog-$n.bin {SIZE}; done"
     ).finish(120)
     day.check(result.output.count("answered 202") == WAITING, f"{WAITING} uploads are accepted while it is down")
-    day.must("spoolgate list --shape", "they wait, for minutes by now")
+    day.must("spoolgate list --shape", "they wait for minutes")
     day.check(states(day).get("deferred", 0) + states(day).get("queued", 0) == WAITING, "all of them", f"{states(day)}")
     day.must("systemctl restart spoolgate", "the gateway itself is restarted meanwhile")
     day.run("systemctl start application")
@@ -132,7 +133,7 @@ def recovery(day):
         day.machine.wait(20, lambda: day.value(f"curl -s {APPLICATION}/") == "the application is up"),
         "the application is back",
     )
-    day.must("spoolgate requeue --all", "the operator does not want to wait")
+    day.must("spoolgate requeue --all", "the operator requeues them at once")
     arrived = day.machine.wait(60, lambda: all(day.deliveries(name) for name in names))
     day.check(arrived, "all are delivered within a minute")
     day.judge_deliveries(names)

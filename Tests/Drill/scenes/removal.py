@@ -1,4 +1,4 @@
-"""The packages go, and nginx lives on."""
+"""The packages are removed, and nginx keeps running."""
 
 from day import CURL, SETTINGS, SITE, SNIPPET, URL, Scene
 
@@ -8,12 +8,12 @@ MODULE = "libnginx-mod-http-interim"
 
 
 def without_module(day):
-    day.must(f"apt remove -y {MODULE}", "the module's package goes", network=True)
+    day.must(f"apt remove -y {MODULE}", "the module's package is removed", network=True)
     day.reload_nginx()
     result = day.send("without-104.bin", 2_000_000)
     day.check(
         "answered 201" in result.output and "< 104" not in result.output,
-        "uploads go on, without 104",
+        "uploads continue, without 104",
     )
     day.check_delivered("without-104.bin")
     package = next(name for name in day.packages if name.startswith(MODULE))
@@ -27,12 +27,12 @@ def without_module(day):
 
 def remove(day):
     day.send("left-behind.bin", 2_000_000, "--cut 1000000")
-    # Its client will find nobody.
+    # Its client gets no response any more.
     del day.expected["left-behind.bin"]
-    day.must("apt remove -y spoolgate", "the gateway's package goes", network=True)
+    day.must("apt remove -y spoolgate", "the gateway's package is removed", network=True)
     processes = day.run("grep -slx spoolgate /proc/[0-9]*/comm")
-    day.check(processes.output.strip() == "", "nothing of it runs")
-    day.must("nginx -t && systemctl restart nginx", "nginx takes its configuration, and restarts")
+    day.check(processes.output.strip() == "", "none of its processes runs")
+    day.must("nginx -t && systemctl restart nginx", "nginx accepts its configuration, and restarts")
     result = day.run(f"{CURL} -o /dev/null -w 'status %{{http_code}}\\n' {URL}")
     day.check("status" in result.output and "status 000" not in result.output, "and answers")
 
@@ -41,12 +41,12 @@ def purge(day):
     result = day.run("apt purge -y spoolgate", network=True)
     day.check(result.ok, "the package is purged", result.output[-2000:])
     day.check(
-        "/var/spool/spoolgate" in result.output, "it says that the spool stays, which is not empty"
+        "/var/spool/spoolgate" in result.output, "it reports that the spool stays, because it is not empty"
     )
     result = day.run("find /var/spool/spoolgate -type f | head -n 3")
-    day.check(result.output.strip() != "", "and it is there")
+    day.check(result.output.strip() != "", "and it exists")
     result = day.run("getent passwd spoolgate")
-    day.check(result.ok, "the user stays with it, so that nobody else gets its number")
+    day.check(result.ok, "its user stays as well, so that its id is not reused")
     result = day.run("ls -d /etc/spoolgate /etc/nginx/snippets/spoolgate.conf")
     day.check(
         "No such file" in result.output and result.output.count("No such file") == 2,
@@ -65,28 +65,28 @@ def purge(day):
 
 
 def purge_empty(day):
-    """Nobody's upload is left: the package takes what it made, the user and the directories."""
+    """The spool is empty: the package removes its user and directories."""
     day.must(
         "rm -r /var/spool/spoolgate && userdel spoolgate",
-        "the operator removes what was left, as the package said",
+        "the operator removes the rest, as the package advised",
     )
     made = make_old(day)
-    day.check(made.ok, "there is a package of the time when the settings were a conffile", made.output)
+    day.check(made.ok, "an old package with the settings as a conffile is built", made.output)
     result = day.run("cd /root && apt install -y ./spoolgate_0.0.1_amd64.deb", network=True)
-    day.check(result.ok, "it comes onto the machine", result.output[-2000:])
+    day.check(result.ok, "it is installed", result.output[-2000:])
     day.edit_settings(routes__default__upstream="http://127.0.0.1:3000")
-    # The snippet is the shipped one again, which names no owner.
+    # The snippet is the shipped one again, which sets no owner.
     day.edit_settings(routes__default__anonymous="allow")
     before = {path: day.machine.read(path) for path in (SETTINGS, SNIPPET)}
     package = next(name for name in day.packages if name.startswith("spoolgate_"))
     result = day.run(f"cd /root && apt install -y ./{package} </dev/null", network=True)
-    day.check(result.ok, "it is upgraded, and nobody is asked", result.output[-2000:])
+    day.check(result.ok, "it is upgraded without a prompt", result.output[-2000:])
     for path, text in before.items():
         day.check(day.machine.read(path) == text, f"{path} is as the operator left it")
     day.must("systemctl enable -q --now spoolgate", "the service starts")
     day.reload_nginx()
     result = day.put("last.bin", 50_000)
-    day.check("status 201" in result.output, "an upload goes through", result.output)
+    day.check("status 201" in result.output, "an upload succeeds", result.output)
     day.check_delivered("last.bin")
     result = day.run("spoolgate list")
     day.check("No uploads" in result.output, "and leaves nothing in the spool")
@@ -100,7 +100,7 @@ def purge_empty(day):
     day.check(result.output.count("No such file") == 2, "the spool is gone")
     result = day.run("getent passwd spoolgate; getent group spoolgate")
     day.check(result.output.strip() == "", "and so are the user and its group")
-    day.must("nginx -t && systemctl restart nginx", "nginx lives on")
+    day.must("nginx -t && systemctl restart nginx", "nginx still runs")
 
 
 SCENES = [

@@ -1,4 +1,4 @@
-"""A file system too small for what comes."""
+"""A file system that is too small for the uploads."""
 
 import re
 
@@ -20,8 +20,8 @@ def fill(day):
         "the gateway runs with a spool on 64 MiB",
     )
     result = day.send("archive.iso", 30_000_000, "--cut 12000000")
-    day.check("cut by the client" in result.output, "an upload is cut")
-    day.must("head -c 35M /dev/zero > /srv/small/somebody-elses", "somebody else takes the room")
+    day.check("cut by the client" in result.output, "an upload is interrupted")
+    day.must("head -c 35M /dev/zero > /srv/small/somebody-elses", "another program takes the space")
     day.run("df -h /srv/small")
     since = day.now()
     result = day.resume("archive.iso")
@@ -33,14 +33,14 @@ def fill(day):
     day.check("/srv/small/spool" in said, "the log names the directory")
     day.check(
         len(set(sizes)) >= 3 and "free" in said,
-        "what is needed, what is free and what must stay free",
+        "with the needed, free and reserved space",
         f"sizes: {sizes}",
     )
     result = day.run("spoolgate list")
-    day.check("archive.iso" in result.output, "what arrived is kept")
+    day.check("archive.iso" in result.output, "received content is kept")
     day.run("rm /srv/small/somebody-elses")
     result = day.resume("archive.iso")
-    day.check("answered 201" in result.output, "with room again, it goes on where it was")
+    day.check("answered 201" in result.output, "with space again, it continues at its offset")
     day.check_delivered("archive.iso")
     put_back(day)
 

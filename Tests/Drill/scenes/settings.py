@@ -1,4 +1,4 @@
-"""Settings change while uploads go on: taken up, refused, and in the way of a start."""
+"""Settings change during uploads: accepted, refused, and preventing a start."""
 
 import time
 
@@ -10,11 +10,11 @@ def reload_good(day):
     day.edit_settings(routes__default__limits__max_size="1MiB")
     day.must("systemctl reload spoolgate", "the reload succeeds")
     result = refused(day, "too-large.bin")
-    day.check("status 413" in result.output, "the new limit is in force")
+    day.check("status 413" in result.output, "the new limit applies")
     day.edit_settings(routes__default__limits__max_size="1GiB")
     day.must("systemctl reload spoolgate", "and back")
     result = day.put("after-reload.bin", 2_000_000)
-    day.check("status 201" in result.output, "the upload goes through")
+    day.check("status 201" in result.output, "the upload succeeds")
     day.check_delivered("after-reload.bin")
     day.check(day.main_process() == process, "it is still the same process")
 
@@ -35,32 +35,32 @@ def reload_bad(day):
         ),
     )
     result = day.run("systemctl reload spoolgate")
-    day.check(not result.ok, "the reload fails, and says so")
+    day.check(not result.ok, "the reload fails and reports it")
     said = day.journal(since)
     day.run("systemctl status --no-pager -n 5 spoolgate | tail -n 6")
     day.check(
         SETTINGS in said and "min-sise" in said, "the journal names the file and the mistake", said
     )
-    day.check(day.is_active() and day.main_process() == process, "the service runs on")
+    day.check(day.is_active() and day.main_process() == process, "the service keeps running")
     result = day.run("spoolgate status --check")
     day.check(
-        result.status == 1 and "min-sise" in result.output, "the monitoring warns, and does not say that it is down"
+        result.status == 1 and "min-sise" in result.output, "monitoring warns, but does not report it as down"
     )
     result = day.put("after-bad-reload.bin", 2_000_000)
     day.check(
-        "status 201" in result.output, "with the settings it had: the next upload goes through"
+        "status 201" in result.output, "with its previous settings: the next upload succeeds"
     )
     day.check_delivered("after-bad-reload.bin")
 
 
 def restart_bad(day):
-    """With the mistake still in the file, and clients that knock all the time."""
+    """The mistake is still in the file, and clients connect all the time."""
     knocking = day.machine.start(
         f"for n in $(seq 60); do {CURL} --max-time 0.5 -o /dev/null {URL}knock; sleep 0.2; done"
     )
     since = day.now()
     result = day.run("systemctl restart spoolgate", timeout=60)
-    day.check(not result.ok, "the restart fails, and says so")
+    day.check(not result.ok, "the restart fails and reports it")
     day.arrives("patient.bin", size=200_000)
     patient = day.machine.start("upload send patient.bin 200000 --until-done 100")
     began = time.monotonic()
@@ -73,14 +73,14 @@ def restart_bad(day):
     result = day.run("systemctl is-active spoolgate.socket spoolgate.service")
     day.check(
         result.output.split()[:1] == ["active"],
-        "after 30 seconds of knocking the socket is still up",
+        "after 30 seconds of connections the socket is still up",
     )
     day.check(
         "active" not in result.output.split()[1:],
-        "the service is not, as long as the file is wrong",
+        "the service is not, as long as the file is invalid",
     )
     said = day.journal(since)
-    day.check("min-sise" in said, "the journal says why", said)
+    day.check("min-sise" in said, "the journal has the reason", said)
     day.check(
         "start-limit-hit" not in said and "trigger-limit-hit" not in said,
         "no start limit was hit",
@@ -99,7 +99,7 @@ def restart_bad(day):
     day.run("systemctl is-active spoolgate.socket spoolgate.service")
     result = patient.finish(60)
     day.transcript.output(result.output)
-    day.check(result.ok, "a client that had begun meanwhile is answered")
+    day.check(result.ok, "a client that began meanwhile receives its response")
     day.check_delivered("patient.bin")
     knocking.finish(60)
 

@@ -1,4 +1,4 @@
-"""What clients abandoned is removed by the timer's service."""
+"""The timer's service removes abandoned uploads."""
 
 import json
 import re
@@ -11,11 +11,11 @@ def purge(day):
     day.check(
         "spoolgate-purge.service" in result.output
         and not re.search(r"(?m)^(n/a|-) ", result.output),
-        "the timer knows its next time",
+        "the timer has its next time",
     )
     for name in ("abandoned.bin", "young.bin"):
         day.send(name, 3_000_000, "--cut 1000000")
-    # Nobody comes back for the first.
+    # The first upload is abandoned.
     del day.expected["abandoned.bin"]
     identity = json.loads(day.machine.read("/root/uploads/abandoned.bin.json"))["url"].rsplit(
         "/", 1
@@ -25,10 +25,10 @@ def purge(day):
     day.must("systemctl start spoolgate-purge.service", "the purge succeeds")
     day.transcript.output(day.journal(since, unit="spoolgate-purge"))
     result = day.run("spoolgate list")
-    day.check(identity not in result.output, "what was left alone for ten days is gone")
-    day.check("young.bin" in result.output, "what was cut a moment ago is there")
+    day.check(identity not in result.output, "an upload without activity for ten days is removed")
+    day.check("young.bin" in result.output, "a recently interrupted one is kept")
     result = day.run("upload resume abandoned.bin")
-    day.check("404" in result.output, "the old one's client is told so")
+    day.check("404" in result.output, "the client of the old one receives 404")
     day.resume("young.bin")
     day.check_delivered("young.bin")
 

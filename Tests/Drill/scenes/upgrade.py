@@ -1,11 +1,11 @@
-"""A new version comes, and the operator's words stay."""
+"""A new version is installed, and the operator's changes stay."""
 
 from day import SETTINGS, SNIPPET, Scene
 
-# Above every version there will be.
+# Above every real version.
 VERSION = "99.0"
 
-# A second version: the same program, with other words in its unit and in the files that operators' own are made of.
+# A second version: the same program, with other text in its unit and in the templates of the operator's files.
 REPACK = """set -e
 rm -rf /root/new && dpkg-deb -R /root/{package} /root/new
 sed -i 's/^Version: .*/Version: {version}/' /root/new/DEBIAN/control
@@ -23,7 +23,7 @@ def repack(day, version, name="spoolgate"):
     return day.machine.quietly(REPACK.format(package=package, version=version, name=name))
 
 
-# As packages were before: settings and snippet were theirs, as conffiles.
+# Older packages: settings and snippet belonged to them, as conffiles.
 AS_CONFFILES = """set -e
 rm -rf /root/old && dpkg-deb -R /root/{package} /root/old
 sed -i 's/^Version: .*/Version: 0.0.1/' /root/old/DEBIAN/control
@@ -36,7 +36,7 @@ rm -rf /root/old
 
 
 def make_old(day):
-    """Makes a version 0.0.1 of the gateway whose settings are conffiles."""
+    """Builds version 0.0.1 of the gateway with the settings as conffiles."""
     package = next(package for package in day.packages if package.startswith("spoolgate_"))
     return day.machine.quietly(AS_CONFFILES.format(package=package, settings=SETTINGS, snippet=SNIPPET))
 
@@ -45,7 +45,7 @@ def upgrade(day):
     made = repack(day, VERSION)
     day.check(
         made.ok,
-        f"there is a version {VERSION}, with other words in its files",
+        f"version {VERSION}, with other text in its files, is built",
         made.output,
     )
     day.send("during-upgrade.bin", 10_000_000, "--cut 4000000")
@@ -57,7 +57,7 @@ def upgrade(day):
         timeout=200,
         network=True,
     )
-    day.check(result.ok, "apt upgrades, and asks nothing of anybody", result.output[-2000:])
+    day.check(result.ok, "apt upgrades without a prompt", result.output[-2000:])
     result = day.run("dpkg-query -W spoolgate")
     day.check(VERSION in result.output, "the new version is installed")
     day.run(f"grep SPOOLGATE_OWNER {SNIPPET}")
@@ -83,12 +83,12 @@ def upgrade(day):
     ).output.strip()
     day.check(
         day.is_active("spoolgate.socket") and result == listening,
-        "the socket was there all the time",
+        "the socket existed all the time",
     )
-    day.must("nginx -t", "nginx takes its configuration")
+    day.must("nginx -t", "nginx accepts its configuration")
     result = day.resume("during-upgrade.bin")
     day.check(
-        "answered 201" in result.output, "an upload that was cut before goes on, as its owner's"
+        "answered 201" in result.output, "an upload that was interrupted before continues for its owner"
     )
     day.check_delivered("during-upgrade.bin")
 

@@ -1,4 +1,4 @@
-"""Uploads as clients send them: in one go, cut and resumed, over HTTP/1.1 and HTTP/2."""
+"""Uploads as clients send them: in one request, interrupted and resumed, over HTTP/1.1 and HTTP/2."""
 
 import re
 
@@ -10,12 +10,12 @@ MARKED = "-H 'Upload-Draft-Interop-Version: 10' -H 'Upload-Complete: ?1'"
 
 def plain(day):
     result = day.put("report.pdf", 300_000)
-    day.check("status 201" in result.output, "the application's own answer comes back")
+    day.check("status 201" in result.output, "the client receives the application's response")
     day.check_delivered("report.pdf")
     result = day.run(
         f"curl -sS -o /dev/null -w 'status %{{http_code}}\\n' -T /root/report.pdf {URL}anonymous.pdf"
     )
-    day.check("status 401" in result.output, "without a login there is no upload")
+    day.check("status 401" in result.output, "without a login the upload is refused")
 
 
 def resumable(day):
@@ -23,32 +23,32 @@ def resumable(day):
     seen = result.output
     day.check(
         re.search(r"(?m)^< 104 .*location: http://uploads\.example/files/", seen),
-        "a 104 tells where to resume, by its public address",
+        "a 104 has the upload's public URL",
     )
     day.check(
         seen.find("< 104") < seen.find("cut by the client") != -1, "before the connection is cut"
     )
     result = day.run("spoolgate list")
-    day.check("film.mp4" in result.output, "spoolgate list shows it")
-    day.check(day.deliveries("film.mp4") == [], "the application has heard nothing of it")
+    day.check("film.mp4" in result.output, "spoolgate list has it")
+    day.check(day.deliveries("film.mp4") == [], "the application received nothing")
     result = day.resume("film.mp4")
     offset = re.search(r"(?m)^< 20\d .*upload-offset: (\d+)", result.output)
     day.check(offset and 0 < int(offset[1]) <= 8_000_000, "HEAD tells how much arrived")
     day.check(
         "answered 201" in result.output,
-        "the rest by PATCH, and the application's answer comes back",
+        "the rest by PATCH, and the client receives the application's response",
     )
     day.run(f"sha256sum {STORED}/film.mp4")
     day.check_delivered("film.mp4")
     result = day.resume("film.mp4")
-    day.check("answered 201" in result.output, "who lost the answer and asks again gets it again")
-    day.check_delivered("film.mp4", "and the application was not asked twice")
+    day.check("answered 201" in result.output, "a client that lost the response receives it again")
+    day.check_delivered("film.mp4", "and the application received one request")
 
 
 def over_http2(day):
     name = "album.zip"
     if "HTTP2" not in day.value("curl --version"):
-        day.transcript.say("left out: this curl speaks no HTTP/2")
+        day.transcript.say("skipped: this curl has no HTTP/2")
         return
     day.arrives(name, size=SIZE)
     day.run(
@@ -59,11 +59,11 @@ def over_http2(day):
     result = day.run(
         f"{curl} --max-time 1.5 --limit-rate 6M -D /root/head {MARKED} -T /root/{name} {url}"
     )
-    day.check(result.status == 28, "curl is cut off after a second and a half")
+    day.check(result.status == 28, "curl stops after a second and a half")
     head = day.run("cat /root/head").output
     location = re.search(r"(?im)^location: *(https://\S+)", head)
     if not day.check(
-        re.search(r"(?m)^HTTP/2 104", head) and location, "the 104 had come over HTTP/2"
+        re.search(r"(?m)^HTTP/2 104", head) and location, "the 104 arrived over HTTP/2"
     ):
         del day.expected[name]
         return
@@ -84,6 +84,6 @@ def over_http2(day):
 
 SCENES = [
     Scene("An ordinary upload", plain),
-    Scene("A large one, cut and resumed", resumable),
+    Scene("A large one, interrupted and resumed", resumable),
     Scene("The same over TLS and HTTP/2", over_http2),
 ]

@@ -1,4 +1,4 @@
-"""The application is down, and comes back."""
+"""The application goes down and recovers."""
 
 from day import Scene
 
@@ -16,7 +16,7 @@ def down(day):
     await_application(day)
     result = day.resume("invoice.pdf")
     day.check(
-        "answered 201" in result.output, "its client asks again, and has the application's answer"
+        "answered 201" in result.output, "its client repeats the request, and receives the application's response"
     )
     day.check_delivered("invoice.pdf")
 
@@ -25,7 +25,7 @@ def accepted(day):
     day.edit_settings(
         routes__default__reply="accepted", routes__default__queue__minimum_backoff="2s"
     )
-    day.must("systemctl reload spoolgate", "from now on clients do not wait for the application")
+    day.must("systemctl reload spoolgate", "clients no longer wait for the application")
     day.run("systemctl stop application")
     result = day.send("scan.tiff", 1_000_000)
     day.check("answered 202" in result.output, "202, at once")
@@ -33,7 +33,7 @@ def accepted(day):
     day.check("scan.tiff" in result.output and "deferred" in result.output, "it waits in the queue")
     day.run("systemctl start application")
     arrived = day.machine.wait(60, lambda: day.deliveries("scan.tiff") != [])
-    day.check(arrived, "the application is back, and gets it without anybody's help")
+    day.check(arrived, "the application is back, and receives it automatically")
     day.check_delivered("scan.tiff")
     day.edit_settings(routes__default__reply="upstream")
     day.must("systemctl reload spoolgate", "and back")

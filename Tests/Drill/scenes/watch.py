@@ -1,4 +1,4 @@
-"""Installation ends with a probe, and the gateway is watched: by a person, by nginx, by Prometheus."""
+"""The installation ends with a probe, and the gateway is monitored: by a person, by nginx, by Prometheus."""
 
 import json
 
@@ -27,13 +27,13 @@ def probe(day):
         )
         day.check(
             result.status in (0, 1) and "FAIL" not in result.output,
-            "the probe finds no fault",
+            "the probe finds no problem",
             f"exit {result.status}",
         )
-    day.check(day.deliveries("spoolgate-probe") == heard, "the application heard nothing of it")
+    day.check(day.deliveries("spoolgate-probe") == heard, "the application received nothing")
     result = day.run("spoolgate list")
-    day.check("probe" not in result.output, "and nothing of it is left in the spool")
-    result = day.must("spoolgate check --live", "what runs is as it should be")
+    day.check("probe" not in result.output, "and leaves nothing in the spool")
+    result = day.must("spoolgate check --live", "the running system is ok")
 
 
 def open_admin(text):
@@ -41,19 +41,19 @@ def open_admin(text):
 
 
 def watch(day):
-    day.must("spoolgate status", "one screen says how things are")
+    day.must("spoolgate status", "one screen has the state")
     result = day.run("spoolgate status --check")
-    day.check(result.status == 0, "and one line for a monitoring system")
+    day.check(result.status == 0, "and one line for monitoring")
     result = day.run("systemctl status --no-pager -n 0 spoolgate | grep Status:")
     day.check("free" in result.output, "systemd shows it too")
     day.machine.edit(SNIPPET, open_admin)
     day.reload_nginx()
     result = day.run(f"curl -sS {LOGIN} -w '\\nstatus %{{http_code}}\\n' {ADMIN}/ready")
-    day.check("status 200" in result.output, "nginx can ask whether it is ready")
+    day.check("status 200" in result.output, "nginx can query its readiness")
     result = day.run(f"curl -sS {LOGIN} --interface 127.0.0.2 -o /dev/null -w '%{{http_code}}\\n' {ADMIN}/ready")
     day.check(result.output.strip() == "403", "nobody else can")
     result = day.run(f"curl -sS {LOGIN} {ADMIN}/ | head -n 5")
-    day.check("<!DOCTYPE html>" in result.output, "the status page is there")
+    day.check("<!DOCTYPE html>" in result.output, "the status page is served")
 
 
 def prometheus(day):
@@ -64,10 +64,10 @@ def prometheus(day):
         return
     day.must(
         "promtool check rules /usr/share/spoolgate/prometheus/spoolgate.rules.yml",
-        "it takes the alert rules",
+        "it accepts the alert rules",
     )
     day.must(
-        f"curl -sS {LOGIN} {ADMIN}/metrics | promtool check metrics", "and finds the metrics well made"
+        f"curl -sS {LOGIN} {ADMIN}/metrics | promtool check metrics", "and finds the metrics valid"
     )
     day.machine.write("/etc/prometheus/prometheus.yml", PROMETHEUS)
     day.run("systemctl restart prometheus")
@@ -95,7 +95,7 @@ def prometheus(day):
 
 
 SCENES = [
-    Scene("The probe that installation ends with", probe),
+    Scene("The probe at the end of the installation", probe),
     Scene("How it is", watch),
     Scene("Watched by Prometheus", prometheus),
 ]
