@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Runs the gateway and a private nginx in the foreground until Ctrl-C or SIGTERM (`make run`).
+# Runs the gateway and a separate nginx in the foreground until Ctrl-C or SIGTERM (`make run`).
 #
 # All its files are under STATE: sockets, spool, logs, pid files, certificates. It installs nothing and
 # needs no root. Invariant: after it has ended, even by SIGKILL, no process that it started remains,
@@ -134,7 +134,7 @@ try_module() {
         fi
         reason=$(printf '%s\n' "$reason" | sed -n '1s/^.*#[0-9]*: //p')
     fi
-    say "without interim responses (104), clients cannot resume a one-request upload: $reason"
+    say "no interim responses (104), so clients cannot resume a one-request upload: $reason"
 }
 
 # Writes each marked listen line once for each address, with the address and the port.
