@@ -22,13 +22,11 @@ func threadSeconds() -> Double {
     return Double(time.tv_sec) + Double(time.tv_nsec) / 1e9
 }
 
-/// The running child processes of `parent`.
 func children(of parent: pid_t) -> [pid_t] {
     let path = "/proc/\(parent)/task/\(parent)/children"
     return readText(path).split(separator: " ").compactMap { pid_t($0) }
 }
 
-/// Values from /proc/PID/status.
 struct ProcessStatus {
     /// Resident memory, in bytes (`VmRSS`).
     let resident: Int64

@@ -2,13 +2,11 @@
 
 import Glibc
 
-/// One run of a program.
 struct CommandRun {
     /// Seconds from its start until its end.
     let seconds: Double
     /// Processor seconds, user and system, of the program and its children.
     let processorSeconds: Double
-    /// Its standard output.
     let output: String
 
     /// Runs a program and waits for its end.

@@ -6,7 +6,6 @@
 
 import Glibc
 
-/// nginx's configuration, with all files below `work`.
 func nginxConfiguration(
     work: String,
     port: UInt16,
@@ -124,7 +123,6 @@ private func gatewayDirectivesOfModule(_ spoolReceive: SpoolReceive) -> String {
     """
 }
 
-/// The directives of every spoolgate location.
 private let gatewayDirectives = """
 
                 fastcgi_pass gateway;

@@ -41,7 +41,6 @@ struct Curl {
         }
     }
 
-    /// Sends `file` `count` times, one after the other.
     func send(_ file: String, length: Int64, count: Int) throws -> Outcome {
         let list = stage.work + "/curl.list"
         var text = ""

@@ -10,7 +10,6 @@ import SpoolgateUpstream
 
 /// The process `spoolgate-bench deliver`.
 enum Deliverer {
-    /// Runs the program on a stage and reads its output.
     static func send(
         _ file: String,
         length: Int64,

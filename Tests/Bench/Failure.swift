@@ -4,7 +4,6 @@
 
 import Glibc
 
-/// A failure, which makes the benchmark end with a status other than 0.
 struct BenchFailure: Error, CustomStringConvertible {
     /// One sentence: the operation, its object and the result.
     let description: String

@@ -47,7 +47,6 @@ func fileLength(_ path: String) throws -> Int64 {
     return Int64(status.st_size)
 }
 
-/// The lengths of all regular files below a directory.
 func fileLengths(below directory: String) throws -> [Int64] {
     let files = FileManager.default
     return try files.subpathsOfDirectory(atPath: directory).compactMap { name in

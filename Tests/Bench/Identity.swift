@@ -1,11 +1,9 @@
 // The TLS identity of the sink: a key and a self-signed certificate.
 
 struct Identity {
-    /// The port on 127.0.0.1.
     let port: UInt16
     /// The PEM file of the certificate, which clients receive as their authority.
     let certificate: String
-    /// The PEM file of the key.
     let key: String
 
     /// Creates the files in a directory with the openssl command.

@@ -6,7 +6,6 @@
 
 import Foundation
 
-/// The result of a row's work.
 struct Outcome {
     /// The seconds of each request, if single requests matter.
     var latencies: [Double] = []
@@ -37,7 +36,6 @@ struct Row {
     var isTold = false
     /// Prepares the work, neither timed nor counted; `Int` is the round.
     var prepare: (Int) throws -> Void = { _ in }
-    /// Does the work once; `Int` is the round.
     let run: (Int) throws -> Outcome
 }
 
@@ -51,7 +49,6 @@ struct Sample {
     let sinkSeconds: Double
     /// Peak resident memory of the program behind nginx, in bytes; nil for a row without one.
     let peak: Int64?
-    /// The processor use of other processes.
     let others: OthersUse
     let outcome: Outcome
 
@@ -59,11 +56,9 @@ struct Sample {
     var delivererSeconds: Double { outcome.programSeconds ?? ownSeconds ?? 0 }
 }
 
-/// The figures of one row by column key.
 struct RowResult {
     let name: String
     var rounds: [[String: Double]] = []
-    /// The processor use of other processes in each round.
     var others: [OthersUse] = []
     /// The error that ended the row; nil: it worked.
     var failure: (any Error)?

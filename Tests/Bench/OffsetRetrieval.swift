@@ -65,7 +65,6 @@ enum OffsetRetrieval {
     }
 }
 
-/// Repeated HEAD requests on several connections.
 private final class HeadLoop {
     private let answer: [UInt8]
     private let offsetLine: [UInt8]?
@@ -137,7 +136,6 @@ private final class HeadLoop {
         }
     }
 
-    /// Whether `head` contains `line`, ignoring case.
     private func contains(_ head: [UInt8], _ line: [UInt8]?) -> Bool {
         guard let line else { return true }
         guard head.count >= line.count else { return false }

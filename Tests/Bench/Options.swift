@@ -19,7 +19,6 @@ enum SpoolReceive: String {
     case on, worker, off
 }
 
-/// The options of the command line.
 struct Options {
     var sections = Section.allCases
     /// The number of quiet rounds to measure; the rows take turns in each.
@@ -30,11 +29,10 @@ struct Options {
     var largeLength: Int64 = 1 << 30
     /// The numbers of simultaneous slow uploads, one run for each.
     var slowCounts = [2_000]
-    /// The seconds for which slow uploads are held open.
+    /// The duration of the slow uploads in seconds.
     var slowSeconds = 20.0
     /// The seconds of one sample of the HEAD rate.
     var rateSeconds = 2.0
-    /// The number of nginx's workers.
     var workers = 1
     /// The gateway's setting `promise`.
     var promise = "power-cut"
@@ -58,7 +56,6 @@ struct Options {
     /// The path of tusd; nil: it is not measured.
     var tusdProgram: String?
 
-    /// The text of `--help`.
     static let help = """
         USAGE: spoolgate-bench [options]
 

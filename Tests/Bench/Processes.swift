@@ -14,7 +14,6 @@ struct Child: Sendable {
     let pid: pid_t
     /// Its name in messages.
     let name: String
-    /// The file of its messages.
     let log: String
 
     /// Starts `program` with `arguments`.
@@ -116,7 +115,6 @@ struct Child: Sendable {
         }
     }
 
-    /// The environment variables that children inherit.
     private static func keptEnvironment() -> [String] {
         let names = ["PATH", "HOME", "LANG", "TMPDIR", "LD_LIBRARY_PATH"]
         return names.compactMap { (name: String) -> String? in

@@ -17,13 +17,13 @@ struct OthersUse {
     /// The share of all processors, in percent.
     var percent: Double { capacity > 0 ? seconds / capacity * 100 : 0 }
 
-    /// The share, and the three commands that used most of it, for people.
+    /// The share and its three largest commands, for people.
     var text: String {
         let commands = largest.map { "\($0.command) \(decimal($0.percent, 1)) %" }
         return "\(decimal(percent, 1)) % of the machine: " + commands.joined(separator: ", ")
     }
 
-    /// The three commands that used most, each with its share of all processors in percent.
+    /// The three largest commands, each with its share of all processors in percent.
     var largest: [(command: String, percent: Double)] {
         commands.filter { $0.value > 0 }
             .sorted { ($1.value, $0.key) < ($0.value, $1.key) }
@@ -94,7 +94,6 @@ struct MachineLoad {
 private struct Process {
     /// The command's name, at most 15 bytes.
     let command: String
-    /// Whether it is a kernel thread.
     let isKernel: Bool
     let seconds: Double
 

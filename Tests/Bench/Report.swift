@@ -14,7 +14,6 @@ struct Column {
     /// The row whose value of `key` divides this column's; nil: the value itself.
     var reference: String?
 
-    /// The key in JSON.
     var label: String {
         reference.map { "\(key)_ratio_to_\($0.replacingSpaces)" } ?? key
     }
@@ -127,7 +126,6 @@ func printTable(_ heading: [String], _ lines: [[String]]) {
     }
 }
 
-/// A JSON object on one line.
 func json(_ members: [String: Any]) -> String {
     let options: JSONSerialization.WritingOptions = [.sortedKeys, .withoutEscapingSlashes]
     let data = try? JSONSerialization.data(withJSONObject: members, options: options)

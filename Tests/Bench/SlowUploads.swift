@@ -8,14 +8,12 @@ import Glibc
 import SpoolgateTestSupport
 
 enum SlowUploads {
-    /// The number of uploads opened per second.
     static let openingsPerSecond = 1000
 
     static func rowName(_ count: Int) -> String {
         "\(count) slow uploads"
     }
 
-    /// Runs the section for one number of uploads.
     static func run(_ count: Int, _ options: Options, on stage: Stage) -> RowResult {
         var result = RowResult(name: rowName(count))
         do {
@@ -201,7 +199,7 @@ private final class SlowClient {
         if taken > 0 { sent[index] += taken }
     }
 
-    /// The response's header section, or the part of it that arrived by the deadline or the end of the connection.
+    /// The response's header section, as far as it arrived before the deadline or the end of the connection.
     private func receive(_ index: Int, until deadline: Double) -> String {
         var answer: [UInt8] = []
         var block = [UInt8](repeating: 0, count: 4096)

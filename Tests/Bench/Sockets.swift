@@ -10,7 +10,6 @@ func connectSocket(to address: SocketAddress) throws -> Int32 {
     try StreamSocket(connectedTo: address, patience: 120).number
 }
 
-/// A port of 127.0.0.1 that is currently free.
 func freePort() throws -> UInt16 {
     let socket = try StreamSocket(listeningOn: .port(0))
     defer { socket.close() }

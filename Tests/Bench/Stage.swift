@@ -17,13 +17,11 @@ final class Stage {
     let authority: String?
     /// nginx's unix socket, which cannot run out of ports.
     let localAddress: SocketAddress
-    /// The directory of dav PUT.
     let davDirectory: String
     /// The directory of client_body_in_file_only.
     let bodyDirectory: String
     /// The directory that the routes `drop` and `drop-process` deliver into.
     let dropDirectory: String
-    /// The directory of tusd's uploads.
     let tusdDirectory: String
     /// The daemon's process id; nil with `--peers-only`.
     var gatewayPID: pid_t? { gateway?.pid }
@@ -131,7 +129,6 @@ final class Stage {
         nginxPIDs = [master] + children(of: master)
     }
 
-    /// Ends the processes and empties the directories.
     func end() {
         nginx.end()
         gateway?.end()
@@ -149,7 +146,7 @@ final class Stage {
         return (endings + tails).joined(separator: "\n")
     }
 
-    /// The processor seconds of nginx and the programs behind it.
+    /// The processor seconds of nginx, the gateway and tusd.
     var serverSeconds: Double { servers.map(processorSeconds).reduce(0, +) }
 
     var processes: [pid_t] { servers + [sinkPID] }

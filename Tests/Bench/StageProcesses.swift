@@ -55,7 +55,6 @@ extension Stage {
         return child
     }
 
-    /// Starts the sink and returns its process and port.
     static func startSink(log: String) throws -> (Child, UInt16) {
         var ends: [Int32] = [0, 0]
         guard pipe(&ends) == 0 else { throw BenchFailure(call: "pipe") }

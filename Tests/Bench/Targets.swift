@@ -34,7 +34,6 @@ private struct Target {
         return agree ? verdict : verdict + ", not in every round"
     }
 
-    /// The figure with its unit and its range.
     var text: String {
         guard let figure, let low = values.min(), let high = values.max() else { return "-" }
         let places = unit == "MiB" ? 1 : 2

@@ -65,7 +65,6 @@ final class UploadResource {
         }
     }
 
-    /// Cancels the upload, which frees its bytes.
     func cancel() throws {
         try connection.exchange(Request("DELETE", path), expecting: 204)
     }

@@ -1,4 +1,4 @@
-// Uploads concatenated from other uploads: what is copied, and the effect of a full disk.
+// Uploads concatenated from other uploads: the copied bytes, and the effect of a full disk.
 
 import Glibc
 import SpoolgatePosix

@@ -1,4 +1,4 @@
-// The quota: what counts, when it refuses, and its update after a removal.
+// The quota: the counted bytes, the refusals, and the update after a removal.
 
 import Foundation
 import Glibc

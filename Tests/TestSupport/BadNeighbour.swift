@@ -27,7 +27,7 @@ package final class BadNeighbour: Sendable {
         case resets(after: Int)
         /// It closes the connection within its response.
         case closesInAnswer
-        /// A proxy in front of it responds with 504 after this time without bytes, and closes both connections.
+        /// A proxy in front responds with 504 after this time without bytes, and closes both connections.
         case timesOut(after: Duration)
         /// It responds to each request: the status line without the version, then fields.
         case answers(String, [String])
@@ -56,7 +56,7 @@ package final class BadNeighbour: Sendable {
     package let port: UInt16
     /// Its base URL over plain HTTP.
     package var base: String { "http://\(name):\(port)" }
-    /// Its base URL over TLS, if the server behind it speaks TLS.
+    /// Its base URL over TLS, if the real server speaks TLS.
     package var secureBase: String { "https://\(name):\(port)" }
     /// The number of connections that met the current trouble; lookups of the name are not counted.
     package var met: Int { state.update { $0.met } }

@@ -19,7 +19,7 @@ package final class Gate: Sendable {
         isOpen.wait(until: .after(.seconds(300))) { $0 ? true : nil } ?? false
     }
 
-    /// As `pass`, for a task: other tasks can use its thread meanwhile, since one of them may open the gate.
+    /// As `pass`, for a task: it lets other tasks use its thread, which may have to open the gate.
     package func passed() async throws {
         try await comesTrue("a gate is open") { isOpen.update { $0 } }
     }

@@ -1,6 +1,6 @@
 // An upstream that fails between two attempts, or during one.
 //
-// The next attempt after its recovery succeeds, and the outcome of the failed attempt says correctly what the
+// The next attempt after its recovery succeeds, and the outcome of the failed attempt says correctly which data the
 // upstream may have received.
 
 import Foundation
