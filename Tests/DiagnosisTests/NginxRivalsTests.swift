@@ -40,7 +40,7 @@ import Testing
             taken: ["/files/x.php", "/files/x.php/x"]
         ),
         Case(
-            testDescription: "images, in whatever case",
+            testDescription: "images, in any case",
             text: #"location /files/ G{} location ~* \.(jpe?g|png)$ R"#,
             taken: ["/files/x.jpg", "/files/x.jpeg", "/files/x.JPG"]
         ),

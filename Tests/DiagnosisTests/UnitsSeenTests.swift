@@ -40,7 +40,7 @@ import Testing
 
     static let cases = [
         Case(
-            testDescription: "all of them run",
+            testDescription: "all units run",
             service: running(since: 900, restarts: 0),
             levels: [.ok],
             words: ["spoolgate.service active, spoolgate.socket active"]
@@ -133,7 +133,7 @@ import Testing
             ]
         ),
         Case(
-            testDescription: "service and socket are masked, one of them until the next boot",
+            testDescription: "service and socket are masked, the socket until the next boot",
             service: masked,
             socket: masked.merging(["UnitFileState": "masked-runtime"]) { $1 },
             levels: [.failure],

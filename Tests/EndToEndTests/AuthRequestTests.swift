@@ -153,7 +153,7 @@ struct AuthRequestTests {
         ]
         let lines = try String(contentsOfFile: file, encoding: .utf8).split(separator: "\n")
         #expect(try events(lines.map(String.init)) == told + ["purged", "purged", "purged"])
-        try eventually("the webhook has received all of them") {
+        try eventually("the webhook has received all events") {
             taken.withLock { $0.count } == told.count + 3
         }
         #expect(try events(taken.withLock { $0 }) == told + ["purged", "purged", "purged"])

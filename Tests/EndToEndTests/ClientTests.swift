@@ -207,7 +207,7 @@ struct ClientTests {
         world.proxy.hold(at: 4 << 20)
         let upload = world.upload(.file(file.url.path()), way, "away.bin")
         let run = Task { try await upload.run() }
-        try await comesTrue("half of it is sent") { world.proxy.passed >= 4 << 20 }
+        try await comesTrue("half the content is sent") { world.proxy.passed >= 4 << 20 }
         world.proxy.cut()
         try await comesTrue("it tried again") { world.proxy.refused >= 4 }
         world.proxy.hold(at: nil)
@@ -227,7 +227,7 @@ struct ClientTests {
             world.proxy.hold(at: 2 << 20)
             let upload = world.upload(.file(file.url.path()), way, name)
             let run = Task { try await upload.run() }
-            try await comesTrue("some of it is sent") { world.proxy.passed >= passed + (2 << 20) }
+            try await comesTrue("some content is sent") { world.proxy.passed >= passed + (2 << 20) }
             try await comesTrue("the resource is named") { upload.token != nil }
             let paused = await upload.pause()
             let token = try #require(paused.flatMap { Upload.Token($0.text) })
@@ -263,7 +263,7 @@ struct ClientTests {
         world.proxy.hold(at: 2 << 20)
         let upload = world.upload(.file(file.url.path()), way, "changed.bin")
         let run = Task { try await upload.run() }
-        try await comesTrue("some of it is sent") { world.proxy.passed >= 2 << 20 }
+        try await comesTrue("some content is sent") { world.proxy.passed >= 2 << 20 }
         let token = try #require(await upload.pause())
         await #expect(throws: TransferError.self) { try await run.value }
         world.proxy.hold(at: nil)

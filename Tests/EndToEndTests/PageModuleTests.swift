@@ -177,7 +177,7 @@ struct PageModuleTests {
     }
 
     @Test(
-        "the application's own response is final, whatever its status",
+        "the application's own response is final with any status",
         arguments: ["409", "503"]
     )
     func final(status: String) throws {
@@ -407,7 +407,7 @@ struct PageModuleTests {
         #expect(upload.methods.contains("DELETE"))
     }
 
-    @Test("a queue adds up its uploads, and pauses, resumes and cancels all of them")
+    @Test("a queue adds up its uploads, and can pause, resume and cancel them together")
     func queue() throws {
         let upload = try Upload { request, count in
             request.method == "PATCH" && count < 2 ? nil : Self.usual(request)

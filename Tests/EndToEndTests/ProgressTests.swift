@@ -10,7 +10,7 @@ struct ProgressTests {
         "interim: {progress-interval: 1s, progress-size: 0, heartbeat: 1s}"
     private static let creation = ["Upload-Draft-Interop-Version: 10", "Upload-Complete: ?1"]
 
-    @Test("a slow client receives rising offsets, and a crash takes none of them back")
+    @Test("a slow client receives rising offsets, and a crash takes none back")
     func progress() throws {
         let sandbox = try Sandbox(extra: [Self.eager], front: .nginxWithModule)
         let bytes = Data((0..<1_000_000).map { UInt8(truncatingIfNeeded: $0) })
@@ -72,7 +72,7 @@ struct ProgressTests {
     }
 
     @Test(
-        "a client that waits for buffer space receives durable offsets, and a crash takes none of them back"
+        "a client that waits for buffer space receives durable offsets, and a crash takes none back"
     )
     func progressOfUnknownLength() throws {
         let sandbox = try Sandbox(front: .nginxWithModule)

@@ -31,7 +31,10 @@ struct RaceTests {
         #expect(most < bound, "\(what), \(daemons.testDescription)")
     }
 
-    @Test("two appends at one offset: all bytes come from one of them", arguments: Daemons.allCases)
+    @Test(
+        "two appends at one offset: all bytes come from the same append",
+        arguments: Daemons.allCases
+    )
     func twoAppends(_ daemons: Daemons) throws {
         let track = try RaceTrack(daemons)
         let settled = track.base()

@@ -118,7 +118,7 @@ struct UploadCommandTests {
         #expect(try world.delivered("a.bin") == [file.bytes])
     }
 
-    @Test("one file is one upload, whatever path leads to it")
+    @Test("one file is one upload, by any of its paths")
     func paths() throws {
         let world = try UploadCommandWorld()
         let file = try world.sandbox.randomFile(Self.size)
@@ -156,7 +156,7 @@ struct UploadCommandTests {
         let file = try world.sandbox.randomFile(Self.size)
         world.proxy.hold(at: 2 << 20)
         let command = try world.start(file.url.path(), world.url("away.bin"))
-        try eventually("some of it is sent") { world.proxy.passed >= 2 << 20 }
+        try eventually("some content is sent") { world.proxy.passed >= 2 << 20 }
         world.proxy.cut()
         try eventually("it tried again") { world.proxy.refused >= 2 }
         world.proxy.hold(at: nil)
@@ -281,10 +281,10 @@ struct UploadCommandTests {
             log: URL(filePath: world.file("command.log")),
             environment: world.environment
         )
-        try eventually("some of it is sent") { world.proxy.passed >= 48 << 20 }
+        try eventually("some content is sent") { world.proxy.passed >= 48 << 20 }
         let before = command.footprint().rss
         world.proxy.hold(at: 224 << 20)
-        try eventually("most of it is sent") { world.proxy.passed >= 224 << 20 }
+        try eventually("most content is sent") { world.proxy.passed >= 224 << 20 }
         let after = command.footprint().rss
         world.proxy.hold(at: nil)
         #expect(command.wait() == 0)
@@ -312,7 +312,7 @@ struct UploadCommandTests {
                 log: URL(filePath: world.file("command.log")),
                 environment: world.environment
             )
-            try eventually("some of it is sent") { world.proxy.passed >= passed + (5 << 20) }
+            try eventually("some content is sent") { world.proxy.passed >= passed + (5 << 20) }
             command.signal(SIGTERM)
             #expect(command.wait() == 75)
             world.proxy.hold(at: nil)

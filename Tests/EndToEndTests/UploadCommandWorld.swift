@@ -73,7 +73,7 @@ final class UploadCommandWorld {
         let passed = proxy.passed
         proxy.hold(at: 2 << 20)
         let command = try start(path, url(name))
-        try eventually("some of it is sent: \(states())") {
+        try eventually("some content is sent: \(states())") {
             proxy.passed >= passed + (2 << 20) && states().contains { $0.contains("\ntoken: ") }
         }
         command.signal(signal)

@@ -33,7 +33,7 @@ struct ParameterFuzzTests {
         try world.play(seed, count: 60)
     }
 
-    @Test("none of them pass an upload by an authorizer that refuses all", arguments: seeds)
+    @Test("no records get an upload past an authorizer that refuses all", arguments: seeds)
     func closedGate(seed: UInt64) throws {
         let world = try FrontWorld(isClosed: true)
         defer { world.end() }
@@ -44,7 +44,7 @@ struct ParameterFuzzTests {
     func parameters(seed: UInt64) { FuzzParameters(seed: seed).readMany(2_000) }
 
     @Test(
-        "an hour of them as well",
+        "an hour as well",
         .enabled(if: environment["SPOOLGATE_FUZZ_MINUTES"] != nil)
     )
     func hour() throws {

@@ -24,7 +24,7 @@ struct RecordFuzzTests {
     }
 
     @Test(
-        "another hour of them as well",
+        "another hour as well",
         .enabled(if: environment["SPOOLGATE_FUZZ_MINUTES"] != nil)
     )
     func hour() throws {

@@ -114,7 +114,7 @@ struct FaultSweep {
         if total.failures.count > 40 { Issue.record("and \(total.failures.count - 40) more") }
         #expect(total.runs > 0)
         if only == nil, !Self.stops {
-            #expect(total.gaps == [], "faults not tried at any call of that kind")
+            #expect(total.gaps == [], "faults never tried at such a call")
         }
     }
 

@@ -34,7 +34,7 @@ struct AdminTests {
     }
 
     @Test(
-        "a page is found by the last part of the path, whatever surrounds it",
+        "a page is found by the last part of the path alone",
         arguments: [
             ("/live", "text/plain; charset=utf-8"),
             ("/-/spoolgate/live", "text/plain; charset=utf-8"),

@@ -80,7 +80,9 @@ struct ConcatenationTests {
         return id
     }
 
-    @Test("a partial upload belongs to one upload, whatever an earlier list has left in the others")
+    @Test(
+        "a partial upload belongs to one upload, also after an earlier list has left the others reserved"
+    )
     func inOneUpload() throws {
         let (test, parts) = try make(["one", "two", "three"])
         try test.withUpload(parts[0]) { try $0.goInto(.random()) }

@@ -227,7 +227,7 @@ import Testing
         #expect(sent.count == 1 && sent != ["a"] && sent != ["b"])
     }
 
-    @Test("an upload's log lines have its own value, whichever thread works on it")
+    @Test("an upload's log lines have its own value on every thread")
     func correlatedLines() throws {
         let test = try telling()
         let name = HTTPField.Name.made("x-request-id")

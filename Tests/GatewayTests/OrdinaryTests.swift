@@ -24,7 +24,7 @@ import Testing
     }
 
     @Test(
-        "small content stays in memory, larger content goes to a nameless file, all of it arrives",
+        "small content stays in memory, larger content goes to a nameless file, and both arrive whole",
         arguments: [
             (0, false), (1, false), (capacity - 1, false), (capacity, false), (capacity + 1, true),
             (3 * capacity + 7, true),

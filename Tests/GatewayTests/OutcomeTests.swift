@@ -265,7 +265,7 @@ struct OutcomeTests {
         #expect(try test.queue(of: second) == .delivered)
     }
 
-    @Test("a status that means unprocessed is tried again, whatever the method")
+    @Test("a status that means unprocessed is tried again with any method")
     func notProcessed() throws {
         let origin = try QueueScene.origin([.answers(502), .answers(503)])
         let test = try QueueScene.gateway(origin.target) { _, route in route.notProcessed = [502] }

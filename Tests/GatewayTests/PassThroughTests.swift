@@ -128,7 +128,7 @@ import Testing
         #expect(test.log.level(of: "upstream field ignored") == .warning)
     }
 
-    @Test("OPTIONS reports the gateway's limits and extensions, whatever the upstream supports")
+    @Test("OPTIONS reports the gateway's limits and extensions, not the upstream's")
     func ownOptions() throws {
         let origin = try LoopbackOrigin(
             status: "204 No Content",

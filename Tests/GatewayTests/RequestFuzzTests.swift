@@ -41,7 +41,7 @@ struct RequestFuzzTests {
     }
 
     @Test(
-        "an hour of them neither",
+        "an hour of requests neither",
         .enabled(if: environment["SPOOLGATE_FUZZ_MINUTES"] != nil)
     )
     func hour() throws {

@@ -37,7 +37,7 @@ import Testing
 
     // MARK: The threshold
 
-    @Test("one target has at most two thirds of the slots, one client at most two thirds of those")
+    @Test("one target has at most two thirds of the slots, one client two thirds of that share")
     func twoThirds() {
         for total in 1...40 {
             var line = SlotLine(DeliveryBounds(total: total))

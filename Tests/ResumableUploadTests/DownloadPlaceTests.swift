@@ -12,7 +12,7 @@ import Testing
 struct DownloadPlaceTests {
     private static let names = [#"ETag: "v1""#]
 
-    @Test("two downloads to one file: the second gets an error, whatever path leads there")
+    @Test("two downloads to one file: the second gets an error, also by another path")
     func twoIntoOne() async throws {
         let bytes = pattern(300_000)
         let isFree = Monitor(false)
@@ -62,7 +62,7 @@ struct DownloadPlaceTests {
         #expect(after.error == nil)
     }
 
-    @Test("many downloads to one file at a time: the result is one of them")
+    @Test("many downloads to one file at a time: the file is from a single download")
     func manyIntoOne() throws {
         let origin = try LoopbackOrigin { connection in
             while let request = try connection.receiveRequest() {

@@ -147,7 +147,7 @@ struct DownloadTests {
         slow.connection.rateLimit = 3_000_000
         let first = Download(shelf.origin.base + "/f", to: .file(path), options: slow)
         let run = Task { try await first.run() }
-        try await comesTrue("some of it is durable") { first.token?.offset ?? 0 > 0 }
+        try await comesTrue("some content is durable") { first.token?.offset ?? 0 > 0 }
         let paused = await first.pause()
         let token = try #require(paused.flatMap { Download.Token($0.text) })
         await #expect(throws: TransferError.self) { try await run.value }

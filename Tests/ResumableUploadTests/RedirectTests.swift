@@ -78,7 +78,7 @@ struct RedirectTests {
     }
 
     @Test(
-        "a redirected append leaves the upload resumable, whatever its location",
+        "a redirected append leaves the upload resumable, with any Location",
         arguments: codes()
     )
     func append(status: Int) async throws {

@@ -374,7 +374,7 @@ struct UploadTests {
     }
 
     @Test(
-        "an ordinary request is sent again if none of it was kept, or if repeating is safe",
+        "an ordinary request is sent again if nothing was kept, or if repeating is safe",
         arguments: [
             Repetition(status: 408, isRepeated: [true, true, true]),
             Repetition(status: 423, isRepeated: [true, true, true]),

@@ -35,7 +35,7 @@ import Testing
         )
     }
 
-    @Test("a file has the routes that it names, and each of them needs an upstream")
+    @Test("a file has the routes that it names, and each needs an upstream")
     func namedRoutes() throws {
         let named = try Settings("routes: {a: {upstream: \"unix:/b\"}}", file: "f")
         #expect(Array(named.routes.keys) == ["a"])

@@ -50,7 +50,7 @@ struct ClockMarkTests {
         }
     }
 
-    @Test("a step forward is believed after a day of uptime, and no part of it before")
+    @Test("a step forward is believed after a day of uptime, and not even in part before")
     func forward() {
         var mark = Self.settled
         look(&mark, after: 1, error: 2 * Self.day)

@@ -125,7 +125,7 @@ struct CompletionTests {
 
     private func again() throws -> Upload { try #require(try spool.lock(creation.id)) }
 
-    @Test("they read back, whatever lengths replace each other, and the record stays small")
+    @Test("they read back after replacements of any length, and the record stays small")
     func lengths() throws {
         let upload = try spool.create(creation, requestRelease: {})
         #expect(try upload.completion() == nil)

@@ -128,7 +128,7 @@ struct OutcomeTests {
 
     // MARK: Requeued
 
-    @Test("whatever holds it, it can be requeued, and the old reason is removed")
+    @Test("every held upload can be requeued, and the old reason is removed")
     func requeued() throws {
         for cause in HoldCause.allCases {
             let directory = TemporarySpool()

@@ -277,7 +277,7 @@ struct RecordTests {
     }
 
     @Test(
-        "an upload with an unknown word is left alone, whatever the older state says",
+        "an upload with an unknown word is left alone, regardless of its older state",
         arguments: ["then=later", "node=a", "state=sending", "sequence=7 writer=x"]
     )
     func newerWord(word: String) throws {

@@ -31,7 +31,7 @@ struct MetricsTextTests {
         #expect(text.text.hasSuffix("a{route=\"\\\"} 9\\nb 2\\\\\"} 1\n"))
     }
 
-    @Test("a histogram has its buckets, the last of them all, then sum and count")
+    @Test("a histogram has its buckets, the last one with all, then sum and count")
     func histogram() {
         var text = MetricsText(prefix: "")
         text.begin("took_seconds", .histogram, "How long it took.")

@@ -119,7 +119,7 @@ struct StructuredFieldTests {
         #expect(StructuredField.integer("0" + text) == nil)
     }
 
-    @Test("a repeated field is ignored, whatever its lines contain", arguments: ["5", "", "6"])
+    @Test("a repeated field is ignored regardless of its values", arguments: ["5", "", "6"])
     func repeated(second: String) {
         var fields: HTTPFields = [.uploadOffset: "5", .uploadDraftInteropVersion: "5"]
         #expect(StructuredField.integer(.uploadOffset, in: fields) == 5)

@@ -131,7 +131,7 @@ struct AccessKeyTests {
     }
 
     @Test(
-        "an invalid file gives the reason, without a byte of it",
+        "an invalid file gives the reason, without a byte of its content",
         arguments: [
             ("", "has 0 lines"), ("SECRET\n", "has 1 line;"), ("a\nb\nc\nd\n", "has 4 lines"),
             ("a b\nSECRET\n", "other characters"), ("a/b\nSECRET\n", "other characters"),

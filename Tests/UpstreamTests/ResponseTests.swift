@@ -165,7 +165,7 @@ struct ResponseTests {
     }
 
     @Test(
-        "a refusal while 20 MB are being sent is the response, whatever the content's kind",
+        "a refusal while 20 MB are being sent is the response, for every kind of content",
         arguments: ["file", "stream", "chunked"]
     )
     func early(kind: String) throws {

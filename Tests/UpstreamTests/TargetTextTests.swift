@@ -66,7 +66,7 @@ struct TargetTextTests {
     }
 
     @Test(
-        "targets with one address are one application, whatever path and spelling the settings have",
+        "targets with one address are one application, with any path and spelling",
         arguments: [
             ("http://127.0.0.1:8080", "http://127.0.0.1:8080"),
             ("http://App.test/a/b", "http://app.test:80"),

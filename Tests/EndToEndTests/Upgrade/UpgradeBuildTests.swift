@@ -122,7 +122,7 @@ struct UpgradeBuildTests {
         let file = try world.sandbox.randomFile(6 << 20)
         world.proxy.hold(at: 2 << 20)
         let command = try world.start(file.url.path(), world.url("across.bin"))
-        try eventually("some of it is sent") {
+        try eventually("some content is sent") {
             world.proxy.passed >= 2 << 20 && world.states().contains { $0.contains("\ntoken: ") }
         }
         world.sandbox.kill()
