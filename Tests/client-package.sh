@@ -8,7 +8,9 @@ work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 [ -d "$root/.build/checkouts" ] || { echo "client-package.sh: run 'swift build' first" >&2; exit 1; }
 git clone -q --no-hardlinks "$root" "$work/spoolgate"
-git -C "$work/spoolgate" tag 99.0.0
+# The last commit, as the release of its version.
+version=$(sed -n 's/^ *package static let version = "\(.*\)"$/\1/p' "$root/Sources/Base/TextFormats/ProgramVersion.swift")
+git -C "$work/spoolgate" tag -f "v$version" >/dev/null
 cp -r "$root/Tests/ClientPackage" "$work/package"
 cd "$work/package"
 mirror() { swift package config set-mirror --original "$1" --mirror "file://$2" >&2; }

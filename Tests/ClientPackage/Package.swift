@@ -7,7 +7,7 @@ import PackageDescription
 let package = Package(
     name: "client-package",
     dependencies: [
-        .package(url: "https://example.org/spoolgate", exact: "99.0.0"),
+        .package(url: "https://example.org/spoolgate", from: "0.1.0"),
         .package(url: "https://github.com/swift-server/async-http-client", from: "1.30.0"),
         .package(url: "https://github.com/apple/swift-crypto", from: "3.12.3"),
     ],
