@@ -210,6 +210,29 @@ struct SharedSpoolTests {
         #expect(try two.spool.lock(id)?.state.offset == 7)
     }
 
+    @Test("a walk does not wait for the size of a record, but returns to it")
+    func sizeComesAfterWalk() throws {
+        let one = try Daemon("n1", in: directory)
+        let two = try Daemon("n2", in: directory)
+        let upload = try one.spool.create(.sample(), requestRelease: {})
+        try upload.append("content")
+        try upload.sync()
+        let id = upload.id
+        upload.unlock()
+        let paths = try #require(FileManager.default.subpaths(atPath: directory.path))
+        let path = try #require(paths.first { $0.hasPrefix("uploads") && $0.hasSuffix("\(id)") })
+        let place = "\(directory.path)/\(path)"
+        let bytes = try #require(FileManager.default.contents(atPath: place))
+        #expect(truncate(place, 0) == 0)
+        let walk = two.spool.recover()
+        #expect((walk.skipped, walk.orphans) == ([id], 0))
+        let file = fopen(place, "r+")
+        _ = bytes.withUnsafeBytes { fwrite($0.baseAddress, 1, $0.count, file) }
+        fclose(file)
+        #expect(two.spool.recoverAgain(walk.skipped).skipped.isEmpty)
+        #expect(try two.spool.lock(id)?.state.offset == 7)
+    }
+
     @Test("a node that was taken for dead reports no offset and no missing upload")
     func takenForDead() throws {
         let one = try Daemon("n1", in: directory)

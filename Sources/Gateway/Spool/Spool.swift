@@ -26,6 +26,8 @@ package final class Spool: Sendable {
     let daemons = Daemons()
     let fence = Fence()
     let creations = CreationCache()
+    /// The uploads whose files another host may have left too short.
+    let settling = SettlingUploads()
     let syncedStates = SyncedStates()
     /// Runs a sync on another thread while more content arrives.
     let runBeside: HelperThreads.Run
@@ -269,13 +271,16 @@ package final class Spool: Sendable {
             status.names > 0
         else {
             try checkMembership()
+            settling.remove(lock.id)
             return nil
         }
         lock.setInUse()
         let files = UploadFiles(of: lock.id, name, in: self, record: record)
         // The files are closed before another request of this process locks the upload.
         defer { if upload == nil { files.close() } }
-        let read = try openSound(name) { () throws(SpoolError) in try files.read(status) }
+        let read = try openSound(name) { () throws(SpoolError) in
+            try files.read(status, waits: limit != nil)
+        }
         switch read {
         case .failure(let fault) where fault.kind == .unwritten:
             try files.remove(of: nil)

@@ -51,48 +51,48 @@ struct UploadFiles {
 
     /// Reads the record and opens the content.
     ///
-    /// - Parameter status: the record's status since it was locked.
+    /// - Parameters:
+    ///   - status: the record's status since it was locked.
+    ///   - waits: whether to wait for a file that another host may have left too short.
     /// - Returns: the record, or why it is unreadable.
-    /// - Throws: `.busy` if the web server may still write content.
+    /// - Throws: `.busy` if the web server may still write content, or a file may still grow and `waits` is false.
     func read(
-        _ status: FileStatus
+        _ status: FileStatus,
+        waits: Bool
     ) throws(SpoolError) -> Result<LoadedRecord, UnreadableRecord> {
-        let status = try spool.onDisk { () throws(SystemError) in
-            try settled(record.open(), status, size: 1)
-        }
+        let status = try settled(record.open(), status, size: 1, waits: waits)
         let read = try record.read(status)
         var found = try content.open()
         if case .success(let loaded) = read {
             record.believe(loaded, status)
             if let data = content.data, let status = found, let durable = state.durable {
-                found = try spool.onDisk { () throws(SystemError) in
-                    try settled(data, status, size: durable)
-                }
+                found = try settled(data, status, size: durable, waits: waits)
             }
             content.believe(found)
         }
+        if spool.isShared { spool.settling.remove(id) }
         return read
     }
 
-    /// Waits until a file of a shared spool has the size that it must have, for at most five seconds.
-    ///
-    /// The kernel's client of CephFS leaves sizes to the metadata server. If a host dies, the server releases its locks
-    /// before it has determined the sizes of its files: a file that the host had synced looks too short.
-    ///
-    /// - Returns: the last status.
+    /// Returns the status of a file of a shared spool once it has the size that it must have, or can no longer grow.
     private func settled(
-        _ file: OpenFile,
+        _ file: @autoclosure () throws(SystemError) -> OpenFile,
         _ status: FileStatus,
-        size: Int64
-    ) throws(SystemError) -> FileStatus {
-        guard spool.isShared else { return status }
-        var status = status
-        let deadline = Deadline.after(.seconds(5))
-        while status.size < size, !deadline.hasPassed {
-            Thread.pause(.milliseconds(50))
-            status = try file.status()
+        size: Int64,
+        waits: Bool
+    ) throws(SpoolError) -> FileStatus {
+        guard spool.isShared, status.size < size else { return status }
+        let end = spool.settling.end(for: id)
+        guard waits || end.hasPassed else { throw .busy(id) }
+        return try spool.onDisk { () throws(SystemError) in
+            let file = try file()
+            var status = try file.status()
+            while status.size < size, !end.hasPassed {
+                Thread.pause(.milliseconds(50))
+                status = try file.status()
+            }
+            return status
         }
-        return status
     }
 
     // MARK: Names

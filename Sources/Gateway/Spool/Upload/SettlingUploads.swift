@@ -1,0 +1,28 @@
+// The uploads of a shared spool with a file that is too short, and the time in which the file may still grow.
+//
+// If a host crashes, CephFS releases its locks before it knows how long its files are, because the kernel's client leaves
+// sizes to the metadata server: a file that the host had synced is too short for a moment. Invariant: no upload is removed
+// or moved to `corrupt` because of a size before its time has passed.
+
+import SpoolgatePosix
+import SpoolgateUploadProtocol
+
+/// The uploads with a file that is too short.
+///
+/// Thread-safe.
+final class SettlingUploads: Sendable {
+    private static let time = Duration.seconds(5)
+    private let ends = Monitor([UploadID: Deadline]())
+
+    /// Returns the end of the time in which the files of an upload may grow, counted from the first call for it.
+    func end(for id: UploadID) -> Deadline {
+        ends.update { ends in
+            let end = ends[id] ?? .after(Self.time)
+            ends[id] = end
+            return end
+        }
+    }
+
+    /// Forgets an upload whose files have their sizes, or that is gone.
+    func remove(_ id: UploadID) { ends.update { $0[id] = nil } }
+}
