@@ -219,7 +219,7 @@ struct AdminTests {
         #expect(check.output.contains("spool full"))
         let screen = try sandbox.spoolgate("status").output
         #expect(
-            screen.contains(words) && screen.contains("free space there, or lower spool.reserve")
+            screen.contains(words) && screen.contains("make room there, or lower spool.reserve")
         )
         #expect(try sandbox.ask("GET", Self.prefix).text.contains(words))
         let metrics = try sandbox.ask("GET", Self.prefix + "metrics").text

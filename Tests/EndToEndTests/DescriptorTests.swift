@@ -35,7 +35,7 @@ struct DescriptorTests {
         )
         let warning = try #require(
             sandbox.log.firstMatch(
-                of: /msg="threads.maximum lowered" .*maximum=(\d+)/
+                of: /msg="threads.maximum lowered" .*threads=(\d+)/
             )
         )
         #expect(sandbox.log.contains("descriptors=\(Self.limit)"))

@@ -73,7 +73,7 @@ struct FrontFaultTests {
         let told = lines("web server misconfigured", sandbox)
         #expect(told.count == 1, "\(sandbox.log)")
         let line = try #require(told.first)
-        #expect(line.contains(" level=error ") && line.contains(" count=1 "))
+        #expect(line.contains(" level=error ") && line.contains(" requests=1 "))
         #expect(line.contains("REQUEST_METHOD") && line.contains("params.conf"))
     }
 

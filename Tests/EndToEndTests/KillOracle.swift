@@ -86,7 +86,7 @@ struct KillOracle {
         var faults: [String] = []
         for line in log.components(separatedBy: "\n") {
             // The upstream is never killed, so only the daemon's crash leaves an upload on hold.
-            if line.contains("reason=\"the process ended during the delivery attempt;") { continue }
+            if line.contains("reason=\"spoolgate stopped during the delivery attempt;") { continue }
             if line.contains(" level=error ") || line.contains("Fatal error")
                 || line.contains(" level=warning ")
             {

@@ -207,7 +207,7 @@ struct OperatorTests {
         try sandbox.crash()
         try awaitState("indeterminate", in: sandbox)
         let lines = sandbox.log.split(separator: "\n").filter { $0.contains(id) }
-        #expect(lines.count { $0.contains(" msg=\"outcome unknown\" ") } == 1)
+        #expect(lines.count { $0.contains(" msg=\"delivery outcome unknown\" ") } == 1)
         #expect(lines.count { $0.contains("\"event\":\"held\"") } == 1)
         #expect(upstream.count == 1)
     }

@@ -27,7 +27,7 @@ struct WrongTLSTests {
             switch wrong {
             case .expired: (expired.tlsURL, expired.authority, "expired")
             case .strange: (expired.tlsURL, right.authority, "certificate")
-            case .slow: ("https://localhost:\(silent.port)", right.authority, "connect timeout")
+            case .slow: ("https://localhost:\(silent.port)", right.authority, "timeouts.connect")
             }
         let sandbox = try Sandbox(
             upstream: url,

@@ -156,7 +156,7 @@ struct AdminTests {
                 testDescription: "the reserve",
                 change: { $0.spoolReserve = 1 << 50 },
                 cause: "reserve",
-                words: "too little free space on "
+                words: "not enough free space on "
             ),
             Full(
                 testDescription: "the quota",

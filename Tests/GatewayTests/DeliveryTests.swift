@@ -124,7 +124,7 @@ import Testing
         #expect(record[.uploadComplete] == "?1")
         let location = try #require(record.location)
         #expect(try test.queue(of: location) == .hold)
-        #expect(test.log.level(of: "outcome unknown") == .error)
+        #expect(test.log.level(of: "delivery outcome unknown") == .error)
         for version in [nil, 3, 5, 6, 10] {
             #expect(test.serve(.retrieval(location, version: version)).status == 410)
         }

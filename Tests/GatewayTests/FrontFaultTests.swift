@@ -114,7 +114,7 @@ import Testing
         test.serve(.creation(["x"], context: ExchangeContext(faults: [.buffered])))
         #expect(test.log.level(of: line) == .warning)
         #expect(test.log.values(of: "route", in: line) == ["default"])
-        #expect(test.log.values(of: "count", in: line) == ["1"])
+        #expect(test.log.values(of: "requests", in: line) == ["1"])
         #expect(test.log.values(of: "directive", in: line) == ["fastcgi_request_buffering off;"])
         #expect(test.gateway.faults.counts == [.buffered: 4])
     }
@@ -123,7 +123,7 @@ import Testing
     func unknownRoute() throws {
         let test = try GatewayUnderTest()
         for _ in 0..<5 { #expect(test.serve(exchange(.put, route: "nowhere", [])).status == 500) }
-        #expect(test.log.values(of: "count", in: "unknown route") == ["1"])
+        #expect(test.log.values(of: "requests", in: "unknown route") == ["1"])
         #expect(test.gateway.faults.counts == [.unknownRoute: 5])
     }
 }

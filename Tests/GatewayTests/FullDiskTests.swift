@@ -119,13 +119,13 @@ import Testing
         let record = test.serve(.creation([.bytes([UInt8](repeating: 7, count: 2 << 20))]))
         #expect(record.events == [.head(507)])
         #expect(try test.summaries().isEmpty)
-        #expect(test.log.level(of: "spool failed") == .error)
-        let reason = try #require(test.log.values(of: "reason", in: "spool failed").first)
+        #expect(test.log.level(of: "spool error") == .error)
+        let reason = try #require(test.log.values(of: "reason", in: "spool error").first)
         let pattern =
-            #/too little free space on (.+): 2\.0MiB needed, .+ free, 1048576\.0TiB must stay free; (.+)/#
+            #/not enough free space on (.+): 2\.0MiB needed, .+ free, 1048576\.0TiB must stay free; (.+)/#
         let match = try #require(reason.wholeMatch(of: pattern), "\(reason)")
         #expect(match.1 == test.spool.directory)
-        #expect(match.2 == "free space there, or lower spool.reserve and reload")
+        #expect(match.2 == "make room there, or lower spool.reserve and reload")
     }
 
     @Test(
@@ -136,11 +136,11 @@ import Testing
         let test = try GatewayUnderTest()
         test.disk.refuse(.create, errno: errno)
         #expect(test.serve(.creation(["x"])).status == 507)
-        let reason = try #require(test.log.values(of: "reason", in: "spool failed").first)
+        let reason = try #require(test.log.values(of: "reason", in: "spool error").first)
         let (cause, remedy) =
             switch errno {
-            case ENOSPC: ("No space left on device", "free space")
-            case EDQUOT: ("Disk quota exceeded", "free space")
+            case ENOSPC: ("No space left on device", "make room")
+            case EDQUOT: ("Disk quota exceeded", "make room")
             default: ("File too large", "raise this process's limit on file sizes")
             }
         #expect(reason.contains(cause))
@@ -154,12 +154,12 @@ import Testing
         let figures: [(SpoolError, String)] = [
             (
                 .full(directory: "/s", needed: none, free: 5 << 20, reserve: 8 << 20),
-                "too little free space on /s: 5.0MiB free, 8.0MiB must stay free; free space there, "
+                "not enough free space on /s: 5.0MiB free, 8.0MiB must stay free; make room there, "
                     + "or lower spool.reserve and reload"
             ),
             (
                 .fewFiles(directory: "/s", free: 812, reserve: 1000),
-                "too few free inodes on /s: 812 free, 1000 must stay free; remove files there, or make "
+                "not enough free inodes on /s: 812 free, 1000 must stay free; remove files there, or make "
                     + "its file system with more inodes"
             ),
             (

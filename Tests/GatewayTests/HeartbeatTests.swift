@@ -113,7 +113,7 @@ import Testing
         test.disk.refuse(.sync, errno: 5)
         let running = try test.start(.creation())
         try eventually("the failure is in the log") {
-            test.log.level(of: "spool failed") == .error
+            test.log.level(of: "spool error") == .error
         }
         slow.gate.open()
         let record = try running.finish()

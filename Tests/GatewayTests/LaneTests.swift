@@ -120,7 +120,7 @@ import Testing
         let isNginx = counted.path == .taken
         let (nginx, gateway) = isNginx ? (content.count, 0) : (0, content.count)
         #expect(test.log.level(of: "content written") == .debug)
-        #expect(test.log.values(of: "nginx", in: "content written") == ["\(nginx)"])
+        #expect(test.log.values(of: "nginx-bytes", in: "content written") == ["\(nginx)"])
         #expect(
             test.log.values(of: "reason", in: "content written") == [counted.path.reason ?? "-"]
         )
@@ -129,7 +129,7 @@ import Testing
         let isOfRoute = [.taken, .off, .shared, .notOffered].contains(counted.path)
         #expect(counts.lastContentPath == (isOfRoute ? counted.path : nil))
         guard !counted.isOrdinary, counted.path != .digest else { return }
-        #expect(test.log.values(of: "gateway", in: "content written") == ["\(gateway)"])
+        #expect(test.log.values(of: "gateway-bytes", in: "content written") == ["\(gateway)"])
         let name = try #require(record.location?.split(separator: "/").last)
         let id = try #require(UploadID(name))
         let shares = try #require(test.gateway.transfers.shares(of: id))

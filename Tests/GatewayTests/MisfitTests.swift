@@ -77,7 +77,7 @@ import Testing
         try test.resizeData(of: location, to: 4)
         let record = test.serve(.append(location, at: 4, length: length))
         #expect(record.status == 422)
-        #expect(test.log.level(of: "spool failed") == nil)
+        #expect(test.log.level(of: "spool error") == nil)
     }
 
     private static let versions: [Int?] = [nil, 3, 5, 6, 8, 10]

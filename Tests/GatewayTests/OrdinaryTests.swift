@@ -195,7 +195,7 @@ import Testing
         #expect(record.status == 507)
         #expect(record[.retryAfter] != nil)
         #expect(record[.uploadComplete] == nil)
-        #expect(test.log.level(of: "spool failed") == .error)
+        #expect(test.log.level(of: "spool error") == .error)
     }
 
     @Test("ordinary uploads wait for no delivery slot, however slow their upstream is")

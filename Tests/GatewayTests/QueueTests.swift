@@ -391,7 +391,7 @@ import Testing
         let failed = try test.summary(location)
         #expect(failed.holdCause == .failed)
         #expect(failed.offset == 5)
-        #expect(failed.reason?.hasPrefix("queue.lifetime expired") == true)
+        #expect(failed.reason?.hasPrefix("not delivered within queue.lifetime") == true)
         #expect(test.serve(.retrieval(location)).status == 410)
         #expect(test.serve(.append(location, at: 5)).status == 502)
     }

@@ -71,7 +71,7 @@ import SpoolgateTextFormats
             #expect(record[.location] == "/made/1")
             #expect(record.head?.fieldBytes ?? .max < ResponseHead.mostFieldBytes)
         }
-        #expect(test.log.values(of: "bytes", in: "response fields dropped").count == 3)
+        #expect(test.log.values(of: "field-bytes", in: "response fields dropped").count == 3)
         #expect(test.log.messages.contains("upload delivered"))
     }
 

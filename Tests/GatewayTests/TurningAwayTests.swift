@@ -47,7 +47,7 @@ import Testing
             test.gateway.serve(reserved, isLast: isLast)
             #expect(reserved.record.offset == 5)
         }
-        #expect(test.log.values(of: "bound", in: "requests rejected") == ["threads.maximum"])
+        #expect(test.log.values(of: "limit", in: "requests rejected") == ["threads.maximum"])
         #expect(test.serve(.cancellation(location)).status == 204)
         slow.gate.open()
         #expect(try running.finish().status == 201)
@@ -113,7 +113,7 @@ import Testing
         let locations = (0..<2).map { _ in test.createPartial("hello") }
         let refused = test.serve(.creation(["x"], complete: false))
         #expect(refused.events == [.head(429)])
-        #expect(test.log.level(of: "spool failed") == nil)
+        #expect(test.log.level(of: "spool error") == nil)
         #expect(test.serve(.append(locations[0], at: 5, ["!"])).status == 201)
         #expect(test.serve(.creation(["x"], complete: false)).status == 201)
     }

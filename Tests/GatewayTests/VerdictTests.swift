@@ -150,7 +150,7 @@ import Testing
         let record = test.serve(.append(location, at: 5, [refusing], length: .unknown))
         #expect(record.status == 500)
         #expect(record.offset == nil)
-        #expect(test.log.level(of: "spool failed") == .error)
+        #expect(test.log.level(of: "spool error") == .error)
         #expect(origin.requests.isEmpty)
         test.disk.allow()
         #expect(test.serve(.append(location, at: 5)).status == 200)

@@ -78,7 +78,7 @@ import Testing
         let record = try delivering.finish()
         #expect(record.status == 201)
         #expect(record.text == "stored")
-        #expect(test.log.level(of: "spool failed") == .error)
+        #expect(test.log.level(of: "spool error") == .error)
         test.disk.allow()
         let location = try #require(record.location)
         #expect(test.serve(.retrieval(location)).status == 410)

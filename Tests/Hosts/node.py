@@ -108,7 +108,7 @@ class Node:
 
     def complaints(self, since=0, allowed=()):
         # The clock of one host is ahead, which its daemon logs.
-        return gateway.Gateway.complaints(self, since, (*allowed, r" lead=4\d\d "))
+        return gateway.Gateway.complaints(self, since, (*allowed, r" ahead-seconds=4\d\d\b"))
 
     def queue_runs(self):
         question = "".join(f"\\{byte:03o}" for byte in gateway.admin_question("/metrics"))

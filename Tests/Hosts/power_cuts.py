@@ -44,7 +44,7 @@ def play(world, transcript, draw, rounds):
             words = cut_rounds.middle(known) if known else "none"
             transcript.check(len(known) == len(seconds), f"takeover, {kind}: {words}", seconds)
     transcript.say(f"  a host responds {sum(boots) / len(boots):.1f} s after its power is back")
-    allowed = (r'msg="outcome unknown"|the process ended during|delivery deferred',)
+    allowed = (r'msg="delivery outcome unknown"|spoolgate stopped during|delivery deferred',)
     said = [
         line
         for name, gateway in world.gateways.items()

@@ -22,8 +22,8 @@ struct DeadlineTests {
             content: content
         )
         #expect(outcome.isIndeterminate && outcome.timedOut)
-        #expect(outcome.reason.contains("stalled"), "\(outcome)")
-        #expect(outcome.reason.contains("0.3 seconds"))
+        #expect(outcome.reason.contains("timeouts.stall"), "\(outcome)")
+        #expect(outcome.reason.contains("300ms"))
         #expect(ContinuousClock.now - began < .seconds(20))
     }
 
@@ -107,7 +107,7 @@ struct DeadlineTests {
             connect: .milliseconds(300)
         ).attempt("GET")
         #expect(outcome.isNotReached && outcome.timedOut)
-        #expect(outcome.reason.contains("connect timeout"), "\(outcome)")
+        #expect(outcome.reason.contains("timeouts.connect"), "\(outcome)")
     }
 
     @Test("content that throws or ends early aborts the attempt and closes the connection")

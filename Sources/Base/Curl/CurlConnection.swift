@@ -82,6 +82,13 @@ package final class CurlConnection: @unchecked Sendable {
         return "\(SystemError(call: "connect", subject: "unix:\(socket)", errno: errno))"
     }
 
+    /// Why the last connection over TCP failed, in the C library's words, such as `Connection refused`; nil if unknown.
+    ///
+    /// libcurl's own text repeats the host and the port, and does not contain the cause.
+    package var connectionFault: String? {
+        refusal.map { SystemError(call: "connect", subject: "", errno: $0).reason }
+    }
+
     /// The system's error number for the last connection; nil if there is none.
     private var refusal: Int32? {
         var number = 0

@@ -75,7 +75,7 @@ package struct SystemError: Error, Sendable, Equatable, CustomStringConvertible 
         errno == Self.tooLarge
             ? "raise this process's limit on file sizes (LimitFSIZE= of the service, ulimit -f), or use a file "
                 + "system that allows larger files"
-            : "free space and inodes there, or raise this user's disk quota"
+            : "make room there, or raise this user's disk quota"
     }
 
     /// Whether the process or the system has run out of descriptors.

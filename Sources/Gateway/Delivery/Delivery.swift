@@ -73,7 +73,8 @@ package struct Delivery {
         guard let slot = try waitForSlot(upload, listener.heartbeat) else {
             return try postpone(
                 upload,
-                reason: "too many concurrent deliveries",
+                reason: "too many concurrent deliveries (delivery.maximum-concurrent); check "
+                    + "why the upstream is slow",
                 // The connection of a resumable client is closed without a response, and the queue retries.
                 listener.isResumable ? listener.unheard : listener,
                 telling: .deliveryUnderWay
@@ -104,7 +105,7 @@ package struct Delivery {
         guard try consumeParts(of: upload) else {
             return try postpone(
                 upload,
-                reason: "one of the parts is in use",
+                reason: "one of the uploads that it was joined from is in use",
                 listener,
                 telling: .deliveryUnderWay
             )
@@ -139,7 +140,7 @@ package struct Delivery {
                 try upload.remove(durably: true)
                 return journal.expired(upload)
             }
-            return try fail(upload, reason: upload.reason ?? "the client did not return")
+            return try fail(upload, reason: upload.reason ?? "the client did not retry")
         }
         let responses = ResponseBuilder(dialect: .newest, limits: route.settings.limits)
         _ = try deliverWaiting(
@@ -265,7 +266,7 @@ package struct Delivery {
     }
 
     private func fail(_ upload: Upload, reason: String) throws(SpoolError) {
-        let whole = "queue.lifetime expired; last attempt: \(reason)"
+        let whole = "not delivered within queue.lifetime; last attempt: \(reason)"
         try upload.hold(.failed, reason: whole)
         deliveries.holdSizes.add(upload)
         journal.failed(upload, reason: whole)

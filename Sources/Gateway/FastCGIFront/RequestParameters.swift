@@ -365,7 +365,7 @@ extension Refusal {
 
     fileprivate static func missing(_ name: String) -> Refusal {
         frontMisconfigured(
-            "The web server does not pass \(name): its configuration lacks fastcgi_param \(name)."
+            "The web server does not pass \(name); set it with fastcgi_param."
         )
     }
 }

@@ -47,6 +47,11 @@ package struct Log: Sendable {
         return Log(logger, showsQueries: showsQueries)
     }
 
+    /// Returns a refusal's text without its full stop, as a reason.
+    static func clause(_ text: String) -> String {
+        text.hasSuffix(".") ? String(text.dropLast()) : text
+    }
+
     // MARK: The daemon
 
     /// Logs that the daemon accepts requests.
@@ -104,7 +109,7 @@ package struct Log: Sendable {
 
     /// Logs that the system clock is `lead` seconds ahead of the time that is known to have passed.
     package func clockDoubted(lead: Int64) {
-        write(.warning, "system clock jumped") { ["lead": lead] }
+        write(.warning, "system clock jumped") { ["ahead-seconds": lead] }
     }
 
     /// Logs that the system clock is trusted again.
@@ -120,9 +125,9 @@ package struct Log: Sendable {
         write(.notice, "shutdown started") { ["signal": signal] }
     }
 
-    /// Logs that the daemon ends; `left` exchanges did not end in time.
+    /// Logs that the daemon ends; `left` requests did not end in time and were aborted.
     package func stopped(left: Int) {
-        write(.notice, "daemon stopped") { ["left": left] }
+        write(.notice, "daemon stopped") { ["aborted-requests": left] }
     }
 
     // MARK: Uploads
@@ -145,7 +150,10 @@ package struct Log: Sendable {
     /// Logs who wrote how much content, after its proper or early end.
     func written(_ id: UploadID, _ path: ContentPath, nginx: Int64, gateway: Int64) {
         write(.debug, "content written") {
-            ["upload": id, "nginx": nginx, "gateway": gateway, "reason": path.reason]
+            [
+                "upload": id, "nginx-bytes": nginx, "gateway-bytes": gateway,
+                "reason": path.reason,
+            ]
         }
     }
 
@@ -183,8 +191,8 @@ package struct Log: Sendable {
     ///
     /// - Parameters:
     ///   - id: the upload.
-    ///   - reason: the reason.
-    ///   - next: the time of the queue's next attempt; nil: the upload waits for its client.
+    ///   - reason: why the attempt failed.
+    ///   - next: the time of the queue's next attempt, or nil if the upload waits for its client.
     package func deferred(_ id: UploadID, reason: String, next: WallTime?) {
         write(.warning, "delivery deferred") {
             ["upload": id, "reason": reason, "next-attempt": next]
@@ -210,13 +218,16 @@ package struct Log: Sendable {
         }
     }
 
-    /// Logs that a route refuses uploads because too many have failed; `count` since the line before.
+    /// Logs that a route refuses uploads because too many have failed; `count` were refused since the last such line.
     package func holdFull(route: String, size: Int64, limit: Int64, count: Int) {
         let reason =
-            "the queue hold has reached queue.maximum-hold-size; to retry its uploads, run spoolgate requeue; "
+            "the uploads in hold have reached queue.maximum-hold-size; to retry them, run spoolgate requeue; "
             + "to remove them, run spoolgate purge --force --older-than 0s --queue hold"
         write(.error, "hold queue full") {
-            ["route": route, "size": size, "limit": limit, "count": count, "reason": reason]
+            [
+                "route": route, "held-bytes": size, "limit-bytes": limit, "requests": count,
+                "reason": reason,
+            ]
         }
     }
 
@@ -242,7 +253,7 @@ package struct Log: Sendable {
 
     /// Logs that the upstream sent no response to the upload, which is on hold.
     package func indeterminate(_ id: UploadID, reason: String) {
-        write(.error, "outcome unknown") { ["upload": id, "reason": reason] }
+        write(.error, "delivery outcome unknown") { ["upload": id, "reason": reason] }
     }
 
     /// Logs a cancellation by the client.
@@ -258,7 +269,7 @@ package struct Log: Sendable {
     /// Logs that the upload's last activity was in the future, after the clock was set back, and was reset to now.
     package func timeCorrected(_ summary: UploadSummary) {
         write(.info, "upload time corrected") {
-            ["upload": summary.id, "was": summary.lastActivity]
+            ["upload": summary.id, "previous-time": summary.lastActivity]
         }
     }
 
@@ -286,7 +297,10 @@ package struct Log: Sendable {
     /// Logs the refusal of a request.
     package func refused(_ refusal: Refusal, target: String?) {
         write(.debug, "request refused") {
-            ["status": refusal.status.code, "target": target.map(shown), "reason": refusal.detail]
+            [
+                "status": refusal.status.code, "target": target.map(shown),
+                "reason": Self.clause(refusal.detail),
+            ]
         }
     }
 
@@ -295,21 +309,21 @@ package struct Log: Sendable {
         write(.debug, "request aborted") { ["target": target, "reason": refusal.title] }
     }
 
-    /// Logs requests that a limit rejected; `client` sent the last one.
+    /// Logs that `count` requests were rejected because of the limit `bound`; `client` sent the last one.
     package func turnedAway(bound: String, client: String, count: Int) {
         write(.warning, "requests rejected") {
-            ["bound": bound, "client": client, "count": count]
+            ["limit": bound, "client": client, "requests": count]
         }
     }
 
     /// Logs slow requests that were ended because few threads were free; `client` sent the last one.
     package func slowLetGo(client: String, count: Int) {
-        write(.warning, "slow requests interrupted") { ["client": client, "count": count] }
+        write(.warning, "slow requests interrupted") { ["client": client, "requests": count] }
     }
 
     /// Logs a failure of the spool.
     package func spoolFailed(_ error: SpoolError, upload: UploadID?) {
-        write(.error, "spool failed") { ["upload": upload, "reason": error.sentence] }
+        write(.error, "spool error") { ["upload": upload, "reason": error.sentence] }
     }
 
     // MARK: Anonymous clients
@@ -351,7 +365,7 @@ package struct Log: Sendable {
 
     /// Logs that events could not be written.
     package func eventsLost(_ lost: Int, reason: String) {
-        write(.error, "events lost") { ["lost": lost, "reason": reason] }
+        write(.error, "events lost") { ["events": lost, "reason": reason] }
     }
 
     /// Logs that the webhook did not accept an event, which will be sent again.

@@ -24,7 +24,7 @@ extension Log {
             "raise the limit on open files (LimitNOFILE) to \(wanted * ThreadBudget.ofRequest + 2000), "
             + "or lower threads.maximum"
         write(.warning, "threads.maximum lowered") {
-            ["maximum": maximum, "descriptors": descriptors, "advice": advice]
+            ["threads": maximum, "descriptors": descriptors, "advice": advice]
         }
     }
 
@@ -43,7 +43,7 @@ extension Log {
 
     /// Logs that most fields of a response were omitted because its head was too large for web servers.
     package func headCut(upload: UploadID?, bytes: Int) {
-        write(.warning, "response fields dropped") { ["upload": upload, "bytes": bytes] }
+        write(.warning, "response fields dropped") { ["upload": upload, "field-bytes": bytes] }
     }
 
     /// Logs a field of an upstream's response that only the upstream's own web server would execute.
@@ -54,7 +54,7 @@ extension Log {
     /// Logs that the gateway received a request that it had sent itself.
     package func cameBack(route: String, target: String, count: Int) {
         write(.error, "request loop detected") {
-            ["route": route, "target": shown(target), "count": count]
+            ["route": route, "target": shown(target), "requests": count]
         }
     }
 
@@ -62,7 +62,7 @@ extension Log {
     package func unknownVersion(_ version: Int, servedAs newest: Int, count: Int) {
         write(.warning, "unknown interop version") {
             [
-                "version": version, "count": count,
+                "version": version, "requests": count,
                 "setting": "interop-alias: {\(version): \(newest)}",
             ]
         }
@@ -74,8 +74,8 @@ extension Log {
     package func frontMisconfigured(reason: String, count: Int) {
         write(.error, "web server misconfigured") {
             [
-                "directive": "include /usr/share/spoolgate/nginx/params.conf;", "count": count,
-                "reason": reason,
+                "directive": "include /usr/share/spoolgate/nginx/params.conf;",
+                "requests": count, "reason": Self.clause(reason),
             ]
         }
     }
@@ -91,7 +91,7 @@ extension Log {
     package func badOrigin(_ text: String, route: String, count: Int) {
         write(.warning, "SPOOLGATE_ORIGIN is invalid") {
             [
-                "route": route, "origin": text.prefix(100), "count": count,
+                "route": route, "origin": text.prefix(100), "requests": count,
                 "directive": Self.originDirective,
             ]
         }
@@ -105,7 +105,7 @@ extension Log {
         write(.warning, "request buffering unknown") {
             [
                 "route": route, "directive": "include /usr/share/spoolgate/nginx/location*.conf;",
-                "count": count,
+                "requests": count,
             ]
         }
     }
@@ -113,7 +113,9 @@ extension Log {
     /// Logs that the web server stores uploads in its own files before it passes them on.
     package func frontBuffers(route: String, count: Int) {
         write(.warning, "request buffering enabled") {
-            ["route": route, "directive": "fastcgi_request_buffering off;", "count": count]
+            [
+                "route": route, "directive": "fastcgi_request_buffering off;", "requests": count,
+            ]
         }
     }
 
@@ -125,7 +127,7 @@ extension Log {
     /// Logs that the web server names a route that is not in the settings.
     package func unknownRoute(_ route: String, target: String, count: Int) {
         write(.error, "unknown route") {
-            ["route": route, "target": shown(target), "count": count]
+            ["route": route, "target": shown(target), "requests": count]
         }
     }
 }

@@ -16,10 +16,10 @@ extension SpoolError: CustomStringConvertible {
                 + "spoolgate-purge"
         case .disk(let error): "\(error)"
         case .full(let directory, let needed, let free, let reserve):
-            "too little free space on \(directory): \(Self.need(needed))\(ByteSize.rounded(free)) free, "
-                + "\(ByteSize.rounded(reserve)) must stay free; free space there, or lower spool.reserve and reload"
+            "not enough free space on \(directory): \(Self.need(needed))\(ByteSize.rounded(free)) free, "
+                + "\(ByteSize.rounded(reserve)) must stay free; make room there, or lower spool.reserve and reload"
         case .fewFiles(let directory, let free, let reserve):
-            "too few free inodes on \(directory): \(free) free, \(reserve) must stay free; remove files there, or make "
+            "not enough free inodes on \(directory): \(free) free, \(reserve) must stay free; remove files there, or make "
                 + "its file system with more inodes"
         case .noSpace(let error, let directory, let free):
             "\(error); \(directory) has \(free?.words ?? "an unknown amount of free space"); \(error.roomRemedy)"
@@ -33,14 +33,15 @@ extension SpoolError: CustomStringConvertible {
             "a client has reached its limit of \(most == 1 ? "1 unfinished upload" : "\(most) unfinished uploads") "
                 + "(clients.maximum-uploads)"
         case .exhausted(let error):
-            "\(error); raise the limits on open files (LimitNOFILE) and memory, or lower "
+            "\(error); raise the limits on open files (LimitNOFILE) and memory (MemoryMax), or lower "
                 + "threads.maximum"
-        case .busy(let id): "upload \(id) is in use and was not unlocked in time"
+        case .busy(let id):
+            "upload \(id) is in use by another request or process, which did not unlock it in time"
         case .corrupt(let id, let reason):
             "the record of upload \(id) is unreadable (\(reason)); it was moved to corrupt/"
         case .newer(let id, let reason): "upload \(id) was left unchanged: \(reason)"
         case .contradiction(let id, let reason):
-            "upload \(id) was left unchanged: \(reason); this is a bug in spoolgate, please report it with "
+            "upload \(id) was left unchanged: \(reason); this is a bug in spoolgate; please report it with "
                 + "this line"
         case .unusable(let directory, let reason, let advice):
             "cannot use \(directory) as the spool: \(reason); \(advice)"

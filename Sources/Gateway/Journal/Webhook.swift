@@ -84,7 +84,7 @@ final class Webhook: Sendable {
                 try send(to: service)
                 withExtendedLifetime(place) {}
             } catch {
-                log.webhookFailed(reason: "the event queue failed: \(error)")
+                log.webhookFailed(reason: "cannot read the queued events: \(error)")
                 pause(Self.longestPause, service)
             }
         }
@@ -184,7 +184,7 @@ final class Webhook: Sendable {
         // Only the status of the response matters.
         if let status = answer.head?.status.code {
             return (200..<300).contains(status)
-                ? nil : "\(service.url.text) responded with \(status)"
+                ? nil : "\(service.url.text) responded with \(status); it must respond with 2xx"
         }
         return outcome.reason ?? "\(service.url.text) sent no response"
     }

@@ -64,7 +64,7 @@ package struct ServiceSettings: Sendable, Equatable {
     /// The connection to the service; nil: no service.
     package var upstream: UpstreamSettings? {
         url.map { url in
-            UpstreamSettings(
+            var settings = UpstreamSettings(
                 targets: [url.target],
                 connectTimeout: timeout,
                 stallTimeout: timeout,
@@ -73,6 +73,8 @@ package struct ServiceSettings: Sendable, Equatable {
                 clientCertificate: clientCertificate,
                 clientKey: clientKey
             )
+            settings.hasOneTimeout = true
+            return settings
         }
     }
 }

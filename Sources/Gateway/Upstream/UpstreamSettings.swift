@@ -98,6 +98,8 @@ package struct UpstreamSettings: Sendable, Equatable {
     package var stallTimeout: Duration
     /// The maximum time from the end of the request to the response's head, and between two parts of the response.
     package var responseTimeout: Duration
+    /// Whether one setting, `timeout`, gives all three timeouts, as for a webhook or an authorizer.
+    package var hasOneTimeout = false
     /// The PEM file of the trusted authorities for https; nil: those of the system.
     package var certificateAuthority: String?
     /// The PEM file of the client certificate; nil: none.

@@ -11,7 +11,9 @@ from world import NODES
 CLIENTS = 6
 
 # The reason in the record of an attempt whose process ended during it.
-INTERRUPTED = "the process ended during the delivery attempt; its outcome is unknown"
+INTERRUPTED = (
+    "spoolgate stopped during the delivery attempt; check whether the application received the upload"
+)
 
 
 def play(world, transcript, draw):
@@ -77,7 +79,7 @@ def play(world, transcript, draw):
     transcript.check(
         all(world.gateways[name].status() is None for name in NODES), "both nodes run at the end"
     )
-    allowed = (r'msg="outcome unknown"|the process ended during',)
+    allowed = (r'msg="delivery outcome unknown"|spoolgate stopped during',)
     said = [
         line
         for name, node in world.gateways.items()

@@ -54,7 +54,7 @@ def play(world, transcript, draw):
     # Only from uploads with orders. An aborted PUT is retried immediately on a kept-alive connection, and deferred
     # on a new one, as for the first uploads of a node.
     allowed = (
-        r'msg="outcome unknown" .*POST /files/uother\d+-\d+\?',
+        r'msg="delivery outcome unknown" .*POST /files/uother\d+-\d+\?',
         r'msg="delivery deferred" .*PUT /files/uother\d+-\d+\?.* no response',
     )
     said = [

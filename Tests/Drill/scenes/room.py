@@ -54,4 +54,4 @@ def put_back(day):
     )
 
 
-SCENES = [Scene("The file system is full", fill, (r'msg="spool failed".* free, .* must stay free',))]
+SCENES = [Scene("The file system is full", fill, (r'msg="spool error".* free, .* must stay free',))]

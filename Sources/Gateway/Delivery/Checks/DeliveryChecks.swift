@@ -48,7 +48,8 @@ extension Delivery {
             return .ended(
                 try postpone(
                     upload,
-                    reason: "too many waiting requests",
+                    reason: "too many waiting requests; check why the upstream or the "
+                        + "authorizer is slow",
                     listener.isResumable ? listener.unheard : listener,
                     telling: .tooManyWait
                 )
@@ -148,7 +149,7 @@ extension Delivery {
         switch answer {
         case .granted(let grant):
             guard isOwner(of: upload, grant, listener.completing) else {
-                let reason = "the authorizer named another owner than at the creation"
+                let reason = "the authorizer named a different owner than at the creation"
                 return .lacksCredentials(.otherOwner, reason: reason)
             }
             return .cleared

@@ -145,7 +145,8 @@ extension Deliveries {
             guard upload.state.phase == .deferred else { return nil }
             guard let delivery = delivery(of: upload) else {
                 log.queueTrouble(
-                    "cannot deliver upload \(id): its route '\(upload.creation.route)' is not in the settings"
+                    "cannot deliver upload \(id): its route '\(upload.creation.route)' is not in the settings; "
+                        + "restore the route, or purge the upload"
                 )
                 return nil
             }

@@ -31,9 +31,10 @@ enum Repair: Equatable {
     }
 
     /// The reason, for people, that a crash interrupted the attempt.
-    static let interrupted = "the process ended during the delivery attempt"
+    static let interrupted = "spoolgate stopped during the delivery attempt"
     /// The same reason if a repetition is not safe.
-    static let outcomeUnknown = interrupted + "; its outcome is unknown"
+    static let outcomeUnknown =
+        interrupted + "; check whether the application received the upload"
 
     /// Decides on the repair of an upload.
     ///

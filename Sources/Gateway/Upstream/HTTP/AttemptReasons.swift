@@ -5,6 +5,7 @@
 // the upstream.
 
 import SpoolgateCurl
+import SpoolgateTextFormats
 
 /// The attempt that the reasons describe; a reason is built only on demand.
 final class AttemptReasons {
@@ -45,15 +46,17 @@ final class AttemptReasons {
                 + "not be used: \(text); check the certificate and its key"
         case .noAddress:
             return
-                "\(purpose): host \(location.host) could not be resolved: \(text); check the name and the "
-                + "resolver"
+                "\(purpose): host \(location.host) could not be resolved; check the name, and the "
+                + "resolver of this machine"
         case .noConnection:
             return
                 "\(purpose): connection failed: \(text); check that a server is running and listening there"
         case .timedOut:
+            // Other texts of libcurl repeat only that the time is over.
+            let phase = text.contains("SSL") ? ": \(text)" : ""
             return
-                "\(purpose): no connection within \(settings.connectTimeout): \(text); check the network path to "
-                + "that host (connect timeout)"
+                "\(purpose): no connection within \(timeout(settings.connectTimeout, "connect"))\(phase); check the "
+                + "network path to that host"
         case .noTLS:
             return
                 "\(purpose): TLS handshake with host \(location.host) failed: \(text); check that the server "
@@ -70,19 +73,27 @@ final class AttemptReasons {
         let hint =
             location.isSecure
             ? "; also check the client certificate, which the server may require" : ""
-        return "\(purpose) was sent at least partly, but no response was received: \(text)\(hint)"
+        return
+            "\(purpose) was sent at least partly, but no response was received: \(text); check the "
+            + "server's log\(hint)"
     }
 
     /// The reason if a timeout expired: while sending, after `sent` bytes of content, or (nil) while waiting.
     func silence(sent: Int64?, hasHead: Bool) -> String {
         if let sent {
             return
-                "\(purpose) stalled: no data was sent or received for \(settings.stallTimeout) after \(sent) bytes "
-                + "of content; check that the server still reads (stall timeout)"
+                "\(purpose): no data was sent or received for \(timeout(settings.stallTimeout, "stall")) after "
+                + "\(sent) bytes of content; check why the server stopped reading"
         }
-        let awaited = hasHead ? "no more of the response" : "no response"
+        let awaited = hasHead ? "no further part of the response" : "no response"
         return
-            "\(purpose) received \(awaited) for \(settings.responseTimeout); check what the server is doing with "
-            + "the request (response timeout)"
+            "\(purpose): received \(awaited) within \(timeout(settings.responseTimeout, "response")); check why the "
+            + "server is slow to respond"
+    }
+
+    /// A timeout with the setting that it comes from: `60s (timeouts.stall)`.
+    private func timeout(_ duration: Duration, _ name: String) -> String {
+        let setting = settings.hasOneTimeout ? "timeout" : "timeouts.\(name)"
+        return "\(DurationText.text(duration)) (\(setting))"
     }
 }

@@ -325,29 +325,37 @@ final class HTTPAttempt: CurlTransfer {
         if end == .whole {
             return .indeterminate(
                 reason:
-                    "\(purpose) was sent, but the connection was closed within the response's header section"
+                    "\(purpose) was sent, but the connection was closed within the response's header section; "
+                    + "check the server's log"
             )
         }
-        let text = connection.explanation(of: end, socket: reasons.location.socket)
+        let socket = reasons.location.socket
+        let fault = end == .noConnection && socket == nil ? connection.connectionFault : nil
+        let text = fault ?? connection.explanation(of: end, socket: socket)
         let timedOut = end == .timedOut
         guard wasTaken else {
             let lacksDescriptors = end == .noConnection && connection.context.lacksDescriptors
             if end.isOfProcess || lacksDescriptors {
-                let text = lacksDescriptors ? "this process has no free file descriptor" : text
+                let text =
+                    lacksDescriptors
+                    ? "this process has no free file descriptor; raise LimitNOFILE"
+                    : text
                 return .notTried(reason: "\(purpose) was not attempted: \(text)")
             }
             return .notReached(reason: reasons.unreached(end, text), timedOut: timedOut)
         }
         if reading.hasFinalHead {
-            return .indeterminate(reason: "\(purpose): the response was truncated: \(text)")
+            return .indeterminate(
+                reason: "\(purpose): the response was truncated: \(text); check the server's log"
+            )
         }
         // libcurl reports `.noConnection` if `mayConnect` did not allow a socket.
         let isRefusal = end == .stopped || end == .noConnection
         if starts > 0, !mayStartAgain, isRefusal {
             return .indeterminate(
                 reason:
-                    "\(purpose) was sent on a kept connection, which was closed without a response; it was not "
-                    + "repeated because that is not safe"
+                    "\(purpose) was sent on an open connection, which was closed without a response; it was not "
+                    + "repeated because the server may have processed it"
             )
         }
         return .indeterminate(reason: reasons.unanswered(text), timedOut: timedOut)

@@ -45,7 +45,7 @@ final class HTTPTargets: Sendable {
         for index in order.indices() {
             let location = places[index].location
             guard let connection = places[index].connections.take() else {
-                reasons.append("no memory for a connection to \(location.name)")
+                reasons.append("not enough memory for a connection to \(location.name)")
                 return .notTried(reason: Self.sentence(reasons))
             }
             let attempt = HTTPAttempt(
