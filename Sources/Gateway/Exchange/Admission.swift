@@ -8,19 +8,20 @@ package import SpoolgateUploadProtocol
 
 /// The limits on concurrent requests.
 package struct RequestBounds: Sendable, Equatable {
-    /// Requests being served: `threads.maximum`, or fewer if there are too few descriptors.
+    /// The maximum number of requests served at a time: `threads.maximum`, or fewer if there are too few file
+    /// descriptors.
     package let total: Int
-    /// Short requests being served in addition to `total`.
+    /// The maximum number of short requests served in addition to `total`.
     package let reserve: Int
-    /// Requests of one client being served.
+    /// The maximum number of one client's requests served at a time.
     package let ofClient: Int
-    /// Requests of one client that wait, included in `ofClient`.
+    /// The maximum number of one client's requests that wait; they also count towards `ofClient`.
     package let waitingOfClient: Int
-    /// Requests of all clients that wait.
+    /// The maximum number of requests that wait, of all clients together.
     package let waiting: Int
-    /// Short requests of one client in the reserve.
+    /// The maximum number of one client's short requests in the reserve.
     package let reserveOfClient: Int
-    /// Requests that wait for a thread after slow requests were asked to end.
+    /// The maximum number of new requests that wait for a thread while slow requests are being ended.
     package let atDoor: Int
 
     /// Creates limits.
@@ -93,7 +94,7 @@ package final class Admission: Sendable {
 
     /// The decision on a request.
     package enum Answer {
-        /// The request must be served; then the caller must pass the ticket to `leave`.
+        /// The request must be served; when it has ended, the caller must pass the ticket to `leave`.
         case admitted(AdmissionTicket)
         /// The client has reached its limit.
         case clientIsBusy
@@ -103,21 +104,23 @@ package final class Admission: Sendable {
 
     private let state: Monitor<State>
 
-    /// Creates a counter without requests.
+    /// Creates the counters of a process that is serving no request.
     package init(_ bounds: RequestBounds) { state = Monitor(State(bounds: bounds)) }
 
     /// Changes the limits for later requests.
     package func setBounds(_ bounds: RequestBounds) { state.update { $0.bounds = bounds } }
 
-    /// Admits a request within the limits.
+    /// Admits a request if the limits allow it.
+    ///
+    /// Waits up to `patience` if no thread is free; otherwise returns at once.
     ///
     /// - Parameters:
     ///   - client: the client that sent the request.
-    ///   - isShort: whether the request ends quickly unless it waits; it may use the reserve, in which it must not
-    ///     wait.
-    ///   - isLast: whether only the reserve may be used, because no other thread accepts connections.
-    ///   - patience: how long to wait for a thread, if other requests were asked to end.
-    /// - Returns: the ticket, or the reason to refuse the request.
+    ///   - isShort: true if the request ends quickly unless it waits for another request. It may use the reserve, but
+    ///     must not wait there.
+    ///   - isLast: true if no other thread accepts connections; the request may then use only the reserve.
+    ///   - patience: how long to wait for a thread to become free; zero for no wait.
+    /// - Returns: the ticket, or the limit that the request exceeds.
     package func admit(
         _ client: ClientName,
         isShort: Bool,
@@ -142,7 +145,7 @@ package final class Admission: Sendable {
         return later ?? answer
     }
 
-    /// Records that an admitted request has ended.
+    /// Records that the admitted request with this ticket has ended.
     package func leave(_ ticket: AdmissionTicket) {
         state.update { state in
             state.active -= 1
@@ -153,7 +156,10 @@ package final class Admission: Sendable {
         }
     }
 
-    /// Records that a request starts to wait; returns nil if it may, and `stopWaiting` must follow.
+    /// Records that an admitted request starts to wait for another one.
+    ///
+    /// - Returns: nil if it may wait, in which case the caller must call `stopWaiting` later; otherwise the reason why
+    ///   it must not.
     func startWaiting(_ ticket: AdmissionTicket) -> Refusal? {
         state.update { state in
             guard !ticket.isHurried, state.waiting < state.bounds.waiting else {
@@ -185,27 +191,29 @@ package final class Admission: Sendable {
     }
 }
 
-/// The ticket of an admitted request.
+/// The proof that a request was admitted, needed to record its end.
 package struct AdmissionTicket: Sendable {
     package let client: ClientName
-    /// Whether the request uses the reserve, because it is short; it must not wait for others.
+    /// True if the request is a short one in the reserve; it must not wait for other requests.
     package let isHurried: Bool
 }
 
-/// A place among the waiting requests, taken when it is needed and released once.
+/// A request's place among the waiting requests, taken before a long wait and released once.
 ///
 /// Used by one thread.
 package final class WaitingPlace {
-    /// How long a request may wait without a place; it suffices if the other request reacts at once.
+    /// How long a request may wait without a place: enough if the request it waits for reacts at once.
     package static let briefWait = Duration.seconds(1)
 
     private let admission: Admission
     private let ticket: AdmissionTicket?
     private var isTaken = false
-    /// The reason why no place was free.
+    /// The reason why `take` returned false; nil if it did not.
     package private(set) var refusal: Refusal?
 
-    /// Creates a place; one without a ticket is for the delivery queue, which has its own limit on threads.
+    /// Creates a place that is not taken yet.
+    ///
+    /// A nil `ticket` is for the delivery queue, which has its own limit on threads; `take` then always succeeds.
     package init(_ admission: Admission, for ticket: AdmissionTicket?) {
         self.admission = admission
         self.ticket = ticket
@@ -213,7 +221,7 @@ package final class WaitingPlace {
 
     deinit { giveBack() }
 
-    /// Takes the place, unless it is taken already; false if none is free.
+    /// Takes the place if it is not taken yet; returns false if no place is free.
     package func take() -> Bool {
         guard let ticket, !isTaken else { return true }
         refusal = admission.startWaiting(ticket)

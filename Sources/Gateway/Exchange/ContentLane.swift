@@ -1,51 +1,53 @@
-// The lane: the web server writes content into a file itself.
+// The lane: the web server writes a request's content into a file itself, instead of sending it to the gateway.
 
 package import SpoolgatePosix
 
-/// The lane of one request.
+/// The means to let the web server write one request's content into a file itself.
 ///
 /// Used by the request's thread.
 package protocol ContentLane: AnyObject {
-    /// Whether the web server offers the lane for this request; waits until content arrives.
+    /// Waits until content arrives, and returns whether the web server offers to write this request's content itself.
     ///
-    /// The next `Exchange.receive(into:)` declines the offer; `grant` accepts it.
+    /// The next call of `Exchange.receive(into:)` declines the offer; `grant` accepts it.
     func isOffered() throws(ContentError) -> Bool
 
-    /// Whether the web server has offered the lane for this request, accepted or not.
+    /// Whether the web server has offered to write this request's content; stays true after the offer is declined.
     ///
-    /// Known after content was read.
+    /// Known only after content was read.
     var wasOffered: Bool { get }
 
     /// Accepts the offer: the web server appends content to `file` until it reports the end.
     ///
-    /// `Exchange.receive(into:)` then returns the content that follows.
+    /// Afterwards, `Exchange.receive(into:)` returns the content that the web server did not write.
     ///
     /// - Parameters:
-    ///   - file: open for appending only; closed here.
-    ///   - offset: the file's size.
+    ///   - file: the file, open for appending only; this function closes it.
+    ///   - offset: the file's size in bytes.
     ///   - limit: how much the web server may write.
-    /// - Throws: `ContentError` if the web server is gone.
+    /// - Throws: `ContentError` if the web server has closed the connection.
     func grant(_ file: consuming Descriptor, at offset: Int64, _ limit: LaneLimit)
         throws(ContentError)
 
-    /// Raises the limit; `limit.count` is the total number of bytes.
+    /// Raises the limit on what the web server may write; `limit.count` is the new total, not an increment.
     func widen(_ limit: LaneLimit) throws(ContentError)
 
-    /// Asks the web server to write no more and to close the file; bytes that it has not written are lost.
+    /// Asks the web server to stop writing and to close the file; content that it has not written is lost.
     func stop()
 
-    /// Waits for the next report of the web server, until it has reported the end.
+    /// Waits for the web server's next report; must not be called after `LaneReport.ended`.
     ///
     /// - Returns: nil if the alarm ended the wait (`Exchange.setAlarm`).
-    /// - Throws: `ContentError`, after all reports received before it; after `.stalled` the call can be repeated.
+    /// - Throws: `ContentError`, once all reports received earlier were returned; after `.stalled` the call can be
+    ///   repeated.
     func receiveReport() throws(ContentError) -> LaneReport?
 }
 
 /// The limit on the content that a web server may write into a file.
 package struct LaneLimit: Sendable, Equatable {
-    /// The total number of bytes.
+    /// The maximum number of bytes that the web server may write in total.
     package var count: Int64
-    /// Whether later bytes are sent to `receive(into:)`; otherwise the web server waits for a higher limit.
+    /// True if the web server sends the content beyond the limit to `receive(into:)`; false if it waits for a higher
+    /// limit.
     package var restFollows: Bool
 
     /// Creates a limit.
@@ -56,9 +58,11 @@ package struct LaneLimit: Sendable, Equatable {
 
 /// A report of a web server that writes content into a file.
 package enum LaneReport: Sendable, Equatable {
-    /// The total number of bytes written so far.
+    /// The total number of bytes that the web server has written so far.
     case written(Int64)
-    /// The web server has closed the file: the bytes written, and the error that prevented more, or 0.
+    /// The web server has closed the file.
+    ///
+    /// The values are the total number of bytes written, and the error that stopped the web server; 0 if there was none.
     case ended(Int64, errno: Int32)
 
     package var count: Int64 {

@@ -1,8 +1,8 @@
-// How the content of a message reached the spool, and why it was not the lane.
+// Who wrote the content of a message to the spool: the web server or the gateway, and why the gateway.
 
 /// The writer of a message's content: the web server, or the gateway for one of several reasons.
 package enum ContentPath: Int, Sendable, CaseIterable {
-    /// The web server: it received the file, and bytes it did not write passed through the gateway.
+    /// The web server: it received the file; any content that it did not write passed through the gateway.
     case taken
     /// The gateway: the route's setting `spool-receive` is off.
     case off
@@ -10,18 +10,18 @@ package enum ContentPath: Int, Sendable, CaseIterable {
     case shared
     /// The gateway: the content has a digest, or may be discarded for another reason.
     case digest
-    /// The gateway: the upload has no resource.
+    /// The gateway: the upload has no upload resource.
     case ordinary
-    /// The gateway: there is no room for the web server to write even one byte.
+    /// The gateway: the spool has no space for the web server to write even one byte.
     case full
-    /// The gateway: the web server could not use an earlier file.
+    /// The gateway: the web server could not use the file of an earlier upload.
     case unusable
-    /// The gateway: the web server made no offer.
+    /// The gateway: the web server did not offer to write the content.
     case notOffered
     /// The gateway: the content is too small for an offer.
     case small
 
-    /// Parses a label; nil if it is unknown.
+    /// Parses a label; returns nil if it is unknown.
     package init?(label: some StringProtocol) {
         guard let path = Self.allCases.first(where: { $0.label == label }) else { return nil }
         self = path

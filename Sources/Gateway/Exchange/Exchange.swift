@@ -5,24 +5,24 @@ package import SpoolgateUploadProtocol
 
 /// The reason why content did not end properly.
 ///
-/// The bytes received before it are valid.
+/// The bytes received before the error are valid.
 package enum ContentError: Error, Sendable, Equatable {
-    /// The connection ended first, or the message was malformed.
+    /// The connection was closed before the content was complete, or the message was malformed.
     case truncated
-    /// No byte arrived within the stall timeout.
+    /// No byte arrived within the stall timeout of the route's settings.
     case stalled
     /// Fewer bytes arrived in a minute than the route requires.
     case tooSlow
-    /// A newer request, or the daemon's shutdown, asked this request to end.
+    /// A newer request for the same upload, or the daemon's shutdown, asked this request to end.
     case released
 }
 
-/// The client is gone, so that no more can be sent to it.
+/// The error thrown if nothing more can be sent because the client has disconnected.
 package struct ClientGone: Error, Sendable, CustomStringConvertible {
     /// Creates the error.
     package init() {}
 
-    /// The clause for a log message's reason.
+    /// The text that log messages use as the reason.
     package var description: String { "the client disconnected" }
 }
 
@@ -30,53 +30,56 @@ package struct ClientGone: Error, Sendable, CustomStringConvertible {
 ///
 /// Used by one thread, except for `interrupt`.
 package protocol Exchange: AnyObject {
-    /// The head, validated by the FastCGI listener, or the refusal of an invalid one.
+    /// The request's head, or the refusal to send if the FastCGI listener found it invalid.
     var head: Result<RequestHead, Refusal> { get }
     var context: ExchangeContext { get }
-    /// Asks this request to stop receiving, from any thread; its next read throws `.released`.
+    /// Asks this request to stop receiving content; its next read throws `.released`.
     ///
-    /// Does nothing after the request has ended.
+    /// May be called on any thread. Has no effect after the request has ended.
     var interrupt: @Sendable () -> Void { get }
-    /// Whether the web server has closed this request, as far as can be found without reading.
+    /// Whether the web server is known to have closed this request; reads nothing to find out.
     var isPeerGone: Bool { get }
 
-    /// Appends content to `buffer`: at least one byte, and all bytes available without waiting.
+    /// Waits for content and appends it to `buffer`: at least one byte, and all that is available without further
+    /// waiting.
     ///
-    /// Appends nothing if the alarm ended the wait.
+    /// Appends nothing, and returns true, if the alarm ended the wait.
     ///
-    /// - Returns: false at the proper end of the content; then nothing was appended.
+    /// - Returns: false at the proper end of the content, in which case nothing was appended; otherwise true.
     func receive(into buffer: ContentBuffer) throws(ContentError) -> Bool
 
-    /// Sets the alarm that ends waits for content early; nil for none.
+    /// Sets the alarm that, when it rings, ends a wait for content early; nil removes it.
     func setAlarm(_ alarm: Alarm?)
 
-    /// The lane, on which the web server writes content into a file; nil if it is not supported.
+    /// The means to let the web server write content into a file itself; nil if this exchange does not support it.
     var lane: (any ContentLane)? { get }
 
     /// Sends an interim response if `context.interimStatuses` contains its status.
     ///
-    /// - Returns: whether it was sent.
+    /// - Returns: true if it was sent.
     @discardableResult
     func send(interim head: ResponseHead) -> Bool
 
-    /// Sends the final head; the content must have the length `contentLength`, or any length if that is nil.
+    /// Sends the final response's head.
+    ///
+    /// The content that follows must have exactly `contentLength` bytes; nil if its length is not known yet.
     func send(head: ResponseHead, contentLength: Int64?) throws(ClientGone)
 
-    /// Sends content after the head.
+    /// Sends a part of the final response's content, after the head.
     func send(content: RawSpan) throws(ClientGone)
 
-    /// Ends the exchange without a response, so that the client's connection is closed.
+    /// Ends the exchange without a complete response; the web server then closes the client's connection.
     func abort()
 }
 
 extension Exchange {
-    /// By default, there is no lane.
+    /// Returns nil: by default, the web server cannot write content into a file.
     package var lane: (any ContentLane)? { nil }
 
-    /// By default, only content ends a wait.
+    /// Does nothing: by default, no alarm can end a wait for content.
     package func setAlarm(_ alarm: Alarm?) {}
 
-    /// Sends a complete response; ignores that the client is gone.
+    /// Sends a complete response; does nothing if the client has disconnected.
     package func answer(_ response: Response) {
         do throws(ClientGone) {
             try send(head: response.head, contentLength: Int64(response.content.count))

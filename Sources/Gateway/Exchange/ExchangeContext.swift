@@ -2,25 +2,26 @@
 
 package import SpoolgateTextFormats
 
-/// The parameters that the operator has the web server pass with a request.
+/// The parameters that the web server passes with a request, as the operator has configured it.
 package struct ExchangeContext: Sendable, Equatable {
-    /// The route's name; nil: the default route (`SPOOLGATE_ROUTE`).
+    /// The route's name (`SPOOLGATE_ROUTE`); nil for the default route.
     package var route: String?
-    /// The client's identity; nil if unknown (`SPOOLGATE_OWNER`).
+    /// The client's identity (`SPOOLGATE_OWNER`); nil if unknown.
     package var owner: ExactText?
-    /// The public origin, such as `https://example.org:8443`; nil: `Location` has no origin (`SPOOLGATE_ORIGIN`).
+    /// The public origin, such as `https://example.org:8443` (`SPOOLGATE_ORIGIN`); if nil, `Location` contains only a
+    /// path.
     package var origin: String?
-    /// An invalid origin, as passed; nil if there was none.
+    /// The value of `SPOOLGATE_ORIGIN` if it is not a valid origin; otherwise nil.
     package var badOrigin: String?
-    /// The interim statuses that the web server forwards (`SPOOLGATE_INTERIM`).
+    /// The statuses of the interim responses that the web server forwards to clients (`SPOOLGATE_INTERIM`).
     package var interimStatuses: Set<Int>
-    /// The client's address (`REMOTE_ADDR`).
+    /// The client's address (`REMOTE_ADDR`); nil if not passed.
     package var remoteAddress: String?
-    /// The scheme that the client used (`REQUEST_SCHEME`).
+    /// The scheme of the client's request, such as `https` (`REQUEST_SCHEME`); nil if not passed.
     package var scheme: String?
     /// The mistakes in the web server's configuration that the parameters reveal.
     ///
-    /// With `.badOrigin`, `badOrigin` is the value passed.
+    /// If they include `.badOrigin`, the property `badOrigin` is the invalid value.
     package var faults: Set<FrontFault>
 
     /// Creates a context.
@@ -47,16 +48,17 @@ package struct ExchangeContext: Sendable, Equatable {
 
 /// A kind of mistake in the web server's configuration.
 package enum FrontFault: String, Sendable, CaseIterable {
-    /// The web server stored an upload's content in a file before it passed the content on.
+    /// The web server stored an upload's content in a file of its own before it passed the content on.
     case buffered
-    /// nginx does not report whether it does so, because it does not pass the shipped parameters.
+    /// nginx does not say whether it buffers content, because its configuration does not include spoolgate's parameter
+    /// file.
     case bufferingUntold = "buffering_untold"
     /// `SPOOLGATE_ORIGIN` is not passed.
     case noOrigin = "no_origin"
     /// The value of `SPOOLGATE_ORIGIN` is not an origin.
     case badOrigin = "bad_origin"
     /// A required parameter is missing or wrong, so that the request is invalid: `REQUEST_METHOD`, `REQUEST_URI`,
-    /// `SPOOLGATE_INTERIM`, the role.
+    /// `SPOOLGATE_INTERIM` or the FastCGI role.
     case noMethod = "no_method"
     /// `SPOOLGATE_ROUTE` names a route that is not in the settings.
     case unknownRoute = "unknown_route"

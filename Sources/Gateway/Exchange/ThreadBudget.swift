@@ -1,28 +1,30 @@
-// The number of requests that can be served at a time with the available descriptors.
+// The number of requests that can be served at a time with the available file descriptors.
 //
 // Pure. Invariant: the requests within a budget never exhaust the descriptors.
 
 /// The number of threads for requests.
 package struct ThreadBudget: Sendable, Equatable {
-    /// Concurrent requests of any kind.
+    /// The maximum number of concurrent requests of any kind.
     package let maximum: Int
-    /// Short requests in addition to `maximum`.
+    /// The maximum number of concurrent short requests in addition to `maximum`.
     package let reserve: Int
-    /// Threads in addition to both, for requests that are rejected or that wait for slow requests to end.
+    /// The number of threads in addition to both, for requests that are rejected or that wait for slow requests to end.
     package static let turningAway = 8
     package var threads: Int { maximum + reserve + Self.turningAway }
-    /// The maximum number of connections that a web server keeps for its next request.
+    /// The maximum number of idle connections that the web server keeps open for later requests.
     package static let keptConnections = 128
 
-    /// The maximum number of descriptors of one request.
+    /// The maximum number of file descriptors that one request uses at a time.
     ///
     /// First the connection, and a file in memory while the parameters are parsed. Later also a data file and its
     /// record, or a scratch file; in addition either the alarm and the file passed to nginx, or the upstream's
     /// connection and libcurl's wakeup descriptor.
     package static let ofRequest = 5
-    /// The descriptors of a delivery by the queue: data file, record, the upstream's connection, libcurl's wakeup.
+    /// The maximum number of file descriptors that one delivery by the queue uses.
+    ///
+    /// They are the data file, its record, the upstream's connection, and libcurl's wakeup descriptor.
     private static let ofDelivery = 4
-    /// The descriptors for occasional uses: queue runs, events, inspections.
+    /// The number of file descriptors set aside for occasional uses: queue runs, events, inspections.
     private static let slack = 64
 
     /// Creates a budget.
@@ -31,11 +33,11 @@ package struct ThreadBudget: Sendable, Equatable {
         self.reserve = reserve
     }
 
-    /// Returns this budget, reduced if there are too few descriptors.
+    /// Returns this budget, reduced if the process may not open enough file descriptors for it.
     ///
     /// - Parameters:
-    ///   - descriptors: the process's limit.
-    ///   - open: the number of descriptors that are open before the first request.
+    ///   - descriptors: the maximum number of file descriptors that the process may open.
+    ///   - open: the number of file descriptors that are open before the first request.
     ///   - deliveries: the maximum number of concurrent deliveries of the queue.
     /// - Returns: a budget with at least one thread of each kind.
     package func within(descriptors: Int, open: Int, deliveries: Int) -> ThreadBudget {
