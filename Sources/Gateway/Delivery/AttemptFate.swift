@@ -9,7 +9,7 @@ import HTTPTypes
 import SpoolgateSettings
 import SpoolgateUpstream
 
-/// The result of an attempt, for the decision on the upload.
+/// The result of an attempt, which decides what becomes of the upload.
 enum AttemptResult: String, CaseIterable {
     /// A status below 400, including redirects that are the application's own response.
     case taken = "below 400"
@@ -21,11 +21,11 @@ enum AttemptResult: String, CaseIterable {
     case busy = "429"
     /// 502, 503 or 504: a server in front of the application responded, or the application is stopping.
     case gatewayError = "502, 503, 504"
-    /// The same statuses, if the route's `not-processed` lists them as proof that nothing was processed.
+    /// A status listed in the route's `not-processed`, as proof that nothing was processed.
     case notProcessed = "502, 503 in `not-processed`"
     /// A redirect that requires the same request at another place, and that the gateway does not follow.
     case redirect = "a redirect that is not followed"
-    /// Not sent to any target, not passed on, or refused by a store that has no room or is busy.
+    /// The request reached no target, a proxy did not pass it on, or a store that is full or busy refused it.
     case unsent = "not sent, or not processed"
     case unanswered = "sent, no complete response"
 
@@ -43,38 +43,44 @@ enum AttemptResult: String, CaseIterable {
     }
 }
 
-/// The knowledge of an upload's client when the attempt ends.
+/// Whether the upload's client waits when the attempt ends, and what it can still do.
 enum ClientKnowledge: String, CaseIterable {
-    /// It waits, sent everything in this request, and knows no upload resource.
+    /// The client waits, sent the whole content in this request, and knows no upload resource.
     case message = "waits, sent everything in one request, knows no upload resource"
-    /// It waits, sent everything in this request, and can resume.
+    /// The client waits, sent the whole content in this request, and can resume.
     case all = "waits, sent everything in one request"
-    /// It waits, and sent a part of the content in this request.
+    /// The client waits, and sent only a part of the content in this request.
     case resource = "waits, sent parts"
-    /// It has disconnected, or only retrieves the offset.
+    /// The client has disconnected, or only retrieves the offset.
     case gone = "has disconnected"
-    /// It received 202, and does not wait.
+    /// The client received 202, and does not wait.
     case accepted = "received 202"
 }
 
-/// The state of an upload after an attempt.
+/// What becomes of an upload after an attempt.
+///
+/// `?1` and `?0` are the values of `Upload-Complete` in the response to the client.
 enum AttemptFate: String, CaseIterable {
     /// The response is final: it is stored and sent with `?1`, and the content is removed.
     case delivered
     /// The response is stored, and sent with `?1` if a client waits; the content moves to `hold` as `failed`.
     case failed
-    /// Like `failed`, but as `indeterminate`: the application may have taken it; `delivered` if `hold` is full.
+    /// As `failed`, but in `hold` as `indeterminate`, because the application may have taken the upload.
+    ///
+    /// If `hold` is full, as `delivered`.
     case heldWithResponse = "response, held"
     /// The client receives 502 or 504 with `?1`; the content moves to `hold` as `indeterminate`.
     case held
-    /// A waiting client receives `?0` and retries; for all other uploads the queue retries.
+    /// The attempt is repeated: by a waiting client, which receives `?0`, or otherwise by the queue.
     case deferred
-    /// A waiting client receives `?0`.
-    ///
     /// Only the client can continue, with other credentials, until `queue.lifetime` ends.
+    ///
+    /// A waiting client receives `?0`.
     case deferredForClient = "deferred for its client"
 
-    /// Looks up a cell of the table.
+    /// Looks up the outcome in the table.
+    ///
+    /// `isRepeatable` is true if the upload may be sent again although the application may have received it.
     init(after result: AttemptResult, isRepeatable: Bool, _ client: ClientKnowledge) {
         let refused: AttemptFate = client == .accepted ? .failed : .delivered
         self =
@@ -96,7 +102,7 @@ enum AttemptFate: String, CaseIterable {
             }
     }
 
-    /// Whether the response is final.
+    /// Whether the upstream's response is final, so that the client receives it.
     var tellsResponse: Bool {
         switch self {
         case .delivered, .failed, .heldWithResponse: true

@@ -16,7 +16,7 @@ package import SpoolgateUploadProtocol
 ///
 /// Thread-safe.
 package final class Deliveries: Sendable {
-    /// The name of the gateway in its requests.
+    /// The name by which the gateway identifies itself in `Via` fields.
     package let name = GatewayName(token: RandomToken.make())
     package let spool: Spool
     package let journal: Journal
@@ -31,7 +31,7 @@ package final class Deliveries: Sendable {
 
     /// The current settings and their routes.
     ///
-    /// A class, so that a request holds the lock only for one retain.
+    /// A class, so that a request that reads it holds the lock only briefly, to retain a reference.
     package final class Configuration: Sendable {
         package let settings: Settings
         package let routes: [String: Route]
@@ -59,7 +59,7 @@ package final class Deliveries: Sendable {
         }
     }
 
-    /// Creates the deliveries for an open and recovered spool; `startQueue` starts them.
+    /// Creates the deliveries for a spool that is open and recovered; `startQueue` starts the queue.
     ///
     /// - Parameters:
     ///   - settings: the current settings.
@@ -84,7 +84,7 @@ package final class Deliveries: Sendable {
 
     package var clock: SpoolClock { spool.clock }
 
-    /// Applies new settings to requests and attempts that begin from now on.
+    /// Applies new settings to requests and attempts that begin after this call.
     package func reload(_ settings: Settings) {
         configuration.updateQuietly {
             $0 = Configuration(settings, of: name, keeping: $0, journal)

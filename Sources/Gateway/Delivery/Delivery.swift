@@ -13,14 +13,14 @@ package import SpoolgateSpool
 package import SpoolgateUploadProtocol
 import SpoolgateUpstream
 
-/// Delivers complete uploads of one route.
+/// Delivers complete uploads of one route to the upstream.
 package struct Delivery {
     let deliveries: Deliveries
     let route: Route
     let journal: Journal
-    /// The maximum wait for a slot.
+    /// How long a delivery may wait for a slot.
     let patience: Duration
-    /// The request that started the delivery; nil: the queue did.
+    /// The admission ticket of the request that started the delivery; nil if the queue started it.
     let ticket: AdmissionTicket?
 
     /// Creates the delivery of uploads of one route.
@@ -29,8 +29,8 @@ package struct Delivery {
     ///   - deliveries: the state shared by all deliveries.
     ///   - route: the route.
     ///   - journal: the journal, correlated with the upload.
-    ///   - patience: the maximum wait for a slot.
-    ///   - ticket: the request that started the delivery; nil: the queue did.
+    ///   - patience: how long a delivery may wait for a slot.
+    ///   - ticket: the admission ticket of the request that started the delivery; nil if the queue started it.
     package init(
         _ deliveries: Deliveries,
         route: Route,
@@ -47,15 +47,15 @@ package struct Delivery {
 
     /// Delivers a complete, locked upload.
     ///
-    /// An upload without a record is sent once, takes no slot, and is not stored.
+    /// An upload without a record takes no slot, is sent only once and is not stored.
     ///
     /// - Parameters:
     ///   - upload: the upload.
     ///   - listener: the receiver of the final response.
-    ///   - digests: the verified digests; nil: they are computed here.
-    /// - Returns: nil if the listener received a final response, else the reason that it did not; the offset is
+    ///   - digests: the verified digests of the content; if nil, this function computes and verifies them.
+    /// - Returns: nil if the listener received a final response; otherwise the refusal to send. The upload's offset is
     ///   then durable.
-    /// - Throws: `SpoolError` if the spool failed and the upstream received nothing.
+    /// - Throws: `SpoolError` if the spool failed; the upstream has then received nothing.
     package func deliver(
         _ upload: Upload,
         to listener: ResponseListener,
@@ -94,9 +94,9 @@ package struct Delivery {
         }
     }
 
-    /// Delivers an upload that waited for delivery, possibly since before a crash.
+    /// Delivers an upload that already waited for its delivery, possibly since before a crash.
     ///
-    /// Parameters and results are those of `deliver`.
+    /// The parameters, result and errors are those of `deliver`.
     package func deliverWaiting(_ upload: Upload, to listener: ResponseListener) throws(SpoolError)
         -> Refusal?
     {
@@ -113,9 +113,9 @@ package struct Delivery {
         return try deliver(upload, to: listener)
     }
 
-    /// Consumes the parts of a durable concatenated upload, if a crash prevented its creator from doing so.
+    /// Consumes the parts of a durable upload made by concatenation, if a crash prevented that.
     ///
-    /// - Returns: false if a part is in use.
+    /// - Returns: false if another request is using one of the parts.
     private func consumeParts(of upload: Upload) throws(SpoolError) -> Bool {
         let id = upload.creation.id
         for part in upload.creation.parts ?? [] {
@@ -129,7 +129,7 @@ package struct Delivery {
         return true
     }
 
-    /// Makes the due attempt of an upload in `deferred` without a waiting client.
+    /// Makes the attempt that is due for an upload in `deferred`, without a waiting client.
     package func deliverQueued(_ upload: Upload) throws(SpoolError) {
         if upload.nextAttempt == nil {
             // The client knows that the upload is not delivered, and may return until its time in the queue is
@@ -149,7 +149,7 @@ package struct Delivery {
         )
     }
 
-    /// Stores the fields of the completing request that the queue needs.
+    /// Stores in the record the fields of the completing request that a later attempt by the queue needs.
     ///
     /// - Throws: `SpoolError` if the record cannot be written.
     package func keepCompletion(_ upload: Upload, _ fields: HTTPFields?) throws(SpoolError) {
@@ -162,7 +162,7 @@ package struct Delivery {
         if !kept.isEmpty { try upload.keepCompletion(kept) }
     }
 
-    /// Waits for a slot; nil if none became free in time, or a newer request requests the upload's release.
+    /// Waits for a slot; returns nil if none became free in time, or a newer request asks for the upload's release.
     private func waitForSlot(
         _ upload: Upload,
         _ heartbeat: Heartbeat?
@@ -186,7 +186,9 @@ package struct Delivery {
         }
     }
 
-    /// Whether an attempt of unknown outcome may be repeated, by the settings at creation and the current ones.
+    /// Whether the upload may be sent again after an attempt whose outcome is unknown.
+    ///
+    /// True only if both the settings at the creation and the current ones allow it.
     ///
     /// A reload may have changed the method to POST or removed the idempotency key.
     func isRepeatable(_ upload: Upload) -> Bool {
@@ -195,18 +197,18 @@ package struct Delivery {
 
     // MARK: Retries
 
-    /// Keeps the upload for another attempt: by the queue, or by a client that learns now that it may retry.
+    /// Defers the upload to another attempt, by the queue or by the client, which this response allows to retry.
     ///
-    /// An upload without a record has failed.
+    /// An upload without a record cannot be deferred: its delivery has failed.
     ///
     /// - Parameters:
     ///   - upload: the upload.
     ///   - reason: why there is no final response.
     ///   - listener: the receiver of the refusal.
-    ///   - asked: the seconds that the upstream requested to wait.
-    ///   - refusal: the refusal for the listener.
-    ///   - lacksCredentials: whether only its client can continue, with other credentials.
-    /// - Returns: `refusal`, or another one if the upload is not retried.
+    ///   - asked: how long the upstream asked to wait, in seconds; nil if it did not.
+    ///   - refusal: the refusal to send to the listener.
+    ///   - lacksCredentials: true if only the client can continue, with other credentials.
+    /// - Returns: `refusal`, or another refusal if the upload is not retried.
     /// - Throws: `SpoolError` if the new state cannot be written.
     func postpone(
         _ upload: Upload,
@@ -243,9 +245,9 @@ package struct Delivery {
         return refusal
     }
 
-    /// The seconds until a request may start another attempt; nil: now.
+    /// How many seconds must pass before a request may start another attempt; nil if it may start one now.
     ///
-    /// Each attempt sends all content, and each attempt with other credentials is a guess.
+    /// The pause exists because each attempt sends all content, and may be a guess at credentials.
     private func pause(of upload: Upload) -> Int? {
         // The queue has its own pauses.
         guard ticket != nil, upload.isRecorded, upload.state.phase == .deferred else { return nil }
@@ -256,7 +258,7 @@ package struct Delivery {
         return Int(pause.components.seconds - passed)
     }
 
-    /// Whether the time in the queue is over after `pause`.
+    /// Whether the upload's time in the queue will be over in `pause` from now.
     private func isOver(_ upload: Upload, in pause: Duration = .zero) -> Bool {
         let now = deliveries.clock.confirmed
         return route.settings.queue.isOver(

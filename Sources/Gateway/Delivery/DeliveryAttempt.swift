@@ -24,21 +24,21 @@ final class DeliveryAttempt {
     private let delivery: Delivery
     private let isRepeatable: Bool
     private let isAccepted: Bool
-    /// Returned when the response head arrives; nil: the attempt needs none.
+    /// The slot, returned when the response head arrives; nil if the attempt needs none.
     private let slot: DeliverySlot?
-    /// The head of the final response as relayed; nil until it arrives.
+    /// The head of the final response as it is relayed; nil until it arrives.
     private var head: ResponseHead?
     private var contentLength: Int64?
     private var content: [UInt8] = []
     private var isStreaming = false
-    /// The result by the response's status, and its consequence.
+    /// The result that follows from the response's status.
     private var result = AttemptResult.taken
     private var fate = AttemptFate.delivered
     private var challenges: [String] = []
     private var retryAfter: Int?
     private var isStored = false
     private var spoolError: SpoolError?
-    /// Whether the final response's head was sent to the client.
+    /// Whether the final response's head has been sent to the client.
     private var hasBegun = false
     private var relaysContent = true
 
@@ -47,7 +47,9 @@ final class DeliveryAttempt {
     private var deliveries: Deliveries { delivery.deliveries }
     private var log: Log { delivery.journal.log }
 
-    /// Creates an attempt to deliver a complete upload with these digests, for a listener.
+    /// Creates an attempt to deliver a complete upload whose digests are known.
+    ///
+    /// The final response goes to `listener`. A nil `slot` is for an upload that needs none.
     init(
         _ upload: Upload,
         _ digests: UploadDigests,
@@ -64,7 +66,7 @@ final class DeliveryAttempt {
         isAccepted = delivery.route.hasAccepted(nextAttempt: upload.nextAttempt)
     }
 
-    /// Makes the attempt; results and errors are those of `Delivery.deliver`.
+    /// Makes the attempt; its result and errors are those of `Delivery.deliver`.
     func run() throws(SpoolError) -> Refusal? {
         let form: UploadForm
         do throws(FormFailure) {
@@ -84,7 +86,7 @@ final class DeliveryAttempt {
         return upload.isRecorded ? try end(outcome, form) : endUnrecorded(outcome, form)
     }
 
-    /// Ends the attempt for an upload without a record; nothing is kept.
+    /// Ends the attempt to deliver an upload without a record; nothing is kept.
     private func endUnrecorded(_ outcome: AttemptOutcome, _ form: UploadForm) -> Refusal? {
         form.end(status: status)
         guard let reason = outcome.reason,
@@ -179,7 +181,9 @@ final class DeliveryAttempt {
 
     private static let mostRedirects = 2
 
-    /// Sends the request, and again for each redirect within the upstream; counts the last attempt.
+    /// Sends the request, and sends it again for each redirect within the upstream.
+    ///
+    /// Returns the outcome of the last request, and counts only that one.
     private func send(_ form: UploadForm) throws(SpoolError) -> AttemptOutcome {
         let watch = Stopwatch()
         let outcome =
@@ -280,7 +284,7 @@ extension DeliveryAttempt: ResponseSink {
         try? begin(contentLength: contentLength ?? Int64(content.count))
     }
 
-    /// The refusal sent to the client for a response that is not final.
+    /// The refusal that the client receives instead of a response that is not final.
     private var refusal: Refusal {
         switch fate {
         case .deferredForClient: .credentialsRefused(challenges)

@@ -7,16 +7,17 @@ package import SpoolgateUploadProtocol
 package import SpoolgateUpstream
 
 extension HTTPFields {
-    /// Adds the client's address, scheme and host, and the gateway's own `Via` (RFC 9110 §7.6.3).
+    /// Adds the client's address, scheme and host, and the gateway's own `Via` (RFC 9110 §7.6.3), to the fields.
     ///
-    /// The address is appended to those already listed. Scheme and host replace existing values of `X-Forwarded-*`.
+    /// The address is appended to the addresses that the fields already list. The scheme and host replace existing
+    /// values of `X-Forwarded-*`.
     ///
     /// - Parameters:
-    ///   - forwarding: the fields to use.
-    ///   - address: the client's address as the web server reported it; nil leaves it out.
-    ///   - scheme: the client's scheme; nil leaves it out.
-    ///   - host: the requested host; nil leaves it out.
-    ///   - gateway: the name of the gateway.
+    ///   - forwarding: which fields to use: `X-Forwarded-*` or `Forwarded`.
+    ///   - address: the client's address as the web server reported it; if nil, no address is added.
+    ///   - scheme: the scheme of the client's request; if nil, no scheme is added.
+    ///   - host: the requested host; if nil, no host is added.
+    ///   - gateway: the name of the gateway for `Via`.
     package mutating func addForwarding(
         _ forwarding: FieldPolicy.Forwarding,
         address: String?,
@@ -41,7 +42,9 @@ extension HTTPFields {
         append(gateway.via)
     }
 
-    /// Sets a field or appends to its value; values from clients were mostly removed before.
+    /// Sets a field, or appends to its value if `behindOthers` is true.
+    ///
+    /// Most values that clients sent were removed before.
     private mutating func put(
         _ name: HTTPField.Name,
         _ value: String,
@@ -52,9 +55,9 @@ extension HTTPFields {
         self[name] = before + value
     }
 
-    /// Replaces the client's `Host` by the origin's host.
+    /// Replaces the client's `Host` with the host of the public origin.
     ///
-    /// The web server may have selected a host by the request's target instead (RFC 9112 §3.2.2). If the origin is
+    /// The web server may have selected the host by the request's target instead (RFC 9112 §3.2.2). If the origin is
     /// invalid, the host is unknown, and the field is removed.
     package mutating func takeHost(from context: ExchangeContext) {
         if let origin = context.origin, let slash = origin.utf8.firstIndex(of: UInt8(ascii: "/")) {
@@ -79,7 +82,8 @@ extension HTTPFields {
         }
     }
 
-    /// An address as a node (RFC 7239 §6): IPv6 in brackets and quotes; `unknown` for invalid text.
+    /// An address as a node of `Forwarded` (RFC 7239 §6): IPv6 in brackets and quotes; `unknown` if the text is no
+    /// address.
     private static func node(_ address: String) -> String {
         let isAddress = address.utf8.allSatisfy("0123456789abcdefABCDEF.:".utf8.contains)
         guard isAddress, !address.isEmpty else { return "unknown" }

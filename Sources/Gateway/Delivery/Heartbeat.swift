@@ -10,12 +10,12 @@ package import SpoolgateSettings
 package import SpoolgateSpool
 package import SpoolgateUploadProtocol
 
-/// Sends a client the durable offset of its upload (draft-12 §4.1.1).
+/// Sends a client the durable offset of its upload in 104 responses (draft-12 §4.1.1).
 package struct ProgressReport {
     private let exchange: any Exchange
     private let responses: any ResponseWording
 
-    /// Creates a report; nil if the client's dialect or the web server does not support 104.
+    /// Creates a report; returns nil if the client's protocol or the web server does not support 104.
     package init?(
         to exchange: any Exchange,
         _ context: ExchangeContext,
@@ -28,9 +28,9 @@ package struct ProgressReport {
         self.responses = responses
     }
 
-    /// Sends a client the location of its upload (draft-12 §4.2.2), before any of its content is read.
+    /// Sends a client the location of its upload in a 104 (draft-12 §4.2.2), before any of its content is read.
     ///
-    /// Call it only if `Dialect.allowsInterim(toCreationOf:)` allows it.
+    /// Call it only if `Dialect.allowsInterim(toCreationOf:)` returns true.
     package static func tell(
         location: String,
         to exchange: any Exchange,
@@ -39,22 +39,22 @@ package struct ProgressReport {
         exchange.send(interim: responses.interimCreated(location: location))
     }
 
-    /// Makes the offset durable and sends it.
+    /// Makes the upload's offset durable and sends it to the client.
     package func tell(_ upload: Upload) throws(SpoolError) {
         try upload.sync()
         tell(durable: upload.durableOffset)
     }
 
-    /// Sends a durable offset.
+    /// Sends the client an offset that is already durable.
     package func tell(durable offset: Int64) {
         exchange.send(interim: responses.interimProgress(offset: offset))
     }
 
-    /// Makes `alarm` end waits for content early, so that new durable offsets are sent.
+    /// Lets `alarm` end the exchange's waits for content early, so that offsets are sent when they become durable.
     package func setAlarm(_ alarm: Alarm) { exchange.setAlarm(alarm) }
 }
 
-/// Progress without new content: the full length, repeated from the end of the content to the final response.
+/// Repeats the offset of a complete upload to its client, from the end of the content to the final response.
 ///
 /// Not thread-safe.
 package final class Heartbeat {
@@ -62,7 +62,7 @@ package final class Heartbeat {
     private let interval: Duration
     private(set) var next: Deadline
 
-    /// Starts the heartbeats; nil if there is no report or the rate disables them.
+    /// Starts the heartbeats; returns nil if `report` is nil or `rate` disables heartbeats.
     package init?(_ report: ProgressReport?, rate: InterimRate) {
         guard let report, rate.heartbeat > .zero else { return nil }
         self.report = report
@@ -72,7 +72,7 @@ package final class Heartbeat {
 
     /// Sends a heartbeat if one is due.
     ///
-    /// - Throws: the errors of `Upload.sync`; no more heartbeats follow.
+    /// - Throws: the errors of `Upload.sync`; after an error no more heartbeats are sent.
     package func beat(_ upload: Upload) throws(SpoolError) {
         guard next.hasPassed else { return }
         next = .never
@@ -80,7 +80,7 @@ package final class Heartbeat {
         next = .after(interval)
     }
 
-    /// Sends a heartbeat if one is due; logs a failure, after which no more follow.
+    /// Sends a heartbeat if one is due; an error is logged, and no more heartbeats are sent after it.
     package func beat(_ upload: Upload, failingInto log: Log) {
         do throws(SpoolError) { try beat(upload) } catch {
             log.spoolFailed(error, upload: upload.creation.id)

@@ -7,16 +7,16 @@ package import SpoolgateUploadProtocol
 
 /// The receiver of a final response, and the form in which it receives it.
 package struct ResponseListener {
-    /// The waiting request; nil: the response is only stored.
+    /// The exchange of the waiting request; nil if the response is only stored.
     package var exchange: (any Exchange)?
     let responses: any ResponseWording
-    /// The URI of the upload resource, if the request is the creation.
+    /// The URI of the upload resource if the request is the creation; otherwise nil.
     package var location: String?
     /// Sends heartbeats; nil if the client cannot receive them.
     package var heartbeat: Heartbeat?
-    /// The fields of the completing request; nil without one.
+    /// The fields of the request that completed the upload; nil if there is none.
     let completing: HTTPFields?
-    /// Whether a client learns of a missing final response although the response is only stored.
+    /// Whether a client waits for the result of the delivery, although the final response is only stored.
     package var isWitnessed = false
     /// Whether the client can resume after a lost connection.
     package var isResumable = false
@@ -43,12 +43,12 @@ package struct ResponseListener {
             : responses.final(head, offset: upload.offset, location: location)
     }
 
-    /// The same listener without a request.
+    /// A listener that only stores the response, with the same wording and completing request.
     var unheard: ResponseListener { ResponseListener(responses, completing: completing) }
 
     var isThere: Bool { exchange.map { !$0.isPeerGone } ?? isWitnessed }
 
-    /// The client's knowledge; `isAccepted`: whether it received 202.
+    /// What the client can still do; `isAccepted` is true if it received 202 for the upload.
     func knowledge(isAccepted: Bool) -> ClientKnowledge {
         if isAccepted { return .accepted }
         guard let exchange, !exchange.isPeerGone else { return .gone }

@@ -10,16 +10,16 @@ package import SpoolgateUpstream
 
 /// One route as requests and deliveries use it.
 ///
-/// Immutable and thread-safe. A request with its own settings has its own instance.
+/// Immutable and thread-safe. A request for which the authorizer changed the settings has its own instance.
 package final class Route: Sendable {
     package let name: String
     package let settings: RouteSettings
     package let gateway: GatewayName
     package let resources: UploadResources
     package let upstream: Upstream
-    /// nil: uploads need no authorization.
+    /// The service that authorizes uploads; nil if they need no authorization.
     package let authorizer: Authorizer?
-    /// nil: uploads are not inspected.
+    /// The command that inspects uploads; nil if they are not inspected.
     package let inspection: Inspection?
     package let counts: RouteMetrics
 
@@ -27,13 +27,13 @@ package final class Route: Sendable {
     ///
     /// - Parameters:
     ///   - name: its name.
-    ///   - settings: the operator's settings, with at least one target.
+    ///   - settings: the operator's settings; they name at least one target.
     ///   - gateway: the name of the gateway.
-    ///   - node: the node that creates the uploads; nil if there is only one.
-    ///   - old: the previous route with the same name; connections and counts of use are kept if the settings are
-    ///     unchanged.
+    ///   - node: the name of the node that creates the uploads; nil if there is only one node.
+    ///   - old: the previous route with the same name, or nil; its connections and counters are kept if the settings
+    ///     are unchanged.
     ///   - metrics: the metrics of the process.
-    ///   - skipped: called if an attempt reached a target only after others failed.
+    ///   - skipped: called with the reason each time an attempt reached a target only after others failed.
     package init(
         _ name: String,
         _ settings: RouteSettings,
@@ -75,17 +75,17 @@ package final class Route: Sendable {
 
     package var targets: [String] { settings.upstream.targets.map(\.text) }
 
-    /// A copy with changed settings; the objects made from the old ones are kept.
+    /// A copy with changed settings; it shares the objects made from the old settings.
     package func changed(_ change: (inout RouteSettings) -> Void) -> Route {
         var settings = settings
         change(&settings)
         return Route(self, settings)
     }
 
-    /// Whether the client of a complete upload received 202, and so does not learn the upstream's response.
+    /// Whether the client of a complete upload received 202, and therefore does not receive the upstream's response.
     ///
-    /// - Parameter nextAttempt: the next attempt of the upload; nil if it is not in the queue.
-    /// - Returns: whether the queue delivers it and no client waits.
+    /// - Parameter nextAttempt: the time of the upload's next attempt; nil if the upload is not in the queue.
+    /// - Returns: true if the queue delivers the upload and no client waits for it.
     package func hasAccepted(nextAttempt: WallTime?) -> Bool {
         settings.reply == .accepted && nextAttempt != nil
     }

@@ -13,15 +13,15 @@ package import SpoolgateUpstream
 
 /// The permissions that an authorizer grants to an upload.
 package struct Grant: Equatable {
-    /// The client, as the authorizer names it.
+    /// The client's identity according to the authorizer; nil if it named none.
     package var owner: ExactText?
     package var maxSize: Int64?
-    /// Fields to set in the request to the upstream; a field without a value is removed.
+    /// Fields to set in the request to the upstream; a field with an empty value is removed from the request.
     package var fields = HTTPFields()
-    /// Names of fields that cannot be set.
+    /// The names of the fields in the authorizer's response that it may not set; they are ignored.
     package var refusedNames: [String] = []
 
-    /// Creates a grant without limits and fields.
+    /// Creates a grant that names no owner, sets no limit and sets no fields.
     package init() {}
 }
 
@@ -31,7 +31,7 @@ package enum AuthorizationAnswer {
     case granted(Grant)
     /// The upload is refused with this response to the client.
     case refused(Response)
-    /// No response, or an invalid one.
+    /// The authorizer did not respond, or its response is invalid.
     case unavailable(reason: String)
 
     fileprivate var word: String {
@@ -45,26 +45,28 @@ package enum AuthorizationAnswer {
 
 /// The authorizer of one route.
 ///
-/// Thread-safe; connections are kept and reused.
+/// Thread-safe. Keeps its connections open and reuses them.
 package final class Authorizer: Sendable {
     let settings: ServiceSettings
     private let url: ServiceURL
     private let upstream: Upstream
     private let times: Histograms<String>
-    /// Recognizes the gateway's own request if it loops back.
+    /// The gateway's name in `Via`, by which it recognizes its own request if it loops back.
     private let gateway: GatewayName
-    /// The maximum content of a response that a client receives, in bytes.
+    /// The maximum number of bytes of content in a response that the client receives.
     static let answerCap = 64 << 10
 
-    /// The occasions of an authorization.
+    /// The points in an upload's life at which it needs authorization.
     package enum Moment: String {
-        /// Before any content is read.
+        /// At the creation, before any content is read.
         case creation
-        /// Before the complete upload is sent to the upstream.
+        /// When the upload is complete, before it is sent to the upstream.
         case delivery
     }
 
-    /// Creates an authorizer that records how long responses took; nil if the settings name no service.
+    /// Creates an authorizer; returns nil if the settings name no service.
+    ///
+    /// The authorizer records the duration of its requests in `times`.
     init?(_ settings: ServiceSettings, _ times: Histograms<String>, by gateway: GatewayName) {
         guard let url = settings.url, let upstream = settings.upstream else { return nil }
         self.settings = settings
@@ -74,14 +76,14 @@ package final class Authorizer: Sendable {
         self.gateway = gateway
     }
 
-    /// Sends the request; blocks for up to the timeouts.
+    /// Asks the service whether the upload is authorized; blocks until it responds or the timeouts expire.
     ///
     /// - Parameters:
-    ///   - moment: the occasion; at the creation the upload is not named.
+    ///   - moment: the occasion; the request at the creation does not contain the upload's ID.
     ///   - creation: the upload, and the request that creates it.
-    ///   - length: the number of bytes of the upload, if known.
-    ///   - completing: the fields of the completing request, if any.
-    ///   - policy: decides which credentials are sent; its other rules are for the upstream.
+    ///   - length: the number of bytes of the upload; nil if unknown.
+    ///   - completing: the fields of the request that completed the upload; nil if there is none.
+    ///   - policy: the rules for fields, used only to decide which credentials are sent.
     ///   - meanwhile: called at least once a second after the connection is open.
     /// - Returns: the result.
     package func ask(
@@ -162,7 +164,7 @@ package final class Authorizer: Sendable {
         return fields
     }
 
-    /// Whether a field is left out.
+    /// Whether the request to the authorizer omits this field of the client.
     ///
     /// `Host` names the authorizer. Conditions and ranges apply to the upload's target and would change the
     /// response. Only the gateway sets `Spoolgate-` fields.
@@ -175,7 +177,7 @@ package final class Authorizer: Sendable {
 extension Grant {
     private static let setPrefix = "spoolgate-set-"
 
-    /// Reads the fields of a response that authorizes an upload; nil if a field is invalid.
+    /// Reads the fields of a response that authorizes an upload; returns nil if one of them is invalid.
     package init?(_ fields: HTTPFields) {
         // Repaired bytes could make two owners equal.
         for field in fields where field.name == .spoolgateOwner {
@@ -199,12 +201,14 @@ extension Grant {
         }
     }
 
-    /// The name of a field, or nil if the authorizer may not set it.
+    /// The name of a field; nil if the authorizer may not set it.
     private static func settable(_ text: String) -> HTTPField.Name? {
         FieldPolicy.name(text).flatMap { $0.canonicalName.hasPrefix("spoolgate-") ? nil : $0 }
     }
 
-    /// The fields of a request with the granted fields, and with the names of the credentials among them.
+    /// The fields of a request to the upstream after the grant's fields are set.
+    ///
+    /// They include a field that lists the credentials set by the authorizer.
     package func applied(to fields: HTTPFields, _ policy: FieldPolicy) -> HTTPFields {
         var applied = fields
         for field in self.fields { applied[field.name] = nil }

@@ -16,17 +16,17 @@ extension Delivery {
     enum Checked {
         /// The upload may be delivered.
         case cleared
-        /// The upload is not delivered now; the value is the result of `deliver`.
+        /// The delivery must not continue now; the value is what `deliver` must return.
         case ended(Refusal?)
     }
 
     private enum Clearance {
         case cleared
-        /// The response is the final response of the upload.
+        /// A check refused the upload; the response becomes the upload's final response.
         case refused(Response, reason: String, message: String? = nil)
-        /// No decision was possible; the checks are retried.
+        /// No decision was possible; the checks are repeated at the next attempt.
         case postponed(reason: String)
-        /// The client may retry with other credentials.
+        /// The authorizer did not accept the credentials; the client may retry with others.
         case lacksCredentials(Refusal, reason: String)
     }
 
@@ -107,7 +107,7 @@ extension Delivery {
         listener.exchange?.answer(final.answer(with: response.content))
     }
 
-    /// Runs the inspection, then the authorizer.
+    /// Runs the inspection, then asks the authorizer.
     ///
     /// A status of 407, 408, 429 or 5xx is a failure of the service, and not a final response.
     private func clearance(
@@ -170,9 +170,9 @@ extension Delivery {
         }
     }
 
-    /// Whether the authorizer confirms the owner that it named at the creation.
+    /// Whether the authorizer still names the owner that it named at the creation.
     ///
-    /// A response without an owner is about the credentials in its request.
+    /// If its response names no owner, the credentials in its request are decisive.
     private func isOwner(of upload: Upload, _ grant: Grant, _ completing: HTTPFields?) -> Bool {
         guard let owner = upload.creation.authorizedOwner else { return true }
         if let named = grant.owner { return named == owner }

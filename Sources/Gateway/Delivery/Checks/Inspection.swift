@@ -14,7 +14,7 @@ import SpoolgateUpstream
 /// The result of an inspection.
 package enum InspectionVerdict: Sendable, Equatable {
     case taken
-    /// The upload is refused; `message` is the command's output, for the client.
+    /// The command refused the upload; `message` is its output, for the client.
     case refused(message: String)
     case failed(reason: String)
 
@@ -34,13 +34,15 @@ package final class Inspection: Sendable {
     package let settings: InspectionSettings
     private let running = Monitor(0)
     private let times: Histograms<String>
-    /// The time that a command has to exit after SIGTERM.
+    /// How long a command may take to exit after SIGTERM before it is killed.
     private static let grace = Duration.seconds(5)
     /// The maximum number of bytes read from a command's output.
     private static let messageLimit = 4 << 10
     private static let step = Duration.milliseconds(500)
 
-    /// Creates an inspection, which records the duration of each run; nil if the settings name no command.
+    /// Creates an inspection; returns nil if the settings name no command.
+    ///
+    /// The inspection records the duration of each run in `times`.
     init?(_ settings: InspectionSettings, _ times: Histograms<String>) {
         guard !settings.command.isEmpty else { return nil }
         self.settings = settings
@@ -49,13 +51,14 @@ package final class Inspection: Sendable {
 
     /// Runs the command on a file.
     ///
-    /// Blocks until another command may run, and while the command runs, each for up to the timeout.
+    /// Blocks until the number of running commands is below the maximum, and then while the command runs; each wait
+    /// lasts at most as long as the timeout.
     ///
     /// - Parameters:
-    ///   - path: the file, the command's last argument.
+    ///   - path: the file's path, passed as the command's last argument.
     ///   - creation: the upload, which the command's environment describes.
     ///   - length: the number of bytes of content.
-    ///   - meanwhile: called at least once a second; an error it throws ends the command and the wait.
+    ///   - meanwhile: called at least once a second; an error that it throws ends the command and the wait.
     /// - Returns: the result.
     /// - Throws: the errors of `meanwhile`.
     package func run(
@@ -112,7 +115,9 @@ package final class Inspection: Sendable {
         )
     }
 
-    /// Calls `look` with short deadlines until it returns a value; nil if the timeout expires first.
+    /// Calls `look` with short deadlines until it returns a value, and `meanwhile` in between.
+    ///
+    /// Returns nil if the timeout expires first.
     private func wait<Found>(
         _ meanwhile: () throws(SpoolError) -> Void,
         until look: (Deadline) -> Found?
@@ -125,7 +130,7 @@ package final class Inspection: Sendable {
         }
     }
 
-    /// The client's name for the file, made harmless.
+    /// The client's name for the file in a form that is safe as a file name.
     private static func name(_ head: RequestHead) -> String {
         ClientFileName(target: head.target, fields: head.fields).harmless
     }
@@ -167,7 +172,7 @@ package final class Inspection: Sendable {
         }
     }
 
-    /// The output of a failed command, for the operator.
+    /// The end of a failed command's output, for the log.
     private static func tail(_ child: ChildProcess) -> String {
         let said = text(child.errors.isEmpty ? child.output : child.errors)
         return said.isEmpty ? "" : ": \(said.prefix(200))"

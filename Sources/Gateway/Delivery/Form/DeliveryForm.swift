@@ -10,14 +10,15 @@ package import SpoolgateUploadProtocol
 import SpoolgateUpstream
 
 extension Delivery {
-    /// Computes the requested digests of a complete upload; if none is requested, nothing is read.
+    /// Computes the digests that are needed of a complete upload; reads nothing if none is needed.
     ///
     /// - Parameters:
     ///   - upload: the upload.
-    ///   - completing: the fields of the request that completes it; nil if none does.
-    ///   - told: the digests sent to the upstream.
-    ///   - heartbeat: sends heartbeats to the client between two parts.
-    /// - Returns: the digests, or the refusal if they contradict the client's; the upload is then removed.
+    ///   - completing: the fields of the request that completed the upload; nil if there is none.
+    ///   - told: the algorithms of the digests that the upstream receives.
+    ///   - heartbeat: sends heartbeats to the client while the content is read; nil for none.
+    /// - Returns: the digests, or a refusal if they contradict the client's digests. After a refusal the upload is
+    ///   removed.
     /// - Throws: `SpoolError` if the upload cannot be read or removed.
     func checkDigests(
         of upload: Upload,
@@ -51,15 +52,15 @@ extension Delivery {
         return checked
     }
 
-    /// The refusal of a complete upload that contradicts the client's digests; the upload is then removed.
+    /// Verifies a complete upload's digests, and removes the upload if they contradict the client's.
     ///
-    /// Nothing is read of an upload that was accepted before.
+    /// Reads nothing if the client has already received 202 for the upload.
     ///
     /// - Parameters:
     ///   - upload: the upload.
-    ///   - completing: the fields of the request that completes it.
-    ///   - heartbeat: sends heartbeats to the client between two parts.
-    /// - Returns: nil if the digests agree.
+    ///   - completing: the fields of the request that completed the upload.
+    ///   - heartbeat: sends heartbeats to the client while the content is read; nil for none.
+    /// - Returns: the refusal to send; nil if the digests agree, or none is to be verified.
     /// - Throws: `SpoolError` if the upload cannot be read or removed.
     package func contradiction(
         of upload: Upload,
@@ -74,7 +75,7 @@ extension Delivery {
 }
 
 extension FormFailure {
-    /// The refusal that the client receives; `isKept`: whether its upload is kept.
+    /// The refusal to send if this form cannot be built; `isKept` is true if the upload is kept for a retry.
     package func refusal(isKept: Bool) -> Refusal {
         isFull ? .destinationFull(isKept: isKept) : .notReached(timedOut: false, isKept: isKept)
     }

@@ -8,12 +8,12 @@ import SpoolgateSettings
 import SpoolgateTextFormats
 package import SpoolgateUploadProtocol
 
-/// The computed digests of one upload, and their plan.
+/// The computed digests of one upload, and the plan that they follow.
 package struct UploadDigests {
     let plan: DigestPlan
     let values: DigestValues
 
-    /// All known digests in hexadecimal, by the names of their algorithms.
+    /// All known digests: the algorithm's name, and the digest in hexadecimal.
     var texts: [(key: String, value: String)] {
         DigestAlgorithm.integrity.compactMap { algorithm in
             values[algorithm].map { (algorithm.rawValue, Hexadecimal.text($0)) }
@@ -21,22 +21,22 @@ package struct UploadDigests {
     }
 }
 
-/// The digests that one upload needs.
+/// The digests to compute for one upload.
 package struct DigestPlan {
     /// The values of `Repr-Digest` in the creation and in the completing request.
     private var representations: [DigestValues] = []
-    /// The value of `Content-Digest`, if one message contains the whole upload.
+    /// The value of `Content-Digest`; empty unless one message contains the whole upload.
     private var content = DigestValues()
-    /// The digest that the client wants in the final response.
+    /// The algorithm of the digest that the client wants in the final response; nil if it wants none.
     private var wanted: DigestAlgorithm?
     private(set) var told: Set<DigestAlgorithm> = []
 
-    /// Creates the plan for the delivery of an upload with a resource.
+    /// Creates the plan for the delivery of an upload that has an upload resource.
     ///
     /// - Parameters:
     ///   - creation: the fields of the creation.
-    ///   - completing: the fields of the completing request; nil if it is the creation or missing.
-    ///   - told: the digests sent to the upstream.
+    ///   - completing: the fields of the request that completed the upload; nil if that is the creation, or unknown.
+    ///   - told: the algorithms of the digests that the upstream receives.
     init(creation: HTTPFields, completing: HTTPFields?, told: Set<DigestAlgorithm>) {
         // The digest of a whole representation cannot be computed from a part (RFC 9110 §14.5).
         guard creation.contentRange == nil else { return }
@@ -50,7 +50,7 @@ package struct DigestPlan {
 
     /// Creates the plan of an ordinary upload.
     ///
-    /// - Throws: `Refusal.invalidDigest`.
+    /// - Throws: `Refusal.invalidDigest` if a field for a digest is invalid.
     package init(ordinary fields: HTTPFields, route: Route) throws(Refusal) {
         content = try DigestValues(.contentDigest, in: fields)
         guard fields.contentRange == nil else { return }
@@ -64,7 +64,9 @@ package struct DigestPlan {
             .union(told).union(wanted.map { [$0] } ?? [])
     }
 
-    /// The digests of an upload, one for each of `algorithms`, or the refusal if they contradict the client's.
+    /// Compares the computed digests, one for each of `algorithms`, with those that the client sent.
+    ///
+    /// Returns the upload's digests, or the refusal to send if they contradict the client's.
     package func checked(_ computed: DigestValues) -> Result<UploadDigests, Refusal> {
         guard content.agrees(with: computed) else { return .failure(.contentDigestMismatch) }
         guard representations.allSatisfy({ $0.agrees(with: computed) }) else {
@@ -73,7 +75,7 @@ package struct DigestPlan {
         return .success(UploadDigests(plan: self, values: computed))
     }
 
-    /// Adds `Repr-Digest` to the upstream's final response if the client wants it and the response lacks it.
+    /// Adds `Repr-Digest` to the upstream's final response, if the client wants it and the response has none.
     func tell(_ computed: DigestValues, in response: inout ResponseHead) {
         guard let wanted, let bytes = computed[wanted], !response.fields.contains(.reprDigest)
         else {
@@ -84,7 +86,7 @@ package struct DigestPlan {
         response.fields[.reprDigest] = values.fieldValue
     }
 
-    /// The refusal of a request with invalid integrity fields, before its content is read; nil if they are valid.
+    /// Checks a request's digest fields before its content is read; returns nil if they are valid.
     package static func refusal(of fields: HTTPFields) -> Refusal? {
         do throws(Refusal) {
             _ = try DigestValues(.reprDigest, in: fields)
@@ -102,23 +104,23 @@ extension Route {
     }
 }
 
-/// The digests of streamed content.
+/// Computes digests of content that arrives in parts.
 ///
 /// Not thread-safe.
 package final class DigestReading {
     private let running: [(algorithm: DigestAlgorithm, digest: RunningDigest)]
 
-    /// Starts the digests; without algorithms it does nothing.
+    /// Starts the computation; an empty set computes nothing.
     package init(_ algorithms: Set<DigestAlgorithm>) {
         running = algorithms.map { ($0, RunningDigest($0.function)) }
     }
 
-    /// Adds the next part of the content.
+    /// Adds the next bytes of the content.
     package func update(_ bytes: RawSpan) {
         for one in running { one.digest.update(bytes) }
     }
 
-    /// The digests of the whole content; call it once.
+    /// Returns the digests of all added bytes; call it only once.
     package func finish() -> DigestValues {
         var values = DigestValues()
         for one in running { values[one.algorithm] = one.digest.finish() }
@@ -130,9 +132,9 @@ package final class DigestReading {
     /// - Parameters:
     ///   - algorithms: the algorithms; if empty, nothing is read.
     ///   - length: the number of bytes of content.
-    ///   - read: fills a buffer from a position on, as `Upload.read` does; returns fewer bytes only at the end.
-    ///   - onProgress: called between two parts, for heartbeats to the client.
-    /// - Returns: one digest for each algorithm; nil if the content ends before its length.
+    ///   - read: fills a buffer with content from a position on; returns fewer bytes only at the end of the content.
+    ///   - onProgress: called after each buffer of content, for heartbeats to the client.
+    /// - Returns: one digest for each algorithm; nil if the content ends before `length` bytes.
     /// - Throws: the errors of `read`.
     package static func values<Failure: Error>(
         _ algorithms: Set<DigestAlgorithm>,

@@ -18,11 +18,11 @@ struct Handover {
 
     var path: String { directory.hasSuffix("/") ? directory + name : "\(directory)/\(name)" }
 
-    /// Places a file, by a hard link if possible, otherwise by a copy, with mode 0640.
+    /// Places the upload's file in the directory, with mode 0640: as a hard link if possible, otherwise as a copy.
     ///
-    /// On return it is durable if the upload's promise covers power failures.
+    /// On return, the file is durable if the upload's promise covers power failures.
     ///
-    /// - Throws: `FormFailure` that names the directory.
+    /// - Throws: `FormFailure`, whose reason names the directory.
     init(
         _ content: UpstreamContent,
         _ description: FileDescription,
@@ -59,7 +59,7 @@ struct Handover {
         }
     }
 
-    /// Removes the file if it still exists under this name.
+    /// Removes the file if it still exists under its name.
     func withdraw() {
         // `try?`: a failure is not the delivery's; the file is removed after `path.retention`.
         guard let files = try? DropFiles(path: directory) else { return }
@@ -67,15 +67,15 @@ struct Handover {
     }
 }
 
-/// The key that signs notices.
+/// The key that signs the notices for handed-over files.
 struct SigningKey {
     private static let limits = 16...4096
     private let bytes: [UInt8]
     private let id: String?
 
-    /// Reads the key: the content of the file without one final line break, at least 16 bytes.
+    /// Reads the key from its file: the content without one final line break, at least 16 bytes.
     ///
-    /// It is read for each delivery, so that a new key needs no restart.
+    /// The file is read for each delivery, so that a new key takes effect without a restart.
     init(_ settings: PathSettings) throws(FormFailure) {
         guard let file = settings.keyFile else {
             throw FormFailure(reason: "path.key-file is not set")
@@ -103,7 +103,7 @@ struct SigningKey {
         id = settings.keyID
     }
 
-    /// Adds the time, the key's name and the signature over all members.
+    /// Adds the time, the key's name and, last, the signature over all members to a notice.
     func sign(_ notice: inout HandoverNotice, at time: WallTime) {
         notice.add("time", .integer(time.seconds))
         if let id { notice.add("key-id", .string(id)) }
@@ -113,7 +113,8 @@ struct SigningKey {
 }
 
 extension RouteSettings {
-    /// The error in the key file of this route's form; nil if the key is valid or not needed.
+    /// The error in the file of the key that signs this route's notices; nil if the key is valid or the form needs
+    /// none.
     package var keyFault: String? {
         guard form == .path else { return nil }
         do throws(FormFailure) {
@@ -124,7 +125,7 @@ extension RouteSettings {
         }
     }
 
-    /// Removes expired handed-over files: those without a 2xx response of the upstream.
+    /// Removes handed-over files that have expired because the upstream did not respond with 2xx.
     ///
     /// - Parameters:
     ///   - now: the current time.
@@ -146,7 +147,7 @@ extension RouteSettings {
         }
     }
 
-    /// Whether a file, complete or not, has a name that `Handover` gives.
+    /// Whether a directory entry's name is one that `Handover` gives to a complete or incomplete file.
     private static func isHandover(_ name: String) -> Bool {
         let shown = name.hasPrefix(".") && name.hasSuffix(".part") ? name.dropFirst() : name[...]
         return shown.dropFirst(26).first == "-" && UploadID(String(shown.prefix(26))) != nil

@@ -6,14 +6,14 @@
 package import SpoolgateSettings
 package import SpoolgateTextFormats
 
-/// The description of a handed-over file.
+/// The description of a handed-over file, as a list of named members.
 package struct HandoverNotice: Sendable {
     private var members: [(name: String, value: JSON)] = []
 
     /// Creates a notice without members.
     package init() {}
 
-    /// Adds a member, a string or an integer; names must be unique.
+    /// Adds a member; the value is a string or an integer, and each name may be used only once.
     package mutating func add(_ name: String, _ value: JSON) { members.append((name, value)) }
 
     private var texts: [(name: String, value: String)] {
@@ -22,16 +22,16 @@ package struct HandoverNotice: Sendable {
         }
     }
 
-    /// The text to sign: the name and value of each member, in the order of the names' bytes.
+    /// The text to sign: the name and value of each member, in the byte order of the names.
     ///
-    /// Each is a netstring (its length in bytes, a colon, the bytes, a comma).
+    /// Each name and each value is a netstring (its length in bytes, a colon, the bytes, a comma).
     package var signedText: [UInt8] {
         texts.sorted { $0.name.utf8.lexicographicallyPrecedes($1.name.utf8) }.flatMap { member in
             [member.name, member.value].flatMap { Array("\($0.utf8.count):\($0),".utf8) }
         }
     }
 
-    /// The content of the request.
+    /// The content of the request to the upstream.
     package func content(_ encoding: PathSettings.Encoding) -> [UInt8] {
         switch encoding {
         case .form:

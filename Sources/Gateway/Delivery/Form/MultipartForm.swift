@@ -9,12 +9,12 @@ package struct MultipartForm: Sendable, Equatable {
     package var before: [UInt8]
     package var after: [UInt8]
 
-    /// Writes a form.
+    /// Writes the bytes before and after the file.
     ///
     /// - Parameters:
-    ///   - boundary: 1 to 60 letters and digits, unpredictable for anyone who can choose the content.
-    ///   - fields: the names and values before the file, in this order.
-    ///   - file: the file's field, name and media type.
+    ///   - boundary: 1 to 60 letters and digits that nobody who chooses the content can predict.
+    ///   - fields: the names and values of the fields before the file, in this order.
+    ///   - file: the name of the file's field, the file's name, and its media type.
     package init(
         boundary: String,
         fields: [(name: String, value: String)],
@@ -33,7 +33,7 @@ package struct MultipartForm: Sendable, Equatable {
         after = Array("\r\n--\(boundary)--\r\n".utf8)
     }
 
-    /// A name with the characters escaped that would end its quotes or its line (HTML, "multipart form data").
+    /// A name with escapes for the characters that would end its quotes or its line (HTML, "multipart form data").
     private static func quotable(_ name: String) -> String {
         let escapes: [Unicode.Scalar: String] = ["\"": "%22", "\r": "%0D", "\n": "%0A"]
         return name.unicodeScalars.map { escapes[$0] ?? String($0) }.joined()
@@ -44,12 +44,13 @@ package struct MultipartForm: Sendable, Equatable {
     }
 }
 
-/// Names of form fields, compared as readers of forms normalize them.
+/// Names of form fields, compared in the way that programs read them.
 package enum FormFieldName {
-    /// The variable name that a reader derives from a field name: the part before the first bracket in lower case,
-    /// with `_` for every character except letters and digits.
+    /// The variable name that a program may derive from a field name, used to compare names.
     ///
-    /// Two names with different keys are two fields for every reader.
+    /// It is the part before the first bracket, in lower case, with `_` for every character except letters and digits.
+    ///
+    /// Two names with different keys are different fields for every program.
     package static func key(_ name: String) -> String {
         let head = name.utf8.drop { $0 == UInt8(ascii: " ") }.prefix { $0 != UInt8(ascii: "[") }
         let key = head.map { byte -> UInt8 in

@@ -11,32 +11,32 @@ import SpoolgateTextFormats
 package import SpoolgateUploadProtocol
 package import SpoolgateUpstream
 
-/// The reason that a request could not be built; nothing was sent.
+/// The reason why a request could not be built; nothing was sent.
 package struct FormFailure: Error, Equatable {
-    /// The failed action and its object, for the log.
+    /// The action that failed and its object, for the log.
     package var reason: String
-    /// Whether the target file system is full.
+    /// Whether the file system to write to is full.
     package var isFull = false
 }
 
 /// The request for one upload.
 struct UploadForm {
     let request: UpstreamRequest
-    /// The handed-over file; nil in forms other than `path`.
+    /// The file handed over to the upstream; nil in forms other than `path`.
     private let handover: Handover?
 
     /// Builds the request for a complete upload.
     ///
-    /// In a `path` form, the file is in its directory on return, and durable as the upload's promise requires.
+    /// In a `path` form, the file is in its directory on return, and it is as durable as the upload's promise requires.
     ///
     /// - Parameters:
     ///   - upload: the upload.
     ///   - route: its route.
-    ///   - completing: the fields of the completing request; nil without one.
+    ///   - completing: the fields of the request that completed the upload; nil if there is none.
     ///   - digests: its digests.
-    ///   - time: the current time, for the notice.
-    ///   - onProgress: called between two parts of a copy.
-    /// - Throws: `FormFailure` if the file cannot be handed over or the key cannot be read; nothing was sent.
+    ///   - time: the current time, stated in the notice of a handed-over file.
+    ///   - onProgress: called repeatedly while the file is copied.
+    /// - Throws: `FormFailure` if the file cannot be handed over or the signing key cannot be read.
     init(
         of upload: Upload,
         on route: Route,
@@ -125,22 +125,22 @@ struct UploadForm {
         return fields
     }
 
-    /// Removes the handed-over file if a 2xx response confirmed that the upstream took it.
+    /// Removes the handed-over file if a 2xx response confirmed that the upstream took it; otherwise keeps the file.
     ///
-    /// - Parameter status: the status of the final response; nil without one.
+    /// - Parameter status: the status of the final response; nil if there is no final response.
     func end(status: Int?) {
         guard let status, (200..<300).contains(status) else { return }
         handover?.withdraw()
     }
 
-    /// Removes the handed-over file if the upstream never received its path.
+    /// Removes the handed-over file, because the upstream did not receive its path.
     func takeBack() { handover?.withdraw() }
 }
 
 extension Route {
-    /// The form of one upload.
+    /// The form in which the upload is sent to the upstream.
     ///
-    /// If the route uses `multipart` and the content already is an HTML form, it is sent unchanged.
+    /// If the route's form is `multipart` and the content is an HTML form already, the content is sent unchanged.
     package func form(for creation: RequestHead) -> Form {
         let form = settings.form
         guard form == .multipart, let type = creation.fields[.contentType] else { return form }
@@ -150,12 +150,14 @@ extension Route {
         return isForm ? .body : .multipart
     }
 
-    /// Whether an incomplete upload is useless: the upload is inspected, or becomes a file, an object or a form.
+    /// Whether the upstream needs the whole representation, and a part of one (`Content-Range`) must be refused.
+    ///
+    /// True if the upload is inspected, or becomes a file, an object or a form.
     package func needsWhole(for creation: RequestHead) -> Bool {
         inspection != nil || settings.upstream.stores || form(for: creation) != .body
     }
 
-    /// The method of the request to the upstream: POST for forms, otherwise the client's.
+    /// The method of the request to the upstream: POST for forms, otherwise the client's method.
     package func method(for creation: RequestHead) -> HTTPRequest.Method {
         switch form(for: creation) {
         case .body: creation.method
@@ -165,7 +167,7 @@ extension Route {
 
     /// Whether an upload may be sent again although the upstream may have received it completely.
     ///
-    /// That is true if the upstream honours the idempotency key, and for buckets, which never replace an object.
+    /// True if the upstream honours the idempotency key, and for buckets, where no object is ever replaced.
     /// Otherwise the method must be idempotent, and the request unconditional if it changes something.
     package func mayRepeat(_ creation: RequestHead) -> Bool {
         settings.honoursIdempotencyKey || settings.upstream.isBucket
@@ -174,7 +176,7 @@ extension Route {
 }
 
 extension HTTPFields {
-    /// Adds a digest to `Repr-Digest`, unless the client sent one with the same algorithm.
+    /// Adds one of the computed digests to `Repr-Digest`, unless the client sent a digest of the same algorithm.
     fileprivate mutating func tell(_ digests: DigestValues, _ algorithm: DigestAlgorithm) {
         guard let bytes = digests[algorithm] else { return }
         // `try?`: an invalid digest was refused before.
@@ -186,7 +188,7 @@ extension HTTPFields {
         self[.reprDigest] = before + values.fieldValue
     }
 
-    /// Replaces the description of the upload by that of a form.
+    /// Replaces the fields that describe the upload by the description of a form.
     fileprivate mutating func describe(_ contentType: String) {
         removeAll {
             $0.name.canonicalName.hasPrefix("content-") || $0.name == .reprDigest
@@ -206,7 +208,7 @@ extension Upload {
 }
 
 extension UpstreamContent {
-    /// The content framed by bytes before and after it.
+    /// This content with bytes added before and after it.
     package func framed(_ before: [UInt8], _ after: [UInt8]) -> UpstreamContent {
         switch self {
         case .none:

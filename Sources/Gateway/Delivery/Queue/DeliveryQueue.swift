@@ -8,28 +8,29 @@ package import SpoolgatePosix
 package import SpoolgateSpool
 import SpoolgateUploadProtocol
 
-/// The delivery queue.
+/// The uploads of all routes that wait for their next attempt or are being delivered by the queue's threads.
 ///
 /// Thread-safe.
 package final class DeliveryQueue: Sendable {
-    /// The time that an idle thread waits before it ends.
+    /// How long an idle thread waits for an upload before it ends.
     private static let linger = Duration.seconds(5)
 
     private struct UnderWay {
         let user: SlotUser
-        /// The next due time, if the upload was added again meanwhile.
+        /// The time of the next attempt, if the upload was added again during this one; otherwise nil.
         var again: WallTime?
     }
 
     private struct Table {
         let most: Int
         var counts: [String: Int] = [:]
-        /// Uploads due later are left to a later run, so that they take no place from earlier ones.
+        /// The latest due time in the table; later uploads are left to a later run, so that they do not displace
+        /// earlier ones.
         var horizon = WallTime(seconds: .max)
-        /// Routes with uploads left out of the table.
+        /// The routes that have uploads for which the table has no room.
         var cut: Set<String> = []
         var schedule = DueHeap()
-        /// Due uploads by route.
+        /// The uploads that are due, by route.
         var ready: [String: ReadyUploads] = [:]
         var known: Set<UploadID> = []
         /// The due times of waiting uploads; entries of `schedule` with other times are outdated.
@@ -42,7 +43,7 @@ package final class DeliveryQueue: Sendable {
         var isStopping = false
         var isRunAsked = false
 
-        /// Moves due uploads to the ready lists.
+        /// Moves the uploads that are due at `now` to the ready lists.
         mutating func promote(until now: WallTime) {
             while let entry = schedule.popFirst(until: now) {
                 guard due[entry.id] == entry.due else { continue }
@@ -51,7 +52,7 @@ package final class DeliveryQueue: Sendable {
             }
         }
 
-        /// Takes a ready upload whose target and client have room.
+        /// Takes a ready upload whose target and client may use another thread; returns nil if there is none.
         mutating func take(_ bounds: DeliveryBounds) -> (id: UploadID, route: String)? {
             // The route with the fewest threads comes first, so that a long list does not delay the others.
             let turns = ready.keys.map { (shares.taken(ofRoute: $0), $0) }.sorted { $0 < $1 }
@@ -100,7 +101,7 @@ package final class DeliveryQueue: Sendable {
             schedule.insert(entry)
         }
 
-        /// Forgets an upload; requests a run if its route had uploads left out and has room again.
+        /// Removes an upload from the table; requests a run if its route had uploads left out and has room again.
         mutating func forget(_ id: UploadID, _ route: String) {
             known.remove(id)
             let left = counts[route, default: 1] - 1
@@ -113,33 +114,33 @@ package final class DeliveryQueue: Sendable {
 
     private let table: Monitor<Table>
 
-    /// Creates an empty queue for at most `most` uploads of each route.
+    /// Creates an empty queue, which holds at most `most` uploads of each route.
     init(most: Int = DueUploads.most) { table = Monitor(Table(most: most)) }
 
     /// Schedules an attempt at `due`.
     ///
-    /// A waiting upload gets the earlier of the two times; one under way is scheduled again afterwards. If the
-    /// route is full or `due` is beyond the horizon, a later run finds the upload.
+    /// If the upload waits already, the earlier of the two times counts; if its attempt is under way, another one
+    /// follows. If the route is full or `due` is beyond the horizon, a later run finds the upload in the spool.
     package func add(_ upload: UploadCreation, due: WallTime) {
         add(DueHeap.Entry(due: due, id: upload.id, route: upload.route, client: upload.client))
     }
 
     func add(_ entry: DueHeap.Entry) { table.update { $0.add(entry) } }
 
-    /// Sets the latest due time that the table accepts; nil during a run: no limit.
+    /// Sets the latest due time that the table accepts; nil for no limit, as during a run.
     func setHorizon(_ time: WallTime?) {
         table.updateQuietly { $0.horizon = time ?? WallTime(seconds: .max) }
     }
 
-    /// Records that uploads of a route were left out; a run is requested once the route has room.
+    /// Records that the table had no room for some uploads of a route; when it has room again, a run is requested.
     func noteCut(_ route: String) { table.update { _ = $0.cut.insert(route) } }
 
-    /// Requests a run through the spool's queue.
+    /// Requests a run, which reads the spool's queue into the table; returns before the run.
     func askForRun() { table.update { $0.isRunAsked = true } }
 
-    /// Stops starting attempts and waits for those under way.
+    /// Stops starting attempts, and waits until `deadline` for those under way.
     ///
-    /// - Returns: the number of attempts still under way at `deadline`.
+    /// - Returns: the number of attempts that are still under way.
     func stop(until deadline: Deadline) -> Int {
         table.update { $0.isStopping = true }
         let isEmpty: Bool? = table.wait(until: deadline) { $0.underWay.isEmpty ? true : nil }
@@ -152,7 +153,7 @@ package final class DeliveryQueue: Sendable {
         case end
     }
 
-    /// Waits for the next step of the scheduler; a run is due at `nextRun`.
+    /// Waits until the scheduler has something to do, and returns it; the next regular run is due at `nextRun`.
     func nextStep(nextRun: Deadline, bounds: DeliveryBounds, clock: SpoolClock) -> Step {
         while true {
             // The system clock can be set during the wait, so the time is checked every second.
@@ -179,7 +180,7 @@ package final class DeliveryQueue: Sendable {
 
     func noteUnstarted() { table.update { $0.threads -= 1 } }
 
-    /// Waits for the next upload for a thread; nil: the thread must end.
+    /// Waits for an upload to deliver; returns nil if the calling thread must end.
     func take(_ bounds: DeliveryBounds, clock: SpoolClock) -> (id: UploadID, route: String)? {
         table.update { $0.idle += 1 }
         let deadline = Deadline.after(Self.linger)
@@ -199,10 +200,10 @@ package final class DeliveryQueue: Sendable {
         }
     }
 
-    /// Ends the turn of an upload.
+    /// Records that the attempt to deliver an upload has ended.
     ///
-    /// The next attempt is due at `next`, or earlier if the upload was added again meanwhile; without either, none
-    /// follows.
+    /// Another attempt is due at `next`, or earlier if the upload was added again during this one. If neither applies,
+    /// no attempt follows.
     func finish(_ id: UploadID, route: String, next: WallTime?) {
         table.update { table in
             table.forget(id, route)

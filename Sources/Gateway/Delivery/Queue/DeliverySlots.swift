@@ -23,7 +23,7 @@ package struct DeliveryBounds: Sendable {
         )
     }
 
-    /// Creates bounds; `byRoute` and `targets` are keyed by route.
+    /// Creates bounds: `total` for all routes, and for each route its maximum and its target.
     init(total: Int, byRoute: [String: Int] = [:], targets: [String: String] = [:]) {
         self.total = total
         self.byRoute = byRoute
@@ -32,7 +32,7 @@ package struct DeliveryBounds: Sendable {
 
     func ofRoute(_ name: String) -> Int { byRoute[name] ?? total }
 
-    /// The target that a route's deliveries count for: the first one of its upstream.
+    /// The name of the target for which a route's deliveries count: the first target of its upstream.
     func target(ofRoute name: String) -> String { targets[name] ?? "" }
 
     func user(ofRoute name: String, for client: ClientName) -> SlotUser {
@@ -46,7 +46,7 @@ package struct DeliveryBounds: Sendable {
 package final class DeliverySlots: Sendable {
     private struct State {
         var line: SlotLine
-        /// The signals of waiting deliveries, by number in the line.
+        /// The signals that wake deliveries waiting for a slot, by their number in the line.
         var signals: [Int: Monitor<Bool>] = [:]
 
         mutating func removeSignals(_ numbers: [Int]) -> [Monitor<Bool>] {
@@ -58,13 +58,13 @@ package final class DeliverySlots: Sendable {
 
     init(_ bounds: DeliveryBounds) { state = Monitor(State(line: SlotLine(bounds))) }
 
-    /// Changes the bounds; running attempts continue.
+    /// Changes the bounds; attempts under way continue.
     func setBounds(_ bounds: DeliveryBounds) {
         let signals = state.updateQuietly { $0.removeSignals($0.line.setBounds(bounds)) }
         for signal in signals { signal.update { $0 = true } }
     }
 
-    /// Joins the line for a slot, which may be available at once.
+    /// Joins the line for a slot; the slot may be available at once.
     func lineUp(ofRoute route: String, for client: ClientName) -> SlotPlace {
         let (user, wait) = state.updateQuietly { state in
             let user = state.line.bounds.user(ofRoute: route, for: client)
@@ -92,7 +92,7 @@ package final class DeliverySlots: Sendable {
     }
 }
 
-/// A place in the line for a slot.
+/// A delivery's place in the line for a slot.
 ///
 /// Not thread-safe.
 final class SlotPlace {
@@ -103,9 +103,9 @@ final class SlotPlace {
 
     private let slots: DeliverySlots
     private let user: SlotUser
-    /// nil: the slot is assigned.
+    /// The number and signal of the wait; nil if a slot is assigned.
     private var wait: Wait?
-    /// Whether the place was left, with or without a slot.
+    /// Whether the delivery has left the line, with or without a slot.
     private var isOver = false
 
     fileprivate init(_ user: SlotUser, _ wait: Wait?, in slots: DeliverySlots) {
@@ -116,9 +116,9 @@ final class SlotPlace {
 
     deinit { leave() }
 
-    /// Waits for the slot; nil if `deadline` passes first.
+    /// Waits for the slot; returns nil if `deadline` passes first.
     ///
-    /// The place in the line is kept, so the call can be repeated.
+    /// The delivery then keeps its place in the line, and the call can be repeated.
     func take(until deadline: Deadline) -> DeliverySlot? {
         guard !isOver else { return nil }
         if let wait {
@@ -129,7 +129,7 @@ final class SlotPlace {
         return DeliverySlot(slots, user)
     }
 
-    /// Leaves the line; no effect if the slot was taken.
+    /// Leaves the line; has no effect if `take` has returned the slot.
     func leave() {
         guard !isOver else { return }
         isOver = true
@@ -138,7 +138,7 @@ final class SlotPlace {
     }
 }
 
-/// A slot in use.
+/// A slot in use by one delivery.
 ///
 /// Not thread-safe.
 final class DeliverySlot {
@@ -152,7 +152,7 @@ final class DeliverySlot {
 
     deinit { giveBack() }
 
-    /// Returns the slot; no effect if it was returned before.
+    /// Returns the slot for other deliveries; has no effect if it was returned before.
     func giveBack() {
         slots?.giveBack(user)
         slots = nil

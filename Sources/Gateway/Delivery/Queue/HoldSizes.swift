@@ -11,15 +11,16 @@ import SpoolgateSettings
 import SpoolgateSpool
 import SpoolgateUploadProtocol
 
-/// The size of `hold` for each route, as this process knows it.
+/// The number of bytes in `hold` for each route, as far as this process knows.
 ///
 /// Thread-safe.
 final class HoldSizes: Sendable {
     private struct State {
         var sizes: [String: Int64] = [:]
-        /// The result of the count under way, including uploads added meanwhile; nil: no count is under way.
+        /// The sizes found by the count under way, including uploads added since it began; nil if no count is under
+        /// way.
         var counted: [String: Int64]?
-        /// The uploads added during the count under way.
+        /// The uploads that were added during the count under way.
         var added: Set<UploadID> = []
         var nextCount = Deadline.after(.zero)
         var refusals = RareLines<String>()
@@ -28,10 +29,10 @@ final class HoldSizes: Sendable {
     private let state = Monitor(State())
     private static let countInterval = Duration.seconds(10)
 
-    /// Adds an upload that entered `hold`.
+    /// Adds the size of an upload that was moved to `hold`.
     func add(_ upload: Upload) { add(upload.creation, size: upload.offset) }
 
-    /// Adds an upload that is not locked.
+    /// Adds the size of an upload in `hold` that need not be locked.
     func add(_ creation: UploadCreation, size: Int64) {
         state.updateQuietly { state in
             state.sizes[creation.route, default: 0] += size
@@ -44,9 +45,9 @@ final class HoldSizes: Sendable {
     /// The number of bytes in `hold` for a route.
     func size(of route: String) -> Int64 { state.update { $0.sizes[route, default: 0] } }
 
-    /// Begins a count, which `endCount` must end.
+    /// Begins a count of `hold`; if it returns true, the caller must call `endCount`.
     ///
-    /// - Returns: false if a count is under way or ended recently.
+    /// - Returns: false if a count is under way or ended recently; no count may begin then.
     func beginCount() -> Bool {
         state.updateQuietly { state in
             guard state.counted == nil, state.nextCount.hasPassed else { return false }
@@ -55,7 +56,7 @@ final class HoldSizes: Sendable {
         }
     }
 
-    /// Counts an upload, unless an operator holds it: such uploads are exempt from the limit.
+    /// Adds an upload to the count under way, unless an operator holds it: such uploads do not count towards the limit.
     func count(_ upload: WaitingUpload) {
         guard let cause = upload.cause, cause != .held else { return }
         state.updateQuietly { state in
@@ -64,7 +65,7 @@ final class HoldSizes: Sendable {
         }
     }
 
-    /// Ends a count; an incomplete one has no effect.
+    /// Ends the count; its result replaces the known sizes only if `isWhole` is true.
     func endCount(isWhole: Bool) {
         state.updateQuietly { state in
             if isWhole, let counted = state.counted { state.sizes = counted }
@@ -73,12 +74,12 @@ final class HoldSizes: Sendable {
         }
     }
 
-    /// Counts a refusal; returns the number to log now, or nil.
+    /// Records a refusal; returns the number of refusals to log now, or nil if it is too soon to log.
     func noteRefusal(of route: String) -> Int? { state.update { $0.refusals.note(route) } }
 }
 
 extension Deliveries {
-    /// Counts the content in `hold`, unless the last count is recent.
+    /// Counts the content in `hold` again, unless the last count is recent.
     private func countHold() {
         guard holdSizes.beginCount() else { return }
         var isWhole = false
@@ -91,7 +92,7 @@ extension Deliveries {
         }
     }
 
-    /// Whether `hold` has reached the limit of a route.
+    /// Whether the content in `hold` has reached the route's limit.
     package func isHoldFull(_ route: Route) -> Bool {
         let limit = route.settings.queue.maximumHoldSize
         guard limit > 0, holdSizes.size(of: route.name) >= limit else { return false }
@@ -99,7 +100,7 @@ extension Deliveries {
         return holdSizes.size(of: route.name) >= limit
     }
 
-    /// Logs, at most once a minute per route, that uploads are refused because `hold` is full.
+    /// Logs, at most once a minute for each route, that uploads are refused because `hold` is full.
     package func noteHoldFull(_ route: Route) {
         guard let count = holdSizes.noteRefusal(of: route.name) else { return }
         log.holdFull(

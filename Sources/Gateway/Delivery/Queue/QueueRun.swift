@@ -12,7 +12,7 @@ import SpoolgateTextFormats
 import SpoolgateUploadProtocol
 
 extension Deliveries {
-    /// Starts the queue, with a run at once, and the upkeep, which first recovers the spool.
+    /// Starts the queue's threads and the upkeep thread, which first recovers the spool; returns before the first run.
     ///
     /// Call it once.
     ///
@@ -22,24 +22,24 @@ extension Deliveries {
         try startUpkeep()
     }
 
-    /// Stops starting attempts and waits for those under way.
+    /// Stops starting attempts, and waits until `deadline` for those under way.
     ///
-    /// - Returns: the number of attempts still under way at `deadline`.
+    /// - Returns: the number of attempts that are still under way.
     package func stopQueue(until deadline: Deadline) -> Int {
         upkeep.end()
         return queue.stop(until: deadline)
     }
 
-    /// Requests a run of the queue.
+    /// Requests a run, which looks for due uploads in the spool; returns before the run.
     package func runQueue() { queue.askForRun() }
 
-    /// Requests a run and a count of the spool after another process changed it.
+    /// Requests a run and a count of the spool, because another process has changed it.
     package func noteChangedSpool() {
         runQueue()
         upkeep.noteChange()
     }
 
-    /// Reports that an upload is held because the process crashed during its attempt.
+    /// Logs that an upload was put on hold because the process crashed during its attempt.
     func noteHeld(_ id: UploadID) {
         // Unreadable and requeued uploads are reported elsewhere.
         guard let summary = try? spool.look(at: id), summary.holdCause == .indeterminate else {
@@ -79,7 +79,9 @@ extension Deliveries {
 
     // MARK: A run
 
-    /// Reads the names in the queue once, for the table, the metrics and, on a far look, `holdSizes`.
+    /// Reads the names in the spool's queue once, to fill the table and update the metrics.
+    ///
+    /// If `looksFar` is true, also counts `hold` and finds uploads due in the far future.
     private func run(_ settings: Settings, looksFar: Bool) {
         let (now, confirmed) = (clock.now, clock.confirmed)
         // The run may miss an upload that is added while names are read.
@@ -133,7 +135,9 @@ extension Deliveries {
         }
     }
 
-    /// Tries a due upload; returns when to retry it, unless the record says so.
+    /// Makes an attempt if the upload is due.
+    ///
+    /// Returns the time of the next attempt; nil if none is to be scheduled.
     private func attempt(_ id: UploadID) -> WallTime? {
         do throws(SpoolError) {
             guard let upload = try spool.tryLock(id) else {
@@ -164,7 +168,7 @@ extension Deliveries {
         }
     }
 
-    /// The delivery of an upload by the current settings; nil if its route is missing.
+    /// The delivery of an upload by the current settings; nil if they do not contain its route.
     package func delivery(of upload: Upload) -> Delivery? {
         let name = upload.creation.route
         let configuration = current
@@ -178,15 +182,15 @@ extension Deliveries {
     }
 }
 
-/// The uploads that a run reads for the table, by the time in their names.
+/// Which uploads a run reads for the table, by the due times in their names.
 struct RunScope {
     private let limit: WallTime
     private let horizon: WallTime
 
-    /// Creates the scope of a run at `now`: uploads due before the next run.
+    /// Creates the scope of a run at `now`: the uploads that are due before the next run.
     ///
-    /// If `looksFar`, uploads due later than any deferral are included: they wait for their clients, or a clock
-    /// that was ahead wrote the time.
+    /// If `looksFar` is true, the scope includes uploads due later than any deferral allows: they wait for their
+    /// clients, or a clock that was ahead wrote their times.
     init(_ settings: Settings, at now: WallTime, looksFar: Bool) {
         func time(after duration: Duration) -> WallTime {
             WallTime(seconds: now.seconds + duration.components.seconds)
@@ -196,14 +200,14 @@ struct RunScope {
         horizon = looksFar ? time(after: longest) : WallTime(seconds: .max)
     }
 
-    /// Whether the run reads an upload with that time in its name.
+    /// Whether the run reads an upload that is due at `time`.
     func contains(_ time: WallTime) -> Bool { time <= limit || time > horizon }
 }
 
-/// Decides when a run takes a far look: reads uploads due beyond any deferral, and counts `hold`.
+/// Decides when a run takes a far look: it then also reads uploads due beyond any deferral, and counts `hold`.
 ///
-/// A far look reads all uploads that wait for clients and operators, so not every run takes one. It is needed
-/// because a clock that was ahead may have written a time, and other processes change `hold`.
+/// A far look reads all uploads that wait for clients and operators, so not every run takes one. It is needed because a
+/// clock that was ahead may have written a due time, and because other processes change `hold`.
 private struct FarLook {
     private var offset: Int64?
     private var next = Deadline.after(.zero)

@@ -9,44 +9,44 @@ package import SpoolgateSpool
 import SpoolgateTextFormats
 import SpoolgateUploadProtocol
 
-/// The retention times of the settings.
+/// How long the settings keep uploads.
 package struct Retention: Sendable {
     private let routes: [String: RouteSettings]
-    /// Includes the defaults, because a removed route may have had them.
+    /// The settings of all routes and the defaults, because a removed route may have had the defaults.
     private let all: [RouteSettings]
 
-    /// Creates the retention of these settings.
+    /// Creates the retention that these settings define.
     package init(_ settings: Settings) {
         routes = settings.routes
         all = settings.routes.values + [RouteSettings()]
     }
 
-    /// The queues whose expired uploads are removed.
+    /// The queues from which expired uploads are removed.
     package static let queues: [Queue] = [.incoming, .hold, .delivered]
 
-    /// Whether the settings contain the route.
+    /// Whether the settings contain this route.
     package func knows(_ route: String?) -> Bool {
         route.map { routes[exactly: $0] != nil } ?? false
     }
 
     /// Whether the retention of an upload has ended.
     ///
-    /// An upload of an unknown route is kept for the longest time of any route.
+    /// An upload whose route is unknown is kept for the longest time of any route.
     package func isOver(_ summary: UploadSummary, at time: WallTime) -> Bool {
         end(of: summary).map { time > $0 } ?? false
     }
 
-    /// The time until which an idle upload is kept; nil: until an operator removes it.
+    /// The time until which an upload without activity is kept; nil if it is kept until an operator removes it.
     package func end(of summary: UploadSummary) -> WallTime? {
         promised(summary).map { WallTime(seconds: summary.lastActivity.seconds + $0) }
     }
 
-    /// The shortest retention of an idle upload in `queues`, in seconds.
+    /// The shortest time for which uploads without activity are kept in any of `queues`, in seconds.
     package func shortest(_ queues: [Queue]) -> Int64 {
         queues.compactMap { queue in all.compactMap { $0.kept(queue) }.min() }.min() ?? 0
     }
 
-    /// The longest retention of an idle upload in a queue; nil: without limit.
+    /// The longest time for which an upload without activity is kept in a queue; nil if there is no limit.
     package func longest(_ queue: Queue) -> Duration? {
         all.compactMap { $0.kept(queue) }.max().map { .seconds($0) }
     }
@@ -62,7 +62,7 @@ package struct Retention: Sendable {
 }
 
 extension RouteSettings {
-    /// The retention of an idle upload in seconds; nil: until an operator removes it.
+    /// How many seconds an upload without activity is kept in a queue; nil if it is kept until an operator removes it.
     fileprivate func kept(_ queue: Queue) -> Int64? {
         switch queue {
         case .incoming: limits.maxAge

@@ -7,15 +7,15 @@
 
 import SpoolgateUploadProtocol
 
-/// The parties that a slot is counted for.
+/// The target, route and client for which a slot is counted.
 struct SlotUser: Hashable, Sendable {
-    /// The application, as `UpstreamTarget.place` names it.
+    /// The application, identified as by `UpstreamTarget.place`.
     let target: String
     let route: String
     let client: ClientName
 }
 
-/// The slots in use, and the rule for one more.
+/// The slots in use, and the rule that decides whether another may be taken.
 struct SlotShares {
     fileprivate struct Share {
         var taken = 0
@@ -45,21 +45,21 @@ struct SlotShares {
 
     func taken(ofRoute route: String) -> Int { routes[route]?.taken ?? 0 }
 
-    /// The slots that a target and a route may still take, at least one each.
+    /// How many slots a target and a route may still take; both numbers are at least 1.
     struct Room {
         fileprivate let target: Share?
         fileprivate let ofTarget: Int
         fileprivate let route: Share?
         fileprivate let ofRoute: Int
 
-        /// Whether a client may take a slot: it must hold fewer than twice as many as are left.
+        /// Whether a client may take a slot: it must use fewer than twice as many as are left.
         func admits(_ client: ClientName) -> Bool {
             (target?.clients[client] ?? 0) < 2 * ofTarget
                 && (route?.clients[client] ?? 0) < 2 * ofRoute
         }
     }
 
-    /// The room for deliveries of a route to a target; nil: no client may take a slot.
+    /// Computes how many slots deliveries of a route to a target may still take; nil if they may take none.
     func room(for target: String, route: String, _ bounds: DeliveryBounds) -> Room? {
         let share = targets[target]
         // A route without its own limit is bound only by its target's share.
@@ -72,7 +72,7 @@ struct SlotShares {
         return Room(target: share, ofTarget: (margin + 2) / 3, route: ofRoute, ofRoute: left)
     }
 
-    /// Takes a slot if the threshold allows it.
+    /// Takes a slot if the threshold allows it; returns false otherwise.
     mutating func take(_ user: SlotUser, _ bounds: DeliveryBounds) -> Bool {
         guard room(for: user.target, route: user.route, bounds)?.admits(user.client) ?? false else {
             return false
@@ -107,10 +107,10 @@ struct SlotLine {
 
     var waiting: Int { line.count }
 
-    /// Takes a slot if the threshold allows it; otherwise the caller may `lineUp`.
+    /// Takes a slot if the threshold allows it; returns false otherwise, and the caller may then call `lineUp`.
     mutating func take(_ user: SlotUser) -> Bool { shares.take(user, bounds) }
 
-    /// Joins the line; the returned number is reported when a slot is assigned.
+    /// Joins the line; returns a number, which `giveBack` or `setBounds` returns when a slot is assigned to it.
     mutating func lineUp(_ user: SlotUser) -> Int {
         next += 1
         line.append((next, user))
@@ -119,24 +119,24 @@ struct SlotLine {
 
     /// Leaves the line.
     ///
-    /// - Returns: false if a slot was already assigned, which the caller must return.
+    /// - Returns: false if a slot was already assigned; the caller must return that slot.
     mutating func leave(_ number: Int) -> Bool {
         guard let index = line.firstIndex(where: { $0.number == number }) else { return false }
         line.remove(at: index)
         return true
     }
 
-    /// Returns a slot.
+    /// Returns a slot and assigns free slots to the line.
     ///
-    /// - Returns: the numbers of the deliveries that receive a slot.
+    /// - Returns: the numbers in the line to which a slot was assigned.
     mutating func giveBack(_ user: SlotUser) -> [Int] {
         shares.giveBack(user)
         return letIn()
     }
 
-    /// Changes the bounds; slots in use stay in use.
+    /// Changes the bounds and assigns free slots to the line; slots in use stay in use.
     ///
-    /// - Returns: the numbers of the deliveries that receive a slot.
+    /// - Returns: the numbers in the line to which a slot was assigned.
     mutating func setBounds(_ bounds: DeliveryBounds) -> [Int] {
         self.bounds = bounds
         return letIn()

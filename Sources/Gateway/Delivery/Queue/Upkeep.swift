@@ -10,7 +10,7 @@ import SpoolgateSettings
 package import SpoolgateSpool
 import SpoolgateUploadProtocol
 
-/// The signals to the upkeep thread, and its pauses.
+/// The state by which other threads wake or end the upkeep thread.
 ///
 /// Thread-safe.
 final class Upkeep: Sendable {
@@ -21,16 +21,16 @@ final class Upkeep: Sendable {
 
     private let state = Monitor(State())
 
-    /// Pauses between two steps of a walk, unless the thread must end.
+    /// Pauses between two steps of a walk through the spool; returns early if the thread must end.
     func pause(_ duration: Duration) {
         _ = state.wait(until: .after(duration)) { $0.isEnding ? true : nil }
     }
 
-    /// Waits between two rounds, or until another process changes the spool.
+    /// Waits between two rounds of upkeep; returns early if another process changes the spool or the thread must end.
     ///
     /// - Parameters:
     ///   - duration: the maximum wait.
-    ///   - isChanged: set to whether another process has changed the spool since the last wait.
+    ///   - isChanged: set to true if another process has changed the spool since the last wait, otherwise to false.
     /// - Returns: false if the thread must end.
     func rest(_ duration: Duration, isChanged: inout Bool) -> Bool {
         _ = state.wait(until: .after(duration)) { $0.isEnding || $0.isChanged ? true : nil }
@@ -41,7 +41,7 @@ final class Upkeep: Sendable {
         }
     }
 
-    /// Ends the thread after its current round.
+    /// Tells the thread to end after its current round; returns at once.
     func end() { state.update { $0.isEnding = true } }
 
     func noteChange() { state.update { $0.isChanged = true } }
@@ -64,7 +64,7 @@ extension Deliveries {
     /// The number of uploads removed at a time: each needs a file descriptor until its removal is durable.
     private static let batch = 32
 
-    /// Starts the thread, which recovers the spool and searches for expired uploads, at once and repeatedly.
+    /// Starts the upkeep thread, which recovers the spool and then repeatedly searches for expired uploads.
     func startUpkeep() throws(SystemError) {
         try Thread.start(name: "upkeep", stackSize: 512 * 1024) { [self] in
             var skipped = recoverSpool()
@@ -105,7 +105,9 @@ extension Deliveries {
             ? min(Self.clockInterval, current.settings.queueRunInterval) : Self.clockInterval
     }
 
-    /// Repairs uploads that no request would repair after a crash, and counts all; returns skipped uploads.
+    /// Repairs uploads that no request would repair after a crash, and counts all uploads.
+    ///
+    /// Returns the uploads that were skipped; pass them to `recoverAgain`.
     private func recoverSpool() -> [UploadID] {
         journal.metrics.waiting.noteWalk(isUnderWay: true)
         var looked = 0
@@ -120,7 +122,7 @@ extension Deliveries {
         return recovery.skipped
     }
 
-    /// Examines skipped uploads again; returns those still skipped.
+    /// Examines the skipped uploads again; returns those that were skipped once more.
     private func recoverAgain(_ skipped: [UploadID]) -> [UploadID] {
         let recovery = spool.recoverAgain(skipped, noteFinding)
         // The run queues uploads that can be tried now.
@@ -136,7 +138,7 @@ extension Deliveries {
         }
     }
 
-    /// Logs once when the clock jumps ahead, and once when it can be trusted again.
+    /// Logs once when the clock jumps ahead, and once when the clock can be trusted again.
     private func watchClock(_ wasDoubted: inout Bool) {
         let lead = clock.lead
         guard (lead != nil) != wasDoubted else { return }
