@@ -2,38 +2,40 @@
 
 package import SpoolgateUploadProtocol
 
-/// The outcome of an attempt.
+/// How one delivery attempt ended.
 package enum AttemptOutcome: Sendable, Equatable {
-    /// A complete final response was received and passed to the sink.
+    /// The upstream sent a complete final response, and the sink received it.
     case answered
-    /// The attempt could not begin, because memory is exhausted or a library failed.
+    /// The attempt could not begin, because memory is exhausted or a library failed; safe to repeat.
     ///
-    /// Nothing was sent, and neither the upstream nor the request is at fault. Safe to repeat.
+    /// Nothing was sent, and neither the upstream nor the request is at fault.
     case notTried(reason: String)
-    /// Not one byte of the request was sent: no connection, no TLS, or an unknown name; safe to repeat.
+    /// No byte of the request was sent: no connection, no TLS, or an unknown host name; safe to repeat.
     ///
-    /// `timedOut`: the connect timeout expired for every target.
+    /// `timedOut` is true if the connect timeout expired for every target.
     case notReached(reason: String, timedOut: Bool = false)
-    /// The upstream's directory or bucket is full and took nothing; safe to repeat.
+    /// The upstream's directory or bucket is full and stored nothing; safe to repeat.
     case noRoom(reason: String)
-    /// The upstream's store refused the request for a temporary cause or one that its operator can fix; safe to
-    /// repeat.
+    /// The upstream's store refused the request for a cause that is temporary, or that its operator can fix.
     ///
-    /// `retryAfter`: the seconds that it requested to wait.
+    /// Safe to repeat.
+    ///
+    /// `retryAfter` is how long the store asked to wait, in seconds; nil if it did not.
     case putOff(reason: String, retryAfter: Int? = nil)
-    /// The upstream redirected the request to another of its targets and took nothing.
+    /// The upstream redirected the request to another of its targets, and did not process it.
     ///
-    /// The caller requested this outcome by `UpstreamRequest.interceptsRedirects` and sends the request there.
+    /// The caller allowed this outcome by `UpstreamRequest.interceptsRedirects`, and must now send the request to the
+    /// target `to`.
     case redirected(to: String)
-    /// A proxy responded and did not forward the request (407); safe to repeat.
+    /// A proxy responded with 407 and did not forward the request; safe to repeat.
     case notForwarded(reason: String)
-    /// Bytes were sent, but no complete final response was received.
+    /// Bytes of the request were sent, but no complete final response was received.
     ///
-    /// `timedOut`: a timeout of the upstream expired.
+    /// `timedOut` is true if the upstream's stall or response timeout expired.
     case indeterminate(reason: String, timedOut: Bool = false)
-    /// The request's content threw this error while it was read.
+    /// Reading the request's content failed with the error in `reason`.
     case abandoned(reason: String)
-    /// A final response arrived, but the sink threw this error before it took the whole response.
+    /// A final response arrived, but the sink failed with the error in `reason` before it received the whole response.
     case unheard(reason: String)
 
     /// Why there is no complete response; nil if there is one.
@@ -58,14 +60,14 @@ package enum AttemptOutcome: Sendable, Equatable {
         }
     }
 
-    /// The seconds that the upstream requested to wait.
+    /// How long the upstream asked to wait, in seconds; nil if it did not.
     package var retryAfter: Int? {
         if case .putOff(_, let retryAfter) = self { retryAfter } else { nil }
     }
 }
 
 extension AttemptOutcome {
-    /// Whether the upstream took nothing, so that repeating the request is safe for every method.
+    /// Whether the upstream did not process the request, so that repeating it is safe for every method.
     package var isUnsent: Bool {
         switch self {
         case .notTried, .notReached, .noRoom, .putOff, .redirected, .notForwarded: true
@@ -73,14 +75,14 @@ extension AttemptOutcome {
         }
     }
 
-    /// The refusal that the client receives.
+    /// The refusal to send to the client.
     ///
-    /// Internal hosts and files appear only in the log.
+    /// It does not name internal hosts and files; they appear only in the log.
     ///
     /// - Parameters:
-    ///   - isRepeatable: whether the request may be sent again.
-    ///   - isKept: whether the upload is kept.
-    /// - Returns: the refusal; nil if there is a complete response.
+    ///   - isRepeatable: true if the request may be sent again.
+    ///   - isKept: true if the upload is kept for another attempt.
+    /// - Returns: the refusal; nil if there is a complete response to send.
     package func refusal(isRepeatable: Bool, isKept: Bool) -> Refusal? {
         switch self {
         case .answered: nil

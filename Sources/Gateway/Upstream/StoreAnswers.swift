@@ -1,11 +1,11 @@
-// The responses of a directory or a bucket, which do not speak HTTP with clients.
+// The gateway's own responses for a directory or a bucket, which do not speak HTTP with clients.
 
 import HTTPTypes
 import SpoolgateTextFormats
 import SpoolgateUploadProtocol
 
 extension Response {
-    /// 201: the upload is stored; the content is a JSON object with its identity, file name and length.
+    /// 201: the upload is stored; the content is a JSON object with its ID, file name and length.
     static func stored(_ upload: UploadID, name: String, length: Int64) -> Response {
         let answer = JSON.object([
             ("id", .string("\(upload)")), ("name", .string(name)), ("length", .integer(length)),
@@ -32,7 +32,7 @@ extension Response {
         )
     )
 
-    /// Passes the response to `sink`; `purpose` begins the reason if the sink fails.
+    /// Passes the response to `sink`; if the sink fails, the outcome's reason begins with `purpose`.
     func give(
         to sink: any ResponseSink,
         answering request: UpstreamRequest,

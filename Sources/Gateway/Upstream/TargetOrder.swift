@@ -9,10 +9,10 @@ import SpoolgatePosix
 ///
 /// Thread-safe.
 final class TargetOrder: Sendable {
-    /// How long an unreachable target is tried last.
+    /// How long an unreachable target is tried only after the others.
     static let avoidance = Duration.seconds(10)
 
-    /// The time until which each target is tried last; nil: it was reached, or never tried.
+    /// The time until which each target is tried only after the others; nil if it was reached, or never tried.
     ///
     /// A `Monitor` without waiters, as in `ConnectionPool`.
     private let avoidedUntil: Monitor<[Deadline?]>
@@ -25,10 +25,10 @@ final class TargetOrder: Sendable {
         self.count = count
     }
 
-    /// The indices of all targets in the order for one attempt.
+    /// The indices of all targets, in the order in which one attempt tries them.
     ///
-    /// After its time, a target returns to its old place for this attempt only, so that an unreachable target
-    /// delays one attempt, not all.
+    /// When its time is over, an unreachable target returns to its configured place for this attempt only, so that it
+    /// delays one attempt instead of all.
     func indices() -> [Int] {
         guard count > 1 else { return [0] }
         return avoidedUntil.update { avoided in

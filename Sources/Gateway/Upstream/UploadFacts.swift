@@ -5,25 +5,25 @@
 package import HTTPTypes
 import SpoolgateUploadProtocol
 
-/// The facts about one upload.
+/// The facts about one upload that are stored with its content.
 ///
 /// Immutable; a class, because most requests have none, and requests are passed by value.
 package final class UploadFacts: Sendable {
     package let name: ClientFileName
-    /// The owner, by the web server or the authorizer; nil: none.
+    /// The client's identity, by the web server or the authorizer; nil if unknown.
     package let owner: String?
-    /// The value of `Content-Encoding`; nil: none, or `identity`.
+    /// The value of `Content-Encoding`; nil if it is missing or `identity`.
     package let coding: String?
     package let metadata: [(key: String, value: String)]
-    /// The requested digests of the content, in hexadecimal, by the names of their algorithms.
+    /// The digests of the content: the algorithm's name, and the digest in hexadecimal.
     package let digests: [(key: String, value: String)]
 
     /// Collects the facts from the head of a creation.
     ///
     /// - Parameters:
-    ///   - target: its request target.
-    ///   - fields: its fields.
-    ///   - owner: the owner of the upload; nil: none.
+    ///   - target: the request target of the creation.
+    ///   - fields: the fields of the creation.
+    ///   - owner: the client's identity; nil if unknown.
     ///   - digests: the computed digests, in hexadecimal.
     package init(
         target: String,
@@ -40,6 +40,6 @@ package final class UploadFacts: Sendable {
 }
 
 extension UpstreamRequest {
-    /// The facts about the upload, by default those of the request itself.
+    /// The facts about the upload; by default they are taken from the request itself.
     var knownFacts: UploadFacts { facts ?? UploadFacts(target: target, fields: fields) }
 }

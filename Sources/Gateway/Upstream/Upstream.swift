@@ -16,7 +16,8 @@ package enum UpstreamContent {
     case bytes([UInt8])
     /// The content of a buffer that does not change during the attempt.
     case held(ContentBuffer)
-    /// `length` bytes of an open file from its start; `read` fills a buffer from a position on.
+    /// The first `length` bytes of an open file; `read` fills a buffer from a position on, and returns the number of
+    /// bytes.
     ///
     /// `descriptor` is the open file; nil if the content is not in a file.
     case file(
@@ -24,18 +25,19 @@ package enum UpstreamContent {
         length: Int64,
         read: (UnsafeMutableRawBufferPointer, Int64) throws -> Int
     )
-    /// `before`, then `length` bytes that `read` fills a buffer with from a position on, then `after`.
+    /// The bytes `before`, then `length` bytes of content, then the bytes `after`, as in multipart/form-data (RFC
+    /// 7578).
     ///
-    /// The length is exactly their sum, as for multipart/form-data (RFC 7578).
+    /// `read` fills a buffer from a position in the content on, and returns the number of bytes.
     case framed(
         before: [UInt8],
         length: Int64,
         read: (UnsafeMutableRawBufferPointer, Int64) throws -> Int,
         after: [UInt8]
     )
-    /// Content that can be read once, as it arrives.
+    /// Content that can be read only once, as it arrives.
     ///
-    /// `read` returns 0 at the proper end; `length` nil: unknown.
+    /// `read` returns 0 at the proper end; `length` is nil if unknown.
     case stream(length: Int64?, read: (UnsafeMutableRawBufferPointer) throws -> Int)
 }
 
@@ -47,7 +49,7 @@ extension UpstreamContent {
         }
     }
 
-    /// Calls `body` with content in memory; nil for other content.
+    /// Calls `body` with the bytes if the content is in memory; otherwise returns nil.
     func withBytesInMemory<R>(_ body: (UnsafeRawBufferPointer) -> R) -> R? {
         switch self {
         case .bytes(let bytes): bytes.withUnsafeBytes(body)
@@ -62,32 +64,33 @@ package struct UpstreamRequest {
     package var method: HTTPRequest.Method
     /// The request target as the client sent it.
     package var target: String
-    /// The fields from `UpstreamFields`, including `Host`.
+    /// The fields made by `UpstreamFields`, including `Host`.
     ///
-    /// Framing is added when the request is sent.
+    /// Message framing is added when the request is sent.
     package var fields: HTTPFields
     package var content: UpstreamContent
-    /// The path and optional query of a second resource at the public origin, which the request names; nil: none.
+    /// The path and optional query of a second resource at the public origin that the request names; nil if there is
+    /// none.
     ///
-    /// It is sent as `Destination`, with the upstream's own scheme and base path.
+    /// The upstream receives it in `Destination`, with its own scheme and base path.
     package var destination: String?
-    /// The upload's identity in the names of files and objects; nil: not an upload, which directories and buckets
-    /// refuse.
+    /// The upload's ID, used in the names of files and objects.
+    ///
+    /// If it is nil, the request is not an upload, and directories and buckets refuse it.
     package var upload: UploadID?
     /// Whether a directory must make the upload durable before it responds.
     package var survivesPowerCut: Bool
-    /// Whether a redirect within the upstream ends the attempt with `.redirected`.
+    /// Whether a redirect within the upstream ends the attempt with the outcome `.redirected`.
     package var interceptsRedirects = false
-    /// Whether an earlier attempt may have stored the upload, in a bucket possibly under the name of an earlier
-    /// build.
+    /// Whether an earlier attempt may have stored the upload, possibly under the name that an earlier build used.
     package var isRepeated = false
-    /// The facts for a directory or bucket; nil: those of the request itself.
+    /// The facts for a directory or bucket to store; if nil, they are taken from the request itself.
     package var facts: UploadFacts?
 
-    /// Whether the request may be repeated after an unknown outcome.
+    /// Whether the request may be sent again after an attempt of unknown outcome.
     var isRepeatable: Bool { method.isRepeatable(with: fields) }
 
-    /// Creates a request from its parts.
+    /// Creates a request.
     package init(
         method: HTTPRequest.Method,
         target: String,
@@ -104,7 +107,7 @@ package struct UpstreamRequest {
         self.upload = upload
     }
 
-    /// The attempted action, which begins every reason.
+    /// The attempted action, with which every reason begins.
     func purpose(at upstream: String) -> String {
         "\(method.rawValue) \(target.shownTarget(withQuery: false).prefix(200)) to \(upstream)"
     }
@@ -112,29 +115,30 @@ package struct UpstreamRequest {
 
 /// The receiver of the upstream's response.
 ///
-/// An error from any method ends the exchange.
+/// An error that a method throws ends the exchange.
 package protocol ResponseSink: AnyObject {
-    /// Called during the attempt: over HTTP at least once a second after the connection is open, and between two
-    /// parts of copied content.
+    /// Called repeatedly during the attempt: over HTTP, at least once a second after the connection is open.
     ///
-    /// It may block; the time does not count against the upstream.
+    /// Also called while content is copied to a directory.
+    ///
+    /// May block; the time does not count towards the upstream's timeouts.
     func onProgress()
-    /// Receives an interim response other than 100, 101 and 104, before the head.
+    /// Receives an interim response other than 100, 101 and 104; called before the final head.
     func receive(interim head: ResponseHead) throws
-    /// Receives the final head, once; `contentLength` is nil if unknown.
+    /// Receives the final head; called at most once. `contentLength` is nil if unknown.
     func receive(head: ResponseHead, contentLength: Int64?) throws
-    /// Receives content, in order, any number of times.
+    /// Receives a part of the content; called any number of times, in order.
     func receive(content: RawSpan) throws
 }
 
 extension ResponseSink {
-    /// Does nothing.
+    /// Does nothing by default.
     package func onProgress() {}
 }
 
-/// An upstream.
+/// The application, directory or bucket that receives requests and uploads.
 ///
-/// Thread-safe; connections are kept and reused.
+/// Thread-safe. Keeps its connections open and reuses them.
 package final class Upstream: Sendable {
     package let settings: UpstreamSettings
 
@@ -149,8 +153,8 @@ package final class Upstream: Sendable {
     /// Creates an upstream; no connection is opened yet.
     ///
     /// - Parameters:
-    ///   - settings: the settings with at least one target; a directory or a bucket must be the only one.
-    ///   - skipped: called with the reasons, in one sentence, if an attempt reached a target only after others
+    ///   - settings: the settings, with at least one target; a directory or a bucket must be the only one.
+    ///   - skipped: called with the reasons, in one sentence, each time an attempt reached a target only after others
     ///     failed.
     package init(
         _ settings: UpstreamSettings,
@@ -180,10 +184,10 @@ package final class Upstream: Sendable {
 
     /// Sends one request and passes the response to `sink` as it arrives.
     ///
-    /// Blocks the thread, in constant memory. If a target is not reached, the next one is tried, unless content was
-    /// read that cannot be read again. The only other retry follows when a kept connection was closed before any
-    /// response byte: the request is sent once more if the content can be read again, and the method is idempotent
-    /// (RFC 9110 §9.2.2) or the connection took no byte.
+    /// Blocks until the response is complete or the attempt fails; uses constant memory. If a target is not reached,
+    /// the next one is tried, unless content was read that cannot be read again. The request is sent to a target a
+    /// second time only if a kept connection was closed before any response byte, the content can be read again, and
+    /// either the method is idempotent (RFC 9110 §9.2.2) or the connection took no byte.
     package func attempt(_ request: UpstreamRequest, sink: any ResponseSink) -> AttemptOutcome {
         switch way {
         case .drop(let drop): drop.attempt(request, sink: sink)

@@ -7,7 +7,7 @@ package import HTTPTypes
 
 /// The address of an upstream.
 package enum UpstreamTarget: Sendable, Equatable {
-    /// `http://host[:port]` or `https://host[:port]`, optionally with a path, which is prepended to every target.
+    /// `http://host[:port]` or `https://host[:port]`, optionally with a path, which precedes every request target.
     case http(base: String)
     /// `unix:/path/of.sock`: HTTP/1.1 over a unix socket.
     case unix(path: String)
@@ -27,31 +27,34 @@ package enum UpstreamTarget: Sendable, Equatable {
 
 /// The address of a bucket.
 package struct BucketAddress: Sendable, Equatable {
-    /// `http://host[:port]` or `https://host[:port]`.
+    /// `http://host[:port]` or `https://host[:port]`, the store's address.
     package var endpoint: String
     /// The bucket's name.
     package var name: String
-    /// The text before the last part of every key; empty, or without a slash at either end.
+    /// The text with which every key begins, up to a slash; empty, or without a slash at either end.
     package var prefix = ""
 }
 
 /// The settings for objects in a bucket.
 package struct BucketSettings: Sendable, Equatable {
-    /// The largest object (Amazon S3, multipart upload limits).
+    /// The maximum size of an object in bytes (Amazon S3, multipart upload limits).
     package static let largestObject: Int64 = 5 << 40
-    /// The minimum and maximum size of a part, except the last; the maximum also applies to the object of a single
-    /// PUT.
+    /// The minimum and maximum size of a part, in bytes.
+    ///
+    /// The last part may be smaller. The maximum also applies to the object of a single PUT.
     package static let partSizes: ClosedRange<Int64> = (5 << 20)...(5 << 30)
 
     /// The region that requests are signed for.
     package var region = "us-east-1"
-    /// The location of the access key; nil: there is no key, and objects cannot be stored.
+    /// The location of the access key; if nil, there is no key, and objects cannot be stored.
     package var credentials: BucketCredentials?
     /// How requests name the bucket.
     package var style = BucketStyle.path
-    /// The maximum size of an upload sent by a single PUT, and the part size of larger uploads.
+    /// The maximum size in bytes of an upload sent by a single PUT, and the size of the parts of larger uploads.
     package var partSize: Int64 = 1 << 30
-    /// The pauses before a part, its start or its completion is sent again; not a setting.
+    /// How long to wait before each repetition of a request that sends a part, or starts or completes the object.
+    ///
+    /// Not a setting of the operator.
     package var pauses: [Duration] = [.seconds(1), .seconds(2), .seconds(4), .seconds(8)]
     /// Fields that each object receives in addition to those that describe its content.
     package var fields: [HTTPField] = []
@@ -62,12 +65,13 @@ package struct BucketSettings: Sendable, Equatable {
 
 /// The location of a bucket's access key.
 package enum BucketCredentials: Sendable, Equatable {
-    /// A file of two or three lines, or a file of the AWS tools.
+    /// A file of two or three lines, or a credentials file of the AWS tools.
     case file(String)
-    /// `AWS_ACCESS_KEY_ID`, `AWS_SECRET_ACCESS_KEY` and, for a temporary key, `AWS_SESSION_TOKEN`.
+    /// The environment variables `AWS_ACCESS_KEY_ID`, `AWS_SECRET_ACCESS_KEY` and, for a temporary key,
+    /// `AWS_SESSION_TOKEN`.
     case environment
 
-    /// The file; nil: the environment is used.
+    /// The path of the key file; nil if the key is in the environment.
     package var file: String? { if case .file(let path) = self { path } else { nil } }
 }
 
@@ -79,7 +83,7 @@ package enum BucketStyle: String, Sendable, CaseIterable {
     case virtualHost = "virtual-host"
 }
 
-/// The reason that a text is not an upstream target.
+/// The reason why a text is not a valid upstream target.
 package struct UpstreamTargetError: Error, Sendable, Equatable {
     /// One sentence for the operator.
     package var reason: String
@@ -92,9 +96,9 @@ package struct UpstreamTargetError: Error, Sendable, Equatable {
 package struct UpstreamSettings: Sendable, Equatable {
     /// The targets, at least one, tried in this order; a directory or a bucket must be the only one.
     package var targets: [UpstreamTarget]
-    /// The maximum time to connect to one target, TLS included.
+    /// The maximum time to connect to one target, including the TLS handshake.
     package var connectTimeout: Duration
-    /// The maximum time without a byte in either direction while the request is sent.
+    /// The maximum time without a byte sent or received while the request is being sent.
     package var stallTimeout: Duration
     /// The maximum time from the end of the request to the response's head, and between two parts of the response.
     package var responseTimeout: Duration
@@ -102,11 +106,11 @@ package struct UpstreamSettings: Sendable, Equatable {
     package var hasOneTimeout = false
     /// The PEM file of the trusted authorities for https; nil: those of the system.
     package var certificateAuthority: String?
-    /// The PEM file of the client certificate; nil: none.
+    /// The PEM file of the client certificate; nil if the gateway presents none.
     package var clientCertificate: String?
-    /// The PEM file of its key; nil: the key is in `clientCertificate`.
+    /// The PEM file of the client certificate's key; nil if `clientCertificate` contains the key.
     package var clientKey: String?
-    /// The settings of a bucket; other targets ignore them.
+    /// The settings for a bucket; ignored if the target is not a bucket.
     package var bucket = BucketSettings()
 
     /// Whether the target is a bucket.

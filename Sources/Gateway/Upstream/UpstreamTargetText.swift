@@ -47,9 +47,9 @@ extension UpstreamTarget {
         }
     }
 
-    /// The application's identity: a host and port, a socket or a directory, in one form for each.
+    /// The identity of the application: its host and port, socket or directory, in the same form for every spelling.
     ///
-    /// A URL's path is left out, because one application may serve several.
+    /// The path of a URL is left out, because one application may serve several paths.
     package var place: String {
         switch self {
         case .http(let base): UpstreamLocation(base: base).origin
@@ -58,10 +58,10 @@ extension UpstreamTarget {
         }
     }
 
-    /// Parses one target of a list after the targets `others`.
+    /// Parses one target of a list, after the targets `others`.
     ///
-    /// - Throws: `UpstreamTargetError`, also for a duplicate, and for a directory or a bucket that is not the only
-    ///   target.
+    /// - Throws: `UpstreamTargetError` if the text is invalid, the target is in `others`, or a directory or a bucket is
+    ///   not the only target.
     package init(_ text: String, after others: [UpstreamTarget]) throws(UpstreamTargetError) {
         try self.init(text)
         guard !others.contains(self) else {
@@ -151,7 +151,7 @@ extension UpstreamTarget {
 }
 
 extension BucketAddress {
-    /// Parses `https://host[:port]/bucket[/prefix]`, or the same with `http`, and percent-decodes the prefix.
+    /// Parses `http[s]://host[:port]/bucket[/prefix]`, and percent-decodes the prefix.
     fileprivate init(_ text: Substring) throws(UpstreamTargetError) {
         let example = "s3:https://s3.eu-central-1.amazonaws.com/bucket/incoming"
         guard let scheme = ["http://", "https://"].first(where: text.hasPrefix) else {
@@ -195,7 +195,9 @@ extension BucketAddress {
         }
     }
 
-    /// A key has at most 1024 bytes, and the prefix is followed by a slash, the identity, a hyphen and a name of up
+    /// The maximum size of the prefix in bytes.
+    ///
+    /// A key has at most 1024 bytes, and the prefix is followed by a slash, the upload's ID, a hyphen and a name of up
     /// to 100 bytes.
     private static let mostOfPrefix = 1024 - 26 - 100 - 2
 
@@ -208,20 +210,20 @@ extension BucketAddress {
 
 /// The parts of an HTTP upstream's address, for one attempt.
 struct UpstreamLocation {
-    /// The name of the upstream in reasons.
+    /// The name of the upstream in log messages.
     let name: String
-    /// The URL for libcurl, whose path is replaced by the request target.
+    /// The URL for libcurl; its path is replaced by the request target.
     let url: String
-    /// The authority, which becomes `Host` if the request lacks it.
+    /// The host and optional port, sent as `Host` if the request has no such field.
     let authority: String
-    /// The path before every target; empty or without a final slash.
+    /// The path that precedes every request target; empty, or without a slash at its end.
     let basePath: String
-    /// The unix socket, or nil for TCP.
+    /// The path of the unix socket; nil for TCP.
     let socket: String?
     /// Whether TLS is used.
     let isSecure: Bool
 
-    /// Parses the base of an `UpstreamTarget.http`; with `socket`, the base is served by a unix socket.
+    /// Parses the base of an `UpstreamTarget.http`; if `socket` is not nil, connections use that unix socket.
     init(base: String, socket: String? = nil) {
         isSecure = base.hasPrefix("https://")
         let scheme = isSecure ? "https://" : "http://"
@@ -233,7 +235,7 @@ struct UpstreamLocation {
         self.socket = socket
     }
 
-    /// `https://host:port`, in one form for every spelling of the base.
+    /// `scheme://host:port`, in the same form for every spelling of the base.
     var origin: String {
         AbsoluteURL(url).map { "\($0.origin[0])://\($0.origin[1]):\($0.origin[2])" } ?? url
     }
@@ -244,7 +246,7 @@ struct UpstreamLocation {
             ? authority.prefix { $0 != "]" }.dropFirst() : authority.prefix { $0 != ":" }
     }
 
-    /// The request target for the client's `target`, or nil if `target` is invalid.
+    /// The request target to send for the client's `target`; nil if `target` is invalid.
     func requestTarget(_ target: String) -> String? {
         guard !target.isEmpty, target.utf8.allSatisfy({ $0 > 0x20 && $0 != 0x7f }) else {
             return nil

@@ -9,26 +9,26 @@
 import SpoolgatePosix
 import SpoolgateTextFormats
 
-/// The reason that an access key could not be read.
+/// The reason why an access key could not be read.
 package struct AccessKeyFault: Error, Equatable {
-    /// One sentence for the operator, without bytes of the file.
+    /// One sentence for the operator that contains no byte of the key file.
     package var reason: String
 }
 
-/// An access key of a store that speaks S3.
+/// An access key for a store with the S3 protocol.
 struct AccessKey: CustomStringConvertible {
     let id: String
     let secret: String
-    /// The session token of a temporary key.
+    /// The session token of a temporary key; nil for a permanent key.
     let token: String?
 
-    /// A constant, because descriptions are logged.
+    /// A constant without any part of the key, because descriptions are logged.
     let description = "an access key"
 
-    /// The maximum size of a key file.
+    /// The maximum size of a key file in bytes.
     private static let limit = 64 << 10
 
-    /// Reads a file, which must not be readable by others or writable by its group.
+    /// Reads the key from a file, which must not be readable by others or writable by its group.
     init(file: String) throws(AccessKeyFault) {
         let bytes: [UInt8]
         do throws(SystemError) {
@@ -48,7 +48,7 @@ struct AccessKey: CustomStringConvertible {
         }
     }
 
-    /// Reads the environment variables of the AWS tools.
+    /// Reads the key from the environment variables that the AWS tools use.
     init(environment: (String) -> String?) throws(AccessKeyFault) {
         func value(_ name: String) -> String? {
             environment(name).flatMap { $0.isEmpty ? nil : $0 }
@@ -70,7 +70,9 @@ struct AccessKey: CustomStringConvertible {
         }
     }
 
-    /// Reads the text of a file; the reason of a fault follows the file's name in a sentence.
+    /// Reads the key from the text of a file.
+    ///
+    /// The reason of an error is the end of a sentence that begins with the file's name.
     init(text: String) throws(AccessKeyFault) {
         let lines = text.split { $0 == "\n" || $0 == "\r\n" }
             .map { Substring($0).withoutOuterWhitespace }
@@ -101,7 +103,7 @@ struct AccessKey: CustomStringConvertible {
         token = values.count > 2 ? String(values[2]) : nil
     }
 
-    /// The values of the section `default`.
+    /// The key's ID, its secret and, for a temporary key, its session token in the section `default`.
     private static func inSection(_ lines: [Substring]) throws(AccessKeyFault) -> [Substring] {
         guard let start = lines.firstIndex(of: "[default]") else {
             throw AccessKeyFault(reason: "has no section [default]")
@@ -125,7 +127,7 @@ struct AccessKey: CustomStringConvertible {
 }
 
 extension BucketSettings {
-    /// The error in the access key; nil if the key is valid.
+    /// The error in the access key, read now; nil if the key is valid or not needed.
     package var accessKeyFault: AccessKeyFault? {
         do throws(AccessKeyFault) {
             _ = try accessKey
@@ -135,7 +137,7 @@ extension BucketSettings {
         }
     }
 
-    /// The access key, read now from its file or the environment.
+    /// The access key, read now from its file or from the environment.
     var accessKey: AccessKey {
         get throws(AccessKeyFault) {
             switch credentials {

@@ -12,7 +12,7 @@ import SpoolgateUploadProtocol
 
 /// Stores uploads in one bucket.
 ///
-/// Thread-safe; connections are kept and reused.
+/// Thread-safe. Keeps its connections open and reuses them.
 final class Bucket: Sendable {
     let address: BucketAddress
     let settings: BucketSettings
@@ -27,7 +27,7 @@ final class Bucket: Sendable {
         targets = HTTPTargets([location], settings) { _ in }
     }
 
-    /// Stores an upload and responds with 201 after the store confirmed it, or with 405 to any other request.
+    /// Stores an upload; the sink receives 201 after the store confirmed it, or 405 if the request is not an upload.
     func attempt(_ request: UpstreamRequest, sink: any ResponseSink) -> AttemptOutcome {
         let purpose = request.purpose(at: "s3:\(address.endpoint)/\(address.name)")
         guard let upload = request.upload else {
@@ -103,7 +103,7 @@ final class Bucket: Sendable {
 }
 
 extension BucketAddress {
-    /// The server's URL, with the bucket's name before the host in virtual-host style.
+    /// The server's URL; in virtual-host style, the host begins with the bucket's name.
     func origin(_ style: BucketStyle) -> String {
         guard style == .virtualHost, let start = endpoint.firstRange(of: "://")?.upperBound else {
             return endpoint
@@ -111,18 +111,18 @@ extension BucketAddress {
         return "\(endpoint[..<start])\(name).\(endpoint[start...])"
     }
 
-    /// The path of the bucket itself.
+    /// The path of the bucket itself, without an object's key.
     func root(_ style: BucketStyle) -> String {
         style == .virtualHost ? "/" : "/\(PercentText.encode(name))"
     }
 
-    /// The error that prevents uploads, as far as the store's response to a signed list request shows; nil: none
-    /// was found.
+    /// Sends the store a signed request to list objects, and returns the error that would prevent uploads.
     ///
-    /// A key need not permit listing: a store that denies only that knows the key and has verified its signature.
+    /// The key need not permit listing: a store that denies only the listing knows the key and has verified its
+    /// signature.
     ///
     /// - Parameter settings: the settings of the upstream.
-    /// - Returns: one sentence that ends with the fix.
+    /// - Returns: one sentence that ends with the fix; nil if no error was found.
     package func fault(_ settings: UpstreamSettings) -> String? {
         let key: AccessKey
         do throws(AccessKeyFault) { key = try settings.bucket.accessKey } catch {
@@ -145,33 +145,33 @@ extension BucketAddress {
     }
 }
 
-/// The requests of one attempt, all about one object.
+/// The requests of one attempt, all of them about one object.
 ///
 /// Not thread-safe.
 struct BucketRequests {
     let object: BucketObject
-    /// The attempted action, which begins every reason.
+    /// The attempted action, with which the reason of every error begins.
     let purpose: String
     var pauses: [Duration] { bucket.settings.pauses }
     var partSize: Int64 { bucket.settings.partSize }
     fileprivate let bucket: Bucket
     fileprivate let key: AccessKey
-    /// The gateways that the upload has passed.
+    /// The `Via` fields, which name the gateways that the upload has passed.
     fileprivate let via: [HTTPField]
     fileprivate let onProgress: () -> Void
 
-    /// Forbids overwriting (RFC 9110 §13.1.2).
+    /// The condition that prevents overwriting an object (RFC 9110 §13.1.2).
     static let onlyNew: HTTPFields = [.ifNoneMatch: "*"]
 
-    /// Sends one request and receives its response, regardless of the status.
+    /// Sends one request and receives its response, whatever the status.
     ///
     /// - Parameters:
     ///   - method: the method.
-    ///   - query: the query in canonical form, with its `?`; empty: none.
-    ///   - fields: the fields to sign, without those of the signature.
-    ///   - unsigned: the fields that the signature leaves out.
+    ///   - query: the query in canonical form, with its `?`; empty for no query.
+    ///   - fields: the fields to sign, except for those that the signature adds.
+    ///   - unsigned: fields to send without signing them.
     ///   - content: the content.
-    ///   - digest: the content's SHA-256, if known.
+    ///   - digest: the content's SHA-256; nil if unknown.
     /// - Returns: the complete response.
     /// - Throws: `NotStored` if there is no complete response.
     func send(
@@ -198,7 +198,7 @@ struct BucketRequests {
         return answer
     }
 
-    /// The form in which a request's content is signed.
+    /// How the request's content is signed: by its SHA-256, or not at all.
     ///
     /// TLS protects the content in transit, so it is not read an extra time to compute a digest. Without TLS, only
     /// the digest proves to the store that the content is unchanged.
@@ -218,7 +218,7 @@ struct BucketRequests {
         }
     }
 
-    /// Waits, with a call of `onProgress` every second.
+    /// Waits for `pause`, and calls `onProgress` every second.
     func wait(_ pause: Duration) {
         let end = Deadline.after(pause)
         while !end.hasPassed {
@@ -241,11 +241,11 @@ struct BucketRequests {
         guard answer.isDone else { throw answer.refusal(purpose) }
     }
 
-    /// Whether the complete object exists already; false also if the key does not permit reading it.
+    /// Whether the upload is already stored as a complete object; false also if the key does not permit reading it.
     ///
     /// The object's key contains the upload's identity, and stores show only complete objects.
     ///
-    /// - Throws: `NotStored` if another object has its key.
+    /// - Throws: `NotStored` if there is a different object with the upload's key.
     func isThere() throws(NotStored) -> Bool {
         let answer = try send(.head)
         guard answer.isDone else { return false }
@@ -259,7 +259,7 @@ struct BucketRequests {
         return true
     }
 
-    /// Throws unless the existing object is the upload.
+    /// Throws unless the object that exists under the upload's key is this upload.
     func requireThere() throws(NotStored) {
         guard try !isThere() else { return }
         let reason =

@@ -8,7 +8,7 @@ import SpoolgatePosix
 import SpoolgateTextFormats
 import SpoolgateUploadProtocol
 
-/// The reason that an object was not stored, as the outcome of the attempt.
+/// The error that an object was not stored, with the outcome of the attempt.
 struct NotStored: Error {
     let outcome: AttemptOutcome
 }
@@ -21,7 +21,7 @@ final class BucketAnswer: ResponseSink {
     private(set) var contentLength: Int64?
     private var content: [UInt8] = []
     private let meanwhile: () -> Void
-    /// Larger than any response that is read.
+    /// The maximum number of bytes kept of a response; the responses that are read are shorter.
     private static let cap = 64 << 10
 
     /// Creates a receiver; `meanwhile` is called at least once a second after the connection is open.
@@ -42,11 +42,12 @@ final class BucketAnswer: ResponseSink {
 
     var status: Int { head?.status.code ?? 0 }
 
-    /// Whether the request succeeded; a store may report an error in the content of a 200
-    /// (CompleteMultipartUpload).
+    /// Whether the request succeeded.
+    ///
+    /// A store may report an error in the content of a response with status 200 (CompleteMultipartUpload).
     var isDone: Bool { (200..<300).contains(status) && error == nil }
 
-    /// Whether the store or a server in front requests a repetition.
+    /// Whether the response means that the request should be repeated later.
     var asksToRepeat: Bool {
         [429, 500, 502, 503, 504].contains(status)
             || ["SlowDown", "InternalError", "ServiceUnavailable", "RequestTimeout"].contains(error)
@@ -54,7 +55,7 @@ final class BucketAnswer: ResponseSink {
 
     var retryAfter: Int? { head?.fields[.retryAfter].flatMap { Int(digits: $0) } }
 
-    /// The text of the first XML element with that name; nil if it is missing or contains anything except plain text.
+    /// The text of the first XML element with this name; nil if it is missing or contains anything except plain text.
     func element(_ name: String) -> String? {
         let text = String(decoding: content, as: UTF8.self)
         guard let start = text.firstRange(of: "<\(name)>")?.upperBound,
@@ -64,7 +65,7 @@ final class BucketAnswer: ResponseSink {
         return found.isEmpty || found.contains("&") ? nil : String(found)
     }
 
-    /// The code of an error document, of letters, digits and dots; nil without one.
+    /// The code in an error document, of letters, digits and dots; nil if the response is not an error document.
     var error: String? {
         guard String(decoding: content, as: UTF8.self).contains("<Error") else { return nil }
         return element("Code").flatMap { code in
@@ -72,7 +73,7 @@ final class BucketAnswer: ResponseSink {
         } ?? "an error without a code"
     }
 
-    /// The outcome of a failed request; `purpose` is the attempted action.
+    /// The error for a request that failed; its reason begins with `purpose`, the attempted action.
     func refusal(_ purpose: String) -> NotStored {
         let code = error
         let reason =

@@ -13,14 +13,14 @@ import SpoolgateUploadProtocol
 struct BucketObject {
     let id: UploadID
     let name: String
-    /// The path with percent-encoded segments; in path style it contains the bucket's name.
+    /// The path in requests, with percent-encoded segments; in path style, it begins with the bucket's name.
     let path: String
     let length: Int64
     /// The fields of the object, including the upload's identity.
     let fields: HTTPFields
-    /// Fields that are not signed, because stores disagree on runs of spaces in signed values.
+    /// The object's fields that are not signed, because stores disagree on runs of spaces in signed values.
     let unsigned: [HTTPField]
-    /// The verified SHA-256 of the content; nil: unknown.
+    /// The verified SHA-256 of the content; nil if unknown.
     let digest: [UInt8]?
 
     /// The fields that describe the content and are copied from the client.
@@ -33,10 +33,10 @@ struct BucketObject {
     ///
     /// - Parameters:
     ///   - upload: the upload.
-    ///   - request: the request to an upstream over HTTP that it replaces.
+    ///   - request: the request that an upstream over HTTP would receive.
     ///   - address: the bucket.
     ///   - settings: the settings of the bucket.
-    ///   - isFormer: whether the key is the one that an earlier build used.
+    ///   - isFormer: true to use the key that an earlier build gave to the object.
     init(
         _ upload: UploadID,
         _ request: UpstreamRequest,
@@ -81,8 +81,9 @@ struct BucketObject {
 }
 
 extension BucketSettings {
-    /// Whether an operator may set a field on every object: `x-amz-*` fields that the gateway does not set itself,
-    /// `Cache-Control` and `Expires`.
+    /// Whether an operator may set this field on every object.
+    ///
+    /// Allowed are `Cache-Control`, `Expires`, and `x-amz-*` fields that the gateway does not set itself.
     package static func takes(_ field: HTTPField) -> Bool {
         let name = field.name.canonicalName
         guard field.value.asSigned == field.value else { return false }
@@ -94,8 +95,8 @@ extension BucketSettings {
 }
 
 extension String {
-    /// The value of a field as it is signed and sent: visible ASCII with single spaces; nil for other and for empty
-    /// values.
+    /// The value as it is signed and sent: visible ASCII with single spaces; nil if the value is empty or contains
+    /// other characters.
     fileprivate var asSigned: String? {
         guard utf8.allSatisfy({ (0x20...0x7e).contains($0) }) else { return nil }
         let words = split(separator: " ")
@@ -104,9 +105,9 @@ extension String {
 }
 
 extension String {
-    /// This `Content-Disposition` in visible ASCII; nil if it is empty.
+    /// This value of `Content-Disposition` in visible ASCII; nil if it is empty.
     ///
-    /// A value that is not ASCII is replaced by one with the file's name in the form of RFC 8187.
+    /// A value with other characters is replaced by one that states `name` in the form of RFC 8187.
     fileprivate func disposition(of name: ClientFileName) -> String? {
         if utf8.allSatisfy({ (0x20...0x7e).contains($0) }) { return isEmpty ? nil : self }
         let kind = prefix { $0 != ";" }.split(separator: " ").first.map(String.init) ?? ""
@@ -127,7 +128,7 @@ extension UpstreamContent {
         }
     }
 
-    /// The `count` bytes of a file's content that begin at `start`.
+    /// The part of a file's content that begins at `start` and has `count` bytes.
     func part(from start: Int64, _ count: Int64) -> UpstreamContent {
         guard case .file(_, _, let read) = self else {
             preconditionFailure("content larger than a part must be in a file")

@@ -4,11 +4,11 @@ import SpoolgateCrypto
 import SpoolgatePosix
 
 extension UpstreamContent {
-    /// Computes the SHA-256 of the content; reads it once in constant memory.
+    /// Computes the SHA-256 of the content, which is read once, in constant memory.
     ///
-    /// - Parameter onProgress: called between two parts.
-    /// - Returns: 32 bytes.
-    /// - Throws: the errors of reading, or `ContentLengthMismatch`.
+    /// - Parameter onProgress: called repeatedly while the content is read.
+    /// - Returns: the 32 bytes of the SHA-256.
+    /// - Throws: the errors of reading the content, or `ContentLengthMismatch`.
     func digest(_ onProgress: () -> Void) throws -> [UInt8] {
         let digest = RunningDigest(.sha256)
         guard let source = ContentSource(self) else { return digest.finish() }

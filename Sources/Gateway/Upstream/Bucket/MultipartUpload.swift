@@ -11,7 +11,7 @@ import SpoolgatePosix
 import SpoolgateTextFormats
 import SpoolgateUploadProtocol
 
-/// One upload that is stored in a bucket in parts.
+/// Stores one upload in a bucket in several parts.
 struct MultipartUpload {
     private let requests: BucketRequests
     private let content: UpstreamContent
@@ -20,14 +20,16 @@ struct MultipartUpload {
     /// The maximum number of parts of an object (Amazon S3, multipart upload limits).
     private static let mostParts: Int64 = 10_000
 
-    /// Prepares the upload of `content`, a file larger than one part.
+    /// Prepares to store `content`, which is a file larger than one part.
     init(_ requests: BucketRequests, _ content: UpstreamContent) {
         self.requests = requests
         self.content = content
         partSize = Self.partSize(of: requests.object.length, wanted: requests.partSize)
     }
 
-    /// The size of every part except the last: `wanted`, or more if the object would otherwise have too many parts.
+    /// The number of bytes in each part except the last one.
+    ///
+    /// It is `wanted`, or more if the object would otherwise have too many parts.
     static func partSize(of length: Int64, wanted: Int64) -> Int64 {
         max(wanted, (length + mostParts - 1) / mostParts)
     }
@@ -48,7 +50,7 @@ struct MultipartUpload {
         try complete(upload, tags)
     }
 
-    /// Starts the upload; returns the store's name for it.
+    /// Starts the upload in the store, and returns the ID that the store gave it.
     private func begin() throws(NotStored) -> String {
         let answer = try repeating { () throws(NotStored) in
             try requests.send(
@@ -63,7 +65,7 @@ struct MultipartUpload {
         return PercentText.encode(name)
     }
 
-    /// Sends the part after the first `count` parts; returns its tag.
+    /// Sends the next part of `upload`, after `count` parts were sent; returns the part's entity tag.
     private func sendPart(after count: Int, of upload: String) throws(NotStored) -> String {
         let start = Int64(count) * partSize
         let length = min(partSize, requests.object.length - start)
@@ -104,7 +106,7 @@ struct MultipartUpload {
         throw answer.refusal("\(requests.purpose), completing")
     }
 
-    /// Sends a request, and repeats it after temporary failures; `send` must be safe to repeat.
+    /// Calls `send`, and again after temporary failures; the request must be safe to repeat.
     private func repeating(
         _ send: () throws(NotStored) -> BucketAnswer
     ) throws(NotStored) -> BucketAnswer {
@@ -123,7 +125,8 @@ struct MultipartUpload {
         return try send()
     }
 
-    /// The maximum pause, even if the store requests a longer one: the client waits as well.
+    /// The maximum pause before a repetition, even if the store asks for a longer one, because the client waits as
+    /// well.
     private static let longestPause = Duration.seconds(30)
 
     private func abort(_ upload: String) {
@@ -138,7 +141,7 @@ struct MultipartUpload {
 }
 
 extension AttemptOutcome {
-    /// Whether a repetition may succeed soon: no timeout expired, and the content is readable.
+    /// Whether the failure is likely to pass soon: no timeout expired, and the content could be read.
     fileprivate var isPassing: Bool {
         switch self {
         case .notReached(_, let timedOut), .indeterminate(_, let timedOut): !timedOut

@@ -10,14 +10,14 @@ import SpoolgatePosix
 import SpoolgateTextFormats
 import SpoolgateUploadProtocol
 
-/// The form in which a request's content is signed.
+/// How a request's content is signed.
 enum SignedContent: Equatable {
-    /// Its SHA-256, 32 bytes.
+    /// By the content's SHA-256, 32 bytes.
     case digest([UInt8])
-    /// Unsigned: only TLS protects the content in transit.
+    /// Not at all: only TLS protects the content in transit.
     case unsigned
 
-    /// No content.
+    /// The signed form of empty content.
     static let none = SignedContent.digest(RunningDigest(.sha256).finish())
 
     /// The value of `x-amz-content-sha256`.
@@ -33,7 +33,7 @@ enum SignedContent: Equatable {
 struct RequestSignature {
     let key: AccessKey
     let region: String
-    /// The time of the requests; stores accept a difference of about 15 minutes.
+    /// The time stated in the requests; stores accept a difference of about 15 minutes from their own clocks.
     let time: WallTime
 
     private static let algorithm = "AWS4-HMAC-SHA256"
@@ -41,13 +41,13 @@ struct RequestSignature {
     /// Adds the signature to the fields of a request.
     ///
     /// - Parameters:
-    ///   - fields: the other fields, each name once, with values without runs of spaces.
+    ///   - fields: the other fields: each name occurs once, and no value contains a run of spaces.
     ///   - method: the method.
-    ///   - target: the request target: a path whose segments are percent-encoded except for unreserved characters,
-    ///     optionally with a query of such names and values, sorted, each with its `=`.
+    ///   - target: the request target. The segments of the path are percent-encoded except for unreserved characters. A
+    ///     query has names and values encoded likewise, sorted, each with its `=`.
     ///   - host: the value of `Host`.
-    ///   - content: the signed form of the content.
-    /// - Returns: all fields of the request.
+    ///   - content: how the content is signed.
+    /// - Returns: all fields of the request, including the signature.
     func signed(
         _ fields: HTTPFields,
         _ method: HTTPRequest.Method,
@@ -79,7 +79,7 @@ struct RequestSignature {
         return fields
     }
 
-    /// For example, `20261121T123100Z`.
+    /// The time in the form of AWS, such as `20261121T123100Z`.
     private var stamp: String { time.description.filter { $0 != "-" && $0 != ":" } }
 
     private var signingKey: [UInt8] {

@@ -19,9 +19,9 @@ import SpoolgateUploadProtocol
 struct DirectoryDrop {
     let path: String
 
-    /// Stores an upload and responds with 201, or with 405 to any other request.
+    /// Stores an upload; the sink receives 201 when it is stored, or 405 if the request is not an upload.
     ///
-    /// On return, content, record and both names are durable if the promise covers power failures.
+    /// On return, the content, the record and both names are durable if the promise covers power failures.
     func attempt(_ request: UpstreamRequest, sink: any ResponseSink) -> AttemptOutcome {
         let purpose = request.purpose(at: "directory:\(path)")
         do {
@@ -94,15 +94,15 @@ struct DirectoryDrop {
 }
 
 extension DropFiles {
-    /// Stores the content of an upload, by a hard link if possible, otherwise by a copy, with mode 0640.
+    /// Stores the content of an upload with mode 0640: as a hard link if possible, otherwise as a copy.
     ///
-    /// If the files must survive a power failure, the content is durable on return, and its name after `sync`.
+    /// If the file must survive a power failure, the content is durable on return, but the name only after `sync`.
     ///
     /// - Parameters:
     ///   - content: the content.
     ///   - name: the file's name.
-    ///   - onProgress: called between two parts of a copy.
-    /// - Returns: the number of bytes of content.
+    ///   - onProgress: called repeatedly while the content is copied.
+    /// - Returns: the number of bytes stored.
     /// - Throws: `DropContentError` if the content cannot be read, otherwise `SystemError`.
     package func store(
         _ content: UpstreamContent,

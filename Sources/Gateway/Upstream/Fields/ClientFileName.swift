@@ -1,4 +1,4 @@
-// The client's name for the file of an upload, and its harmless forms.
+// The client's name for the file of an upload, and the safe forms of that name.
 //
 // Pure. The sources, in this order, are Content-Disposition (RFC 6266 §4.3: `filename*` before `filename`),
 // `filename` of Upload-Metadata, and the last segment of the target's path. Invariant: no form is a path, is empty
@@ -9,15 +9,15 @@ import SpoolgatePosix
 import SpoolgateTextFormats
 import SpoolgateUploadProtocol
 
-/// The name of an upload's file.
+/// The name that a client gave to the file of an upload.
 package struct ClientFileName: Sendable, Equatable {
-    /// The name of a file without a client's name.
+    /// The name used if the client gave none.
     package static let unnamed = "upload"
 
-    /// The last part of the client's name, any text; `unnamed` if the client sent none.
+    /// The last part of the client's name, which may contain any text; `unnamed` if the client sent none.
     package let told: String
 
-    /// Finds the name in a creation.
+    /// Finds the name in the request target and fields of a creation.
     package init(target: String, fields: HTTPFields) {
         let disposition = fields[.contentDisposition].flatMap { Disposition($0).fileName }
         told =
@@ -25,7 +25,7 @@ package struct ClientFileName: Sendable, Equatable {
             .compactMap { $0.flatMap(Self.lastPart) }.first ?? Self.unnamed
     }
 
-    /// The name for people and forms: UTF-8 without control characters, at most 255 bytes.
+    /// The name to show to people and to use in forms: UTF-8 without control characters, at most 255 bytes.
     ///
     /// A longer name is shortened before its extension.
     package var text: String {
@@ -34,7 +34,7 @@ package struct ClientFileName: Sendable, Equatable {
         return Self.cut(name, to: 255)
     }
 
-    /// The maximum number of bytes of a stored name.
+    /// The maximum number of bytes in the name of a stored file.
     ///
     /// With an identity, a hyphen, the extension of a record, and the affixes of an incomplete file, it fills the
     /// 255 bytes of a file's name (NAME_MAX).
@@ -48,9 +48,9 @@ package struct ClientFileName: Sendable, Equatable {
         Self.fit(printable, to: limit)
     }
 
-    /// Calls `body` with the stored name, and again with `harmless` if the file system refuses the first.
+    /// Calls `body` with the stored name, and once more with `harmless` if the file system refuses the first name.
     ///
-    /// - Parameter body: creates files with the given name.
+    /// - Parameter body: creates the files under the name that it receives.
     /// - Returns: the result of `body`.
     /// - Throws: the errors of `body`.
     package func storing<R>(_ body: (String) throws -> R) throws -> R {
@@ -62,7 +62,7 @@ package struct ClientFileName: Sendable, Equatable {
         }
     }
 
-    /// The name for every file system and program: as `stored`, but at most 100 bytes of `A-Za-z0-9._-`.
+    /// A name that every file system and program accepts: as `stored`, but at most 100 bytes of `A-Za-z0-9._-`.
     package var harmless: String {
         Self.fit(String(decoding: plainBytes, as: UTF8.self), to: 100)
     }
@@ -71,9 +71,9 @@ package struct ClientFileName: Sendable, Equatable {
         told.utf8.map { $0.isUnreserved && $0 != UInt8(ascii: "~") ? $0 : UInt8(ascii: "_") }
     }
 
-    /// The name of a stored file in builds without UTF-8 names, 1 to 100 bytes.
+    /// The name that earlier builds, without UTF-8 names, gave to the stored file; 1 to 100 bytes.
     ///
-    /// An upload that such a build stored, without recording the delivery, is stored under this name again.
+    /// An upload that such a build stored without recording the delivery is stored again under this name.
     package var formerlyStored: String {
         let limit = 100
         var name = Array(plainBytes.prefix(limit))
@@ -119,7 +119,7 @@ package struct ClientFileName: Sendable, Equatable {
         return String(stem) + ending
     }
 
-    /// The text after the last slash or backslash; nil if it is empty.
+    /// The text after the last slash or backslash; nil if that text is empty.
     private static func lastPart(_ name: String) -> String? {
         let last = name.unicodeScalars.split(omittingEmptySubsequences: false) {
             $0 == "/" || $0 == "\\"
@@ -139,7 +139,7 @@ package struct ClientFileName: Sendable, Equatable {
 private struct Disposition {
     private(set) var fileName: String?
 
-    /// Reads the parameters until the first that is malformed.
+    /// Reads the parameters up to the first one that is malformed.
     init(_ value: String) {
         var plain: String?
         var rest = Array(value.utf8)[...]
@@ -159,7 +159,7 @@ private struct Disposition {
         if fileName?.isEmpty ?? true { fileName = plain }
     }
 
-    /// A token or a quoted string (RFC 9110 §5.6).
+    /// Reads a token or a quoted string (RFC 9110 §5.6) from the start of `rest`; returns nil if there is neither.
     private static func value(_ rest: inout ArraySlice<UInt8>) -> [UInt8]? {
         guard rest.first == UInt8(ascii: "\"") else {
             let token = rest.prefix { $0 != UInt8(ascii: ";") && $0 > 0x20 }
@@ -179,7 +179,8 @@ private struct Disposition {
         return nil
     }
 
-    /// `charset'language'value` (RFC 8187 §3.2); nil for character sets other than UTF-8 and ISO-8859-1.
+    /// Decodes `charset'language'value` (RFC 8187 §3.2); returns nil for character sets other than UTF-8 and
+    /// ISO-8859-1.
     private static func extended(_ value: [UInt8]) -> String? {
         let parts = value.split(
             separator: UInt8(ascii: "'"),

@@ -6,7 +6,7 @@
 struct FieldNameSet: Sendable {
     private let byLength: [[String]]
 
-    /// Creates a set of names in lower case.
+    /// Creates a set of names, which must be in lower case.
     init(_ names: [String]) {
         var byLength: [[String]] = []
         for name in names {

@@ -7,7 +7,7 @@ package import HTTPTypes
 
 /// The operator's rules for the fields of requests to the upstream.
 package struct FieldPolicy: Sendable, Equatable {
-    /// The fields that identify the client to the upstream.
+    /// Which fields identify the client to the upstream.
     package enum Forwarding: String, Sendable, CaseIterable {
         /// `X-Forwarded-For`, `-Proto` and `-Host`.
         case xForwarded = "x-forwarded"
@@ -17,27 +17,28 @@ package struct FieldPolicy: Sendable, Equatable {
         case none
     }
 
-    /// The request whose credentials the upstream receives with an upload.
+    /// Which request's credentials the upstream receives with an upload.
     package enum Credentials: String, Sendable, CaseIterable {
         /// The request that created the upload; its credentials are kept in the record.
         case creation
         /// The request that completes the upload; its credentials are kept only if the queue delivers the upload.
         case completing
-        /// No request.
+        /// No request's credentials are sent.
         case none
     }
 
-    /// The only forwarded client fields, in addition to `Host`, credentials and the description of the content;
-    /// nil: all.
+    /// The only client fields to forward, in addition to `Host`, credentials and the description of the content; nil to
+    /// forward all.
     package var forward: [HTTPField.Name]?
-    /// Client fields that are never forwarded.
+    /// Client fields that are not forwarded.
     package var strip: [HTTPField.Name] = []
-    /// Fields set in every request, in place of others of the same name.
+    /// Fields to set in every request; they replace other fields with the same names.
     package var set: [HTTPField] = []
-    /// The prefix of the fields that carry the client's `Upload-Metadata`; nil: it is not sent.
+    /// The prefix for the names of the fields that carry the client's `Upload-Metadata`; nil if metadata is not sent.
     package var metadataPrefix: String?
     package var forwarding = Forwarding.xForwarded
-    /// Whether clients' own forwarding fields are sent; set it only if all clients are the operator's proxies.
+    /// Whether forwarding fields that clients sent are passed on; set it only if all clients are the operator's
+    /// proxies.
     package var trustsForwarded = false
     package var credentials = Credentials.creation
     package var credentialFields: [HTTPField.Name] = [.authorization, .cookie]
@@ -47,8 +48,7 @@ package struct FieldPolicy: Sendable, Equatable {
 
     /// Reads the name of a field that may be forwarded, stripped or set.
     ///
-    /// - Returns: nil for an invalid name, and for names of a connection, of message framing and of upload
-    ///   protocols.
+    /// - Returns: nil if the name is invalid, or belongs to a connection, message framing or an upload protocol.
     package static func name(_ text: String) -> HTTPField.Name? {
         guard let name = HTTPField.Name(text), !UpstreamFields.isReserved(name) else { return nil }
         return name

@@ -7,18 +7,19 @@ package import HTTPTypes
 import SpoolgateTextFormats
 package import SpoolgateUploadProtocol
 
-/// The field rules between client and upstream.
+/// The rules for the fields that pass between client and upstream.
 package enum UpstreamFields {
-    /// The client's fields for the regular request built from an upload's creation.
+    /// The client's fields for the request that delivers an upload.
     ///
     /// Protocol fields, connection fields and message framing are left out (RFC 9110 §7.6.1), as are fields that
     /// `policy` excludes. `finish` adds the operator's own fields.
     ///
     /// - Parameters:
-    ///   - creation: the fields of the creation, as received or as `recorded` left them.
-    ///   - completing: the fields of the completing request, for credentials only; nil without one.
-    ///   - isWhole: whether the creation's message contained the whole representation, so that its `Content-Digest`
-    ///     still holds (RFC 9530 §2).
+    ///   - creation: the fields of the creation, as received or as returned by `recorded`.
+    ///   - completing: the fields of the request that completed the upload, used only for credentials; nil if there is
+    ///     none.
+    ///   - isWhole: true if the creation's message contained the whole representation, so that its `Content-Digest`
+    ///     still applies (RFC 9530 §2).
     ///   - policy: the operator's rules.
     /// - Returns: the fields to send, in the order received.
     package static func delivered(
@@ -51,26 +52,25 @@ package enum UpstreamFields {
         return fields
     }
 
-    /// The names of the fields that an authorizer set in a creation; stored with them, and never sent.
+    /// The field that lists the names of the fields set by the authorizer; it is stored with a creation and never sent.
     package static let setNames = HTTPField.Name.made("spoolgate-set")
 
-    /// The fields of a creation that its record keeps: credentials only if the delivery takes them from there.
+    /// The fields of a creation that its record keeps; they include credentials only if the delivery uses them.
     package static func recorded(_ creation: HTTPFields, policy: FieldPolicy) -> HTTPFields {
         policy.keepsCredentials
             ? creation : creation.filter { !policy.credentialFields.contains($0.name) }
     }
 
-    /// The credentials of a completing request that the delivery uses, and that must be stored for a later
-    /// delivery.
+    /// The credentials of a completing request that the delivery uses, and that must be stored for later attempts.
     ///
-    /// The creation's credentials may have expired. They are replaced by the completing request's if these have the
-    /// same fields and schemes. No other credentials are added, and those set by the authorizer stay.
+    /// If `policy` uses the creation's credentials, they may have expired. The completing request's credentials replace
+    /// them if they have the same field names and schemes. No others are added, and those set by the authorizer stay.
     ///
     /// - Parameters:
     ///   - completing: the fields of the completing request.
     ///   - creation: the fields of the creation, as recorded.
     ///   - policy: the operator's rules.
-    /// - Returns: the credentials; empty if there are none.
+    /// - Returns: the credentials; empty if none need to be stored.
     package static func keptOfCompletion(
         _ completing: HTTPFields,
         of creation: HTTPFields,
@@ -92,7 +92,7 @@ package enum UpstreamFields {
         }
     }
 
-    /// The names of credentials, with the scheme of each `Authorization` (RFC 9110 §11.4), sorted.
+    /// The names of the credential fields, each `Authorization` with its scheme (RFC 9110 §11.4), sorted.
     private static func kinds(of credentials: HTTPFields) -> [[UInt8]] {
         credentials.map { field in
             let scheme =
@@ -102,10 +102,10 @@ package enum UpstreamFields {
         }.sorted { $0.lexicographicallyPrecedes($1) }
     }
 
-    /// The fields of an ordinary request that is passed through.
+    /// The fields to send with a request that is passed through to the upstream.
     ///
-    /// Connection fields are left out, and the Upload-* markers that would start the protocol at the upstream.
-    /// `policy.forward` applies to uploads only.
+    /// Left out are connection fields, and the Upload-* fields that would start the protocol at the upstream.
+    /// `policy.forward` does not apply.
     package static func passedThrough(
         _ fields: HTTPFields,
         policy: FieldPolicy = FieldPolicy()
@@ -116,16 +116,16 @@ package enum UpstreamFields {
         }
     }
 
-    /// Sets the operator's own fields, in place of others of the same names.
+    /// Sets the operator's own fields; they replace other fields with the same names.
     package static func finish(_ fields: inout HTTPFields, policy: FieldPolicy) {
         for field in policy.set { fields[fields: field.name] = [] }
         for field in policy.set { fields.append(field) }
     }
 
-    /// Adds the client's `Upload-Metadata` as fields, unless such fields are present.
+    /// Adds the client's `Upload-Metadata` as fields; fields that are present already stay unchanged.
     ///
-    /// The name becomes `Content-Disposition` (RFC 6266, RFC 8187), the type `Content-Type`, and other pairs
-    /// percent-encoded fields of their own if `policy` enables it.
+    /// The file's name becomes `Content-Disposition` (RFC 6266, RFC 8187), and its type `Content-Type`. Each other pair
+    /// becomes a percent-encoded field of its own if `policy` enables that.
     package static func tell(
         _ metadata: UploadMetadata,
         name: ClientFileName,
@@ -149,7 +149,8 @@ package enum UpstreamFields {
         }
     }
 
-    /// Whether operators cannot set a field: it belongs to a connection, message framing or an upload protocol.
+    /// Whether operators must not set a field, because it belongs to a connection, message framing or an upload
+    /// protocol.
     package static func isReserved(_ name: HTTPField.Name) -> Bool {
         let text = name.canonicalName
         return leftOutOfWhole.contains(text) || isOfUploads(text)
@@ -159,14 +160,14 @@ package enum UpstreamFields {
         name.utf8.starts(with: "upload-".utf8) || name.utf8.starts(with: "tus-".utf8)
     }
 
-    /// The fields of an upstream's response to an upload that are relayed to the client.
+    /// The fields of an upstream's response to an upload that the client receives.
     ///
-    /// Connection fields, framing, Upload-* and Tus-* are left out, and `Content-Length`, which the sender sets.
+    /// Left out are connection fields, message framing, Upload-*, Tus-*, and `Content-Length`, which the sender sets.
     package static func relayed(_ fields: HTTPFields) -> HTTPFields {
         kept(of: fields, without: leftOutOfResponse) { !isOfUploads($0.canonicalName) }
     }
 
-    /// The fields of an upstream's response to an ordinary request that are relayed to the client.
+    /// The fields of an upstream's response to a request passed through that the client receives.
     ///
     /// Only connection fields, framing and `Content-Length` are left out: the upstream may use its own upload
     /// protocol.
@@ -174,7 +175,7 @@ package enum UpstreamFields {
         kept(of: fields, without: leftOutOfResponse)
     }
 
-    /// Names that mark a request of the IETF protocol.
+    /// The names of the fields that mark a request of the IETF protocol.
     private static let markerNames = FieldNameSet([
         "upload-draft-interop-version", "upload-complete", "upload-incomplete",
         // The gateway or the web server has responded to it; the upstream connection has its own.
@@ -203,7 +204,7 @@ package enum UpstreamFields {
         "transfer-encoding", "upgrade",
     ])
 
-    /// Whether a field claims the client's identity or original request.
+    /// Whether a field states the client's identity or original request, as proxies do.
     ///
     /// Many applications trust these fields, so only a proxy in front may set them.
     fileprivate static func isClaim(_ name: HTTPField.Name) -> Bool {
@@ -221,8 +222,10 @@ package enum UpstreamFields {
         "x-scheme", "x-http-destinationurl", "front-end-https",
     ])
 
-    /// Fields that `Connection` cannot exclude: they are for all recipients, and a client that lists them tries to
-    /// hide them from the upstream (RFC 9110 §7.6.1).
+    /// Fields that are forwarded even if `Connection` lists them.
+    ///
+    /// They are meant for all recipients, and a client that lists them tries to hide them from the upstream (RFC 9110
+    /// §7.6.1).
     private static let endToEndNames: Set<String> = [
         "host", "authorization", "cookie", "content-type", "content-encoding", "cache-control",
         "forwarded", "x-forwarded-for", "x-forwarded-host", "x-forwarded-proto", "x-real-ip",
@@ -238,7 +241,7 @@ package enum UpstreamFields {
         UploadResources.partialMediaType, Tus.mediaType,
     ]
 
-    /// The fields without those of one connection, those in `leftOut`, and those excluded by `lets`.
+    /// The fields except for those of one connection, those in `leftOut`, and those for which `lets` returns false.
     private static func kept(
         of fields: HTTPFields,
         without leftOut: FieldNameSet,
@@ -261,7 +264,7 @@ package enum UpstreamFields {
         return kept
     }
 
-    /// The names in `Connection`, in lower case.
+    /// The field names that `Connection` lists, in lower case.
     private static func connectionOptions(_ fields: HTTPFields) -> Set<String> {
         var options: Set<String> = []
         for field in fields where field.name == .connection {
@@ -278,7 +281,7 @@ package enum UpstreamFields {
 }
 
 extension FieldPolicy {
-    /// Whether a client's field may be sent to the upstream with any request.
+    /// Whether the rules allow a client's field in any request to the upstream.
     fileprivate func lets(_ name: HTTPField.Name) -> Bool {
         (trustsForwarded || !UpstreamFields.isClaim(name)) && !strip.contains(name)
     }

@@ -7,7 +7,7 @@
 import SpoolgateCurl
 import SpoolgateTextFormats
 
-/// The attempt that the reasons describe; a reason is built only on demand.
+/// The reasons why an attempt over HTTP failed, each built only when needed.
 final class AttemptReasons {
     let request: UpstreamRequest
     let location: UpstreamLocation
@@ -19,7 +19,7 @@ final class AttemptReasons {
         self.settings = settings
     }
 
-    /// The attempted action, which begins every reason.
+    /// The attempted action, with which every reason begins.
     var purpose: String { request.purpose(at: location.name) }
 
     /// The reason if a proxy in front of the upstream did not forward the request.
@@ -28,7 +28,9 @@ final class AttemptReasons {
             + "for it; check which server listens there"
     }
 
-    /// The reason if no byte of the request was sent; libcurl ended with `end` and `text`.
+    /// The reason if no byte of the request was sent.
+    ///
+    /// `end` is how libcurl ended, and `text` is its error text.
     func unreached(_ end: CurlEnd, _ text: String) -> String {
         switch end {
         case .untrusted:
@@ -66,7 +68,7 @@ final class AttemptReasons {
         }
     }
 
-    /// The reason if a request was sent at least partly without a response; `text` is libcurl's.
+    /// The reason if bytes of the request were sent but no complete response arrived; `text` is libcurl's error text.
     func unanswered(_ text: String) -> String {
         // With TLS 1.3, the server checks a client certificate after the client has begun its request (RFC 8446
         // §4.4.2.4, figure 1).
@@ -78,7 +80,9 @@ final class AttemptReasons {
             + "server's log\(hint)"
     }
 
-    /// The reason if a timeout expired: while sending, after `sent` bytes of content, or (nil) while waiting.
+    /// The reason if a timeout expired.
+    ///
+    /// `sent` is the number of content bytes sent if the request was still being sent; nil if the response was awaited.
     func silence(sent: Int64?, hasHead: Bool) -> String {
         if let sent {
             return

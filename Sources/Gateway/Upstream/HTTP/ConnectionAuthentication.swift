@@ -12,7 +12,7 @@ import HTTPTypes
 import SpoolgateUploadProtocol
 
 extension HTTPFields {
-    /// Whether challenges or credentials in a response use a scheme that authenticates the connection.
+    /// Whether challenges or credentials in these fields use a scheme that authenticates the connection.
     var authenticateConnection: Bool {
         for field in self {
             // The first letter excludes most fields of a message.
@@ -41,7 +41,7 @@ extension HTTPField {
 
     private static let connectionSchemes = ["ntlm", "negotiate", "kerberos", "nego2"]
 
-    /// Whether an element of a list begins with such a scheme (RFC 9110 §11.6.1).
+    /// Whether an element of a list begins with a scheme that authenticates the connection (RFC 9110 §11.6.1).
     private static func namesConnectionScheme(_ value: String) -> Bool {
         var isQuoted = false
         var isEscaped = false

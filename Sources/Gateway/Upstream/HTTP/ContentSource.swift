@@ -6,7 +6,7 @@
 
 import SpoolgatePosix
 
-/// Content whose length differs from the announced one.
+/// The error that the content had more or fewer bytes than announced.
 struct ContentLengthMismatch: Error, CustomStringConvertible {
     var description: String
 }
@@ -15,19 +15,19 @@ struct ContentLengthMismatch: Error, CustomStringConvertible {
 ///
 /// Not thread-safe.
 final class ContentSource {
-    /// The total number of bytes; nil: unknown until the end.
+    /// The total number of bytes; nil if unknown until the end.
     let length: Int64?
-    /// The number of bytes returned, without those put back.
+    /// The number of bytes that `read` has returned, not counting those put back.
     private(set) var position: Int64 = 0
-    /// Whether `read` has reported the end.
+    /// Whether `read` has reported the end of the content.
     private(set) var isAtEnd = false
 
     private let fill: (UnsafeMutableRawBufferPointer, Int64) throws -> Int
-    /// Whether the content can be read any number of times.
+    /// Whether the content can be read more than once.
     let isRepeatable: Bool
     private var held: [UInt8] = []
 
-    /// Creates the source for `content`; nil if there is no content.
+    /// Creates the source for `content`; returns nil if there is no content.
     init?(_ content: UpstreamContent) {
         switch content {
         case .none:
@@ -52,10 +52,10 @@ final class ContentSource {
         if length == 0 { return nil }
     }
 
-    /// Whether the content can be read from its start, or read again.
+    /// Whether the whole content can still be read: nothing was read yet, or it can be read again.
     var canRestart: Bool { isRepeatable || (position == 0 && held.isEmpty && !isAtEnd) }
 
-    /// Copies the next bytes to `buffer`, which is not empty; returns 0 at the end.
+    /// Copies the next bytes of the content to `buffer`, which must not be empty; returns 0 at the end.
     ///
     /// - Throws: the errors of the content, or `ContentLengthMismatch`.
     func read(into buffer: UnsafeMutableRawBufferPointer) throws -> Int {
@@ -82,7 +82,7 @@ final class ContentSource {
         return count
     }
 
-    /// Reads the whole content of `length` bytes from its start.
+    /// Reads the whole content, which must have `length` bytes, from its start.
     ///
     /// - Throws: the errors of the content, or `ContentLengthMismatch`.
     func all(_ length: Int64) throws -> [UInt8] {
@@ -101,7 +101,7 @@ final class ContentSource {
         position -= Int64(bytes.count)
     }
 
-    /// Goes back to the start; false if that is impossible.
+    /// Goes back to the start of the content; returns false if that is impossible.
     func restart() -> Bool {
         guard canRestart else { return false }
         held = []
@@ -119,17 +119,18 @@ final class ContentSource {
     }
 }
 
-/// Bytes before and after content that is read elsewhere, addressed by their positions in the whole.
+/// Content between other bytes: positions count from the first byte before it.
 private struct Frame {
     let before: [UInt8]
-    /// The length of the content between them.
+    /// The number of bytes of the content in the middle.
     let middle: Int64
     let after: [UInt8]
 
     var length: Int64 { Int64(before.count) + middle + Int64(after.count) }
 
-    /// Fills `buffer`, which must not extend beyond the whole, from `position` on; returns less if `read` ends
-    /// early.
+    /// Fills `buffer` from `position` on; returns fewer bytes if `read` does.
+    ///
+    /// `buffer` must not extend beyond the end of the whole.
     func fill(
         _ buffer: UnsafeMutableRawBufferPointer,
         from position: Int64,

@@ -15,44 +15,45 @@ import SpoolgateCurl
 import SpoolgatePosix
 import SpoolgateUploadProtocol
 
-/// One attempt over HTTP.
+/// One attempt to send a request over HTTP.
 final class HTTPAttempt: CurlTransfer {
     private let reasons: AttemptReasons
     private let connection: CurlConnection
     private let sink: any ResponseSink
     private let source: ContentSource?
 
-    /// The outcome that made the gateway stop libcurl.
+    /// The outcome for which the gateway stopped libcurl; nil if it did not.
     private var stopReason: AttemptOutcome?
     private(set) var reading: ResponseReading
 
-    /// The number of times that sending the request began.
+    /// How many times the request was begun.
     private var starts = 0
     private var mayStartAgain = false
-    /// Whether a connection that ended had taken any byte of the request.
+    /// Whether an earlier connection, now closed, had taken any byte of the request.
     private var wasTakenBefore = false
     private var isPerforming = false
     private var isPaused = false
-    /// The content position of the last pause for reading an early response.
+    /// The content position at which sending last paused to read an early response; nil if it has not paused.
     private var pausedAt: Int64?
-    /// The number of content bytes given to libcurl at once, in memory; nil: libcurl requests pieces, or there is
-    /// no content.
+    /// The number of content bytes that libcurl received at once, in memory; nil if it requests pieces, or there is no
+    /// content.
     private var wholeLength: Int64?
-    /// Whether the next request may use the connection: after a complete exchange that authenticated no client to
-    /// it.
+    /// Whether the next request may use the connection.
+    ///
+    /// True after a complete exchange that did not authenticate a client for the whole connection.
     private(set) var mayKeepConnection = false
-    /// Whether the request's credentials apply to the connection.
+    /// Whether the request's credentials authenticate the whole connection.
     private var authenticatesConnection = false
-    /// Whether libcurl was called to send the request; false if it could not be prepared.
+    /// Whether libcurl was called to send the request; false if the request could not be prepared.
     private(set) var wasTried = false
-    /// Whether another attempt can send the whole content.
+    /// Whether the whole content can be sent to another target.
     var canGoElsewhere: Bool { source?.canRestart ?? true }
 
     private var deadline = Deadline.after(.zero)
     private var lastSeen: (uploaded: Int64, unsent: Int32, isSending: Bool) = (0, 0, true)
-    /// The next time to call the sink, and to query the bytes that the socket has not sent.
+    /// The next time to call the sink, and to ask how many bytes the socket has not sent.
     private var nextLook = Deadline.after(.zero)
-    /// libcurl reports several times per request, and the deadlines need no finer resolution.
+    /// The minimum interval between two such calls: libcurl reports several times per request.
     private static let lookInterval = Duration.milliseconds(100)
 
     /// Creates an attempt over a connection that no other attempt uses.
@@ -72,7 +73,7 @@ final class HTTPAttempt: CurlTransfer {
             ? nil : ContentSource(request.content)
     }
 
-    /// Sends the request and passes the response to the sink.
+    /// Sends the request, and passes the response to the sink.
     ///
     /// Blocks until the final response is complete or the attempt fails.
     func run() -> AttemptOutcome {
@@ -155,10 +156,10 @@ final class HTTPAttempt: CurlTransfer {
 
     // MARK: Starting and repeating
 
-    /// Whether a socket may be opened; always true for the first try.
+    /// Whether libcurl may open a socket; always true the first time.
     func mayConnect() -> Bool { starts == 0 || mayRepeat() }
 
-    /// Called when a connection is ready, before the first byte of the request.
+    /// Whether libcurl may send the request; called when a connection is ready, before the first byte.
     func mayBeginRequest() -> Bool {
         guard starts == 0 || mayRepeat(), starts < 2 else { return false }
         starts += 1
@@ -179,7 +180,7 @@ final class HTTPAttempt: CurlTransfer {
         return mayStartAgain
     }
 
-    /// Whether any byte of the request may have been sent.
+    /// Whether any byte of the request may have been sent, on this connection or an earlier one.
     ///
     /// A failed write over TLS may have sent whole records, so an attempted write counts as sent.
     private var wasTaken: Bool {
@@ -189,7 +190,7 @@ final class HTTPAttempt: CurlTransfer {
 
     // MARK: Sending
 
-    /// Fills `buffer` with the next content.
+    /// Fills `buffer` with the next content; called by libcurl.
     func giveContent(_ buffer: UnsafeMutableRawBufferPointer) -> ContentStep {
         guard let source else { return .bytes(0) }
         do {
@@ -212,16 +213,17 @@ final class HTTPAttempt: CurlTransfer {
         }
     }
 
-    /// Goes back to the start of the content for a second try.
+    /// Goes back to the start of the content to send it again; returns false if that is impossible.
     func restartContent() -> Bool {
         pausedAt = nil
         return source?.restart() ?? true
     }
 
-    /// Called after every step and at least once a second: sends a held head, calls the sink and checks the
-    /// timeouts.
+    /// Sends a held head, calls the sink and checks the timeouts.
     ///
-    /// Returns false to end the attempt.
+    /// Called after every step of libcurl and at least once a second.
+    ///
+    /// Returns false if the attempt must end.
     func watchProgress(downloaded: Int64, uploaded: Int64) -> Bool {
         guard starts > 0 else { return true }
         isPerforming = true
@@ -255,6 +257,8 @@ final class HTTPAttempt: CurlTransfer {
         return false
     }
 
+    /// Calls the sink's `onProgress`; its time does not count towards the upstream's timeouts.
+    ///
     /// Not called while connecting, because libcurl's connect timeout would include the sink's time.
     private func tellSink() {
         let left = deadline.remaining
@@ -263,7 +267,7 @@ final class HTTPAttempt: CurlTransfer {
         nextLook = .after(Self.lookInterval)
     }
 
-    /// Whether the content is sent after the head, not together with it.
+    /// Whether the content is sent after the head, instead of together with it.
     private var isSentInPieces: Bool {
         if let wholeLength { return wholeLength >= CurlOptions.inlineLimit }
         return source != nil
@@ -282,7 +286,7 @@ final class HTTPAttempt: CurlTransfer {
 
     // MARK: Receiving
 
-    /// Processes one line of a head or of the trailer section; false ends the attempt.
+    /// Processes one line of a head or of the trailer section; returns false if the attempt must end.
     func takeHeadLine(_ line: UnsafeRawBufferPointer) -> Bool {
         let heads = reading.headCount
         // Lines of a head that does not end are not progress.
@@ -290,7 +294,7 @@ final class HTTPAttempt: CurlTransfer {
         return keep(reading.takeHeadLine(line))
     }
 
-    /// Processes content of the final response; false ends the attempt.
+    /// Processes content of the final response; returns false if the attempt must end.
     func takeContent(_ content: UnsafeRawBufferPointer) -> Bool {
         defer { progressed() }
         return keep(reading.takeContent(content))
@@ -301,12 +305,12 @@ final class HTTPAttempt: CurlTransfer {
         return reason == nil
     }
 
-    /// Whether bytes from the upstream may be the response, readable without TLS.
+    /// Whether bytes that arrive may be the upstream's response, readable without TLS.
     var awaitsAnswer: Bool { starts > 0 && !reading.hasFinalHead && !isSecure }
 
     /// Reads the response of an upstream that closed the connection before it read the whole request.
     ///
-    /// libcurl stops reading after a failed write.
+    /// Necessary because libcurl stops reading after a failed write.
     func hearLastWords() {
         guard awaitsAnswer else { return }
         _ = keep(reading.takeWhole(connection.context.lastWords))

@@ -5,9 +5,9 @@
 import SpoolgateCurl
 import SpoolgatePosix
 
-/// One upstream's targets over HTTP.
+/// The targets of one upstream over HTTP, and the connections to them.
 ///
-/// Thread-safe; connections are kept and reused.
+/// Thread-safe. Keeps its connections open and reuses them.
 final class HTTPTargets: Sendable {
     private let places: [Place]
     private let order: TargetOrder
@@ -23,8 +23,8 @@ final class HTTPTargets: Sendable {
     ///
     /// - Parameters:
     ///   - locations: the targets, at least one, in the order in which they are tried.
-    ///   - settings: the limits of each attempt.
-    ///   - skipped: called with the reasons, in one sentence, if an attempt reached a target only after others
+    ///   - settings: the settings of the upstream, with the limits of each attempt.
+    ///   - skipped: called with the reasons, in one sentence, each time an attempt reached a target only after others
     ///     failed.
     init(
         _ locations: [UpstreamLocation],
@@ -38,7 +38,7 @@ final class HTTPTargets: Sendable {
         self.skipped = skipped
     }
 
-    /// Sends one request, as `Upstream.attempt` describes.
+    /// Sends one request to the first target that is reached, as `Upstream.attempt` describes.
     func attempt(_ request: UpstreamRequest, sink: any ResponseSink) -> AttemptOutcome {
         var reasons: [String] = []
         var allTimedOut = true

@@ -7,17 +7,17 @@
 package import HTTPTypes
 import SpoolgateTextFormats
 
-/// A redirect of an upstream (RFC 9110 §15.4).
+/// Redirects by an upstream (RFC 9110 §15.4), and their targets.
 package enum Redirection {
-    /// Whether a response requires the same request, content included, at another place.
+    /// Whether a response requires the client to send the same request, with its content, to another place.
     ///
-    /// 303 never does. After 301 and 302 clients change a POST to GET, so the response to a POST is the
+    /// Status 303 never does. After 301 and 302, clients change a POST to GET, so the response to a POST is the
     /// application's own (RFC 9110 §15.4.2, §15.4.3).
     ///
     /// - Parameters:
     ///   - status: the status of the response.
     ///   - method: the method of the request.
-    /// - Returns: whether the same method and content are required.
+    /// - Returns: true if the method and the content must be the same.
     package static func repeatsRequest(status: Int, method: HTTPRequest.Method) -> Bool {
         switch status {
         case 307, 308: true
@@ -26,15 +26,15 @@ package enum Redirection {
         }
     }
 
-    /// The request target to which a redirect leads.
+    /// The request target to which a redirect within the upstream leads.
     ///
     /// - Parameters:
     ///   - reference: the value of `Location`, a URI reference (RFC 3986 §4.1).
     ///   - target: the target of the redirected request, without the upstream's base path.
-    ///   - location: the upstream.
-    ///   - host: the `Host` sent to the upstream; URLs that an application builds from it, with any scheme, name
-    ///     the upstream and not the path through the web server.
-    /// - Returns: a target without the base path; nil if the redirect leads outside the upstream, or is not a URI.
+    ///   - location: the address of the upstream.
+    ///   - host: the `Host` that the upstream received. An application may build URLs from it, with any scheme; such
+    ///     URLs name the upstream, and their path is the one at the web server.
+    /// - Returns: the target without the base path; nil if the redirect leads outside the upstream, or is not a URI.
     static func target(
         of reference: String,
         from target: String,
@@ -62,7 +62,7 @@ package enum Redirection {
         return relative("\(directory)\(rest)", to: location.basePath)
     }
 
-    /// The path without the base path; nil if it is not below the base path.
+    /// The path without the base path; nil if the path is not below the base path.
     private static func relative(_ path: String, to base: String) -> String? {
         let path = withoutDots(path)
         guard path.hasPrefix(base) else { return nil }
@@ -71,7 +71,7 @@ package enum Redirection {
         return rest.hasPrefix("/") ? String(rest) : nil
     }
 
-    /// A path and its query without dot segments (RFC 3986 §5.2.4).
+    /// The path and its query after dot segments are removed (RFC 3986 §5.2.4).
     private static func withoutDots(_ text: String) -> String {
         let path = text.prefix { $0 != "?" }
         var kept: [Substring] = []

@@ -7,9 +7,9 @@ import SpoolgateCurl
 import SpoolgateUploadProtocol
 
 extension FieldLines {
-    /// Replaces all lines by those of a request.
+    /// Replaces all lines with those of a request.
     ///
-    /// - Returns: whether the request's credentials authenticate the connection.
+    /// - Returns: true if the request's credentials authenticate the connection.
     mutating func replace(
         by request: UpstreamRequest,
         to location: UpstreamLocation,

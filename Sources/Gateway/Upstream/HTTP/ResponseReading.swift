@@ -10,23 +10,23 @@ import SpoolgateUploadProtocol
 
 /// Reads one response and passes it to the sink.
 ///
-/// An outcome that a method returns ends the attempt.
+/// If a method returns an outcome, the attempt must end with it; nil means that reading continues.
 struct ResponseReading {
     private let method: HTTPRequest.Method
     private let reasons: AttemptReasons
     private let sink: any ResponseSink
     private var reader = ResponseHeadReader()
-    /// The number of complete heads, including interim ones.
+    /// The number of complete heads received, including those of interim responses.
     private(set) var headCount = 0
     private(set) var hasFinalHead = false
-    /// Whether the final head offers or confirms credentials for the connection.
+    /// Whether the final head offers or confirms credentials that authenticate the connection.
     private(set) var authenticatesConnection = false
-    /// The target of an intercepted redirect, whose response the sink does not receive; nil: the sink receives all.
+    /// The target of a redirect that is intercepted, whose response the sink does not receive; nil if there is none.
     private(set) var redirect: String?
-    /// The remaining bytes of content by the head; nil: the content ends when libcurl reports it.
+    /// How many more bytes of content the head announces; nil if the content ends only when libcurl reports the end.
     private var remaining: Int64?
 
-    /// Creates a reader of the response to the request of `reasons`.
+    /// Creates a reader of the response to the request that `reasons` describes.
     init(_ reasons: AttemptReasons, to sink: any ResponseSink) {
         method = reasons.request.method
         self.reasons = reasons
@@ -74,7 +74,7 @@ struct ResponseReading {
         }
     }
 
-    /// The target of a redirect to follow; nil if the request does not intercept it or it leads elsewhere.
+    /// The target of a redirect to intercept; nil if the request intercepts none, or the redirect leads elsewhere.
     private func redirect(in head: ResponseHead) -> String? {
         let request = reasons.request
         guard request.interceptsRedirects,
@@ -89,14 +89,14 @@ struct ResponseReading {
         )
     }
 
-    /// Processes content of the final response.
+    /// Processes a part of the final response's content.
     mutating func takeContent(_ content: UnsafeRawBufferPointer) -> AttemptOutcome? {
         remaining = remaining.map { $0 - Int64(content.count) }
         if redirect != nil { return nil }
         return pass { try sink.receive(content: content.bytes) }
     }
 
-    /// Processes the rest of a response if it is complete by its head; otherwise does nothing.
+    /// Processes `bytes` if they contain the rest of the response completely; otherwise does nothing.
     mutating func takeWhole(_ bytes: [UInt8]) -> AttemptOutcome? {
         guard let (head, length) = wholeResponse(bytes) else { return nil }
         for line in bytes[..<head].split(separator: 0x0a, omittingEmptySubsequences: false) {
@@ -108,7 +108,7 @@ struct ResponseReading {
         return bytes[head..<(head + length)].withUnsafeBytes { takeContent($0) }
     }
 
-    /// The end of the final head in `bytes` and the length of the content after it; nil if `bytes` are incomplete.
+    /// The length of the final head in `bytes` and of the content after it; nil if the response is incomplete.
     private func wholeResponse(_ bytes: [UInt8]) -> (head: Int, length: Int)? {
         var trial = reader
         var start = 0

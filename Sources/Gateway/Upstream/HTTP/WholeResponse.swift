@@ -6,7 +6,7 @@ import HTTPTypes
 import SpoolgatePosix
 package import SpoolgateUploadProtocol
 
-/// Receives a complete response.
+/// Receives a complete response and keeps it in memory.
 ///
 /// Not thread-safe.
 package final class WholeResponse: ResponseSink {
@@ -21,9 +21,9 @@ package final class WholeResponse: ResponseSink {
         let description = "the response took too long"
     }
 
-    /// Creates a receiver of up to `cap` bytes of content.
+    /// Creates a receiver that keeps up to `cap` bytes of content.
     ///
-    /// The exchange may take as long as three times `timeout`; `meanwhile` is called at least once a second after the
+    /// The exchange may take up to three times `timeout`. `meanwhile` is called at least once a second after the
     /// connection is open.
     package init(cap: Int, timeout: Duration, meanwhile: @escaping () -> Void = {}) {
         self.cap = cap
@@ -32,7 +32,7 @@ package final class WholeResponse: ResponseSink {
         deadline = .after(timeout * 3)
     }
 
-    /// The response with the fields that a client may receive; nil before its head arrives.
+    /// The response with the fields that a client may receive; nil until its head arrives.
     package var response: Response? {
         guard let head else { return nil }
         var fields = UpstreamFields.relayed(head.fields)
@@ -45,13 +45,13 @@ package final class WholeResponse: ResponseSink {
     /// Calls `meanwhile`.
     package func onProgress() { meanwhile() }
 
-    /// Drops an interim response.
+    /// Ignores an interim response.
     package func receive(interim head: ResponseHead) {}
 
     /// Stores the final head.
     package func receive(head: ResponseHead, contentLength: Int64?) { self.head = head }
 
-    /// Stores content up to the cap; throws after the deadline.
+    /// Stores content; drops all of it if it exceeds the cap, and throws after the deadline.
     package func receive(content part: RawSpan) throws {
         guard !deadline.hasPassed else { throw TooSlow() }
         if content.count + part.byteCount > cap {
