@@ -11,7 +11,7 @@ import SpoolgateSettings
 import SpoolgateSpool
 import SpoolgateUploadProtocol
 
-/// A request, or its operation on an upload, which uses the upload's wording and journal.
+/// A request, or the operation of a request on one upload; both can send refusals.
 protocol Answering: AnyObject {
     var request: Request { get }
     var journal: Journal { get }
@@ -24,7 +24,9 @@ extension Answering {
     var log: Log { journal.log }
     var dialect: Dialect { responses.dialect }
 
-    /// Sends a refusal; `offset` must be durable.
+    /// Sends a refusal.
+    ///
+    /// `offset`, if not nil, is the upload's offset to state in the response, and must be durable.
     @inline(never)
     func refuse(_ refusal: Refusal, offset: Int64? = nil) {
         log.refused(refusal, target: request.head.target)
@@ -33,16 +35,17 @@ extension Answering {
         exchange.answer(responses.refused(told, offset: offset))
     }
 
-    /// Refuses the request because the spool failed, and logs the failure.
+    /// Logs a failure of the spool and refuses the request because of it.
     ///
-    /// Closes the connection instead if the upload exists and a retry may succeed.
+    /// If `exists` is true and a retry may succeed, closes the connection instead, so that the client resumes the
+    /// upload.
     @inline(never)
     func refuse(_ error: SpoolError, upload: UploadID, exists: Bool = true) {
         note(error, upload: upload)
         if exists { putOff(error.refusal) } else { refuse(error.refusal) }
     }
 
-    /// Logs a failure of the spool, or a limit that kept an upload out of it.
+    /// Logs a failure of the spool, or a limit that kept an upload out of the spool.
     func note(_ error: SpoolError, upload: UploadID?) {
         if case .tooMany(_, .ofClient) = error {
             noteTurnedAway(error.refusal)
@@ -51,18 +54,20 @@ extension Answering {
         }
     }
 
-    /// Ends a request whose client is gone, or whose content ended early.
+    /// Logs that the client is gone or its content ended early, and closes the connection without a response.
     func giveUp(_ reason: String) {
         log.clientGone(route: request.route.name, target: request.head.target, reason: reason)
         exchange.abort()
     }
 
-    /// Refuses a request on an existing upload; closes the connection instead if the refusal only means "later".
+    /// Refuses a request on an existing upload.
+    ///
+    /// If the refusal only asks the client to retry later, closes the connection instead.
     func putOff(_ refusal: Refusal) {
         if refusal.isOnlyLater { breakOff(refusal) } else { refuse(refusal) }
     }
 
-    /// Closes the connection, so that the client retries.
+    /// Closes the connection without a response, so that the client retries; `refusal` is only logged and counted.
     func breakOff(_ refusal: Refusal) {
         log.brokenOff(refusal, target: request.head.target)
         journal.metrics.refusals[refusal.code].add()

@@ -38,7 +38,7 @@ extension RequestBounds {
 }
 
 extension UploadBounds {
-    /// Creates the limits from the settings; 0 there means none.
+    /// Creates the limits from the settings, in which 0 means no limit.
     init(_ settings: Settings) {
         let ofClient = settings.clients.maximumUploads
         self.init(

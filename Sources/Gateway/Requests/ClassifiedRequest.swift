@@ -8,13 +8,17 @@ import SpoolgateUploadProtocol
 struct ClassifiedRequest {
     let request: UploadRequest
     let dialect: Dialect
-    /// Whether no field of the request marks a protocol; it then uses the protocol of the upload it addresses.
+    /// Whether no field of the request names a protocol; the request then uses the protocol of the upload it addresses.
     let isUnmarked: Bool
-    /// The interop version that the request names although it is unknown; it is served as the newest one, without 104.
+    /// The interop version that the request names if it is unknown; otherwise nil.
+    ///
+    /// Such a request is served as one of the newest known version, but without 104 responses.
     let unknownVersion: Int?
     let correlation: String?
 
-    /// Classifies a request by its head; replaces the method with the effective one and adds the correlation field.
+    /// Classifies a request by its head.
+    ///
+    /// Replaces the head's method with the effective one, and adds the correlation field.
     init(
         _ head: inout RequestHead,
         on route: Route,

@@ -9,7 +9,7 @@ import SpoolgateCrypto
 extension HTTPFields {
     private static let correlationLimit = 128
 
-    /// Ensures that the field `name` has one valid value, and returns it.
+    /// Ensures that the field `name` has exactly one valid value, and returns that value.
     mutating func correlate(by name: HTTPField.Name) -> String {
         if let value = self[name], Self.isCorrelation(value) { return value }
         let value = RandomToken.make()

@@ -11,7 +11,7 @@ import SpoolgatePosix
 ///
 /// Thread-safe.
 package final class FrontFaults: Sendable {
-    /// The unit of logging: a kind of fault on one route.
+    /// One kind of fault on one route; log lines about the same subject are rate-limited together.
     private struct Subject: Hashable {
         var fault: FrontFault
         var route: String
@@ -25,13 +25,15 @@ package final class FrontFaults: Sendable {
 
     private let state = Monitor(State())
     private let interval: Duration
-    /// The limit on subjects: depending on the web server's configuration, clients can choose route names.
+    /// The maximum number of subjects to remember.
+    ///
+    /// It is limited because, depending on the web server's configuration, clients can choose route names.
     private static let mostSubjects = 200
 
-    /// Starts without faults; `interval` is the minimum time between two lines on the same subject.
+    /// Creates a record without faults; `interval` is the minimum time between two log lines about the same subject.
     init(interval: Duration = .seconds(60)) { self.interval = interval }
 
-    /// The number of faults by kind since the process started; a kind without faults is absent.
+    /// How often each kind of fault was found since the process started; a kind that was not found is missing.
     package var counts: [FrontFault: Int] { state.update { $0.counts } }
 
     /// The kinds of faults found in the last 15 minutes.
@@ -39,9 +41,11 @@ package final class FrontFaults: Sendable {
         state.update { Set($0.recent.filter { !$0.value.hasPassed }.keys) }
     }
 
-    /// Counts a fault of a route, or a fault without a known route.
+    /// Counts a fault.
     ///
-    /// - Returns: the number of faults to log now; nil if no line is due.
+    /// `route` is the route's name; empty if the route is unknown.
+    ///
+    /// - Returns: how many faults the log line must report; nil if it is too soon for another line.
     func note(_ fault: FrontFault, route: String = "") -> Int? {
         state.update { state in
             state.counts[fault, default: 0] += 1
@@ -56,20 +60,21 @@ package final class FrontFaults: Sendable {
         }
     }
 
-    /// Lets one-time faults be logged again; the web server may have been reconfigured too.
+    /// Allows faults that are logged only once to be logged again, because the web server may have been reconfigured
+    /// too.
     func reload() {
         state.update { $0.lines.forget { $0.fault == .noOrigin } }
     }
 }
 
 extension Gateway {
-    /// Logs, rate-limited, a request without a required parameter; `reason` names it.
+    /// Logs, at a limited rate, a request that lacks a required parameter; `reason` names the parameter.
     func noteMissing(_ context: ExchangeContext, reason: String) {
         guard context.faults.contains(.noMethod), let count = faults.note(.noMethod) else { return }
         log.frontMisconfigured(reason: reason, count: count)
     }
 
-    /// Logs, rate-limited, faults that do not prevent a request from being served.
+    /// Logs, at a limited rate, faults that do not prevent the request from being served.
     func noteFaults(_ context: ExchangeContext, route: String, isUpload: Bool) {
         if context.faults.contains(.noOrigin), faults.note(.noOrigin, route: route) != nil {
             log.noOrigin(route: route)
@@ -91,7 +96,7 @@ extension Gateway {
         }
     }
 
-    /// Logs, rate-limited, a route name that is not in the settings.
+    /// Logs, at a limited rate, a route name that is not in the settings.
     func noteUnknownRoute(_ route: String, target: String) {
         guard let count = faults.note(.unknownRoute, route: route) else { return }
         log.unknownRoute(route, target: target, count: count)

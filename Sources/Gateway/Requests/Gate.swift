@@ -17,10 +17,10 @@ import SpoolgateTextFormats
 import SpoolgateUploadProtocol
 
 extension Request {
-    /// Admits the request, and applies what the authorizer grants.
+    /// Decides whether the request may begin, and applies what the authorizer grants.
     ///
     /// - Parameter asked: the classified request.
-    /// - Returns: whether it is admitted; false if the response was sent here.
+    /// - Returns: true if the request is admitted; false if a refusal was sent.
     @inline(never)
     func isAdmitted(_ asked: UploadRequest) -> Bool {
         switch asked {
@@ -41,7 +41,7 @@ extension Request {
         return isAuthorized(by: authorizer, length: asked.length(of: head))
     }
 
-    /// Refuses a request that this gateway itself has sent.
+    /// Refuses a request that this gateway has sent to itself.
     private func refuseLoop() {
         if let count = gateway.turnedAway.update({ $0.note("a loop of \(route.name)") }) {
             log.cameBack(route: route.name, target: head.target, count: count)
@@ -49,19 +49,20 @@ extension Request {
         refuse(.loop)
     }
 
-    /// Refuses a partial representation (`Content-Range`) if the gateway stores uploads as files or objects, puts them
-    /// into a form, or has them inspected: each of these would treat the part as the whole.
+    /// Refuses a request with a partial representation (`Content-Range`) if the upload would treat it as the whole.
     ///
-    /// - Returns: whether it was refused.
+    /// That is so if the gateway stores uploads as files or objects, puts them into a form, or has them inspected.
+    ///
+    /// - Returns: true if the request was refused.
     private func refusesPart() -> Bool {
         guard route.needsWhole(for: head), head.fields.contentRange != nil else { return false }
         refuse(.partialContent)
         return true
     }
 
-    /// Refuses an anonymous client if the route's settings say so.
+    /// Refuses the request of an anonymous client if the route's settings require it.
     ///
-    /// - Returns: whether it was refused.
+    /// - Returns: true if the request was refused.
     private func refusesAnonymous() -> Bool {
         guard route.settings.anonymous == .refuse, context.owner == nil else { return false }
         log.anonymousRefused(route: route.name, target: head.target)
@@ -69,9 +70,10 @@ extension Request {
         return true
     }
 
-    /// Refuses an upload that would be accepted before its delivery if `hold` has no room for another failed one.
+    /// Refuses an upload that would be accepted before its delivery if `hold` has no space for it should the delivery
+    /// fail.
     ///
-    /// - Returns: whether it was refused.
+    /// - Returns: true if the request was refused.
     private func refusesForHold() -> Bool {
         guard route.settings.reply == .accepted,
             gateway.deliveries.isHoldFull(route)
@@ -81,12 +83,12 @@ extension Request {
         return true
     }
 
-    /// Asks the authorizer about a request that begins an upload.
+    /// Asks the authorizer whether the upload that the request begins is authorized.
     ///
     /// - Parameters:
     ///   - authorizer: the route's authorizer.
-    ///   - length: the number of bytes of the upload, if known.
-    /// - Returns: whether it is granted; false if the response was sent here.
+    ///   - length: the number of bytes of the upload; nil if unknown.
+    /// - Returns: true if it is authorized; false if a refusal was sent.
     private func isAuthorized(by authorizer: Authorizer, length: Int64?) -> Bool {
         guard let place = takeWaitingPlace() else { return false }
         let answer = authorizer.ask(at: .creation, about: newUpload(), length: length)
@@ -122,7 +124,7 @@ extension Request {
 }
 
 extension UploadRequest {
-    /// Whether the upstream receives the request, or an upload that the request begins.
+    /// Whether the upstream receives this request, or the upload that it begins.
     fileprivate var isSentOn: Bool {
         switch self {
         case .options, .passThrough: true
@@ -130,7 +132,7 @@ extension UploadRequest {
         }
     }
 
-    /// Returns the number of bytes of the upload that the request begins, if its head states it.
+    /// The number of bytes of the upload that the request begins; nil if the head does not state it.
     fileprivate func length(of head: RequestHead) -> Int64? {
         switch self {
         case .creation(let creation): creation.length

@@ -13,20 +13,20 @@ package import SpoolgateSpool
 import SpoolgateTextFormats
 import SpoolgateUploadProtocol
 
-/// The gateway.
+/// The gateway, which serves the requests of the web server.
 ///
-/// Thread-safe; an exchange occupies its thread until the response is sent.
+/// Thread-safe. Each request occupies its thread until the response is sent.
 package final class Gateway: Sendable {
     let spool: Spool
     package let faults = FrontFaults()
     package let deliveries: Deliveries
     package let transfers: Transfers
-    /// Whether nginx failed to use a file of the spool since the settings were last read.
+    /// Whether nginx failed to write to a file of the spool since the settings were last read.
     let isLaneUnusable = Monitor(false)
     let admission: Admission
-    /// The limits that rejected requests, for rate-limited logging.
+    /// The log lines about rejected requests, rate-limited for each limit that was reached.
     let turnedAway = Monitor(RareLines<String>())
-    /// The requests that are sending content, by client.
+    /// The requests that are sending content, from which slow ones are chosen to be ended.
     let slow = SlowContent()
     private let threads: ThreadBudget
 
@@ -35,13 +35,13 @@ package final class Gateway: Sendable {
     var log: Log { deliveries.journal.log }
     package var metrics: Metrics { deliveries.journal.metrics }
 
-    /// Creates a gateway on a spool that is open and recovered.
+    /// Creates a gateway for a spool that is open and recovered.
     ///
     /// - Parameters:
-    ///   - settings: the settings in force.
+    ///   - settings: the current settings.
     ///   - spool: the spool.
     ///   - log: the log.
-    ///   - threads: the number of requests to serve at a time; nil: as the settings say.
+    ///   - threads: how many requests to serve at a time; if nil, the settings decide.
     package init(settings: Settings, spool: Spool, log: Log, threads: ThreadBudget? = nil) {
         self.spool = spool
         let budget = threads ?? ThreadBudget(settings)
@@ -52,7 +52,7 @@ package final class Gateway: Sendable {
         transfers = Transfers(deliveries.journal.metrics, spool.buffers)
     }
 
-    /// Applies new settings to later requests.
+    /// Applies new settings to requests that begin after this call.
     package func reload(_ settings: Settings) {
         deliveries.reload(settings)
         admission.setBounds(RequestBounds(settings, threads))
@@ -62,11 +62,11 @@ package final class Gateway: Sendable {
         isLaneUnusable.updateQuietly { $0 = false }
     }
 
-    /// Serves one request: sends a response, or aborts the request if that is the correct reaction.
+    /// Serves one request; returns when the response was sent or the request was aborted.
     ///
     /// - Parameters:
     ///   - exchange: the request.
-    ///   - isLast: whether no other thread accepts connections; then only short requests are served.
+    ///   - isLast: true if no other thread accepts connections; then only short requests are served.
     package func serve(_ exchange: any Exchange, isLast: Bool = false) {
         guard let (request, asked) = request(of: exchange) else { return }
         defer { request.exchange.end() }
@@ -86,9 +86,9 @@ package final class Gateway: Sendable {
         }
     }
 
-    /// Classifies a request; nil if the response was sent here.
+    /// Classifies a request; returns nil if a response was sent already.
     ///
-    /// Not inlined, for the reason that `Request.run` gives.
+    /// Not inlined, for the reason stated at `Request.run`.
     @inline(never)
     private func request(of received: any Exchange) -> (Request, UploadRequest)? {
         let configuration = deliveries.current
@@ -116,9 +116,11 @@ package final class Gateway: Sendable {
         return (request, asked.request)
     }
 
-    /// Ends up to two slow requests if few threads are free: one for the new request, one to have a thread in reserve.
+    /// Ends up to two slow requests if few threads are free.
     ///
-    /// - Returns: whether there was a slow request.
+    /// The first makes room for the new request, the second leaves a thread in reserve.
+    ///
+    /// - Returns: true if a slow request was asked to end.
     private func relieve() -> Bool {
         let most = threads.maximum
         guard admission.active >= most - max(1, most / 8), let client = slow.letGo() else {
@@ -131,7 +133,9 @@ package final class Gateway: Sendable {
         return true
     }
 
-    /// Logs, rate-limited, an unknown interop version; the line names the setting that makes such clients resumable.
+    /// Logs, at a limited rate, an unknown interop version.
+    ///
+    /// The line names the setting that makes clients with such a version resumable.
     private func noteUnknownVersion(_ version: Int) {
         let count = turnedAway.update {
             $0.note("interop version \(version)", next: .after(.seconds(3600)))
@@ -140,7 +144,7 @@ package final class Gateway: Sendable {
         log.unknownVersion(version, servedAs: Dialect.versions.upperBound, count: count)
     }
 
-    /// Returns the head of a valid request; nil if the request was refused.
+    /// The head of a valid request; nil if the request was invalid and a refusal was sent.
     private func head(of exchange: any Exchange, _ context: ExchangeContext) -> RequestHead? {
         switch exchange.head {
         case .success(var head):
@@ -154,7 +158,7 @@ package final class Gateway: Sendable {
         }
     }
 
-    /// Returns the route that the web server names; nil if it is unknown and the request was refused.
+    /// The route that the web server names; nil if it is unknown and a refusal was sent.
     private func route(
         of head: RequestHead,
         _ context: ExchangeContext,

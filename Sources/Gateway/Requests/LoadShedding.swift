@@ -8,7 +8,7 @@ import SpoolgatePosix
 import SpoolgateUploadProtocol
 
 extension Request {
-    /// Rejects a request that has not been started.
+    /// Rejects a request whose operation has not begun.
     func turnAway(_ request: UploadRequest, _ refusal: Refusal) {
         noteTurnedAway(refusal)
         switch request {
@@ -20,10 +20,10 @@ extension Request {
         }
     }
 
-    /// A place among the waiting requests, not taken yet.
+    /// A place among the waiting requests, which is not taken yet.
     var waitingPlace: WaitingPlace { WaitingPlace(gateway.admission, for: ticket) }
 
-    /// Takes a place among the waiting requests; nil if none is free and the request was refused.
+    /// Takes a place among the waiting requests; returns nil if none was free, in which case a refusal was sent.
     func takeWaitingPlace() -> WaitingPlace? {
         let place = waitingPlace
         if place.take() { return place }
@@ -35,7 +35,7 @@ extension Request {
 }
 
 extension Answering {
-    /// Logs, rate-limited, a request that was rejected because of a limit.
+    /// Logs, at a limited rate, that a request was rejected because of a limit.
     func noteTurnedAway(_ refusal: Refusal) {
         guard let bound = refusal.bound,
             let count = gateway.turnedAway.update({ $0.note(bound) })
@@ -45,7 +45,7 @@ extension Answering {
 }
 
 extension UploadRequest {
-    /// Whether its client uses no upload protocol, or uses one only with the upstream.
+    /// Whether the client uses no upload protocol, or uses one only with the upstream.
     var isOrdinary: Bool {
         switch self {
         case .ordinaryUpload, .passedUpload, .passThrough, .options: true
@@ -55,7 +55,7 @@ extension UploadRequest {
         }
     }
 
-    /// Whether it only reads or removes an upload, so that it ends quickly.
+    /// Whether the request only reads or removes an upload, so that it ends quickly.
     var isShort: Bool {
         switch self {
         case .offsetRetrieval, .cancellation, .resourceOptions, .status, .elsewhere, .refused: true
@@ -67,7 +67,7 @@ extension UploadRequest {
 }
 
 extension Refusal {
-    /// The limit that rejected the request: a setting, or `clients.waiting`; nil if the refusal has another reason.
+    /// The limit that the request exceeds: a setting, or `clients.waiting`; nil if the refusal has another reason.
     fileprivate var bound: String? {
         switch self {
         case .busy: "threads.maximum"

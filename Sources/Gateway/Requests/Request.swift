@@ -11,27 +11,27 @@ import SpoolgateTextFormats
 import SpoolgateUploadProtocol
 import SpoolgateUpstream
 
-/// One request with everything that is needed to serve it.
+/// One request, with everything that is needed to serve it.
 ///
 /// It is a class because thousands of requests wait at a time, and their stack frames would hold copies of a structure.
-/// Used by one thread. It does not change after its admission.
+/// Used by one thread. The request does not change after its admission.
 final class Request: Answering {
     let gateway: Gateway
     let exchange: RequestExchange
     let context: ExchangeContext
     var client: ClientName { exchange.client }
-    /// The head as received, with the fields that the authorizer has set.
+    /// The head as received, plus the fields that the authorizer has set.
     private(set) var head: RequestHead
-    /// The route, with the maximum size that the authorizer allows.
+    /// The request's route, with the maximum size that the authorizer allows.
     private(set) var route: Route
     let journal: Journal
-    /// How long to wait for another request on the same upload if the client must not wait long for its response.
+    /// How long to wait for another request that uses the same upload, if the client must get its response soon.
     let inUseTimeout: Duration
     let interimRate: InterimRate
     private(set) var responses: any ResponseWording
-    /// Whether its client did not use the protocol's fields.
+    /// Whether the client did not use the fields of an upload protocol.
     let isOrdinary: Bool
-    /// Whether no field of the request marks a protocol; it then uses the protocol of the upload it addresses.
+    /// Whether no field of the request names a protocol; the request then uses the protocol of the upload it addresses.
     let isUnmarked: Bool
     /// The admission ticket; nil if the request is being rejected.
     var ticket: AdmissionTicket?
@@ -61,14 +61,16 @@ final class Request: Answering {
 
     var request: Request { self }
 
-    /// Applies the authorizer's grant.
+    /// Applies the authorizer's grant to the head, the owner and the limits.
     func take(_ grant: Grant) {
         self.grant = grant
         head.fields = grant.applied(to: head.fields, route.settings.fields)
         (route, responses) = limited(responses, to: grant.maxSize)
     }
 
-    /// Returns the route and `responses` with the maximum size of one upload, if it is smaller than the route's.
+    /// The route and `responses` with the authorizer's maximum size for one upload.
+    ///
+    /// Both are unchanged if `maxSize` is nil or not smaller than the route's own maximum.
     func limited(
         _ responses: any ResponseWording,
         to maxSize: Int64?
@@ -114,10 +116,10 @@ final class Request: Answering {
 
     // MARK: Uploads
 
-    /// How long to wait for another request that may be delivering the upload, since the response needs its result.
+    /// How long to wait for another request that may be delivering the upload, because the response needs its result.
     ///
-    /// A tus client retries after 423 (Locked). It must receive that before a proxy times out; otherwise it starts a
-    /// new upload.
+    /// A tus client retries after 423 (Locked). It must receive that response before a proxy's timeout expires;
+    /// otherwise it starts a new upload.
     var deliveryTimeout: Duration {
         guard !dialect.knowsLocked else { return inUseTimeout }
         let upstream = route.settings.upstream
@@ -125,10 +127,10 @@ final class Request: Answering {
         return max(inUseTimeout, most)
     }
 
-    /// Locks an upload and calls `body` with an operation on it, or refuses the request.
+    /// Locks an upload and calls `body` with an operation on it; otherwise sends a refusal.
     ///
-    /// An upload that is missing, expired or another client's results in 404, or in a call of `otherwise` if it is
-    /// given. `patience` limits the wait for another request on the same upload.
+    /// If the upload is missing, expired or another client's, calls `otherwise`, or refuses the request with 404 if
+    /// that is nil. `patience` limits the wait for another request that uses the same upload.
     func withUpload(
         _ id: UploadID,
         patience: Duration,
@@ -176,8 +178,10 @@ final class Request: Answering {
         }
     }
 
-    /// Returns the limit of the wait for another request on the same upload: a brief time, then up to `patience` if the
-    /// client is still connected and a place among the waiting requests is free.
+    /// How long to wait for another request that uses the same upload.
+    ///
+    /// The wait is brief, then up to `patience` if the client is still connected and a place among the waiting requests
+    /// is free.
     private func limit(_ patience: Duration, _ place: WaitingPlace) -> WaitLimit {
         let end = Deadline.after(patience)
         return WaitLimit(.after(min(patience, WaitingPlace.briefWait))) { [exchange] in
@@ -186,18 +190,18 @@ final class Request: Answering {
         }
     }
 
-    /// Returns how many more seconds the upload is kept without activity.
+    /// How many more seconds the upload is kept without activity.
     func remainingAge(of upload: Upload) -> Int64 {
         let idle = gateway.clock.confirmed.seconds - upload.lastActivity.seconds
         return route.settings.limits.maxAge - max(0, idle)
     }
 
-    /// Whether the request's client owns the upload, on this route.
+    /// Whether the upload belongs to the request's client and route.
     func isOurs(_ creation: UploadCreation) -> Bool {
         creation.route.hasSameBytes(as: route.name) && creation.owner == context.owner
     }
 
-    /// Returns the upload resource's URI for the client (draft-12 §4.2.2).
+    /// The URI at which the client finds the upload resource with this path (draft-12 §4.2.2).
     func location(_ path: String) -> String {
         if let origin = context.origin { return origin + path }
         // A path that begins with two slashes would be parsed as a host (RFC 3986 §4.2).

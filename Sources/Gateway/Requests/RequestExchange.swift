@@ -12,7 +12,7 @@ import SpoolgatePosix
 import SpoolgateSettings
 import SpoolgateUploadProtocol
 
-/// The exchange of a request on a route.
+/// The exchange of a request whose route is known.
 ///
 /// Used by one thread, like the exchange that it wraps.
 final class RequestExchange: Exchange {
@@ -20,22 +20,22 @@ final class RequestExchange: Exchange {
     private let route: Route
     private let metrics: Metrics
     private let method: RouteMetrics.MethodName
-    /// The origin of the page that sent the request, if the route has cross-origin settings.
+    /// The `Origin` of the page that sent the request; nil if there is none or the route has no cross-origin settings.
     private let origin: String?
     private var isContinueAwaited: Bool
-    /// Whether the content may be large enough for the lane.
+    /// Whether the content may be large enough that the web server offers to write it into a file.
     private let isLarge: Bool
     private var status = 0
     private(set) var isLaneTaken = false
-    /// Bytes that the web server has written into the file.
+    /// The number of bytes that the web server has written into the file.
     private var laneCount: Int64 = 0
     let client: ClientName
     private let slow: SlowContent
-    /// The entry of the content while it is being received; nil otherwise.
+    /// The content's entry in the list of slow requests while content is received; otherwise nil.
     private var content: SlowContent.Entry?
     private var minimum: MinimumRate?
 
-    /// The largest content, in bytes, that the web server sends without the lane.
+    /// The maximum number of bytes of content that the web server sends without offering to write it into a file.
     private static let mostOfSmall: Int64 = 256 << 10
 
     init(
@@ -61,7 +61,7 @@ final class RequestExchange: Exchange {
 
     /// Responds to a CORS preflight request (Fetch, "CORS-preflight request") before anything else is done.
     ///
-    /// - Returns: whether the request is one.
+    /// - Returns: true if the request was a preflight request and has its response.
     func answersPreflight(_ head: RequestHead) -> Bool {
         guard let origin, CrossOrigin.isPreflight(head) else { return false }
         let response = route.settings.crossOrigin.preflightAnswer(to: origin)
@@ -100,7 +100,7 @@ final class RequestExchange: Exchange {
         return try exchange.receive(into: buffer)
     }
 
-    /// Throws `.tooSlow` if the content has stayed below the route's minimum rate for a minute.
+    /// Throws `.tooSlow` if content has arrived below the route's minimum rate for a minute.
     func checkRate() throws(ContentError) {
         guard let content, minimum?.isMissed(received: Int64(content.received.count)) == true else {
             return
@@ -110,7 +110,9 @@ final class RequestExchange: Exchange {
 
     func setAlarm(_ alarm: Alarm?) { exchange.setAlarm(alarm) }
 
-    /// Returns the lane if the web server offers it and the content may be large; waits until content arrives.
+    /// Waits until content arrives, and returns the lane if the web server offers to write the content into a file.
+    ///
+    /// Returns nil at once if the content is too small for an offer.
     func offeredLane() throws(ContentError) -> (any ContentLane)? {
         guard isLarge, let lane = exchange.lane else { return nil }
         beginContent()
@@ -119,10 +121,10 @@ final class RequestExchange: Exchange {
 
     func noteLaneTaken() { isLaneTaken = true }
 
-    /// Returns the path that the content took, after its end.
+    /// Who wrote the content; call it after the content's end.
     ///
-    /// - Parameter obstacle: the reason to decline an offer; nil if there is none.
-    /// - Returns: the path; `obstacle` only if there was an offer.
+    /// - Parameter obstacle: the reason to decline the web server's offer; nil if there was none.
+    /// - Returns: the writer, with the reason if it was the gateway; `obstacle` only if there was an offer.
     func contentPath(_ obstacle: ContentPath?) -> ContentPath {
         if isLaneTaken { return .taken }
         guard isLarge else { return .small }
@@ -130,7 +132,7 @@ final class RequestExchange: Exchange {
         return obstacle ?? .full
     }
 
-    /// Records the total bytes that the web server has written into the file.
+    /// Records how many bytes the web server has written into the file in total.
     func noteWritten(_ count: Int64) {
         guard count > laneCount else { return }
         let written = Int(count - laneCount)

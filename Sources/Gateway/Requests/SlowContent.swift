@@ -29,7 +29,7 @@ final class SlowContent: Sendable {
         /// The time of the last measurement, and the number of bytes received by then.
         var at: Deadline
         var count = 0
-        /// Bytes per second since the last measurement, or since the content began; nil at the very beginning.
+        /// Bytes per second since the last measurement, or since the content began; nil if it has just begun.
         var rate: Double?
         var isAsked = false
         private var isMeasured = false
@@ -46,21 +46,21 @@ final class SlowContent: Sendable {
         }
     }
 
-    /// Seconds between two measurements of a request.
+    /// The seconds between two measurements of a request.
     private static let span = 10.0
     private static let least = 1.0
-    /// Bytes per second; a request at this rate is never asked to end.
+    /// The rate, in bytes per second, from which on a request is never asked to end.
     private static let fast = Double(256 << 10)
 
     private let looks = Monitor<[ObjectIdentifier: Look]>([:])
     private let now: @Sendable () -> Deadline
 
-    /// Starts without content; `now` is the clock.
+    /// Creates an empty list; `now` returns the current time.
     init(now: @escaping @Sendable () -> Deadline = { .after(.zero) }) { self.now = now }
 
-    /// Adds content that begins; a call of `end` must follow.
+    /// Adds a request whose content begins; the caller must call `end` when it ends.
     ///
-    /// `interrupt` asks the content's request to end.
+    /// `interrupt` is called at most once, to ask the request to end.
     func begin(_ client: ClientName, _ interrupt: @escaping @Sendable () -> Void) -> Entry {
         let entry = Entry(client, interrupt)
         looks.updateQuietly { $0[ObjectIdentifier(entry)] = Look(entry: entry, at: now()) }
@@ -69,9 +69,9 @@ final class SlowContent: Sendable {
 
     func end(_ entry: Entry) { looks.updateQuietly { $0[ObjectIdentifier(entry)] = nil } }
 
-    /// Asks the slowest request of the client with the most requests to end, if any request is slow.
+    /// Asks one slow request to end: the slowest one of the client with the most requests; returns at once.
     ///
-    /// - Returns: the client; nil if no request is slow.
+    /// - Returns: the client whose request was asked to end; nil if no request is slow.
     func letGo() -> ClientName? {
         let chosen = looks.updateQuietly { looks -> Entry? in
             let now = now()
@@ -98,22 +98,22 @@ final class SlowContent: Sendable {
     }
 }
 
-/// A check that content does not stay below a rate for a minute.
+/// A check that content does not arrive below a minimum rate for a minute.
 ///
 /// Used by the thread that receives the content.
 struct MinimumRate {
     private static let span = 60.0
 
-    /// The minimum in bytes per second; 0 for no minimum.
+    /// The minimum rate in bytes per second; 0 for no minimum.
     private let rate: Int64
     private var start: Deadline
     private var count: Int64 = 0
 
     init(_ rate: Int64, now: Deadline = .after(.zero)) { (self.rate, start) = (rate, now) }
 
-    /// Returns whether the current measurement has lasted a minute and its rate is below the minimum.
+    /// Returns true if the current measurement has lasted a minute and its rate is below the minimum.
     ///
-    /// `received` is the total number of bytes received. After a minute the next measurement starts.
+    /// `received` is the number of bytes received so far. After a minute the next measurement starts.
     mutating func isMissed(received: Int64, now: Deadline = .after(.zero)) -> Bool {
         guard rate > 0 else { return false }
         let seconds = Double(now.nanoseconds &- start.nanoseconds) / 1e9

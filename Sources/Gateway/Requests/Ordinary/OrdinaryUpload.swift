@@ -13,7 +13,9 @@ import SpoolgateSpool
 import SpoolgateUploadProtocol
 
 extension Request {
-    /// Receives an ordinary upload, or one to be delivered like it (`isUntold(_:)`), and responds as its route says.
+    /// Receives an ordinary upload and delivers it, accepts it or passes it through, as its route says.
+    ///
+    /// If `isMarked` is true, the request uses an upload protocol, but its upload needs no resource (`isUntold(_:)`).
     func takeOrdinaryUpload(isMarked: Bool) {
         // A marked upload is complete in one small message, and may have digests to verify.
         if !isMarked {
@@ -92,7 +94,7 @@ extension Request {
         journal.written(upload, path, nginx: 0, gateway: upload.offset, on: route.counts)
     }
 
-    /// Receives the content; an upload without a record stays in the buffer if it is small.
+    /// Receives the content; if the upload has no record and is small, the content stays in the buffer.
     private func receive(
         _ upload: Upload,
         _ reading: DigestReading

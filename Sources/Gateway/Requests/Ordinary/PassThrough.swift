@@ -1,5 +1,5 @@
-// Requests that are not uploads, and ordinary uploads if the route says so: streamed to the upstream and back, without
-// storing anything.
+// Requests that are streamed to the upstream and back, without storing anything: those that are no uploads, and
+// ordinary uploads if the route says so.
 
 import HTTPTypes
 import SpoolgateDelivery
@@ -13,14 +13,14 @@ import SpoolgateUploadProtocol
 import SpoolgateUpstream
 
 extension Request {
-    /// Passes a request to the upstream, and the response back.
+    /// Passes a request to the upstream, and its response to the client.
     ///
     /// - Parameters:
-    ///   - most: the maximum number of bytes of content; a request with more is refused, or aborted if its response has
+    ///   - most: the maximum number of bytes of content. A request with more is refused, or aborted if its response has
     ///     begun.
-    ///   - isUpload: whether the request is an ordinary upload, and this its delivery.
-    ///   - fallback: the response to send if the upstream sent none.
-    ///   - transform: changes the response's head before it is sent.
+    ///   - isUpload: true if the request is an ordinary upload, so that passing it through is its delivery.
+    ///   - fallback: the response to send if the upstream sends none; if nil, the request is refused.
+    ///   - transform: changes the head of the final response before it is sent.
     func passThrough(
         atMost most: Int64,
         isUpload: Bool = false,
@@ -98,15 +98,15 @@ extension Request {
         }
     }
 
-    /// Refuses a request because the upstream failed; aborts it if the response has begun.
+    /// Refuses a request because the upstream failed, or aborts it if the response has begun.
     private func fail(_ refusal: Refusal, _ relay: StreamRelay) {
         if relay.hasBegun { exchange.abort() } else { refuse(refusal) }
     }
 
-    /// Returns the request's content as a stream.
+    /// The request's content as a stream.
     ///
-    /// Without a length, the first read shows whether there is content. A client that expects 100 (Continue) has some
-    /// (RFC 9110 §10.1.1); it is read when the upstream asks for it.
+    /// If the request has no length, the first read shows whether there is content. A client that expects 100
+    /// (Continue) has content (RFC 9110 §10.1.1), which is read only when the upstream asks for it.
     private func passedContent(
         _ buffer: ContentBuffer,
         _ room: PassedRoom
@@ -143,7 +143,7 @@ extension Request {
     }
 }
 
-/// The number of bytes that the request may still send.
+/// How many bytes of content the request may still send.
 private final class PassedRoom {
     private struct Exceeded: Error {}
 
@@ -155,23 +155,23 @@ private final class PassedRoom {
     func check() throws { if isExceeded { throw Exceeded() } }
 }
 
-/// Relays a response as it arrives.
+/// Passes the upstream's response to the client as it arrives.
 private final class StreamRelay: ResponseSink {
     private let exchange: any Exchange
     private let transform: (ResponseHead) -> ResponseHead
     private let route: Route
     private let log: Log
-    /// Whether the upstream's content is dropped, because `transform` changed the status.
+    /// Whether the upstream's content is dropped because `transform` changed the status.
     private var dropsContent = false
-    /// The upstream's status; 0 before its head is received.
+    /// The status of the upstream's final response; 0 until its head is received.
     private(set) var status = 0
-    /// Whether the final head was received and relayed.
+    /// Whether the final head was received and passed to the client.
     var hasBegun: Bool { status != 0 }
 
     /// Creates a relay.
     ///
     /// - Parameters:
-    ///   - exchange: the exchange that receives the response.
+    ///   - exchange: the exchange of the client's request, which receives the response.
     ///   - transform: changes the head before it is sent; if it changes the status, the upstream's content is dropped.
     ///   - route: the route of the upstream.
     ///   - log: the log for heads that cannot be relayed completely, or that have a field that is ignored.

@@ -12,7 +12,7 @@ import SpoolgateUploadProtocol
 extension UploadOperation {
     /// Adds a complete upload to the queue and responds with 202 (RFC 9110 §15.3.3).
     ///
-    /// Unlocks the upload.
+    /// The upload is unlocked on return.
     func accept() throws(SpoolError) {
         let isNew = upload.state.phase == .receiving || upload.nextAttempt == nil
         if isNew { try upload.postpone(reason: upload.reason, .queue(gateway.clock.now)) }
@@ -41,7 +41,7 @@ extension Answering {
 extension Request {
     /// Responds to a request on an upload that the queue is delivering, without waiting for the delivery.
     ///
-    /// - Returns: false if the response requires a lock on the upload.
+    /// - Returns: true if a response was sent; false if the caller must lock the upload to respond.
     func answersUnderWay(_ id: UploadID, _ append: UploadRequest.Append? = nil) -> Bool {
         do throws(SpoolError) {
             guard route.settings.reply == .accepted,

@@ -28,7 +28,7 @@ extension UploadOperation {
         }
     }
 
-    /// Refuses an append before its content is read if the spool has no room for it; an empty one needs none.
+    /// Refuses an append before its content is read if the spool has no space for it; an empty append needs no space.
     private func checkRoom(
         for append: UploadRequest.Append,
         _ ceiling: UploadState.Ceiling

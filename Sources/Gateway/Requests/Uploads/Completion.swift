@@ -10,7 +10,7 @@ import SpoolgateSpool
 import SpoolgateUploadProtocol
 
 extension Request {
-    /// Returns the delivery for this request, with the limits of `route`.
+    /// Returns the means to deliver this request's upload, by the settings of `route`.
     func delivery(on route: Route, _ journal: Journal) -> Delivery {
         Delivery(
             gateway.deliveries,
@@ -25,7 +25,7 @@ extension Request {
 extension UploadOperation {
     private var delivery: Delivery { request.delivery(on: route, journal) }
 
-    /// Responds to the request that completed an upload or repeats it for the final response (draft-12 §4.1.2).
+    /// Responds to the request that completed an upload, or that is repeated for the final response (draft-12 §4.1.2).
     func complete() throws(SpoolError) {
         // The web server has closed this request and reported that to its client, which will retry.
         guard !exchange.isPeerGone else {
@@ -68,7 +68,7 @@ extension UploadOperation {
         refuse(refusal, offset: offset)
     }
 
-    /// Delivers an upload that waits for its next attempt; its final response is only stored.
+    /// Makes the next attempt for an upload that waits for it; the final response is only stored, not sent.
     func deliverUnseen() throws(SpoolError) {
         // The response to this request reports whether the upload was delivered.
         var listener = ResponseListener(responses, completing: try upload.completion())
@@ -77,13 +77,13 @@ extension UploadOperation {
         enqueue()
     }
 
-    /// Adds an upload to the queue if its record says so.
+    /// Adds the upload to the queue if its record says that another attempt is due.
     private func enqueue() {
         guard upload.state.phase == .deferred, let next = upload.nextAttempt else { return }
         gateway.deliveries.queue.add(upload.creation, due: next)
     }
 
-    /// Sends the stored final response to a client that lost it, or refuses the request.
+    /// Sends the stored final response again; if there is none, sends `refusal`.
     func replay(otherwise refusal: Refusal) throws(SpoolError) {
         // The repair after a crash may have put the upload on hold, which must be durable before it is reported.
         guard let response = try upload.response() else { return try refuseDurably(refusal) }

@@ -16,7 +16,9 @@ import SpoolgateUploadProtocol
 import SpoolgateUpstream
 
 extension Request {
-    /// Creates an upload from parts and delivers it; a repeated request receives the result of the first one.
+    /// Creates an upload from the parts at `urls` and delivers it.
+    ///
+    /// A repeated request receives the result of the first one.
     func concatenate(_ urls: [String]) {
         let ids: [UploadID]
         do throws(Refusal) { ids = try parts(urls) } catch { return refuse(error) }
@@ -41,9 +43,9 @@ extension Request {
 
     // MARK: The parts
 
-    /// Returns the upload IDs in URLs, which are paths or URLs of this origin.
+    /// The upload IDs in `urls`, which are paths or URLs of this origin.
     ///
-    /// - Throws: 400 if a URL is not an upload's or occurs twice; 409 if the upload is on another node.
+    /// - Throws: a refusal: 400 if a URL is not an upload's or occurs twice, 409 if the upload is on another node.
     private func parts(_ urls: [String]) throws(Refusal) -> [UploadID] {
         var ids: [UploadID] = []
         for url in urls {
@@ -58,16 +60,16 @@ extension Request {
         return ids
     }
 
-    /// Returns the path of a URL that has the origin set by the web server, or the host used by the client.
+    /// The path in a URL of the origin set by the web server, or of the host used by the client; nil for other URLs.
     private func pathHere(_ url: String) -> String? {
         let host = head.fields.value(of: .host)
         return [context.origin, host.map { "https://\($0)" }, host.map { "http://\($0)" }].lazy
             .compactMap { url.path(below: $0) }.first
     }
 
-    /// Locks the parts; nil if the request was refused here.
+    /// Locks the parts; returns nil if a refusal was sent.
     ///
-    /// - Returns: the parts in the order of `ids`.
+    /// - Returns: the locked parts, in the order of `ids`.
     private func lock(_ ids: [UploadID], until deadline: Deadline) throws(SpoolError) -> [Upload]? {
         var locked: [UploadID: Upload] = [:]
         func unlock() { for upload in locked.values { upload.unlock() } }
@@ -95,7 +97,7 @@ extension Request {
         return ids.compactMap { locked[$0] }
     }
 
-    /// Returns the number of bytes of the upload that the parts make.
+    /// The number of bytes of the upload that consists of these parts.
     ///
     /// - Throws: a refusal if the parts are unsuitable or too large.
     private func length(of parts: [Upload]) throws(Refusal) -> Int64 {
@@ -153,9 +155,9 @@ extension Request {
         for part in parts { part.unlock() }
     }
 
-    /// Continues with the upload that a part belongs to, if it consists of exactly these parts.
+    /// Continues with the upload that was made from a part before, if it consists of exactly these parts.
     ///
-    /// - Returns: false if there is no such upload: it was incomplete and the lock removed it, or it is gone.
+    /// - Returns: false if there is no such upload: it was removed, or it was incomplete and locking it removed it.
     private func goOn(_ id: UploadID, with parts: [Upload], until deadline: Deadline) -> Bool {
         var isThere = true
         withUpload(

@@ -30,7 +30,7 @@ extension Request {
         }
     }
 
-    /// Creates an upload and sends its location; nil if the request was refused.
+    /// Creates an upload and sends its location to the client; returns nil if the request was refused.
     @inline(never)
     private func beginCreation(_ creation: UploadRequest.Creation) -> Upload? {
         let new = newResource()
@@ -57,15 +57,15 @@ extension Request {
         }
     }
 
-    /// Whether the client receives the upload's location in a 104.
+    /// Whether the client receives the upload's location in a 104 before its content is read.
     var isLocationTold: Bool {
         dialect.allowsInterim(toCreationOf: head.contentLength)
             && context.interimStatuses.contains(104)
     }
 
-    /// Whether the upload is small, complete in this message, and its client will not receive a location.
+    /// Whether the upload needs no upload resource, because its client could not use one.
     ///
-    /// Its client could not use an upload resource.
+    /// True if the upload is small and complete in this message, and its client will not receive a location.
     func isUntold(_ creation: UploadRequest.Creation) -> Bool {
         guard creation.completeness == .complete, let count = head.contentLength.count else {
             return false
@@ -74,9 +74,9 @@ extension Request {
             && !isLocationTold && !dialect.locatesFinalResponse
     }
 
-    /// How another request asks the creation to release the upload.
+    /// The function by which another request asks the creation to release the upload.
     ///
-    /// It has no effect if the client did not receive the location, since it could not resume.
+    /// It does nothing if the client did not receive the location, because that client could not resume.
     private var releaseOfCreation: @Sendable () -> Void {
         if isLocationTold { return exchange.interrupt }
         return {}
@@ -103,7 +103,7 @@ extension Request {
         )
     }
 
-    /// Returns a new upload with an upload resource, without the fields that a record must not contain.
+    /// A new upload with an upload resource, without the fields that a record must not contain.
     func newResource() -> UploadCreation {
         var creation = newUpload()
         creation.resourcePath = route.resources.path(

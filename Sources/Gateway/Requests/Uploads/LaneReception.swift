@@ -12,18 +12,18 @@ import SpoolgateSpool
 import SpoolgateUploadProtocol
 
 extension UploadOperation {
-    /// The bytes that the web server may write in addition to those written: as many again, within this range.
+    /// How many bytes the web server may write in addition to those written: as many again, within this range.
     ///
-    /// Space is reserved for them, so a client that sends nothing would block it.
+    /// Space is reserved for these bytes, so a client that sends nothing blocks that space for others.
     private static let laneWindows: ClosedRange<Int64> = 64 << 10...64 << 20
     /// How long the web server may take to close the file before the gateway closes the connection.
     private static let lanePatience = Duration.seconds(1)
 
-    /// Returns why the web server must not write the message's content; nil if it may.
+    /// Why the web server must not write the message's content into a file; nil if it may.
     ///
     /// - Parameters:
-    ///   - most: the bytes that it could write.
-    ///   - hasDigest: whether the content must be verified.
+    ///   - most: the maximum number of bytes that it could write.
+    ///   - hasDigest: true if the content must be verified.
     /// - Returns: the first reason that applies.
     func laneObstacle(most: Int64, hasDigest: Bool) -> ContentPath? {
         if route.settings.spoolReceive == .off { return .off }
@@ -51,15 +51,16 @@ extension UploadOperation {
         )
     }
 
-    /// Receives content by the lane, if the web server offers it.
+    /// Lets the web server write the content into the upload's file, if it offers to.
     ///
-    /// Called only if there is no obstacle. An offer that is not granted here is declined by the next read of content.
+    /// Call it only if `laneObstacle` is nil. If this function does not accept an offer, the next read of content
+    /// declines it.
     ///
     /// - Parameters:
-    ///   - most: the maximum number of bytes; later bytes pass through the gateway.
-    ///   - afterEach: called with the number of new bytes, to report progress.
-    /// - Returns: how the content ended; nil if the rest, or at least the end, is still to be received.
-    /// - Throws: `SpoolError` if storing failed; bytes stored before remain.
+    ///   - most: the maximum number of bytes to write; later bytes pass through the gateway.
+    ///   - afterEach: called with the number of new bytes, to report progress; 0 if the alarm rang.
+    /// - Returns: how the content ended; nil if the gateway must read the rest, or at least the end of the content.
+    /// - Throws: `SpoolError` if storing failed; bytes that were stored before remain.
     func receiveByLane(
         most: Int64,
         afterEach: (Int64) throws(SpoolError) -> Void
@@ -117,7 +118,7 @@ extension UploadOperation {
         }
     }
 
-    /// The maximum total that the web server may write after `written` bytes.
+    /// The maximum number of bytes that the web server may write in total after it has written `written` bytes.
     private static func most(written: Int64, expected: Int64) -> Int64 {
         min(expected, written + min(max(written, laneWindows.lowerBound), laneWindows.upperBound))
     }
@@ -127,7 +128,7 @@ extension UploadOperation {
         return LaneLimit(count: count, restFollows: count == expected)
     }
 
-    /// Raises the limit before it is reached.
+    /// Raises the limit on what the web server may write, before the limit is reached.
     private func widen(
         _ lane: any ContentLane,
         written: Int64,
@@ -152,9 +153,10 @@ extension UploadOperation {
         try? lane.widen(limit)
     }
 
-    /// Disables the lane if nginx could not use the file, for example because AppArmor or SELinux forbids it.
+    /// Stops offers from being accepted if nginx could not use the file, for example because AppArmor or SELinux
+    /// forbids it.
     ///
-    /// Otherwise no large upload would succeed.
+    /// Otherwise no large upload would succeed. New settings end this.
     private func noteIfUnusable(_ count: Int64, errno: Int32) {
         let error = SystemError(call: "writev", subject: "by nginx", errno: errno)
         guard count == 0, error.mayBeForbidden else { return }

@@ -9,21 +9,21 @@ import SpoolgateSpool
 import SpoolgateUploadProtocol
 
 struct ReceptionProgress {
-    /// The number of bytes between two reports on content without a length, however little time has passed.
+    /// The maximum number of bytes between two reports on content of unknown length, however little time has passed.
     ///
-    /// Its client buffers bytes that are not acknowledged, and pauses if the buffer is full.
+    /// The client of such content buffers bytes that are not acknowledged, and pauses when its buffer is full.
     private static let step: Int64 = 4 << 20
 
     private let report: ProgressReport?
     private let rate: InterimRate
     private let step: Int64
-    /// The offset of the last report, which may still be becoming durable.
+    /// The offset of the last report, which may still be in the process of becoming durable.
     private var told: Int64
     private var next: Deadline
-    /// Rings when a sync has succeeded or failed; created for the first sync that runs in the background.
+    /// Rings when a sync has succeeded or failed; nil until the first sync that runs in the background.
     private var alarm: Alarm?
 
-    /// Starts at `offset`, which the client knows.
+    /// Creates the progress of content that begins at `offset`, which the client knows.
     init(
         _ report: ProgressReport?,
         rate: InterimRate,
@@ -39,7 +39,7 @@ struct ReceptionProgress {
 
     /// Acknowledges the upload's offset if a report is due.
     ///
-    /// Called after content arrived or the exchange's alarm rang.
+    /// Call it after content arrived or the exchange's alarm rang.
     ///
     /// - Throws: `SpoolError` if an offset could not be made durable.
     mutating func note(_ upload: Upload) throws(SpoolError) {
@@ -56,11 +56,11 @@ struct ReceptionProgress {
         }
     }
 
-    /// Waits for a sync that is under way when the content ends, and acknowledges its offset.
+    /// Waits for the sync that is under way when the content ends, and acknowledges the offset that it made durable.
     ///
     /// The next operation on the upload would wait for the sync as well.
     ///
-    /// - Throws: as `note`.
+    /// - Throws: `SpoolError` if the offset could not be made durable.
     func end(_ upload: Upload) throws(SpoolError) {
         if let report { try tellDurable(upload, report, waits: true) }
     }
@@ -79,7 +79,7 @@ struct ReceptionProgress {
         return count >= step || count >= rate.progressSize && next.hasPassed
     }
 
-    /// Returns the alarm; nil if none can be created, in which case syncs block the content.
+    /// The alarm; nil if none can be created, in which case receiving content waits for each sync.
     private mutating func alarm(of report: ProgressReport) -> Alarm? {
         if alarm == nil, let made = try? Alarm() {
             alarm = made

@@ -11,7 +11,7 @@ import SpoolgateSpool
 import SpoolgateUploadProtocol
 
 extension UploadOperation {
-    /// Receives the message's content, up to a ceiling, and sends the response.
+    /// Receives the message's content up to `ceiling`, and sends the response.
     func receive(
         upTo ceiling: UploadState.Ceiling,
         _ completeness: Completeness
@@ -105,7 +105,7 @@ extension UploadOperation {
         }
     }
 
-    /// Refuses content beyond the limit of the message or of the representation.
+    /// Refuses the message because its content exceeds the limit of the message or of the representation.
     private func refuseExcess(_ ceiling: UploadState.Ceiling) throws(SpoolError) {
         let (refusal, deactivates) = upload.state.decideExcess(
             ceiling,
@@ -120,7 +120,7 @@ extension UploadOperation {
         refuse(refusal)
     }
 
-    /// Performs the decision on a message whose content was received or is empty.
+    /// Carries out the decision on a message whose content was received or is empty.
     @inline(never)
     func carryOut(_ answer: UploadState.Answer) throws(SpoolError) {
         switch answer {

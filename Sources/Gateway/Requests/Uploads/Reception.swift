@@ -6,11 +6,11 @@ import SpoolgatePosix
 import SpoolgateSpool
 
 enum ReceptionEnd: Sendable, Equatable {
-    /// At its proper end.
+    /// The content ended properly.
     case ended
-    /// Early; the bytes received are stored.
+    /// The content ended early; the bytes received are stored.
     case interrupted(ContentError)
-    /// It exceeded the ceiling; the bytes up to it are stored.
+    /// The content exceeded the ceiling; the bytes up to the ceiling are stored.
     case exceeded
 }
 
@@ -22,13 +22,13 @@ struct Reception {
     ///
     /// - Parameters:
     ///   - room: the maximum number of bytes to store.
-    ///   - keepsLast: whether to withhold the byte that fills the room until the content has ended properly, so that a
-    ///     truncated message never fills it; its client sends that byte again.
+    ///   - keepsLast: true to withhold the byte that fills `room` until the content has ended properly, so that a
+    ///     truncated message never fills it; the client sends that byte again.
     ///   - store: stores bytes in order.
-    ///   - afterEach: called after each stored part, and after the exchange's alarm rang, to report progress.
-    ///   - whenSlow: called if content is slow, after a part and before the wait for the next one.
+    ///   - afterEach: called after each part was stored, and after the exchange's alarm rang, to report progress.
+    ///   - whenSlow: called if content arrives slowly, each time before the wait for the next part.
     /// - Returns: how the content ended.
-    /// - Throws: `SpoolError` if storing failed; bytes stored before remain.
+    /// - Throws: `SpoolError` if storing failed; bytes that were stored before remain.
     func receive(
         room: Int64,
         keepsLast: Bool = false,
@@ -59,10 +59,10 @@ struct Reception {
         }
     }
 
-    /// Receives content into the buffer, and leaves it there if it is small.
+    /// Receives content into the buffer, and leaves it there if the content is small.
     ///
-    /// - Parameter most: the maximum number of bytes of small content, less than the buffer's capacity.
-    /// - Returns: how the content ended; nil if it exceeds `most`, in which case more may follow.
+    /// - Parameter most: the maximum number of bytes of small content; it must be less than the buffer's capacity.
+    /// - Returns: how the content ended; nil if it exceeds `most` bytes, in which case more content may follow.
     func hold(atMost most: Int) -> ReceptionEnd? {
         buffer.removeAll()
         var pace = Pace()
@@ -87,7 +87,7 @@ struct Reception {
     }
 
     private struct Pace {
-        /// The size of a part below which content arrives more slowly than it is stored.
+        /// The size in bytes of a part below which content arrives more slowly than it is stored.
         private static let slowPart = 4096
 
         private var slowParts = 0
@@ -104,7 +104,7 @@ struct Reception {
         var last: UInt8?
     }
 
-    /// Stores the buffer's bytes as far as there is room; false if there was not enough.
+    /// Stores the buffer's bytes as far as there is room for them; returns false if there was not enough room.
     private func storePart(
         _ room: inout Room,
         _ store: (RawSpan) throws(SpoolError) -> Void

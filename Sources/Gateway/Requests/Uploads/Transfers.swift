@@ -10,7 +10,7 @@ import SpoolgateTextFormats
 package import SpoolgateUploadProtocol
 import Synchronization
 
-/// One request's transfer of content to an upload.
+/// The content of one request on its way into an upload.
 ///
 /// One thread updates it; any thread may read it.
 package final class Transfer: Sendable {
@@ -18,19 +18,19 @@ package final class Transfer: Sendable {
     package let route: String
     private let head: RequestHead
     package let owner: String?
-    /// The address of the client that is sending.
+    /// The address of the client that is sending; nil if unknown.
     package let client: String?
-    /// The number of bytes of the complete upload, if known.
+    /// The number of bytes of the complete upload; nil if unknown.
     package let length: Int64?
-    /// The connections that have sent content to the upload, this one included, as far as this process knows.
+    /// How many connections have sent content to the upload, including this one, as far as this process knows.
     package let connections: Int
-    /// The transfer's ordinal, which simultaneous ones may share.
+    /// The transfer's number, which increases; transfers that begin at the same time may share one.
     package let number: Int
     package let watch = Stopwatch()
     private let first: Int64
     private let received = Atomic(0)
     private let writtenByNginx = Atomic(0)
-    /// The content's `ContentPath` as its raw value plus 1; 0 until the content ends.
+    /// The raw value of the content's `ContentPath` plus 1; 0 until the content ends.
     private let path = Atomic(0)
 
     fileprivate init(
@@ -51,7 +51,7 @@ package final class Transfer: Sendable {
         self.connections = connections
     }
 
-    /// Adds stored bytes; `byNginx`: nginx stored them.
+    /// Adds `count` stored bytes; `byNginx` is true if nginx stored them.
     func add(_ count: Int, byNginx: Bool = false) {
         received.wrappingAdd(count, ordering: .relaxed)
         if byNginx { writtenByNginx.wrappingAdd(count, ordering: .relaxed) }
@@ -74,24 +74,24 @@ package final class Transfer: Sendable {
     /// The upload's path and the values that name its file.
     package var naming: UploadNaming { UploadNaming(head) }
 
-    /// Bytes of the upload that have been received.
+    /// The number of bytes of the upload that have been received, including earlier transfers.
     package var offset: Int64 { first + Int64(count) }
 
-    /// Bytes per second of this transfer.
+    /// The average rate of this transfer in bytes per second.
     package var rate: Int64 {
         let seconds = Double(max(watch.nanoseconds, 1_000_000)) / 1e9
         return Int64(Double(count) / seconds)
     }
 }
 
-/// The transfers of one process.
+/// The transfers of one process, current and recent.
 ///
 /// Thread-safe.
 package final class Transfers: Sendable {
     private struct Table {
         var active: [UploadID: Transfer] = [:]
-        /// Uploads whose client stopped before they were complete: the number of connections, and whether the last one
-        /// was interrupted.
+        /// Uploads whose clients stopped before the end: how many connections each had, and whether the last one was
+        /// interrupted.
         var left: [UploadID: (connections: Int, isInterrupted: Bool)] = [:]
         var shares = SharesTable()
     }
@@ -108,13 +108,13 @@ package final class Transfers: Sendable {
         self.buffers = buffers
     }
 
-    /// Receives content of an upload, and records the transfer meanwhile.
+    /// Receives content of an upload; during the call, the transfer is listed as active.
     ///
     /// - Parameters:
     ///   - upload: the upload.
     ///   - client: the client's address.
-    ///   - isLast: whether the upload is complete if this content ends properly.
-    ///   - body: receives the content through a buffer.
+    ///   - isLast: true if the upload is complete when this content ends properly.
+    ///   - body: receives the content through a buffer, and reports it to the transfer.
     /// - Returns: the result of `body`.
     /// - Throws: errors of `body`; `.exhausted` if there is no memory for a buffer.
     func receive(
@@ -137,7 +137,7 @@ package final class Transfers: Sendable {
         }
     }
 
-    /// Counts an ordinary upload as being received during `body`.
+    /// Calls `body`, and counts an ordinary upload as being received during the call.
     func countingOrdinary<R>(
         _ body: () throws(SpoolError) -> R
     ) throws(SpoolError) -> R {
@@ -189,9 +189,9 @@ package final class Transfers: Sendable {
         }
     }
 
-    /// The shares of nginx and the gateway in an upload's content, including a current transfer.
+    /// How many bytes of an upload's content nginx and the gateway wrote, including a current transfer.
     ///
-    /// Nil if unknown: this process remembers some thousand uploads, and none of an earlier process.
+    /// Nil if unknown: this process remembers only some thousand uploads, and none of an earlier process.
     package func shares(of id: UploadID) -> ContentShares? {
         table.updateQuietly { table in
             guard let active = table.active[id] else { return table.shares[id] }

@@ -9,9 +9,9 @@ import SpoolgateSettings
 import SpoolgateSpool
 import SpoolgateUploadProtocol
 
-/// One request's operation on one upload; like the request, it is shared by reference.
+/// One request's operation on one upload that the request has locked.
 ///
-/// Used by the request's thread.
+/// A class, so that it is shared by reference. Used by the request's thread.
 final class UploadOperation: Answering {
     let request: Request
     let upload: Upload
@@ -37,18 +37,20 @@ final class UploadOperation: Answering {
 
     var head: RequestHead { request.head }
     var offset: Int64 { upload.offset }
-    /// The upload resource's URI, if the request is the creation.
+    /// The upload resource's URI if the request is the creation; otherwise nil.
     var locationOfCreation: String? {
         isCreation ? request.location(upload.creation.resourcePath) : nil
     }
 
-    /// The progress reports to the client; nil for a creation without content (`Dialect.allowsInterim(toCreationOf:)`).
+    /// The progress reports to the client; nil if it cannot receive them.
+    ///
+    /// Also nil for a creation without content (`Dialect.allowsInterim(toCreationOf:)`).
     var progressReport: ProgressReport? {
         guard !isCreation || head.contentLength != .known(0) else { return nil }
         return ProgressReport(to: exchange, request.context, responses)
     }
 
-    /// Makes the offset durable, then sends a refusal that is the final statement about the upload.
+    /// Makes the offset durable, then sends a refusal that a client accepts as the upload's final response.
     func refuseDurably(_ refusal: Refusal) throws(SpoolError) {
         try upload.sync()
         refuse(refusal, offset: offset)

@@ -7,16 +7,16 @@ import SpoolgateDelivery
 import SpoolgateSpool
 import SpoolgateUploadProtocol
 
-/// The digests stated for a message's content, and the computation of the actual ones.
+/// The digests that a message states for its content, and the computation of the actual digests.
 struct ContentCheck {
     let told: DigestValues
     let reading: DigestReading
 }
 
 extension UploadOperation {
-    /// Starts the verification of a message's content, which counts only after that has succeeded.
+    /// Begins to verify a message's content; the content counts only after `endCheck` has succeeded.
     ///
-    /// - Returns: the check for the content; nil if the message states no digest.
+    /// - Returns: the check to pass to `endCheck`; nil if the message states no digest.
     func beginCheck() throws(SpoolError) -> ContentCheck? {
         // `try?`: a field that cannot be verified was refused earlier. A complete upload receives no more content.
         guard upload.state.phase == .receiving, let told = try? toldOfContent, !told.isEmpty
@@ -34,9 +34,9 @@ extension UploadOperation {
         }
     }
 
-    /// Ends the check of a message's content, and discards content that was not verified.
+    /// Ends the verification, and discards the message's content if it was not verified.
     ///
-    /// - Returns: whether the request continues; false if it was refused here.
+    /// - Returns: true if the request continues; false if a refusal was sent.
     func endCheck(
         _ check: ContentCheck,
         _ end: ReceptionEnd
