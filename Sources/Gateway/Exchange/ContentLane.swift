@@ -62,7 +62,7 @@ package enum LaneReport: Sendable, Equatable {
     case written(Int64)
     /// The web server has closed the file.
     ///
-    /// The values are the total number of bytes written, and the error that stopped the web server; 0 if there was none.
+    /// The values are the total number of bytes written and the error that stopped the web server; 0 if there was none.
     case ended(Int64, errno: Int32)
 
     package var count: Int64 {

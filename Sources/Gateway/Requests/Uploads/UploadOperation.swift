@@ -50,7 +50,7 @@ final class UploadOperation: Answering {
         return ProgressReport(to: exchange, request.context, responses)
     }
 
-    /// Makes the offset durable, then sends a refusal that a client accepts as the upload's final response.
+    /// Makes the upload's offset durable, then refuses the request; the response may state this offset.
     func refuseDurably(_ refusal: Refusal) throws(SpoolError) {
         try upload.sync()
         refuse(refusal, offset: offset)
