@@ -6,20 +6,20 @@
 
 import SpoolgatePosix
 
-/// The result of one reading of the clocks.
+/// One reading of the clocks, and the time confirmed by it and by all earlier readings.
 struct ClockMark: Sendable, Equatable {
     var boot: String
-    /// Seconds since the machine started.
+    /// The number of seconds since the machine started.
     var uptime: Int64
     var wall: WallTime
-    /// The time that is trusted.
+    /// The confirmed time: the part of the wall-clock time that is trusted and by which lifetimes are measured.
     var confirmed: WallTime
-    /// The uptime since which wall time and uptime have advanced equally.
+    /// The uptime, in seconds, since which wall time and uptime have advanced equally.
     var evenSince: Int64
 
-    /// The deviation of the wall clock that is accepted, in seconds: normal corrections stay below it.
+    /// The largest jump of the wall clock, in seconds, that is accepted; normal corrections are smaller.
     static let tolerance: Int64 = 60
-    /// The uptime in seconds during which the clocks must advance equally before a forward step is trusted.
+    /// How long, in seconds of uptime, the clocks must advance equally before a forward jump is trusted.
     static let patience: Int64 = 86_400
 
     /// Creates the first mark, which trusts the wall clock.
@@ -31,17 +31,18 @@ struct ClockMark: Sendable, Equatable {
         evenSince = uptime
     }
 
-    /// The substitute for an unreadable mark: nothing expires until the clock has been observed for long enough.
+    /// The mark used if the stored mark is unreadable; nothing expires until the clocks have been observed for
+    /// `patience`.
     static let unreadable = ClockMark(boot: "", uptime: .max, wall: WallTime(seconds: 0))
 
-    /// Whether wall time and uptime have advanced equally for long enough.
+    /// Whether wall time and uptime have advanced equally for at least `patience`.
     var isSettled: Bool { uptime - evenSince >= Self.patience }
-    /// The lead of the wall clock over confirmed time, in seconds.
+    /// How far the wall clock is ahead of confirmed time, in seconds.
     var lead: Int64 { wall.seconds - confirmed.seconds }
     /// Whether the wall clock is too far ahead of confirmed time to be trusted.
     var isDoubted: Bool { lead > Self.tolerance }
 
-    /// Updates the mark from another reading of the clocks.
+    /// Updates the mark with a new reading of the clocks.
     mutating func look(boot: String, uptime: Int64, wall: WallTime) {
         // After a restart of the machine, the time that it was off is unknown.
         let isSameRun = boot == self.boot && !boot.isEmpty && uptime >= self.uptime
@@ -56,13 +57,13 @@ struct ClockMark: Sendable, Equatable {
 
     // MARK: As text
 
-    /// The mark as one line.
+    /// The mark as one line of the file `clock`.
     var text: String {
         "boot=\(boot) uptime=\(uptime) wall=\(wall.seconds) confirmed=\(confirmed.seconds) "
             + "even-since=\(evenSince)\n"
     }
 
-    /// Reads a line; nil if it is invalid.
+    /// Parses a line of the file `clock`; returns nil if it is invalid.
     init?(text: String) {
         let words = text.split(separator: "\n").first?.split(separator: " ") ?? []
         var values: [Substring: Substring] = [:]

@@ -12,10 +12,10 @@ package final class SpoolClock: Sendable {
     private let system: SystemClock
     private let boot: String
     private let mark: Monitor<ClockMark>
-    /// Whether no process has written the file `clock` before.
+    /// Whether the file `clock` was missing, because no process has used this spool before.
     let isFirst: Bool
 
-    /// Continues from the state that the last process wrote to `root`.
+    /// Continues from the state that the last process wrote to the file `clock` in `root`.
     init(_ system: SystemClock, in root: Directory) throws(SystemError) {
         self.system = system
         // If the boot identity is unknown, each process counts as a restart of the machine.
@@ -26,36 +26,39 @@ package final class SpoolClock: Sendable {
         mark = Monitor(text.map { ClockMark(text: $0) ?? .unreadable } ?? first)
     }
 
-    /// The time of day, for records and people.
+    /// The wall-clock time, for records and people.
     package var now: WallTime { system.now }
 
-    /// Seconds since the machine started; cannot be set.
+    /// The number of seconds since the machine started; this clock cannot be set.
     package var uptime: Int64 { system.uptime }
 
-    /// The lead of the time of day over uptime, in seconds; decreases if the clock is set back.
+    /// The wall-clock time minus the uptime, in seconds; decreases if the wall clock is set back.
     package var offset: Int64 { system.now.seconds - system.uptime }
 
-    /// The time that lifetimes are measured by.
+    /// The confirmed time, by which lifetimes are measured.
     ///
-    /// It is never ahead of the time of day, and includes no forward step made in the last day of uptime.
+    /// It is never ahead of the wall clock, and includes no forward jump made in the last day of uptime.
     package var confirmed: WallTime { look().confirmed }
 
-    /// The lead of the time of day over confirmed time, in seconds; nil if it is normal.
+    /// How far the wall clock is ahead of confirmed time, in seconds, or nil if the difference is small enough to be
+    /// normal.
     package var lead: Int64? {
         let mark = look()
         return mark.isDoubted ? mark.lead : nil
     }
 
-    /// The uptime during which the clocks must advance equally before the time of day is trusted again.
+    /// How long the clocks must advance equally before the wall clock is trusted again.
     package static let patience = Duration.seconds(ClockMark.patience)
 
-    /// The time after which a file's time is wrong; nil while the clock itself may be wrong.
+    /// The latest modification time that a file can have, or nil while the wall clock itself may be wrong.
+    ///
+    /// A later time was written while the clock was wrong.
     var future: WallTime? {
         let mark = look()
         return mark.isSettled ? WallTime(seconds: mark.wall.seconds + ClockMark.tolerance) : nil
     }
 
-    /// Returns a time from a record, or the present if the time lies in the future because the clock was wrong.
+    /// Returns a time from a record, or the current time if it is later than `future`.
     func corrected(_ time: WallTime?) -> WallTime? {
         guard let time, let future, time > future else { return time }
         return now
@@ -73,20 +76,20 @@ package final class SpoolClock: Sendable {
 }
 
 extension Spool {
-    /// Writes the state of the clock for the next process.
+    /// Writes the state of the clock to the file `clock`, for the next process.
     ///
-    /// If this fails, the next process continues from an earlier state, which only extends lifetimes.
+    /// If the write fails, the next process continues from an earlier state, which only extends lifetimes.
     package func noteClock() {
         try? layout.replace(SpoolClock.file, with: clock.text, on: disk)
     }
 
-    /// Sets the last activity of an upload to now if it lies in the future because the clock was wrong.
+    /// Sets an upload's last activity to the current time if it lies in the future because the clock was wrong.
     ///
     /// Otherwise the upload would be kept until that time.
     ///
     /// - Parameter summary: the upload as it was listed.
-    /// - Returns: whether the time was changed.
-    /// - Throws: `.disk` if its files could not be read or changed.
+    /// - Returns: whether the last activity was changed; false if it is not in the future or the upload is in use.
+    /// - Throws: `.disk` if the upload's files could not be read or changed.
     package func correctTime(of summary: UploadSummary) throws(SpoolError) -> Bool {
         guard let future = clock.future, summary.lastActivity > future,
             let lock = locks.tryLock(summary.id)

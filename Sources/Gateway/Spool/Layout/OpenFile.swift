@@ -10,14 +10,14 @@ final class OpenFile: Sendable {
     private let directory: Directory
     private let name: String
 
-    /// Takes an open file with the path `name` below `directory`.
+    /// Takes ownership of a descriptor that was opened with the path `name` below `directory`.
     init(_ descriptor: consuming Descriptor, _ name: String, in directory: Directory) {
         self.descriptor = descriptor
         self.name = name
         self.directory = directory
     }
 
-    /// Opens an existing file; nil if it is missing.
+    /// Opens an existing file; returns nil if it is missing.
     static func open(
         _ name: String,
         in directory: Directory,
@@ -27,22 +27,22 @@ final class OpenFile: Sendable {
         return OpenFile(descriptor, name, in: directory)
     }
 
-    /// Its path, for messages.
+    /// The file's path, for messages.
     var subject: String { directory.path(of: name) }
 
     func status() throws(SystemError) -> FileStatus { try descriptor.status(subject: subject) }
 
-    /// Takes the lock for exclusive use of an upload; returns false if another process holds it.
+    /// Locks the file for exclusive use of its upload; returns false if another process holds the lock.
     func tryLock() throws(SystemError) -> Bool { try descriptor.tryLock(subject: subject) }
 
-    /// Reads up to `count` bytes, starting at `position`.
+    /// Reads up to `count` bytes, starting at `position`; returns fewer only at the end of the file.
     func bytes(at position: Int64, count: Int) throws(SystemError) -> [UInt8] {
         try descriptor.bytes(at: position, count: count, subject: subject)
     }
 }
 
 extension Disk {
-    /// Writes all of `bytes` at `position`.
+    /// Writes all of `bytes`, starting at `position`.
     func write(_ bytes: [UInt8], to file: OpenFile, at position: Int64) throws(SystemError) {
         var position = position
         try write(
@@ -58,7 +58,7 @@ extension Disk {
         try sync(file.descriptor, subject: file.subject)
     }
 
-    /// Rewrites a part of a file with the bytes that it has, so that the next sync includes it.
+    /// Rewrites a part of a file with the same bytes, so that the next sync writes that part to the disk again.
     func writeAgain(_ part: Range<Int64>, of file: OpenFile) throws(SystemError) {
         let bytes = try file.bytes(at: part.lowerBound, count: Int(clamping: part.count))
         try write(bytes, to: file, at: part.lowerBound)

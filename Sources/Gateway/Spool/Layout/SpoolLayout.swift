@@ -10,27 +10,27 @@ import SpoolgateUploadProtocol
 
 /// An opened spool directory.
 ///
-/// Every directory in it stays open, so that no call resolves a path: nothing outside the spool is touched, even if a
+/// All its subdirectories stay open, so that no call resolves a path: nothing outside the spool is touched, even if a
 /// name is replaced later, for example by a symbolic link. Thread-safe.
 final class SpoolLayout: Sendable {
-    /// The content of the file `format`.
+    /// The content of the file `format` of a spool in the current format.
     static let format = "spoolgate-spool 2\n"
-    /// The first characters of identities; each has a subdirectory in `uploads`.
+    /// The possible first characters of an upload's identity; `uploads` has a subdirectory for each.
     static let shards = "0123456789abcdefghijklmnopqrstuv".map(String.init)
 
     let root: Directory
     /// The subdirectories of `uploads` in the order of `shards`; they hold records and data files.
     let uploads: [Directory]
-    /// Names of uploads, ordered by the time of their next action.
+    /// The directory of names that list the uploads that wait, in the order in which they are due.
     let queue: Directory
-    /// Records that cannot be read or do not match their content.
+    /// The directory of records that cannot be read or do not match their content.
     let corrupt: Directory
-    /// A file for each daemon that is running or has crashed.
+    /// The directory with a file for each daemon that is running or has crashed.
     let daemons: Directory
-    /// Nameless files, and new files before they are renamed.
+    /// The directory for files without a name, and for new files until they are renamed.
     let temporary: Directory
 
-    /// Opens the spool at `path`; if `creating`, creates a missing or empty one.
+    /// Opens the spool at `path`; if `creating` is true, creates the spool if the directory is missing or empty.
     init(path: String, creating: Bool, disk: Disk) throws(SpoolError) {
         func unusable(_ reason: String) -> SpoolError {
             .unusable(directory: path, reason: reason)
@@ -75,9 +75,9 @@ final class SpoolLayout: Sendable {
         }
     }
 
-    /// Throws if other users own or may access the directories.
+    /// Throws an error if one of the directories belongs to or is accessible to another user.
     ///
-    /// Other users with write access could have placed files there, and with read access could have read uploads. The
+    /// A user with write access could have placed files there, and one with read access could have read uploads. The
     /// permissions are not repaired, so that the operator finds out.
     private static func checkTrust(in directories: [Directory], _ path: String) throws {
         let user = Directory.user
@@ -115,39 +115,39 @@ final class SpoolLayout: Sendable {
 
     // MARK: An upload's files
 
-    /// Returns the subdirectory with the files of an upload.
+    /// Returns the subdirectory of `uploads` that contains the files of an upload.
     func directory(of name: FileName) -> Directory { uploads[name.number] }
 
-    /// Opens the record of an upload; nil if it is missing.
+    /// Opens the record of an upload; returns nil if it is missing.
     func openRecord(_ name: FileName, forWriting: Bool = true) throws(SystemError) -> OpenFile? {
         try OpenFile.open(name.record, in: directory(of: name), forWriting: forWriting)
     }
 
-    /// Opens the data file of an upload; nil if it is missing.
+    /// Opens the data file of an upload; returns nil if it is missing.
     func openData(_ name: FileName) throws(SystemError) -> OpenFile? {
         try OpenFile.open(name.data, in: directory(of: name))
     }
 
     // MARK: Walking
 
-    /// The files of an upload in its subdirectory.
+    /// An upload found in `uploads`, and the files that it has there.
     struct Found {
         let id: UploadID
-        /// Whether it has a record, or had one when its subdirectory was read.
+        /// Whether the upload has a record, or had one when its subdirectory was read.
         let hasRecord: Bool
         var hasData: Bool
     }
 
     /// Calls `body` with every upload that has a file in `uploads`.
     ///
-    /// Files do not move there, so each upload is found at most once; one that is created or removed during the walk
-    /// may be missed. Only the names of one subdirectory are in memory. Names that are not identities, or are in the
-    /// wrong subdirectory, are skipped.
+    /// Each upload is found at most once; an upload that is created or removed during the walk may be missed. Only the
+    /// names of one subdirectory at a time are in memory. Names that are not identities, or are in the wrong
+    /// subdirectory, are skipped.
     ///
     /// - Parameters:
-    ///   - unread: called with a subdirectory that cannot be read; the walk continues if it returns.
+    ///   - unread: called with each subdirectory that cannot be read; the walk continues unless it throws.
     ///   - body: called with each upload.
-    /// - Throws: an error that one of the two throws, which ends the walk.
+    /// - Throws: the first error that `unread` or `body` throws, which ends the walk.
     func walk<E: Error>(
         unread: (Directory, SystemError) throws(E) -> Void,
         _ body: (Found) throws(E) -> Void
@@ -177,7 +177,9 @@ final class SpoolLayout: Sendable {
 
     // MARK: Small files
 
-    /// Replaces a small file in the root by one rename; its content is durable on return, its name is not.
+    /// Replaces a small file in the spool's root directory by a rename.
+    ///
+    /// On return, the content is durable, but the rename may not be.
     func replace(_ name: String, with text: String, on disk: Disk) throws(SystemError) {
         try Self.replace(name, with: text, in: root, temporary: temporary, disk: disk)
     }
@@ -208,7 +210,7 @@ final class SpoolLayout: Sendable {
         }
     }
 
-    /// Returns the text of a small file in the root; nil if it is missing.
+    /// Returns the first 256 bytes of a file in the spool's root directory as text, or nil if the file is missing.
     static func text(of name: String, in root: Directory) throws(SystemError) -> String? {
         guard let file = try root.open(name) else { return nil }
         let bytes = try file.bytes(at: 0, count: 256, subject: root.path(of: name))
@@ -219,7 +221,7 @@ final class SpoolLayout: Sendable {
 
     private static let ours = ["uploads", "queue", "corrupt", "daemons", "tmp"]
 
-    /// Returns the text of the file `format`; nil if it is missing and a spool can be created.
+    /// Returns the text of the file `format`, or nil if it is missing and a spool can be created in the directory.
     private static func format(of root: Directory, _ path: String) throws -> String? {
         if let format = try text(of: "format", in: root) { return format }
         guard try !strangers(in: root).isEmpty else { return nil }
@@ -228,7 +230,7 @@ final class SpoolLayout: Sendable {
         throw SpoolError.unusable(directory: path, reason: "it has no file named format")
     }
 
-    /// Returns the names in a directory that prevent creating a spool there.
+    /// Returns the names in a directory that are not a spool's, and so prevent creating a spool there.
     private static func strangers(in root: Directory) throws(SystemError) -> Set<String> {
         Set(try root.names()).subtracting(ours + ["lost+found"])
     }
@@ -246,15 +248,15 @@ final class SpoolLayout: Sendable {
 
 /// The names of one upload's files.
 struct FileName {
-    /// The suffix that the name of a data file has after the identity.
+    /// The suffix of a data file's name, which follows the identity.
     static let dataSuffix = ".data"
-    /// The name of the record, which is the identity.
+    /// The name of the record, which is the upload's identity.
     let record: String
     var data: String { record + Self.dataSuffix }
-    /// The index of their subdirectory of `uploads`.
+    /// The index in `SpoolLayout.uploads` of the subdirectory that contains the files.
     let number: Int
 
-    /// The placeholder for an upload whose files have no names.
+    /// The placeholder for an upload without named files.
     static let none = FileName(UploadID(high: 0, low: 0))
 
     init(_ id: UploadID) {
@@ -264,22 +266,22 @@ struct FileName {
     }
 }
 
-/// A name in `queue`: an upload and the time of its next action.
+/// A name in the directory `queue`, which consists of the time of an upload's next action and its identity.
 struct QueueName {
-    /// The time of uploads that wait for an operator.
+    /// The time in the names of uploads that wait for an operator.
     static let never = WallTime(seconds: 9_999_999_999)
     private static let digits = 10
 
     let time: WallTime
     let id: UploadID
 
-    /// Creates the name of `id` at a time, which is limited to ten digits.
+    /// Creates the name of the upload `id`; `time` is limited to what ten digits can express.
     init(_ time: WallTime, _ id: UploadID) {
         self.time = max(WallTime(seconds: 0), min(time, Self.never))
         self.id = id
     }
 
-    /// Reads a name; nil if it is invalid.
+    /// Parses a name; returns nil if it is invalid.
     init?(_ text: String) {
         let bytes = text.utf8
         guard let seconds = Int64(digits: bytes.prefix(Self.digits)),
@@ -296,7 +298,7 @@ struct QueueName {
     }
 }
 
-/// Names in `tmp/` and `daemons/` that no other process or thread uses.
+/// Random names for files in `tmp` and `daemons`, which no other process or thread uses.
 enum TemporaryName {
     static func next() -> String { String(RandomBits.next(), radix: 32) }
 }

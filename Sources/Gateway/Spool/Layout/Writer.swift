@@ -7,12 +7,12 @@
 
 import SpoolgatePosix
 
-/// The writers of states: the running kernel in the spool of one host, the process in a shared spool.
+/// The name of the writer of a state: the boot of the kernel, or in a shared spool the process.
 enum Writer {
-    /// Returns a new name for this process, on a node of a shared spool.
+    /// Returns a new name for this process on a node of a shared spool.
     static func process(on node: String) -> String { "\(node).\(TemporaryName.next())" }
 
-    /// Returns the node of a writer in a shared spool; nil for other writers.
+    /// Returns the node in a writer's name, or nil if the name is not from a shared spool.
     static func node(of writer: String) -> String? {
         writer.firstIndex(of: ".").map { String(writer[..<$0]) }
     }
@@ -29,6 +29,6 @@ enum Writer {
         }
     }
 
-    /// Returns the first 16 digits of a boot identity.
+    /// Returns the first 16 digits of a boot identity, which are the writer's name.
     static func name(of boot: String) -> String { String(boot.filter { $0 != "-" }.prefix(16)) }
 }

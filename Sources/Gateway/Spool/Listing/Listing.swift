@@ -7,10 +7,10 @@ package import SpoolgatePosix
 package import SpoolgateUploadProtocol
 
 extension Spool {
-    /// Calls `body` with every upload in the spool, those in `corrupt` last, without locking any.
+    /// Calls `body` with every upload in the spool, ending with those in `corrupt`, without locking any.
     ///
-    /// Each upload is listed at most once; one that is created or removed meanwhile may be missed. Only the names of
-    /// one directory are in memory.
+    /// Each upload is listed at most once; an upload that is created or removed during the listing may be missed. Only
+    /// the names of one directory at a time are in memory.
     package func forEachUpload(
         _ body: (UploadSummary) throws(SpoolError) -> Void
     ) throws(SpoolError) {
@@ -24,19 +24,20 @@ extension Spool {
         try forEachCorrupt(body)
     }
 
-    /// Calls `body` with every upload in some queues that has been idle for a while, without locking any.
+    /// Calls `body` with every upload in some queues that has been idle since a time, without locking any.
     ///
-    /// A record that has changed since costs one `fstatat` call and is not read.
+    /// A record that has changed since that time costs one `fstatat` call and is not read.
     ///
     /// - Parameters:
     ///   - queues: the queues to list.
-    ///   - limit: lists uploads that have not changed since then, and uploads with a time in the future because the
-    ///     clock was wrong, see `correctTime(of:)`.
-    ///   - seesUse: whether to check for use by other processes; if false, `isInUse` is false for every upload. A
-    ///     caller that removes or changes uploads locks them and needs no check.
-    ///   - step: called with each upload, before `body`; an error that it throws ends the listing.
+    ///   - limit: the time since which a listed upload has not changed. Uploads whose time is in the future because the
+    ///     clock was wrong are listed too, see `correctTime(of:)`.
+    ///   - seesUse: whether to check if other processes are using an upload; if false, `isInUse` is false for every
+    ///     upload. A caller that removes or changes uploads locks them and needs no check.
+    ///   - step: called once for each upload in the spool, before it is checked; an error that it throws ends the
+    ///     listing.
     ///   - body: called with each idle upload; an error that it throws ends the listing too.
-    /// - Throws: `.disk` if the spool could not be read.
+    /// - Throws: `.disk` if the spool could not be read; otherwise the error of `step` or `body`.
     package func forEachIdle(
         in queues: [Queue],
         since limit: WallTime,
@@ -74,7 +75,7 @@ extension Spool {
         }
     }
 
-    /// Walks through the layout, and ends with an error if a directory cannot be read.
+    /// Calls `body` with every upload that has a file in `uploads`; throws an error if a directory cannot be read.
     func walk(_ body: (SpoolLayout.Found) throws(SpoolError) -> Void) throws(SpoolError) {
         try layout.walk(unread: { (_, error) throws(SpoolError) in throw failure(error) }, body)
     }
@@ -94,7 +95,7 @@ extension Spool {
 
     // MARK: One upload
 
-    /// Returns the summary of an upload, without locking it; nil if it is missing.
+    /// Returns the summary of an upload, without locking it, or nil if the upload is missing.
     package func look(at id: UploadID) throws(SpoolError) -> UploadSummary? {
         try onDisk { () throws(SystemError) in
             if let found = try summary(of: id, knowing: creations) { return found }
@@ -102,19 +103,19 @@ extension Spool {
         }
     }
 
-    /// Returns the summary of an upload whose offset may be sent to its client, without locking it.
+    /// Returns the summary of an upload, without locking it, with an offset that may be sent to the upload's client.
     ///
-    /// If its creation promises so, all its content and its record are durable on return: a state can be read
-    /// while another request is still making it durable.
+    /// If the upload promises to survive a power failure, all its content and its record are durable on return: a state
+    /// can be read while another request is still making it durable.
     ///
-    /// - Returns: the summary; nil if the upload is missing or some of its content is not durable yet.
+    /// - Returns: the summary, or nil if the upload is missing or some of its content is not durable yet.
     package func lookAtPromised(_ id: UploadID) throws(SpoolError) -> UploadSummary? {
         try onDisk { () throws(SystemError) in
             try summary(of: id, knowing: creations, mayTell: true)
         }
     }
 
-    /// Makes a record durable if all of the upload's content is durable; returns false if it is not.
+    /// Makes a record durable if all the upload's content is durable; otherwise returns false and changes nothing.
     private func makeDurable(
         _ record: LoadedRecord,
         offset: Int64,
@@ -126,10 +127,16 @@ extension Spool {
         return true
     }
 
-    /// Returns the summary of an upload in `uploads`; nil if it is missing or its record has not been written yet.
+    /// Summarizes an upload in `uploads`.
     ///
-    /// Pass no `cache` to list many uploads, which would evict the creations that requests need. With `seesUse`, checks
-    /// if the upload is in use. With `mayTell`, the offset is made durable; the result is nil if that is impossible.
+    /// - Parameters:
+    ///   - id: the upload.
+    ///   - cache: the cache of creations; nil to list many uploads, which would evict the creations that requests need.
+    ///   - seesUse: whether to check if another process is using the upload.
+    ///   - mayTell: whether the offset is to be acknowledged: the record is then made durable, and the result is nil if
+    ///     that is impossible.
+    /// - Returns: the summary, or nil if the upload is missing or its record has not been written yet.
+    /// - Throws: an error if the files cannot be read.
     func summary(
         of id: UploadID,
         knowing cache: CreationCache?,
@@ -214,7 +221,7 @@ extension UploadSummary {
         )
     }
 
-    /// Returns the number of bytes received, without those yet to be verified.
+    /// Returns the number of bytes received, excluding content that has not been verified yet.
     private static func offset(_ data: FileStatus?, _ state: RecordState) -> Int64 {
         min(data?.size ?? state.sizeWithoutFile, state.verified ?? .max)
     }

@@ -4,24 +4,24 @@ package import SpoolgatePosix
 import SpoolgateTextFormats
 package import SpoolgateUploadProtocol
 
-/// One upload in `incoming` that has content.
+/// An incomplete upload of which some content has been received.
 package struct PartialUpload: Sendable, Equatable {
-    /// Its identity.
+    /// The upload's identity.
     package let id: UploadID
-    /// Its route.
+    /// The name of the route that received the upload.
     package let route: String
-    /// Its path and the fields that name its file.
+    /// The path of the upload's creation, and the fields that name its file.
     package let naming: UploadNaming
-    /// Its owner, if known.
+    /// The owner, if known.
     package let owner: String?
-    /// Bytes received.
+    /// The number of bytes received.
     package let offset: Int64
     /// The length of the complete content, if known.
     package let length: Int64?
-    /// The time of the last change of content or state.
+    /// The time at which the content or the state last changed.
     package let lastActivity: WallTime
 
-    /// Nil if the upload is in another queue or has an unreadable record.
+    /// Returns nil if the upload is not in `incoming` or its record is unreadable.
     init?(_ summary: UploadSummary) {
         guard summary.queue == .incoming, let creation = summary.creation else { return nil }
         id = summary.id
@@ -35,13 +35,13 @@ package struct PartialUpload: Sendable, Equatable {
 }
 
 extension Spool {
-    /// Returns the partial uploads that no process uses, most recently changed first, without locking any.
+    /// Returns the partial uploads that no process is using, most recently changed first, without locking any.
     ///
-    /// Every name of the spool is read, and the record of each upload that has content. An upload without content or
-    /// with an unreadable record is left out.
+    /// This reads every name in the spool, and the record of each upload that has content. Uploads without content or
+    /// with unreadable records are left out.
     ///
     /// - Parameter most: the maximum number of uploads that are returned and kept in memory.
-    /// - Returns: the uploads; a request may have started using one of them.
+    /// - Returns: the uploads; a request may already be using one of them again.
     /// - Throws: `.disk` if the spool cannot be read.
     package func newestPartial(most: Int) throws(SpoolError) -> [PartialUpload] {
         var newest: [PartialUpload] = []

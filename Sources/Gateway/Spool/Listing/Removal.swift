@@ -8,23 +8,24 @@ import SpoolgatePosix
 package import SpoolgateUploadProtocol
 
 extension Spool {
-    /// A removal in progress: the record is removed, the content exists and is locked.
+    /// A removal in progress: the record is already removed; the content still exists and is locked.
     private struct Begun {
         var summary: UploadSummary
         var lock: UploadLock
-        /// nil if there are only names.
+        /// The open files; nil for an upload in `corrupt`, whose names are removed without opening them.
         var files: UploadFiles?
     }
 
     /// Removes uploads, except those in use.
     ///
-    /// On return the removals are durable. Each upload takes descriptors until then, so pass at most some hundreds.
+    /// On return the removals are durable. Each upload keeps file descriptors open until then, so pass at most some
+    /// hundreds.
     ///
     /// - Parameters:
-    ///   - summaries: the uploads as they were listed; one that has changed since is kept.
-    ///   - note: called with each upload, and whether it was removed; it is not if it is in use, changed or missing.
-    /// - Throws: `.disk` if an upload could not be read or removed; the removals before it are still completed and
-    ///   noted, if the disk allows it.
+    ///   - summaries: the uploads as they were listed; an upload that has changed since is kept.
+    ///   - note: called once with each upload, and whether it was removed: false if it is in use, changed or missing.
+    /// - Throws: `.disk` if an upload could not be read or removed. Earlier removals are still completed and noted, if
+    ///   the disk allows it.
     package func remove(
         _ summaries: [UploadSummary],
         _ note: (UploadSummary, _ isRemoved: Bool) -> Void
@@ -53,7 +54,7 @@ extension Spool {
         if let failure { throw failure }
     }
 
-    /// Removes one upload, as `remove(_:_:)` does; returns whether it was removed.
+    /// Removes one upload as `remove(_:_:)` does; returns false if it is in use, changed or missing.
     package func remove(
         _ id: UploadID,
         ifUnchangedSince summary: UploadSummary
@@ -84,7 +85,8 @@ extension Spool {
         return begun
     }
 
-    /// Removes the names of an upload in `corrupt`, unless one of them is a directory.
+    /// Removes the names of an upload in `corrupt`, unless one of them is a directory; returns whether they were
+    /// removed.
     private func removeNames(_ id: UploadID) throws(SpoolError) -> Bool {
         let name = FileName(id)
         let places = [

@@ -3,9 +3,9 @@
 package import HTTPTypes
 package import SpoolgateUploadProtocol
 
-/// The path of a creation and the fields that may name its file.
+/// The path of an upload's creation, and the request fields that may name its file.
 package struct UploadNaming: Sendable, Equatable {
-    /// The path, as received; a long one is truncated.
+    /// The path as received; a long path is truncated.
     package let path: String
     /// The fields `Content-Disposition` and `Upload-Metadata`, unless they are long.
     package let fields: HTTPFields
@@ -13,7 +13,7 @@ package struct UploadNaming: Sendable, Equatable {
     private static let longestPath = 512
     private static let longestField = 1_024
 
-    /// Copies the names from the head of a creation.
+    /// Copies the path and the fields from the request that created the upload.
     package init(_ head: RequestHead) {
         path = String(decoding: head.path.utf8.prefix(Self.longestPath), as: UTF8.self)
         var fields = HTTPFields()

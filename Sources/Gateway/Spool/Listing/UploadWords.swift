@@ -3,7 +3,7 @@
 package import SpoolgateUploadProtocol
 
 extension UploadSummary {
-    /// The upload's state in the protocol; whether its client has received a 202 is not known here.
+    /// The upload's state in the protocol; does not say whether the client was already sent a 202 response.
     package var state: UploadState {
         UploadState(
             offset: offset,
@@ -25,7 +25,7 @@ extension UploadSummary {
         "failed", "held", Queue.corrupt.rawValue,
     ]
 
-    /// Who takes the next step: `client`, `queue` or `operator`; nil if no step is needed.
+    /// Who must take the next step: `client`, `queue` or `operator`, or nil if no step is pending.
     package var awaited: String? {
         switch queue {
         case .incoming: isInUse ? nil : "client"

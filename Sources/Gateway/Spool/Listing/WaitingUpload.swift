@@ -8,31 +8,31 @@ package import SpoolgatePosix
 import SpoolgateTextFormats
 package import SpoolgateUploadProtocol
 
-/// One upload in `deferred` or `hold`.
+/// A complete upload that waits for its next attempt, its client or an operator: one in `deferred` or `hold`.
 package struct WaitingUpload: Sendable, Equatable {
-    /// Its identity.
+    /// The upload's identity.
     package var id: UploadID
-    /// Its route.
+    /// The name of the route that received the upload.
     package var route: String
-    /// Its path and the fields that name its file.
+    /// The path of the upload's creation, and the fields that name its file.
     package var naming: UploadNaming
-    /// Its owner, if known.
+    /// The owner, if known.
     package var owner: String?
-    /// The client whose limits it counts against.
+    /// The client against whose limits the upload counts.
     package var client: ClientName
-    /// Why it is in `hold`; nil if it is in `deferred`.
+    /// Why the upload is in `hold`, or nil if it is in `deferred`.
     package var cause: HoldCause?
-    /// Its length in bytes.
+    /// The length of the content in bytes.
     package var size: Int64
-    /// The time of its completion.
+    /// The time at which the upload was completed or last requeued.
     package var since: WallTime?
-    /// The time of its next attempt; nil if none is scheduled.
+    /// The time of the next attempt, or nil if none is scheduled.
     package var next: WallTime?
-    /// Delivery attempts begun.
+    /// The number of delivery attempts started.
     package var attempts: Int
-    /// Why the last attempt did not deliver it, or why it is in `hold`.
+    /// Why the last attempt did not deliver the upload, or why it is in `hold`.
     package var reason: String?
-    /// The time in its name in `queue`; nil if it waits for an operator.
+    /// The time in the upload's name in `queue`, or nil if the upload waits for an operator.
     package var nameTime: WallTime?
 
     init?(_ creation: UploadCreation, _ state: RecordState) {
@@ -55,26 +55,26 @@ package struct WaitingUpload: Sendable, Equatable {
 }
 
 extension QueueName {
-    /// The time; nil if the upload waits for an operator.
+    /// The time of the next action, or nil if the upload waits for an operator.
     fileprivate var dueTime: WallTime? { time == Self.never ? nil : time }
 }
 
 extension Upload {
-    /// This upload as a waiting upload; nil if it does not wait.
+    /// This upload as a waiting upload, or nil if it is not in `deferred` or `hold`.
     package var waiting: WaitingUpload? { WaitingUpload(creation, record.state) }
 }
 
 extension Spool {
-    /// Calls `body` with the uploads that wait, in no order, after one pass over `queue` and without locking any.
+    /// Calls `body` with the uploads that wait, in no particular order, without locking any.
     ///
-    /// An upload with an unreadable record is left out: the request or walk that finds it reports it. An upload that is
-    /// locked later may be in another state by then.
+    /// This reads the names in `queue` once. An upload with an unreadable record is left out: the request or walk that
+    /// finds it reports it. By the time an upload is locked, its state may have changed.
     ///
     /// - Parameters:
-    ///   - isNeeded: called with each upload and the time in its name, nil if it waits for an operator; if it returns
-    ///     false, its record is not read and `body` is not called.
-    ///   - body: called with each of the other uploads that waits.
-    /// - Throws: `.disk` if the names cannot be read, or one that no state needs cannot be removed.
+    ///   - isNeeded: called with each upload and the time in its name, or nil if it waits for an operator. If it
+    ///     returns false, the record is not read and `body` is not called.
+    ///   - body: called with each of the other uploads, if it waits.
+    /// - Throws: `.disk` if the names cannot be read, or an outdated name cannot be removed.
     package func forEachWaiting(
         _ isNeeded: (UploadID, WallTime?) -> Bool,
         _ body: (WaitingUpload) -> Void
@@ -97,7 +97,7 @@ extension Spool {
         }
     }
 
-    /// Removes a name that no state needs, unless the upload is locked.
+    /// Removes a name in `queue` that does not match its upload's state, unless the upload is locked.
     private func removeStale(_ name: QueueName) throws(SpoolError) {
         guard let lock = locks.tryLock(name.id) else { return }
         defer { lock.unlock() }

@@ -7,45 +7,46 @@
 
 import SpoolgatePosix
 
-/// The files of daemons that this process has made or locked.
+/// The files in `daemons` that this process has created or locked.
 ///
-/// Thread-safe.
+/// Each daemon locks its own file while it runs: an unlocked file shows that its daemon crashed. Thread-safe.
 final class Daemons: Sendable {
-    /// The state of one process.
+    /// What this process knows about its own file and those of crashed daemons.
     struct Membership {
-        /// This process's file, locked; nil if it is not a daemon.
+        /// This process's file, locked, or nil if this process is not a daemon.
         var own: (name: String, file: OpenFile)?
-        /// The files of crashed daemons that this process has locked.
+        /// The files of crashed daemons, which this process has locked to recover the spool.
         var dead: [(name: String, file: OpenFile)] = []
-        /// The last `wake` file that was seen, by its inode number; kept open so that the number is not reused.
+        /// The last `wake` file that this process found, by its inode number; kept open so that the number is not
+        /// reused.
         var woken: (number: UInt64, file: OpenFile?)?
     }
 
     fileprivate let membership = Monitor(Membership())
 
-    /// This process's file; nil if it is not a daemon.
+    /// This process's file, or nil if this process is not a daemon.
     var own: (name: String, file: OpenFile)? { membership.update { $0.own } }
 }
 
-/// A node that serves from a shared spool, or did until its daemon crashed.
+/// A node of a shared spool whose daemon is running or has crashed.
 package struct SpoolNode: Sendable, Equatable {
-    /// Its name.
+    /// The node's name.
     package let name: String
-    /// Whether its daemon is alive.
+    /// Whether the node's daemon is running; false if it crashed.
     package let isAlive: Bool
 }
 
 extension Spool {
     private static let wakeFile = "wake"
 
-    /// Whether this process is a daemon, so that its file reveals a crash.
+    /// Whether this process is a daemon, whose file in `daemons` reveals a crash.
     var isDaemon: Bool { daemons.own != nil }
 
-    /// Records durably that this process serves from the spool, until `leave()`.
+    /// Creates and locks this process's file in `daemons`, durably; the file stays until `leave()`.
     ///
-    /// Call it before serving; then call `recover(_:)`, which may run while requests are served.
+    /// Call this before serving requests; then call `recover(_:)`, which may run while requests are served.
     ///
-    /// - Throws: an error if this cannot be recorded; the process must not serve then.
+    /// - Throws: an error if the file cannot be created; the process must not serve requests in that case.
     package func enter() throws(SpoolError) {
         try onDisk { () throws(SystemError) in
             let (name, file) = try makeDaemonFile()
@@ -69,7 +70,7 @@ extension Spool {
         }
     }
 
-    /// Returns the nodes of all daemons that have a file in a shared spool.
+    /// Returns the nodes of all daemons of a shared spool that are running or have crashed.
     package func nodes() throws(SpoolError) -> [SpoolNode] {
         let own = daemons.own?.name
         return try onDisk { () throws(SystemError) in
@@ -85,7 +86,7 @@ extension Spool {
         }
     }
 
-    /// Returns whether the daemon of a file in `daemons` is alive; nil if the file is missing.
+    /// Returns whether the daemon that created a file in `daemons` is running, or nil if the file is missing.
     private func isLocked(daemon name: String) throws(SystemError) -> Bool? {
         guard let file = try OpenFile.open(name, in: layout.daemons, forWriting: false) else {
             return nil
@@ -93,8 +94,9 @@ extension Spool {
         return try file.descriptor.isLockedElsewhere(subject: file.subject)
     }
 
-    /// Throws if a daemon with another setting of `spool.shared` is serving: each relies on guarantees that the other
-    /// does not give.
+    /// Throws an error if a daemon with a different value of `spool.shared` is serving.
+    ///
+    /// Each of the two relies on guarantees that the other does not give.
     private func checkOthers() throws(SpoolError) {
         let others = try onDisk { () throws(SystemError) in
             var others: [String] = []
@@ -117,9 +119,9 @@ extension Spool {
         )
     }
 
-    /// Removes this process's file at a clean shutdown: its uploads need no recovery.
+    /// Removes this process's file at a clean shutdown, so that its uploads need no recovery.
     ///
-    /// The file of a crashed daemon stays if this process has not completed the recovery after it.
+    /// The files of crashed daemons stay if this process has not completed their recovery.
     package func leave() {
         let own = daemons.membership.update { membership in
             defer { membership = Daemons.Membership() }
@@ -128,7 +130,7 @@ extension Spool {
         if let own { _ = try? disk.unlink(own.name, in: layout.daemons) }
     }
 
-    /// Returns whether a daemon has crashed since the last call; this process must recover the spool then.
+    /// Returns whether a daemon has crashed since the last call; if true, this process must recover the spool.
     @discardableResult
     package func findsDead() -> Bool {
         guard let own = daemons.membership.update({ $0.own?.name }),
@@ -146,10 +148,10 @@ extension Spool {
         return isAnyDead
     }
 
-    /// Whether a daemon has crashed and this process has not completed the recovery after it.
+    /// Whether this process has found a crashed daemon and has not completed its recovery.
     package var isAfterDeath: Bool { daemons.membership.update { !$0.dead.isEmpty } }
 
-    /// Removes the files of crashed daemons, after everything that they left has been repaired.
+    /// Removes the files of crashed daemons; call this after all their uploads have been repaired.
     func forgetDead() {
         let dead = daemons.membership.update { membership in
             defer { membership.dead = [] }
@@ -160,12 +162,12 @@ extension Spool {
 
     // MARK: Waking
 
-    /// Makes the daemons check the queue; if this fails, their next run finds the change.
+    /// Tells all daemons to check the queue; if this fails, they find the change in their next regular queue run.
     func wake() { try? writeWakeFile() }
 
-    /// Makes the daemons check the queue within a second.
+    /// Tells all daemons to check the queue; they do so within a second.
     ///
-    /// - Returns: whether a daemon is running.
+    /// - Returns: whether any daemon is running.
     /// - Throws: `.disk` if the daemons cannot be notified, or their files cannot be read.
     package func wakeDaemons() throws(SpoolError) -> Bool {
         try onDisk { () throws(SystemError) in
@@ -181,10 +183,10 @@ extension Spool {
         try layout.replace(Self.wakeFile, with: "", on: disk)
     }
 
-    /// Returns whether a process has called for a check of the queue since the last call.
+    /// Returns whether a process has called `wake()` or `wakeDaemons()` since the last call.
     ///
-    /// Because it runs at least once a second, it is also the first to detect that the file system has fenced off this
-    /// host.
+    /// Because this is called at least once a second, it is usually the first call to detect that the file system no
+    /// longer accepts this host.
     package func isWoken() -> Bool {
         let seen = try? onDisk { () throws(SystemError) in
             try layout.root.status(of: Self.wakeFile)?.file

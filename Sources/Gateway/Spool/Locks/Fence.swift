@@ -6,12 +6,12 @@
 
 package import SpoolgatePosix
 
-/// The action that ends the process at the first sign of a fence.
+/// The action that ends the process when the file system of a shared spool no longer accepts this host.
 ///
-/// Thread-safe.
+/// The host is then fenced off: another node may already be using its uploads. Thread-safe.
 final class Fence: Sendable {
     private struct Alarm {
-        /// The action for the first sign; nil if none is set or it has begun.
+        /// The action, or nil if none is set or it has started.
         var action: (@Sendable (SystemError) -> Void)?
         /// Whether the action is running.
         var isRaised = false
@@ -19,12 +19,13 @@ final class Fence: Sendable {
 
     private let alarm = Monitor(Alarm())
 
-    /// Sets the action for the first sign; it should not return.
+    /// Sets the action; it should not return.
     func set(_ action: @escaping @Sendable (SystemError) -> Void) {
         alarm.update { $0.action = action }
     }
 
-    /// Treats an error as a sign; if another thread's action is running, waits until that ends.
+    /// Runs the action because `error` shows that the host is fenced off; if another thread is already running the
+    /// action, waits for it.
     func note(_ error: SystemError) {
         let action = alarm.update { alarm in
             defer { alarm = Alarm(isRaised: alarm.isRaised || alarm.action != nil) }
@@ -44,15 +45,15 @@ extension Spool {
     /// Whether several hosts share the spool.
     package var isShared: Bool { node != nil }
 
-    /// Sets the action for the first sign that this host is fenced off from a shared spool.
+    /// Sets the action to run as soon as the file system of a shared spool no longer accepts this host.
     ///
-    /// `action` is called once, by any thread, and should end the process immediately.
+    /// `action` is called at most once, by any thread, and should end the process immediately.
     package func onFenced(_ action: @escaping @Sendable (SystemError) -> Void) { fence.set(action) }
 
-    /// Whether this process may no longer open the file `format`, which every daemon of the spool has read.
+    /// Whether this process may no longer open the file `format`, which every daemon of the spool has read before.
     ///
-    /// The kernel's client of CephFS fails every call with EACCES if its session ended during a network outage. A
-    /// single upload with changed permissions is no sign.
+    /// The CephFS kernel client fails every call with EACCES if its session ended during a network outage. Changed
+    /// permissions of a single upload do not count.
     var isClosedToUs: Bool {
         do throws(SystemError) {
             _ = try OpenFile.open("format", in: layout.root, forWriting: false)
@@ -62,12 +63,13 @@ extension Spool {
         }
     }
 
-    /// Checks that a shared spool still accepts this process.
+    /// Checks that a shared spool still accepts this process; has no effect in other spools.
     ///
-    /// Call it before relying on or reporting a fact that no change of the disk has just proved: that an upload is
-    /// missing, or that its offset was durable before.
+    /// Call this before reporting that an upload is missing or that its offset was already durable, if this process has
+    /// not just written to the disk successfully.
     ///
-    /// - Throws: `.disk` if the host is fenced off, or another node has taken this process for dead.
+    /// - Throws: `.disk` if the file system no longer accepts this host, or another node considers this process
+    ///   crashed.
     package func checkMembership() throws(SpoolError) {
         guard isShared else { return }
         try onDisk { () throws(SystemError) in
@@ -84,7 +86,7 @@ extension Spool {
 }
 
 extension Directory {
-    /// Returns the error for a missing name that must exist, as a fenced host finds it.
+    /// Returns the error for a name that must exist but is missing, which shows that the host is fenced off.
     fileprivate func gone(_ name: String) -> SystemError {
         SystemError(call: "openat", subject: path(of: name), errno: SystemError.fenced)
     }

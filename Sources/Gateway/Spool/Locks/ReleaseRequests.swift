@@ -8,10 +8,10 @@ import SpoolgatePosix
 import SpoolgateUploadProtocol
 
 extension Spool {
-    /// Requests the release of the uploads that requests in other processes wait for.
+    /// Makes this process release the uploads that requests in other processes wait for.
     ///
-    /// Call it several times a second. It makes no system call while this process receives no upload, and three while
-    /// no request waits. An upload in delivery is not affected; the other process waits for it.
+    /// Call this several times a second. It makes no system call while this process receives no upload, and three calls
+    /// while no other process waits. An upload in delivery is not affected; the other process waits for it.
     ///
     /// - Throws: `.disk` if the file `format` cannot be read.
     package func requestReleaseForOthers() throws(SpoolError) {
@@ -27,7 +27,7 @@ extension Spool {
         }
     }
 
-    /// Requests the release of every upload that this process is receiving; their clients can resume.
+    /// Requests the release of every upload that this process is receiving; the clients can resume their uploads.
     package func requestReleaseOfAll() {
         for id in locks.receiving() { locks.requestRelease(of: id) }
     }
@@ -39,7 +39,7 @@ extension Spool {
         return try record.descriptor.isMarkedElsewhere(subject: record.subject)
     }
 
-    /// Runs `wait` while requesting the release of the upload with that record.
+    /// Runs `wait`; until it returns, other processes are asked to release the upload that has this record.
     func whileRequestingRelease<R>(
         of record: OpenFile,
         _ wait: () throws(SpoolError) -> R

@@ -7,17 +7,17 @@
 import SpoolgatePosix
 import SpoolgateUploadProtocol
 
-/// The table of locks.
+/// The uploads that requests of this process have locked or wait for.
 ///
 /// Thread-safe.
 final class UploadLocks: Sendable {
-    /// A lock; a class, because moving a creation costs more than allocating an object.
+    /// A lock in the table; a class, because moving a creation costs more than allocating an object.
     fileprivate final class Entry {
         let number: UInt64
         let requestRelease: @Sendable () -> Void
-        /// Set once the record has been read.
+        /// The upload's creation; nil until the record has been read.
         var creation: UploadCreation?
-        /// Whether the kernel's lock is held too, so that the wait for other processes is over.
+        /// Whether the kernel's lock on the record is held too; until then, the request waits for another process.
         var isInUse = false
         var isDelivering = false
         var isReleaseRequested = false
@@ -32,7 +32,7 @@ final class UploadLocks: Sendable {
             self.requestRelease = requestRelease
         }
 
-        /// Whether a request in another process may request its release.
+        /// Whether the holder is receiving content and can still be asked to release the upload.
         var isReceiving: Bool { isInUse && !isDelivering && !isReleaseRequested }
     }
 
@@ -58,7 +58,7 @@ final class UploadLocks: Sendable {
 
     enum Locking {
         case locked(UploadLock)
-        /// The caller may not use an upload with this creation.
+        /// `admits` returned false: the caller may not use the upload.
         case notAdmitted
         /// The upload was not unlocked in time.
         case busy
@@ -69,13 +69,15 @@ final class UploadLocks: Sendable {
         case request(@Sendable () -> Void)
     }
 
-    /// Locks an upload; requests the release of an older lock that is receiving.
+    /// Locks an upload; if a request of this process is receiving it, requests its release and waits.
     ///
     /// - Parameters:
     ///   - id: the upload.
-    ///   - limit: when to give up.
-    ///   - admits: returns whether the caller may use an upload with that creation; must be quick and have no effect.
-    ///   - requestRelease: asks the caller to unlock.
+    ///   - limit: when to stop waiting.
+    ///   - admits: returns whether the caller may use an upload with that creation; must be quick and without side
+    ///     effects.
+    ///   - requestRelease: called from another thread when a newer request needs the upload; should make the caller
+    ///     unlock it soon.
     /// - Returns: the lock, or why it was not acquired.
     func lock(
         _ id: UploadID,
@@ -167,7 +169,9 @@ final class UploadLocks: Sendable {
         return made
     }
 
-    /// Locks an upload if it is neither locked nor awaited; the release of this lock cannot be requested.
+    /// Locks an upload unless it is locked or a request waits for it; the release of this lock cannot be requested.
+    ///
+    /// Returns nil if the upload is not free.
     func tryLock(_ id: UploadID) -> UploadLock? {
         lockFree(id) { number in
             let entry = Entry(number, requestRelease: {})
@@ -176,7 +180,7 @@ final class UploadLocks: Sendable {
         }
     }
 
-    /// Locks an upload if it is neither locked nor awaited.
+    /// Locks an upload with the entry that `make` returns; returns nil if it is locked or a request waits for it.
     private func lockFree(_ id: UploadID, _ make: (UInt64) -> Entry) -> UploadLock? {
         table.updateQuietly { table in
             guard table.entries[id] == nil, !table.isAwaited(id) else { return nil }
@@ -185,14 +189,14 @@ final class UploadLocks: Sendable {
         }
     }
 
-    /// Returns the uploads whose locks are receiving and whose release has not been requested.
+    /// Returns the uploads that requests of this process are receiving and whose release has not been requested.
     func receiving() -> [UploadID] {
         table.updateQuietly { table in
             table.entries.filter { $0.value.isReceiving }.map(\.key)
         }
     }
 
-    /// Requests the release of a lock that is receiving, for a request in another process or at shutdown.
+    /// Requests the release of an upload that is being received, for a request in another process or at shutdown.
     func requestRelease(of id: UploadID) {
         let request = table.updateQuietly { table -> (@Sendable () -> Void)? in
             guard let entry = table.entries[id], entry.isReceiving else { return nil }
@@ -222,15 +226,15 @@ struct UploadLock {
         }
     }
 
-    /// Records the creation, so that waiting requests can decide whether they may use the upload.
+    /// Sets the creation, so that waiting requests can decide whether they may use the upload.
     func setCreation(_ creation: UploadCreation) {
         locks.change(id) { _ in entry.creation = creation }
     }
 
-    /// Makes newer requests wait for the lock from now on, instead of requesting its release.
+    /// Makes newer requests wait for the lock instead of requesting its release.
     func setDelivering() { locks.table.updateQuietly { _ in entry.isDelivering = true } }
 
-    /// Records that the kernel's lock is held too.
+    /// Records that the kernel's lock on the record is held too.
     func setInUse() { locks.table.updateQuietly { _ in entry.isInUse = true } }
 
     /// Waits until the release is requested; returns false if `deadline` passes first.
