@@ -12,15 +12,15 @@ package import SpoolgateUploadProtocol
 package final class Spool: Sendable {
     package let directory: String
 
-    /// The node of this process in a shared spool; nil if the spool belongs to one host.
+    /// The name of this process's node in a shared spool, or nil if the spool belongs to one host.
     package let node: String?
 
     let layout: SpoolLayout
     let disk: Disk
     let room: SpoolRoom
-    /// The clock by which uploads age.
+    /// The clock by which the lifetimes of uploads are measured.
     package let clock: SpoolClock
-    /// The name of this process in the states that it writes.
+    /// The name under which this process writes states; see `Writer`.
     let writer: String
     let locks = UploadLocks()
     let daemons = Daemons()
@@ -29,12 +29,14 @@ package final class Spool: Sendable {
     /// The uploads whose files another host may have left too short.
     let settling = SettlingUploads()
     let syncedStates = SyncedStates()
-    /// Runs a sync on another thread while more content arrives.
+    /// Runs a sync on another thread, so that more content can be received at the same time.
     let runBeside: HelperThreads.Run
     /// The buffers that receive content.
     package let buffers = BufferPool()
 
-    /// Starts threads for syncs during reception; more than 64 would only wait for the same disk.
+    /// Starts threads for syncs that run while content is received, and returns the function that runs work on them.
+    ///
+    /// There are at most 64 threads; more would only wait for the same disk.
     package static func syncThreads() -> HelperThreads.Run {
         HelperThreads(name: "sync", maximum: 64).run
     }
@@ -43,17 +45,17 @@ package final class Spool: Sendable {
     ///
     /// - Parameters:
     ///   - directory: the path; its parent must exist.
-    ///   - reserve: the bytes that must stay free on the file system.
-    ///   - quota: the maximum size of the spool in bytes; nil: no limit. If set, all files are counted before this
-    ///     returns.
+    ///   - reserve: the number of bytes that must stay free on the file system.
+    ///   - quota: the maximum size of the spool in bytes, or nil for no limit. If a quota is set, all files are counted
+    ///     before this initialiser returns.
     ///   - disk: the calls that change the disk; tests pass one that fails.
     ///   - clock: the machine's clocks; tests pass clocks that jump.
-    ///   - node: the node of this process, if several hosts share the spool; nil: the spool belongs to this host.
-    ///   - writer: the name of this process in states; nil: the running kernel, or this process of its node. Tests pass
-    ///     another one to simulate a power failure.
-    ///   - runBeside: runs a sync while more content arrives; tests choose the moment.
-    /// - Throws: `.unusable` if the directory is not a spool, has another format, or is not trusted; `.disk` if its
-    ///   file system is read-only; `.bootUnknown`.
+    ///   - node: the node of this process if several hosts share the spool, or nil if the spool belongs to this host.
+    ///   - writer: the name of this process in states, or nil for the running kernel or, in a shared spool, this
+    ///     process of its node. Tests pass another name to simulate a power failure.
+    ///   - runBeside: runs a sync while more content is received; tests choose when it runs.
+    /// - Throws: `.unusable` if the directory is not a spool, has another format, or other users can access it; `.disk`
+    ///   if its file system is read-only; `.bootUnknown` if the kernel's boot identity cannot be read.
     package convenience init(
         directory: String,
         reserve: Int64,
@@ -87,12 +89,12 @@ package final class Spool: Sendable {
         if self.clock.isFirst { noteClock() }
     }
 
-    /// Opens an existing spool for listing and changing uploads; creates nothing.
+    /// Opens an existing spool for listing and changing uploads; creates no upload and no directory.
     ///
     /// - Parameters:
     ///   - directory: the path.
-    ///   - node: the node of this process, if several hosts share the spool.
-    /// - Throws: as the other initialiser.
+    ///   - node: the node of this process if several hosts share the spool, otherwise nil.
+    /// - Throws: the errors of `init(directory:reserve:quota:disk:clock:node:writer:runBeside:)`.
     package convenience init(
         existing directory: String,
         node: String? = nil
@@ -131,18 +133,18 @@ package final class Spool: Sendable {
 
     /// Creates an upload and locks it.
     ///
-    /// The write of its record creates the upload. It survives a crash on return, and a power failure after the first
-    /// `sync()`.
+    /// The write of its record creates the upload. On return, it survives a crash; it survives a power failure only
+    /// after the first `sync()`.
     ///
     /// - Parameters:
     ///   - creation: the properties of the upload, which never change.
-    ///   - length: its length, if known.
-    ///   - expected: the bytes of content expected, as far as known.
-    ///   - requestRelease: called from another thread, at most once, if a newer request needs the upload; must end the
-    ///     caller's next read.
+    ///   - length: the length of the complete content in bytes, or nil if unknown.
+    ///   - expected: the number of bytes of content that are expected, as far as known.
+    ///   - requestRelease: called at most once, from another thread, when a newer request needs the upload; must make
+    ///     the caller's read of content end soon.
     /// - Returns: the upload, empty and locked.
-    /// - Throws: `.full`, `.fewFiles` or `.overQuota` if there is no room for the expected content; `.tooMany`. Nothing
-    ///   was created then.
+    /// - Throws: `.full`, `.fewFiles` or `.overQuota` if there is no room for the expected content; `.tooMany` if a
+    ///   limit on the number of uploads is reached. No upload was created then.
     package func create(
         _ creation: UploadCreation,
         length: Int64? = nil,
@@ -180,17 +182,17 @@ package final class Spool: Sendable {
 
     /// Finds an upload and locks it.
     ///
-    /// If a request is receiving the upload, its release is requested; the newest request gets the lock. During a
-    /// delivery, this waits.
+    /// If a request is receiving the upload, it is asked to release it; if several requests wait, the newest gets the
+    /// lock. During a delivery, this waits for its end.
     ///
     /// - Parameters:
     ///   - id: the upload.
     ///   - limit: when to stop waiting for the lock.
-    ///   - admits: whether the caller may use an upload with that creation; called before a release is requested, so
-    ///     that clients cannot disturb each other. Must be quick and without side effects.
+    ///   - admits: returns whether the caller may use an upload with that creation; called before a release is
+    ///     requested, so that clients cannot disturb each other. Must be quick and without side effects.
     ///   - requestRelease: as in `create`.
-    /// - Returns: nil if the upload does not exist or `admits` returns false.
-    /// - Throws: `.busy` if `limit` passes, or a newer request waits for the upload.
+    /// - Returns: the locked upload, or nil if it does not exist or `admits` returned false.
+    /// - Throws: `.busy` if the upload was not unlocked in time, or a newer request has requested its release.
     package func lock(
         _ id: UploadID,
         until limit: WaitLimit,
@@ -206,7 +208,8 @@ package final class Spool: Sendable {
         return try find(lock, until: limit, admits: admits)
     }
 
-    /// Finds an upload and locks it, as above, with a fixed deadline.
+    /// Finds an upload and locks it, as `lock(_:until:admits:requestRelease:)` with a `WaitLimit`, but with a fixed
+    /// deadline.
     package func lock(
         _ id: UploadID,
         until deadline: Deadline,
@@ -216,11 +219,11 @@ package final class Spool: Sendable {
         try lock(id, until: WaitLimit(deadline), admits: admits, requestRelease: requestRelease)
     }
 
-    /// Finds an upload and locks it, unless it is locked or a request waits for it.
+    /// Finds an upload and locks it, unless it is locked or a request waits for it; never waits.
     ///
     /// Later requests for the upload wait until it is unlocked.
     ///
-    /// - Returns: nil if the upload does not exist or is in use.
+    /// - Returns: the locked upload, or nil if it does not exist or is in use.
     package func tryLock(_ id: UploadID) throws(SpoolError) -> Upload? {
         guard let lock = locks.tryLock(id) else { return nil }
         do throws(SpoolError) { return try find(lock, until: nil) { _ in true } } catch {
@@ -231,7 +234,7 @@ package final class Spool: Sendable {
 
     // MARK: Creating files
 
-    /// Creates a record, locks it and writes it, which creates the upload.
+    /// Creates, locks and writes a record, which creates the upload.
     private func createRecord(_ bytes: [UInt8], _ name: FileName) throws(SystemError) -> OpenFile {
         let directory = layout.directory(of: name)
         while true {
@@ -253,8 +256,9 @@ package final class Spool: Sendable {
 
     // MARK: Finding files
 
-    /// Finds the upload of a lock, or unlocks it; without a `limit`, neither waits for another process nor requests a
-    /// release.
+    /// Opens the upload for which this process has acquired `lock`; unlocks it if that fails or `admits` returns false.
+    ///
+    /// If `limit` is nil, does not wait for other processes, nor request them to release the upload.
     private func find(
         _ lock: UploadLock,
         until limit: WaitLimit?,
@@ -300,7 +304,7 @@ package final class Spool: Sendable {
         }
     }
 
-    /// Opens and locks the record of an upload; nil if it is in use or was removed.
+    /// Opens and locks the record of an upload; returns nil if the upload is in use or was removed.
     func openUnused(_ id: UploadID) throws(SystemError) -> UploadFiles? {
         let name = FileName(id)
         guard let record = try layout.openRecord(name), try record.tryLock(),
@@ -309,9 +313,9 @@ package final class Spool: Sendable {
         return UploadFiles(of: id, name, in: self, record: record)
     }
 
-    /// Opens files of an upload, and moves its record to `corrupt` if one is not a regular file.
+    /// Opens files of an upload; if one of them is not a regular file, moves the record to `corrupt`.
     ///
-    /// - Throws: `.corrupt` in that case, if the upload has a record.
+    /// - Throws: `.corrupt` if a record was moved; otherwise the error of `body`.
     private func openSound<R, E: Error>(
         _ name: FileName,
         _ body: () throws(E) -> R
@@ -338,9 +342,9 @@ package final class Spool: Sendable {
         }
     }
 
-    /// Takes the kernel's lock; false if the caller may not use the upload.
+    /// Takes the kernel's lock; returns false if the caller may not use the upload.
     ///
-    /// Without a `limit`, neither waits nor requests a release.
+    /// If `limit` is nil, neither waits nor requests a release.
     private func waitForLock(
         on file: OpenFile,
         _ lock: UploadLock,
@@ -377,7 +381,7 @@ package final class Spool: Sendable {
         }
     }
 
-    /// Returns the creation of an upload that another process has locked; nil if it cannot be read.
+    /// Returns the creation of an upload that another process has locked, or nil if the record cannot be read.
     private func peek(_ id: UploadID) throws(SystemError) -> UploadCreation? {
         guard let file = try layout.openRecord(FileName(id), forWriting: false) else { return nil }
         return try? LoadedRecord.read(file, of: id, knowing: creations).get().creation
@@ -385,12 +389,12 @@ package final class Spool: Sendable {
 
     // MARK: Errors and room
 
-    /// Runs calls on the disk and converts their errors.
+    /// Runs `body`, which accesses the disk, and converts its errors.
     func onDisk<R>(_ body: () throws(SystemError) -> R) throws(SpoolError) -> R {
         do throws(SystemError) { return try body() } catch { throw failure(error) }
     }
 
-    /// Converts the error of a failed call.
+    /// Converts the error of a failed system call.
     func failure(_ error: SystemError) -> SpoolError {
         if isShared, error.mayBeFenced || error.isDenial && isClosedToUs { fence.note(error) }
         if error.isExhausted { return .exhausted(error) }
@@ -399,14 +403,14 @@ package final class Spool: Sendable {
         return .noSpace(error, directory: directory, free: try? layout.root.space())
     }
 
-    /// Refuses `count` bytes of content, or an unknown number (0), if there is no room for them now.
+    /// Throws an error if `count` bytes of content, or 0 if the number is unknown, would exceed a limit now.
     ///
-    /// Takes no room: that happens when they are written.
+    /// Reserves no space: that happens when the content is written.
     package func checkRoom(for count: Int64) throws(SpoolError) { try room.check(for: count) }
 
-    /// Changes the bounds on the number of uploads; existing uploads are kept.
+    /// Changes the limits on the number of uploads; existing uploads are kept.
     package func setBounds(_ bounds: UploadBounds) { room.setBounds(bounds) }
 
-    /// Changes the number of bytes that must stay free, for new content.
+    /// Changes the number of bytes that must stay free when new content is written.
     package func setReserve(_ reserve: Int64) { room.setReserve(reserve) }
 }

@@ -6,13 +6,14 @@ import SpoolgatePosix
 import SpoolgateUploadProtocol
 
 struct Census: Equatable {
-    /// Bytes of content in files with a name.
+    /// The number of bytes of content in data files, excluding files without a name.
     var data: Int64 = 0
-    /// Bytes of records, including those in `corrupt`.
+    /// The number of bytes of records, including those in `corrupt`.
     var records: Int64 = 0
-    /// Uploads with a record, without those in `corrupt`.
+    /// The number of uploads with a record, excluding those in `corrupt`.
     var uploads = 0
-    /// Undelivered uploads by the hash of their client; names would take memory for every owner.
+    /// The number of undelivered uploads by the hash of their client's name; the names themselves would use too much
+    /// memory.
     var unfinished: [Int: Int] = [:]
 
     static func += (one: inout Census, other: Census) {
@@ -22,13 +23,13 @@ struct Census: Equatable {
         one.unfinished.merge(other.unfinished, uniquingKeysWith: +)
     }
 
-    /// Adds `count` uploads of a client; a negative number subtracts.
+    /// Adds `count` uploads of a client, or subtracts them if `count` is negative.
     mutating func add(_ count: Int, of client: Int, isFinished: Bool) {
         uploads = max(0, uploads + count)
         if !isFinished { add(count, unfinishedOf: client) }
     }
 
-    /// Adds `count` undelivered uploads of a client, and the bytes of a record.
+    /// Adds `count` undelivered uploads of a client, and `record` bytes of records.
     mutating func add(_ count: Int, of client: Int, record: Int64) {
         add(count, of: client, isFinished: false)
         records += record
@@ -42,7 +43,7 @@ struct Census: Equatable {
 }
 
 extension SpoolLayout {
-    /// Counts the uploads and bytes; unless records are read, `unfinished` is empty.
+    /// Counts the uploads and bytes in the spool; `unfinished` stays empty unless records are read.
     func census(readingRecords: Bool) throws(SystemError) -> Census {
         var census = Census()
         try walk(unread: { (_, error) throws(SystemError) in throw error }) {
@@ -57,7 +58,7 @@ extension SpoolLayout {
         return census
     }
 
-    /// Returns the counts of one upload, and its record if that was to be read and is a file; nil if it was removed.
+    /// Returns the counts of one upload and, if it was to be read, its record; returns nil if the upload was removed.
     func census(
         of found: Found,
         readingRecord: Bool

@@ -5,31 +5,31 @@
 
 package import SpoolgatePosix
 
-/// The figures of a spool.
+/// The number of uploads and bytes in a spool, and the limits on bytes.
 package struct SpoolFigures: Sendable, Equatable {
-    /// Uploads with a record, without those in `corrupt`.
+    /// The number of uploads with a record, excluding those in `corrupt`.
     package var uploads: Int
-    /// The uploads among them that are not delivered.
+    /// The number of these uploads that are not delivered.
     package var unfinished: Int
-    /// Bytes of content and records.
+    /// The number of bytes of content and records.
     package var bytes: Int64
-    /// Bytes to keep free on the file system.
+    /// The number of bytes that must stay free on the file system.
     package var reserve: Int64
-    /// The maximum number of bytes of content and records; nil if unlimited.
+    /// The maximum number of bytes of content and records, or nil if unlimited.
     package var quota: Int64?
 }
 
 extension Spool {
     private static let purgeFile = "purged"
 
-    /// Records the time of the last removal of expired uploads, for monitoring.
+    /// Records that expired uploads were removed now, for monitoring.
     ///
-    /// If this fails, the earlier time stays.
+    /// If the write fails, the time recorded before stays.
     package func notePurge() {
         try? layout.replace(Self.purgeFile, with: "\(clock.now.seconds)\n", on: disk)
     }
 
-    /// The time of the last `notePurge()` by any process; nil if there was none or it cannot be read.
+    /// The time of the last `notePurge()` by any process, or nil if it was never called or its record cannot be read.
     package var lastPurge: WallTime? {
         guard let text = try? SpoolLayout.text(of: Self.purgeFile, in: layout.root) else {
             return nil
@@ -37,25 +37,28 @@ extension Spool {
         return Int64(text.prefix { $0 != "\n" }).map { WallTime(seconds: $0) }
     }
 
-    /// The figures of the spool, without access to the disk.
+    /// The number of uploads and bytes, determined without access to the disk.
     ///
-    /// They are complete only after the first walk; changes by other processes are included after the next count.
+    /// The numbers are complete only after the first walk through the spool; changes by other processes are included
+    /// only after the next count.
     package var figures: SpoolFigures { room.figures }
 
-    /// Returns why every upload that needs a file is refused with 507 now, without access to the disk.
+    /// Returns the reasons for which every upload that needs a file is currently refused with 507, without access to
+    /// the disk.
     ///
-    /// - Parameter space: the free space of the file system; nil if unknown.
-    /// - Returns: `.full`, `.fewFiles`, `.overQuota`, `.tooMany`; empty if uploads are accepted.
+    /// - Parameter space: the free space of the file system, or nil if unknown.
+    /// - Returns: `.full`, `.fewFiles`, `.overQuota` or `.tooMany` for each reason; empty if uploads are accepted.
     package func refusals(with space: FileSystemSpace?) -> [SpoolError] {
         room.refusals(with: space)
     }
 
-    /// The maximum number of uploads that are counted only for accurate figures.
+    /// The number of uploads from which on `recount(isDue:)` does not count, because a count would take too long.
     private static let mostRecounted = 10_000
 
-    /// Counts again if the figures may be wrong and a count is short.
+    /// Counts all uploads and bytes if the figures may be wrong and a count is fast.
     ///
-    /// - Parameter isDue: whether to count even if no error is known: another process may have removed uploads.
+    /// - Parameter isDue: whether to count even if the figures are not known to be wrong: another process may have
+    ///   removed uploads.
     package func recount(isDue: Bool) {
         guard isDue || room.isTooHigh, figures.uploads < Self.mostRecounted else { return }
         // If this fails, the earlier figures stay.
@@ -69,11 +72,11 @@ extension Spool {
         try onDisk { () throws(SystemError) in try layout.root.space() }
     }
 
-    /// Checks that files can be created in the spool; leaves none.
+    /// Checks that files can be created in the spool, and removes the file that it created.
     ///
-    /// A full disk is no error here: uploads that need it are refused, and all others continue.
+    /// A full disk is no error here: only the uploads that need space are refused, and all others continue.
     ///
-    /// - Throws: `.disk` if no file can be created.
+    /// - Throws: `.disk` if no file can be created for another reason.
     package func checkWritable() throws(SpoolError) {
         do throws(SystemError) { _ = try disk.createNameless(in: layout.temporary) } catch {
             guard error.isFull || error.isExhausted else { throw .disk(error) }

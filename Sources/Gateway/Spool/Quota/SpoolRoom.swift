@@ -11,9 +11,9 @@ import SpoolgateUploadProtocol
 
 /// The limits on the number of uploads.
 package struct UploadBounds: Sendable, Equatable {
-    /// The maximum number of uploads in the spool, including those whose response is kept; nil if unlimited.
+    /// The maximum number of uploads in the spool, including delivered ones with a stored response; nil if unlimited.
     package var total: Int?
-    /// The maximum number of undelivered uploads of one client; nil if unlimited.
+    /// The maximum number of undelivered uploads of one client, or nil if unlimited.
     package var ofClient: Int?
 
     /// Creates limits; the default is unlimited.
@@ -23,52 +23,53 @@ package struct UploadBounds: Sendable, Equatable {
     }
 }
 
-/// The number of bytes that may still be written, and of uploads that may be created.
+/// The bookkeeping of how many bytes may still be written, and how many uploads may still be created.
 ///
 /// Thread-safe.
 final class SpoolRoom: Sendable {
-    /// The maximum number of bytes of data files and records; nil if unlimited.
+    /// The maximum number of bytes of data files and records, or nil if unlimited.
     let quota: Int64?
-    /// Bytes of records that do not count, so that even the smallest quota is useful.
+    /// The number of bytes of records that do not count for the quota, so that even the smallest quota is useful.
     static let freeRecords: Int64 = 64 << 10
 
-    /// Files that stay free when an upload is created.
+    /// The number of files that must still be possible on the file system before an upload is created.
     ///
     /// They are for other programs and for existing uploads, whose further files are created without a check.
     private static let reservedFiles: Int64 = 1000
-    /// Bytes that all uploads together may write between two checks of the free space.
+    /// The number of bytes that all uploads together may write between two checks of the free space.
     private static let lookInterval: Int64 = 64 << 20
-    /// Bytes of content that all uploads together may keep in memory.
+    /// The maximum number of bytes of content that all uploads together may keep in memory.
     private static let memory: Int64 = 8 << 20
-    /// Bytes that are lent even if they are more than the usual share of the room.
+    /// The number of bytes that are always lent, even if they exceed the usual share of the remaining space.
     private static let leastLoan: Int64 = 4 << 10
 
     private struct State {
         var reserve: Int64
         var bounds = UploadBounds()
         var known = Census()
-        /// Bytes without a name, in files and in memory, which a count does not find; and those in memory.
+        /// Bytes in memory and in files without a name, which a count of the spool does not find.
         var nameless: Int64 = 0
         var inMemory: Int64 = 0
-        /// Bytes that another process may write but has not reported: room, not content.
+        /// Bytes reserved for writes by another process, such as nginx, that it has not reported as written.
         var lent: Int64 = 0
-        /// Bytes that may be written before the next check of the free space.
+        /// The number of bytes that may be written before the next check of the free space.
         var allowance: Int64 = 0
-        /// Taken but not created yet, so that a count that begins now may miss it.
+        /// Reserved for files that may not exist yet, so that a count that starts now may miss them.
         var pending = Census()
-        /// The part that the running count may miss: pending at its begin or taken since; nil if no count is running.
+        /// The part that the running count may miss: `pending` at its start and everything since; nil if no count is
+        /// running.
         var since: Census?
-        /// Whether the last count may include room twice that was taken while it ran.
+        /// Whether the last count may have counted twice what was reserved while it ran.
         var isTooHigh = false
-        /// The earliest time of the next count.
+        /// The earliest time at which the next count may start.
         var nextCount = Deadline.after(.zero)
 
-        /// Bytes that count for the quota.
+        /// The number of bytes that count for the quota.
         var bytes: Int64 {
             known.data + nameless + lent + max(0, known.records - SpoolRoom.freeRecords)
         }
 
-        /// Takes room that a running count may or may not include; a figure may be too high but never too low.
+        /// Reserves space that a running count may or may not find; a figure may become too high but never too low.
         mutating func take(_ body: (inout Census) -> Void) {
             body(&known)
             if var since {
@@ -91,12 +92,12 @@ final class SpoolRoom: Sendable {
     private let leastCountInterval: Duration
     private var root: Directory { layout.root }
 
-    /// Creates the room of an opened spool; all counts are zero until the first count.
+    /// Creates the bookkeeping of a spool; all numbers are zero until the first count.
     ///
     /// - Parameters:
     ///   - layout: the spool.
-    ///   - reserve: bytes to keep free.
-    ///   - quota: the maximum number of bytes of content and records; nil if unlimited.
+    ///   - reserve: the number of bytes that must stay free on the file system.
+    ///   - quota: the maximum number of bytes of content and records, or nil if unlimited.
     ///   - leastCountInterval: the shortest time between two counts.
     init(
         _ layout: SpoolLayout,
@@ -122,10 +123,10 @@ final class SpoolRoom: Sendable {
         }
     }
 
-    /// Returns why every upload that needs a file is refused now, without a count.
+    /// Returns the reasons for which every upload that needs a file is currently refused, without a count.
     ///
-    /// - Parameter space: the free space of the file system; nil if unknown.
-    /// - Returns: `.full`, `.fewFiles`, `.overQuota`, `.tooMany`; empty if uploads are accepted.
+    /// - Parameter space: the free space of the file system, or nil if unknown.
+    /// - Returns: `.full`, `.fewFiles`, `.overQuota` or `.tooMany` for each reason; empty if uploads are accepted.
     func refusals(with space: FileSystemSpace?) -> [SpoolError] {
         // Only numbers are read: a copy of the counts would make the next change copy them.
         let (reserve, lent, bytes, uploads, total) = state.updateQuietly {
@@ -152,9 +153,12 @@ final class SpoolRoom: Sendable {
 
     // MARK: Checking and taking bytes
 
-    /// Throws if there is no room now for content of `count` bytes, or of an unknown number (0).
+    /// Throws an error if `count` more bytes of content would exceed a limit now; reserves nothing.
     ///
-    /// No room is taken. With `makesFile`, an upload is about to be created, which takes files too.
+    /// - Parameters:
+    ///   - count: the number of bytes; 0 if it is unknown.
+    ///   - makesFile: whether an upload is about to be created, which also needs new files.
+    /// - Throws: `.full`, `.fewFiles` or `.overQuota`; `.disk` if the free space cannot be determined.
     func check(for count: Int64, makesFile: Bool = false) throws(SpoolError) {
         try look(for: count, makesFile: makesFile)
         guard let quota else { return }
@@ -164,12 +168,14 @@ final class SpoolRoom: Sendable {
         }
     }
 
-    /// Takes `count` bytes of content that are about to be written; if they are named, `wasWritten` must follow.
+    /// Reserves space for `count` bytes of content that are about to be written.
     ///
     /// - Parameters:
-    ///   - count: bytes.
-    ///   - isNamed: whether they are written to a file that a count of the spool finds.
-    /// - Throws: `.full` below the reserve, `.overQuota` above the quota; no bytes are taken then.
+    ///   - count: the number of bytes.
+    ///   - isNamed: whether the bytes are written to a file with a name, which a count finds; if true, call
+    ///     `wasWritten(_:)` after the write.
+    /// - Throws: `.full` if less than the reserve would stay free, `.overQuota` if the quota would be exceeded. Nothing
+    ///   is reserved then.
     func take(_ count: Int64, isNamed: Bool = true) throws(SpoolError) {
         while true {
             var isShort = false
@@ -194,10 +200,10 @@ final class SpoolRoom: Sendable {
         }
     }
 
-    /// Records that the write of `count` named bytes has ended, with or without success.
+    /// Records that the write of `count` bytes to a file with a name has ended, with or without success.
     func wasWritten(_ count: Int64) { state.updateQuietly { $0.pending.data -= count } }
 
-    /// Gives back bytes of content that were removed, or taken and not written.
+    /// Frees the space of content that was removed, or that was reserved for content and not used.
     func giveBack(_ count: Int64, isNamed: Bool = true) {
         guard count > 0 else { return }
         state.update { state in
@@ -209,10 +215,10 @@ final class SpoolRoom: Sendable {
         }
     }
 
-    /// Takes `count` bytes of content to be kept in memory; returns false, and takes none, if too many are there
-    /// already.
+    /// Reserves memory for `count` bytes of content; returns false, and reserves nothing, if too many bytes are in
+    /// memory.
     ///
-    /// - Throws: the errors of `take`.
+    /// - Throws: the errors of `take(_:isNamed:)`.
     func takeMemory(_ count: Int64) throws(SpoolError) -> Bool {
         let isTaken = state.update { state in
             guard state.inMemory + count <= Self.memory else { return false }
@@ -227,7 +233,7 @@ final class SpoolRoom: Sendable {
         return true
     }
 
-    /// Gives back memory of content; with `isStored`, its bytes are in a file with a name now.
+    /// Frees memory of content; if `isStored` is true, the content is now in a file with a name.
     func giveBackMemory(_ count: Int64, isStored: Bool) {
         state.update { state in
             state.inMemory -= count
@@ -238,13 +244,14 @@ final class SpoolRoom: Sendable {
 
     // MARK: Lending bytes
 
-    /// Lends room to another process that is about to write content; `endLoan` must follow for the whole loan.
+    /// Reserves space for content that another process, such as nginx, is about to write.
     ///
-    /// A loan is at most a sixteenth of the remaining room, so that idle borrowers never hold all room.
+    /// A loan is at most a sixteenth of the remaining space, so that idle borrowers never hold all of it. Call
+    /// `endLoan` until the whole loan has ended.
     ///
     /// - Parameter count: the maximum number of bytes to lend, > 0.
-    /// - Returns: the number of bytes that may be written, at least one; fewer than `count` if little room is left.
-    /// - Throws: `.full` or `.overQuota` if there is no room at all; no bytes are lent then.
+    /// - Returns: the number of bytes that may be written, at least one; fewer than `count` if little space is left.
+    /// - Throws: `.full` or `.overQuota` if not even one byte may be written; nothing is lent then.
     func lend(upTo count: Int64) throws(SpoolError) -> Int64 {
         var hasLooked = false
         while true {
@@ -276,12 +283,12 @@ final class SpoolRoom: Sendable {
         min(count, room, max(room / 16, leastLoan))
     }
 
-    /// Records that `count` bytes are no longer lent, and that the upload's content has grown by `written`.
+    /// Records that `count` bytes are no longer lent, and that the upload's content has grown by `written` bytes.
     ///
     /// - Parameters:
     ///   - count: the number of bytes whose loan ends.
     ///   - written: the number of bytes by which the content grew; negative if it shrank.
-    ///   - isCertain: false if the number is unknown; all then count as written until the next count.
+    ///   - isCertain: false if `written` is unknown; all `count` bytes then count as written until the next count.
     func endLoan(of count: Int64, written: Int64, isCertain: Bool = true) {
         state.updateQuietly { state in
             state.lent -= count
@@ -296,22 +303,22 @@ final class SpoolRoom: Sendable {
 
     // MARK: Records
 
-    /// Records that a record has grown: the state of an upload is never refused.
+    /// Records that a record has grown by `count` bytes; this is never refused, so that a state can always be written.
     func noteRecord(_ count: Int64) { state.update { $0.take { $0.records += count } } }
 
-    /// Gives back bytes of a record.
+    /// Frees the space of `count` bytes of a record.
     func giveBackRecord(_ count: Int64) {
         state.update { $0.known.records = max(0, $0.known.records - count) }
     }
 
     // MARK: Uploads
 
-    /// Changes the limits; existing uploads stay.
+    /// Changes the limits on the number of uploads; existing uploads are kept even if they exceed the new limits.
     func setBounds(_ bounds: UploadBounds) { state.update { $0.bounds = bounds } }
 
-    /// Takes room for an upload that is about to be created, and for its record; `wasMade` must follow.
+    /// Reserves space for the `record` bytes of an upload that is about to be created; `wasMade` must follow.
     ///
-    /// - Throws: `.tooMany`, or `.overQuota` above the quota; no room is taken then.
+    /// - Throws: `.tooMany`, or `.overQuota` if the quota would be exceeded; nothing is reserved then.
     func takeUpload(of client: ClientName, record: Int64) throws(SpoolError) {
         let client = client.hashValue
         try counted { state in
@@ -334,12 +341,12 @@ final class SpoolRoom: Sendable {
         state.updateQuietly { $0.pending.add(-1, of: client.hashValue, record: -record) }
     }
 
-    /// Records that an upload is delivered, so that only its response is kept.
+    /// Records that an upload was delivered, so that it no longer counts against its client's limit.
     func noteFinished(of client: ClientName) {
         state.update { $0.known.add(-1, unfinishedOf: client.hashValue) }
     }
 
-    /// Gives back the place of an upload that was removed or not created.
+    /// Records that an upload was removed, or could not be created.
     func giveBackUpload(of client: ClientName?, isFinished: Bool) {
         state.update { state in
             state.known.add(-1, of: client?.hashValue ?? 0, isFinished: isFinished || client == nil)
@@ -348,7 +355,7 @@ final class SpoolRoom: Sendable {
 
     // MARK: The file system
 
-    /// Changes the number of bytes to keep free.
+    /// Changes the number of bytes that must stay free.
     func setReserve(_ reserve: Int64) {
         state.update { state in
             state.reserve = reserve
@@ -357,7 +364,8 @@ final class SpoolRoom: Sendable {
         }
     }
 
-    /// Throws if `count` more bytes would leave less than the reserve; returns the number of bytes that would not.
+    /// Returns how many bytes may be written before the reserve is reached; throws an error if they are fewer than
+    /// `count`.
     @discardableResult
     private func look(for count: Int64, makesFile: Bool = false) throws(SpoolError) -> Int64 {
         let space: FileSystemSpace
@@ -379,14 +387,14 @@ final class SpoolRoom: Sendable {
 
     // MARK: Counting
 
-    /// Runs `attempt`, and once more after a count if it fails.
+    /// Runs `attempt`; if it fails, counts again and runs it a second time.
     private func counted(_ attempt: (inout State) -> SpoolError?) throws(SpoolError) {
         guard state.update({ attempt(&$0) }) != nil else { return }
         countAgain()
         if let refusal = state.update({ attempt(&$0) }) { throw refusal }
     }
 
-    /// Counts again unless a count has just ended; waits for another thread's count instead of starting one.
+    /// Counts the spool unless a count has just ended; if another thread is counting, waits for its result instead.
     private func countAgain() {
         // If another thread's count takes longer than this, the old figures stay.
         let isMine = state.wait(until: .after(.seconds(10))) { state -> Bool? in
@@ -401,12 +409,12 @@ final class SpoolRoom: Sendable {
         try? finish { () throws(SystemError) in try layout.census(readingRecords: readsRecords) }
     }
 
-    /// Whether the figures may be too high, because room was taken during the count.
+    /// Whether the figures may be too high, because space was reserved while the spool was counted.
     var isTooHigh: Bool { state.updateQuietly { $0.isTooHigh } }
 
     /// Uses the result of a walk through the spool as a count.
     ///
-    /// If another count is running, that one's result is used instead.
+    /// If another count is running, its result is used instead.
     func count<E: Error>(_ count: () throws(E) -> Census) throws(E) {
         let isMine = state.update { state in
             guard state.since == nil else { return false }
@@ -416,9 +424,10 @@ final class SpoolRoom: Sendable {
         if isMine { try finish(count) } else { _ = try count() }
     }
 
-    /// Counts, for the thread that has set `since`.
+    /// Counts the spool; called by the thread that has set `since`.
     ///
-    /// Room that is taken meanwhile is added, so that the figures may be too high for a while but never too low.
+    /// Space that is reserved during the count is added to the result, so that the figures may be too high for a while
+    /// but never too low.
     private func finish<E: Error>(_ count: () throws(E) -> Census) throws(E) {
         let begin = Deadline.after(.zero)
         let counted: Result<Census, E>

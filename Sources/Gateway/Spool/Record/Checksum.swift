@@ -4,16 +4,17 @@
 import SpoolgateTextFormats
 import SpoolgateUploadProtocol
 
-/// CRC32C (RFC 3720 §12.1) of an upload's identity and some bytes, as eight hexadecimal digits.
+/// The checksum in records: the CRC32C (RFC 3720 §12.1) of an upload's identity and some bytes, as eight hexadecimal
+/// digits.
 ///
-/// The identity is included so that a block of another record never matches.
+/// The identity is included so that leftovers of another upload's record do not match.
 enum Checksum {
     static let digitCount = 8
-    /// The text before the digits at the end of a slot's line.
+    /// The text before the checksum at the end of a slot's line.
     static let mark: StaticString = " sum="
     static let fieldSize = mark.utf8CodeUnitCount + digitCount
 
-    /// The contribution of each byte, for each of eight places.
+    /// The lookup tables, which give the contribution of a byte in each of eight positions.
     private static let tables: [UInt32] = {
         var tables = [UInt32](repeating: 0, count: 8 * 256)
         for byte in 0..<256 {
@@ -28,7 +29,7 @@ enum Checksum {
         return tables
     }()
 
-    /// Returns the CRC32C of bytes that follow others with the sum `before`.
+    /// Returns the CRC32C of bytes that follow other bytes whose CRC32C is `before`.
     static func sum(_ bytes: UnsafeBufferPointer<UInt8>, after before: UInt32 = 0) -> UInt32 {
         tables.withUnsafeBufferPointer { tables in
             var sum = ~before
@@ -50,25 +51,25 @@ enum Checksum {
         }
     }
 
-    /// Returns the sum of bytes in the record of `id`.
+    /// Returns the checksum of bytes in the record of `id`.
     static func sum(of bytes: UnsafeBufferPointer<UInt8>, for id: UploadID) -> UInt32 {
         var ofIdentity: UInt32 = 0
         id.withCharacters { ofIdentity = sum($0) }
         return sum(bytes, after: ofIdentity)
     }
 
-    /// Adds the digits of a sum.
+    /// Adds the eight digits of a checksum.
     static func put(_ sum: UInt32, into text: inout ByteBuilder) {
         for place in 0..<digitCount { text.put(digit(place, of: sum)) }
     }
 
-    /// Returns whether the bytes are the digits of a sum.
+    /// Returns whether the bytes are the eight digits of a checksum.
     static func areDigits(_ bytes: UnsafeBufferPointer<UInt8>, of sum: UInt32) -> Bool {
         bytes.count == digitCount
             && (0..<digitCount).allSatisfy { bytes[$0] == digit($0, of: sum) }
     }
 
-    /// Returns whether `digits` are the digits of the sum of bytes in the record of `id`.
+    /// Returns whether `digits` are the checksum of `bytes` in the record of `id`.
     static func isSum(
         _ digits: ArraySlice<UInt8>,
         of bytes: ArraySlice<UInt8>,
@@ -83,7 +84,7 @@ enum Checksum {
         return value < 10 ? UInt8(ascii: "0") + value : UInt8(ascii: "a") + value - 10
     }
 
-    /// Returns the line in a slot without its checksum and padding; nil if the checksum does not match.
+    /// Returns the line in a slot without its checksum and padding, or nil if the checksum does not match.
     static func verified(_ slot: ArraySlice<UInt8>, for id: UploadID) -> ArraySlice<UInt8>? {
         let count = slot.withUnsafeBufferPointer { slot -> Int? in
             guard slot.last == UInt8(ascii: "\n") else { return nil }

@@ -7,11 +7,11 @@ import Glibc
 import SpoolgatePosix
 import SpoolgateUploadProtocol
 
-/// A bounded cache of creations.
+/// A bounded cache of parsed creations, so that the fixed part of a record is not parsed again for each request.
 ///
 /// Thread-safe.
 final class CreationCache: Sendable {
-    /// A creation and its text.
+    /// A creation and the text from which it was parsed.
     private final class Entry: Sendable {
         let text: [UInt8]
         let creation: UploadCreation
@@ -22,14 +22,15 @@ final class CreationCache: Sendable {
         }
     }
 
-    /// The maximum number of entries, of one or two kilobytes each.
+    /// The maximum number of entries; each takes one or two kilobytes.
     private static let limit = 512
-    /// The maximum length of a text in bytes, because clients choose it.
+    /// The maximum length of a cached text in bytes; clients choose the actual length.
     static let longest = 4096
 
     private let entries = Monitor<[UploadID: Entry]>([:])
 
-    /// Returns the creation of `id` and the length of its text, if `bytes` begin with that text.
+    /// Returns the creation of `id` and the length of its text in bytes, or nil if `bytes` do not begin with a cached
+    /// text.
     func creation(_ id: UploadID, in bytes: ArraySlice<UInt8>) -> (UploadCreation, Int)? {
         guard let entry = entries.update({ $0[id] }), bytes.count >= entry.text.count else {
             return nil
@@ -45,7 +46,7 @@ final class CreationCache: Sendable {
         return isSame ? (entry.creation, entry.text.count) : nil
     }
 
-    /// Adds a creation that was read from `text`.
+    /// Adds a creation that was parsed from `text`.
     func remember(_ creation: UploadCreation, text: ArraySlice<UInt8>) {
         guard text.count <= Self.longest else { return }
         let entry = Entry(text: Array(text), creation: creation)

@@ -12,19 +12,19 @@ import SpoolgateUploadProtocol
 final class LoadedRecord: Sendable {
     let creation: UploadCreation
     let state: RecordState
-    /// Whether that state is in a slot that is used once the upload has a durable offset.
+    /// Whether the state was read from one of the slots that are used once the upload has a durable offset.
     let isPromised: Bool
-    /// Whether a damaged slot may have held a newer state.
+    /// Whether a damaged slot may have contained a newer state.
     let isSlotDamaged: Bool
-    /// The position in the file after the creation.
+    /// The position in the file at which the creation ends.
     let creationEnd: Int64
 
-    /// The maximum number of bytes up to the end of the creation; web servers allow far smaller header sections.
+    /// The maximum size in bytes of the slots and the creation; web servers allow only far smaller header sections.
     private static let limit = 1 << 20
-    /// The number of bytes read at first; enough for nearly all records.
+    /// The number of bytes in the first read; enough for nearly all records.
     private static let firstRead = 16 << 10
 
-    /// Returns the start of a new record, from its first slot on.
+    /// Returns the first bytes of a new record: a slot with `state`, an empty slot, and the creation.
     static func bytes(state: RecordState, creation: UploadCreation) -> [UInt8] {
         var bytes: [UInt8] = []
         bytes.reserveCapacity(2048)
@@ -34,9 +34,9 @@ final class LoadedRecord: Sendable {
         return bytes
     }
 
-    /// Reads the record of `id`; the failure says why the text is not a valid record.
+    /// Reads the record of `id`, or returns why it is not a valid record.
     ///
-    /// Without a `cache`, nothing is cached. `size` is the size of the file, if the caller has just read it.
+    /// If `cache` is nil, nothing is cached. Pass `size`, the size of the file, if it has just been read.
     static func read(
         _ file: OpenFile,
         of id: UploadID,
@@ -54,7 +54,7 @@ final class LoadedRecord: Sendable {
         return .failure(UnreadableRecord(reason: "it is truncated"))
     }
 
-    /// Returns the state written before the newest one, if it is still in the file.
+    /// Returns the state written before `newest`, or nil if it is no longer in the file.
     static func state(
         before newest: RecordState,
         in file: OpenFile,
@@ -68,7 +68,7 @@ final class LoadedRecord: Sendable {
         return older
     }
 
-    /// Parses a record, or its first bytes; nil if they end before the creation does.
+    /// Parses a record or its first bytes; returns nil if the bytes end before the creation does.
     private init?(
         _ bytes: [UInt8],
         isAll: Bool,
@@ -116,7 +116,7 @@ final class LoadedRecord: Sendable {
 }
 
 extension RecordState {
-    /// Reads the status of the stored response, without verifying the checksum; nil if there is no response.
+    /// Reads the status of the stored response without verifying the checksum; returns nil if no response is stored.
     func storedStatus(in file: OpenFile) throws(SystemError) -> Int? {
         if let status { return status }
         guard let extent = response else { return nil }

@@ -8,7 +8,7 @@ import SpoolgateUploadProtocol
 
 /// The numbers in records: sizes, offsets, counts and seconds.
 enum RecordNumber {
-    /// Reads a number; nil if it is not valid in a record.
+    /// Reads a number; returns nil if the digits are not a valid number in a record.
     ///
     /// The maximum is the protocol's, so sums of a few such numbers cannot overflow.
     static func read(_ digits: some Collection<UInt8>) -> Int64? {
@@ -17,14 +17,14 @@ enum RecordNumber {
 
     static func read(_ text: String) -> Int64? { read(text.utf8) }
 
-    /// Reads seconds before or since 1970, within the same range.
+    /// Reads a time in seconds since 1970, negative before; returns nil if it is outside the range of `read(_:)`.
     static func moment(_ text: String) -> Int64? {
         let isBefore = text.hasPrefix("-")
         return read(isBefore ? String(text.dropFirst()) : text).map { isBefore ? -$0 : $0 }
     }
 }
 
-/// Builds a block of lines.
+/// Writes lines of text into a block of a record.
 struct LineWriter: ~Copyable {
     /// The number of bytes of the line that `addSum` adds.
     static let sumSize = 5 + Checksum.digitCount
@@ -40,7 +40,7 @@ struct LineWriter: ~Copyable {
         builder.put(UInt8(ascii: "\n"))
     }
 
-    /// Adds a line and escapes its value; nothing if the value is nil.
+    /// Adds a line with an escaped value; adds nothing if the value is nil.
     mutating func add(_ name: StaticString, escaping value: String?) {
         guard var value else { return }
         builder.put(name)
@@ -64,7 +64,7 @@ struct LineWriter: ~Copyable {
         builder.put(UInt8(ascii: "\n"))
     }
 
-    /// Adds a line with a number; nothing if it is nil.
+    /// Adds a line with a number; adds nothing if the number is nil.
     mutating func add(_ name: StaticString, _ number: Int64?) {
         guard let number else { return }
         builder.put(name)
@@ -73,7 +73,7 @@ struct LineWriter: ~Copyable {
         builder.put(UInt8(ascii: "\n"))
     }
 
-    /// Returns the letter that follows the backslash for a byte that must be escaped; nil for other bytes.
+    /// Returns the letter that represents a byte after a backslash, or nil if the byte need not be escaped.
     private static func escape(for byte: UInt8) -> UInt8? {
         switch byte {
         case UInt8(ascii: "\\"): byte
@@ -95,13 +95,13 @@ struct LineWriter: ~Copyable {
         }
     }
 
-    /// Adds arbitrary bytes and an LF.
+    /// Adds bytes without escaping, and an LF.
     mutating func add(content: [UInt8]) {
         content.withUnsafeBufferPointer { builder.put($0) }
         builder.put(UInt8(ascii: "\n"))
     }
 
-    /// Adds the checksum of all bytes before it, in the record of `id`.
+    /// Adds a line with the checksum of all bytes before it, in the record of `id`.
     mutating func addSum(for id: UploadID) {
         let sum = builder.withBytes { Checksum.sum(of: $0, for: id) }
         builder.put(Self.sumName)
@@ -109,7 +109,7 @@ struct LineWriter: ~Copyable {
         builder.put(UInt8(ascii: "\n"))
     }
 
-    /// Returns the bytes before the last line if that is their checksum; nil if not.
+    /// Returns the bytes before the last line if that line is their checksum; otherwise nil.
     static func verified(_ bytes: [UInt8], for id: UploadID) -> ArraySlice<UInt8>? {
         let end = bytes.count - sumSize
         guard end > 0, bytes.last == UInt8(ascii: "\n") else { return nil }
@@ -136,7 +136,7 @@ struct LineReader {
         position = bytes.startIndex
     }
 
-    /// Returns the next line without its LF; nil if no complete line is left.
+    /// Returns the next line without its LF, or nil if no complete line is left.
     mutating func line() -> ArraySlice<UInt8>? {
         guard let end = bytes[position...].firstIndex(of: UInt8(ascii: "\n")) else { return nil }
         defer { position = end + 1 }
@@ -156,7 +156,7 @@ struct LineReader {
         return HTTPField(name: name, lenientValue: value[colon...].dropFirst(2))
     }
 
-    /// Returns a value with its escapes resolved.
+    /// Returns the text that an escaped value represents.
     static func unescaped(_ value: ArraySlice<UInt8>) -> String {
         guard value.contains(UInt8(ascii: "\\")) else {
             return String(decoding: value, as: UTF8.self)

@@ -8,27 +8,29 @@ import SpoolgateUploadProtocol
 
 enum RecordSlots {
     static let size = 512
-    /// The number of bytes that a disk may lose as a unit.
+    /// The size in bytes of a block, which a power failure during a write can destroy as a whole.
     static let block: Int64 = 4096
     /// The positions of the slots used once the upload has a durable offset.
     static let promised: [Int64] = [0, block]
-    /// The positions of the slots that are used before.
+    /// The positions of the slots that are used until the upload has a durable offset.
     static let early: [Int64] = [2 * block, 2 * block + Int64(size)]
-    /// The position of the creation.
+    /// The position of the creation, after all slots.
     static let end = 2 * block + 2 * Int64(size)
 
     /// An empty slot.
     static let empty = [UInt8](repeating: UInt8(ascii: " "), count: size - 1) + [UInt8(ascii: "\n")]
 
     enum Reading {
-        /// The newest state; whether it is in a slot used once the upload has a durable offset; and whether a damaged
-        /// slot may have held a newer state.
+        /// The newest state, and how it was found.
+        ///
+        /// `isPromised` is true if the state is in a slot used once the upload has a durable offset, and
+        /// `isOtherDamaged` if a damaged slot may have contained a newer state.
         case state(RecordState, isPromised: Bool, isOtherDamaged: Bool)
-        /// A slot contains an unknown word, written by a newer program.
+        /// A slot contains this word, which is unknown because a newer program wrote it.
         case newer(String)
         /// All slots are empty.
         case blank
-        /// No slot can be used.
+        /// No slot contains a valid state.
         case damaged
     }
 

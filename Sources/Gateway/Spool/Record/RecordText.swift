@@ -12,20 +12,20 @@ import SpoolgateUploadProtocol
 /// Why a record cannot be read.
 struct UnreadableRecord: Error, Equatable {
     enum Kind: Sendable {
-        /// The record was damaged after it was written: it is moved to `corrupt`.
+        /// The record was damaged after it was written and is moved to `corrupt`.
         case damaged
-        /// The record was never completely written, and no offset was acknowledged: it is removed.
+        /// The record was never completely written, and no offset was acknowledged; the upload is removed.
         case unwritten
-        /// A newer program wrote the record: it is left unchanged.
+        /// A newer program wrote the record, which is left unchanged.
         case newer
     }
 
-    /// The defect, for the operator.
+    /// What is wrong with the record, for the operator.
     var reason: String
-    /// The consequence for the record.
+    /// What becomes of the record.
     var kind = Kind.damaged
 
-    /// Returns the error for a record of a newer program, with the first unknown word.
+    /// Returns the error for a record written by a newer program; `word` is the first unknown word.
     static func newer(_ word: String) -> UnreadableRecord {
         UnreadableRecord(
             reason:
@@ -38,7 +38,7 @@ struct UnreadableRecord: Error, Equatable {
 extension UploadCreation {
     private static let firstLine: StaticString = "spoolgate-record 2"
 
-    /// The creation as text with its checksum.
+    /// The creation as text, followed by its checksum.
     var recordText: [UInt8] {
         var writer = LineWriter()
         writer.add(line: Self.firstLine)
@@ -63,7 +63,7 @@ extension UploadCreation {
 
     /// Reads the creation of `id` from the start of `bytes`.
     ///
-    /// - Returns: the creation and its size in bytes; nil if `bytes` end before it does.
+    /// - Returns: the creation and the size of its text in bytes, or nil if `bytes` end before the text does.
     static func read(
         recordText bytes: ArraySlice<UInt8>,
         of id: UploadID
@@ -146,7 +146,7 @@ extension UploadCreation {
 extension StoredResponse {
     private static let firstLine: StaticString = "spoolgate-response 2"
 
-    /// Returns the response as text, its content, and the checksum of both.
+    /// Returns the head as text, the content, and the checksum of both.
     func recordText(of id: UploadID) -> [UInt8] {
         var writer = LineWriter()
         writer.add(line: Self.firstLine)
@@ -159,7 +159,7 @@ extension StoredResponse {
         return writer.bytes
     }
 
-    /// Parses a response that consists of all `bytes`.
+    /// Parses a stored response; `bytes` must contain nothing else.
     init(recordText bytes: [UInt8], of id: UploadID) throws(UnreadableRecord) {
         guard let text = LineWriter.verified(bytes, for: id) else {
             throw UnreadableRecord(reason: "the stored response's checksum does not match")
@@ -192,7 +192,7 @@ extension StoredResponse {
         throw UnreadableRecord(reason: "the stored response is incomplete")
     }
 
-    /// Returns the status of a response whose text begins with `bytes`; nil if they end before it.
+    /// Returns the status of a response whose text begins with `bytes`, or nil if they end before the status does.
     static func status(beginning bytes: [UInt8]) -> Int? {
         // The bytes may be cut off anywhere after the number.
         var reader = LineReader((bytes + [UInt8(ascii: "\n")])[...])
@@ -218,7 +218,7 @@ extension StoredResponse {
 extension HTTPFields {
     private static let firstLine: StaticString = "spoolgate-completion 2"
 
-    /// Returns the fields of a completing request as text with its checksum.
+    /// Returns the fields of the request that completed the upload `id`, as text with a checksum.
     func completionText(of id: UploadID) -> [UInt8] {
         var writer = LineWriter()
         writer.add(line: Self.firstLine)
@@ -227,7 +227,7 @@ extension HTTPFields {
         return writer.bytes
     }
 
-    /// Parses fields that consist of all `bytes`; nil if the checksum does not match.
+    /// Parses text written by `completionText(of:)`; returns nil if the checksum does not match.
     init?(completionText bytes: [UInt8], of id: UploadID) {
         guard let text = LineWriter.verified(bytes, for: id) else { return nil }
         var reader = LineReader(text)

@@ -7,10 +7,12 @@ import SpoolgateTextFormats
 import SpoolgateUploadProtocol
 
 extension RecordState {
-    /// The maximum size of a stored reason in bytes.
+    /// The maximum size of a stored reason in bytes of UTF-8.
     static let reasonLimit = 200
 
     /// Returns the position of this state's slot in the record file.
+    ///
+    /// `isPromised` selects the slots used once the upload has a durable offset.
     func position(isPromised: Bool) -> Int64 {
         (isPromised ? RecordSlots.promised : RecordSlots.early)[Int(sequence % 2)]
     }
@@ -32,7 +34,7 @@ extension RecordState {
         return line.array
     }
 
-    /// Adds all words except the reason.
+    /// Adds all words of the line except the reason.
     private func put(into line: inout ByteBuilder) {
         func put(_ word: Word) {
             if line.count > 0 { line.put(UInt8(ascii: " ")) }
@@ -72,7 +74,7 @@ extension RecordState {
         if let final { put(.final, text: final.description) }
     }
 
-    /// The words, in the order in which they are written.
+    /// The words of a slot's line, in the order in which they are written.
     ///
     /// Every state has the words up to `response`.
     private enum Word: Int, CaseIterable {
@@ -83,7 +85,7 @@ extension RecordState {
         /// The text before the reason, which is the last word of the line.
         static let reason: StaticString = " reason="
 
-        /// The text before the value.
+        /// The text before the word's value.
         var name: StaticString {
             switch self {
             case .sequence: "sequence="
@@ -104,7 +106,7 @@ extension RecordState {
             }
         }
 
-        /// Returns the word with which `bytes` begin.
+        /// Returns the word that the text in `bytes` begins with, or nil if it is unknown.
         ///
         /// The search starts at `expected`, which usually matches.
         static func beginning(_ bytes: Bytes, expected: Int) -> Word? {
@@ -119,7 +121,7 @@ extension RecordState {
 
     private typealias Bytes = UnsafeBufferPointer<UInt8>
 
-    /// Reads the words of a line; returns the first unknown one, or nil.
+    /// Reads the words of a line; returns the first unknown word, or nil if all are known.
     mutating func take(_ line: ArraySlice<UInt8>) -> String? {
         line.withUnsafeBufferPointer { take(words: $0) }
     }
@@ -147,7 +149,7 @@ extension RecordState {
         return nil
     }
 
-    /// Reads one word; false if its value is unknown.
+    /// Reads the value of one word; returns false if the value is unknown.
     private mutating func take(_ word: Word, _ value: Bytes) -> Bool {
         var text: String { String(decoding: value, as: UTF8.self) }
         let isNone = value.count == 1 && value.first == UInt8(ascii: "-")
@@ -199,7 +201,7 @@ extension RecordState {
         return start..<start + count
     }
 
-    /// Returns a reason as one line; if it is too long, it is cut between characters and ends in `...`.
+    /// Returns a reason as one line of at most `room` bytes; a longer one is cut between characters and ends in `...`.
     private static func stored(_ reason: String, in room: Int) -> [UInt8] {
         var bytes: [UInt8] = []
         var cut = 0

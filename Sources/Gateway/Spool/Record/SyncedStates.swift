@@ -6,11 +6,11 @@
 import SpoolgatePosix
 import SpoolgateUploadProtocol
 
-/// A bounded cache of durable states.
+/// A bounded cache of which uploads' newest states are durable.
 ///
 /// Thread-safe.
 final class SyncedStates: Sendable {
-    /// The maximum number of entries, a few megabytes; a dropped entry costs one additional sync.
+    /// The maximum number of entries, which take a few megabytes; a dropped entry only costs one more sync.
     private static let limit = 1 << 16
 
     private let sequences = Monitor<[UploadID: UInt64]>([:])
@@ -20,7 +20,7 @@ final class SyncedStates: Sendable {
         sequences.update { $0[id] == sequence }
     }
 
-    /// Adds a durable state.
+    /// Records that the state of `id` with that sequence number is durable.
     func note(_ id: UploadID, _ sequence: UInt64) {
         sequences.update { sequences in
             if sequences.count >= Self.limit, let some = sequences.keys.first {

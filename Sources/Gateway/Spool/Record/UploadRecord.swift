@@ -4,20 +4,20 @@ package import SpoolgatePosix
 package import SpoolgateTextFormats
 package import SpoolgateUploadProtocol
 
-/// The properties of an upload that are fixed at its creation.
+/// The properties of an upload that never change after its creation.
 package struct UploadCreation: Sendable, Equatable {
     package var id: UploadID
-    /// The route that received it.
+    /// The name of the route that received the upload.
     package var route: String
-    /// The owner as reported by the web server; nil: none.
+    /// The owner as reported by the web server, or nil if it reported none.
     ///
-    /// Only requests with the same owner, or without one, can use the upload.
+    /// Only requests with the same owner can use the upload; if nil, only requests without an owner can.
     package let owner: ExactText?
     /// The owner as reported by the authorizer, if the web server reported none; not used for access control.
     package var authorizedOwner: ExactText?
-    /// The maximum size in bytes set by the authorizer; nil: the route's limit.
+    /// The maximum size in bytes set by the authorizer, or nil if only the route's limit applies.
     package var maxSize: Int64?
-    /// The creation's method, target and fields, which are sent to the upstream.
+    /// The method, target and fields of the request that created the upload, which are sent to the upstream.
     package var head: RequestHead
     package var resourcePath: String
     /// The client's address as reported by the web server, for forwarding fields.
@@ -27,15 +27,15 @@ package struct UploadCreation: Sendable, Equatable {
     package var created: WallTime
     /// Whether a delivery may be retried if its outcome is unknown (RFC 9110 §9.2.2).
     package var isRepeatable: Bool
-    /// The guarantee for acknowledged offsets.
+    /// The failure that acknowledged offsets survive.
     package var promise: UploadPromise
-    /// The kind of upload according to `head`; computed once because every request needs it.
+    /// The kind of upload derived from `head`; stored because every request needs it.
     package let kind: UploadKind
 
-    /// The owner from either source, as shown in events, lists and forms.
+    /// The owner from either source, as shown in events, lists and forms; nil if unknown.
     package var principal: ExactText? { owner ?? authorizedOwner }
 
-    /// The client whose limits apply; computed once because every step needs it.
+    /// The client against whose limits the upload counts; stored because every step needs it.
     package let client: ClientName
 }
 
@@ -80,59 +80,59 @@ extension UploadCreation {
 package enum UploadPromise: String, Sendable, CaseIterable {
     /// A power failure.
     case powerCut = "power-cut"
-    /// A crash: nothing is synced, and a power failure removes the upload.
+    /// A crash of the process; nothing is synced, and the upload may be lost in a power failure.
     case process
 }
 
-/// The state of an upload (Postfix's words).
+/// The state of an upload, named as in Postfix.
 package enum Queue: String, Sendable, CaseIterable {
-    /// Complete; later attempts follow.
+    /// Incomplete: the content is being received, or the upload waits for its client to resume it.
     case incoming
-    /// Complete; an attempt is in progress.
+    /// Complete; a delivery attempt is in progress.
     case active
-    /// Complete; a later attempt follows.
+    /// Complete; waits for its next attempt or its client.
     case deferred
     /// Complete; waits for an operator.
     case hold
-    /// Delivered; only the record with the stored response is left.
+    /// Delivered or permanently refused; only the record with the stored response is left.
     case delivered
-    /// Unreadable; left unchanged.
+    /// The record is unreadable or does not match the content; the files are left unchanged for an operator.
     case corrupt
 }
 
-/// An upload as shown by `list` and `purge`.
+/// An upload as shown by `spoolgate list` and `spoolgate purge`.
 package struct UploadSummary: Sendable, Equatable {
     package var id: UploadID
     package var queue: Queue
-    /// Its creation; nil if the record cannot be read.
+    /// The properties fixed at creation, or nil if the record cannot be read.
     package var creation: UploadCreation?
-    /// The sequence number of its state; 0 if none can be read.
+    /// The sequence number of the newest state, or 0 if none can be read.
     package var sequence: UInt64
     package var offset: Int64
     package var length: Int64?
     package var lastActivity: WallTime
-    /// The number of bytes on the disk.
+    /// The number of bytes that the upload occupies on the disk.
     package var diskUsage: Int64
     package var attempts: Int
     package var reason: String?
-    /// When the next attempt is due, or was due if in progress; nil if the upload is not queued.
+    /// The time at which the next or current attempt is or was due, or nil if the upload is not queued.
     package var nextAttempt: WallTime?
-    /// When it was completed, or last requeued by an operator; nil before.
+    /// The time at which the upload was completed or last requeued by an operator, or nil if it is incomplete.
     package var wholeSince: WallTime?
     package var holdCause: HoldCause?
-    /// The status of the stored response, if it can be read.
+    /// The status of the stored final response, or nil if none is stored or it cannot be read.
     package var status: Int?
-    /// Whether a process has locked it.
+    /// Whether a process has locked the upload.
     package var isInUse: Bool
-    /// The node that last changed its state, in a shared spool.
+    /// The node that last changed the upload's state, or nil if the spool is not shared.
     package var node: String?
 }
 
-/// A final response, stored for a client that did not receive it.
+/// A final response, stored in case the client did not receive it.
 package struct StoredResponse: Sendable, Equatable {
-    /// The status and fields, ready to be sent.
+    /// The status and fields as they are sent.
     package var head: ResponseHead
-    /// The content; nil if it was too large to be stored.
+    /// The content, or nil if it was too large to be stored.
     package var content: [UInt8]?
 
     /// Creates a stored response.

@@ -8,44 +8,45 @@
 package import SpoolgatePosix
 package import SpoolgateUploadProtocol
 
-/// The results of a walk through the spool.
+/// The results of checking and repairing the uploads of a spool.
 package struct Recovery: Sendable, Equatable {
-    /// Uploads that were in delivery when a process crashed, and are deferred or held now.
+    /// The number of uploads that were in delivery when a process crashed, and are now deferred or held.
     package var interrupted = 0
-    /// Removed files that belonged to no upload: data files without a record, and records never written.
+    /// The number of removed files that belonged to no upload: data files without a record, and incomplete records.
     package var orphans = 0
-    /// Uploads moved to `corrupt`.
+    /// The number of uploads moved to `corrupt`.
     package var corrupt = 0
-    /// Uploads removed because a power failure came before any promise, or a crash before all of their parts were
-    /// joined.
+    /// The number of uploads removed because a power failure came before any offset was durable, or a crash before all
+    /// of their parts were joined.
     package var forgotten = 0
-    /// Uploads and directories that could not be read or repaired because of the disk.
+    /// The number of uploads and directories that could not be read or repaired because of a disk error.
     package var failed = 0
-    /// Uploads in the spool, without those in `corrupt`.
+    /// The number of uploads in the spool, excluding those in `corrupt`.
     package var uploads = 0
-    /// The uploads that were locked, or could not be repaired, for `recoverAgain(_:_:)`.
+    /// The uploads that were locked or could not be repaired; pass them to `recoverAgain(_:_:)`.
     package var skipped: [UploadID] = []
 
-    /// One finding to report to the operator.
+    /// A finding to report to the operator.
     package enum Finding: Sendable, Equatable {
-        /// An upload is held now: its attempt was interrupted and must not be repeated.
+        /// This upload was put on hold: its attempt was interrupted, and a retry could deliver it twice.
         case held(UploadID)
-        /// An upload was moved to `corrupt`.
+        /// This upload was moved to `corrupt`.
         case setAside(UploadID, reason: String)
-        /// An upload, or several if nil, could not be read or repaired and was left alone.
+        /// This upload, or a directory of uploads if nil, could not be read or repaired because of the error, and is
+        /// unchanged.
         case leftAlone(UploadID?, SpoolError)
     }
 }
 
 extension Spool {
-    /// The age in seconds from which a file in `tmp` counts as abandoned.
+    /// The age in seconds from which on a file in `tmp` is considered abandoned.
     private static let temporaryAge: Int64 = 3600
 
-    /// Repairs uploads after a crash or power failure that no later request may find, and counts all uploads.
+    /// Repairs, after a crash or power failure, the uploads that no later request may find, and counts all uploads.
     ///
     /// - Parameters:
     ///   - note: called with each finding.
-    ///   - step: called with each upload; may pause.
+    ///   - step: called once before each upload; may pause to slow down the recovery.
     /// - Returns: the results.
     package func recover(
         _ note: (Recovery.Finding) -> Void = { _ in },
@@ -76,8 +77,8 @@ extension Spool {
     ///
     /// - Parameters:
     ///   - skipped: the uploads in `Recovery.skipped`.
-    ///   - note: called with each finding, except for an upload that still cannot be repaired.
-    /// - Returns: the results, with the uploads that were skipped again.
+    ///   - note: called with each finding; not called for an upload that still cannot be repaired.
+    /// - Returns: the results; `skipped` contains the uploads that were skipped again.
     package func recoverAgain(
         _ skipped: [UploadID],
         _ note: (Recovery.Finding) -> Void = { _ in }
@@ -96,7 +97,7 @@ extension Spool {
         return recovery
     }
 
-    /// Checks one upload; errors are noted, never thrown.
+    /// Checks one upload and repairs it if necessary; errors are passed to `note`, never thrown.
     private func look(
         at found: SpoolLayout.Found,
         _ recovery: inout Recovery,
@@ -119,7 +120,7 @@ extension Spool {
         }
     }
 
-    /// Checks one upload, and locks it only if it needs repair.
+    /// Checks one upload, and locks and repairs it if necessary.
     private func recover(
         _ found: SpoolLayout.Found,
         _ recovery: inout Recovery,
@@ -159,7 +160,7 @@ extension Spool {
         census += counted
     }
 
-    /// Whether an upload needs a repair that no later request may trigger.
+    /// Returns whether an upload needs a repair that no later request may trigger.
     private func isInNeed(
         _ record: Result<LoadedRecord, UnreadableRecord>?,
         _ found: SpoolLayout.Found
@@ -189,12 +190,12 @@ extension Spool {
 
     // MARK: Files of no upload
 
-    /// Removes data files without a record, while other processes work in the spool.
+    /// Removes data files without a record; other processes may be using the spool.
     ///
     /// - Parameters:
-    ///   - limit: only files that have not changed since then are removed.
-    ///   - isDryRun: whether files are only noted.
-    ///   - note: called with each file.
+    ///   - limit: the time since which a removed file has not changed; files changed later are kept.
+    ///   - isDryRun: whether to call `note` without removing the files.
+    ///   - note: called with each such file.
     /// - Throws: `.disk` if the spool could not be read, or a file could not be removed.
     package func removeOrphans(
         unchangedSince limit: WallTime,
@@ -214,10 +215,10 @@ extension Spool {
         }
     }
 
-    /// Removes a data file without a record; returns whether it did.
+    /// Removes a data file without a record; returns whether it was removed, or would be if `isDryRun` is true.
     ///
-    /// A record is created before its data file, so no process can be about to create it; an upload in `corrupt` keeps
-    /// its data file.
+    /// A record is created before its data file, so a data file without a record is never about to get one. The data
+    /// file of an upload in `corrupt` is kept.
     private func removeOrphan(_ id: UploadID, isDryRun: Bool = false) throws(SpoolError) -> Bool {
         let name = FileName(id)
         return try onDisk { () throws(SystemError) in

@@ -3,23 +3,24 @@
 // It decides only. Invariant: every combination of files has exactly one result, and content that the client may not
 // have sent is never kept as valid.
 
-/// The repair that makes an upload's files valid again.
+/// The repair that an upload's files need after a crash or power failure.
 enum Repair: Equatable {
-    /// None; the files are valid.
+    /// No repair: the files are valid.
     case keep
-    /// Truncate the content: after a power failure to the durable offset, and before content that was not verified.
+    /// Truncate the content: after a power failure to the durable offset, otherwise to the end of the verified content.
     case cutBack(to: Int64)
-    /// Receive the rest of the content again, from this offset on.
+    /// Truncate the content to this offset and receive the rest again.
     case receiveAgain(from: Int64)
-    /// Repeat the attempt, which a crash interrupted before its final response.
+    /// Retry the attempt, which a crash interrupted before its final response.
     case retry
-    /// Hold the upload: a crash interrupted the attempt before its final response.
+    /// Put the upload on hold: a crash interrupted the attempt before its final response, and a retry is not safe.
     case hold
-    /// Remove the content; the response is already stored.
+    /// Remove the content, because the final response is already stored.
     case removeContent
-    /// Remove the upload: a power failure came before any promise, or its parts still have all of its content.
+    /// Remove the upload: a power failure came before any offset was durable, or its parts still have all of its
+    /// content.
     case forget
-    /// Move the upload to `corrupt`: the record and the content do not match.
+    /// Move the upload to `corrupt`, because the record and the content do not match.
     case setAside(reason: String)
 
     /// Whether the upload stays in the spool.
@@ -36,15 +37,15 @@ enum Repair: Equatable {
     static let outcomeUnknown =
         interrupted + "; check whether the application received the upload"
 
-    /// Decides on the repair of an upload.
+    /// Decides how to repair an upload.
     ///
     /// - Parameters:
-    ///   - state: the state in its record.
-    ///   - dataSize: the size of its data file; nil if it is missing.
-    ///   - responseFault: why its stored response is unreadable; nil if it is readable or was not checked.
+    ///   - state: the state in the upload's record.
+    ///   - dataSize: the size of the data file in bytes, or nil if the file is missing.
+    ///   - responseFault: why the stored response is unreadable, or nil if it is readable or was not checked.
     ///   - isForeign: whether another writer wrote the state, so that only durable bytes can be trusted.
-    ///   - isSlotDamaged: whether a damaged state may have been newer.
-    ///   - isConcatenation: whether it is joined from other uploads, which keep all of its content until it is
+    ///   - isSlotDamaged: whether a damaged slot may have contained a newer state.
+    ///   - isConcatenation: whether the upload is joined from other uploads, which keep all of its content until it is
     ///     complete.
     init(
         state: RecordState,
