@@ -2,24 +2,25 @@
 
 package import SpoolgatePosix
 
-/// A pool of unused buffers, so that their pages need not be mapped again.
+/// A pool of unused buffers, which saves the kernel from mapping new memory for each upload.
 package final class BufferPool: Sendable {
-    /// The maximum number of bytes written at once; only fast clients fill it.
+    /// The size of a buffer, and so the maximum number of bytes written at once; only fast clients fill it.
     private static let capacity = 1 << 20
     private static let most = 16
 
-    /// A buffer in the pool.
+    /// An unused buffer in the pool.
     ///
-    /// Safe to pass between threads: it can be used only after taking it out, and its borrower keeps no reference.
+    /// Safe to pass between threads: it is used only after it was taken out of the pool, and its last user kept no
+    /// reference.
     private struct Parked: @unchecked Sendable {
         let buffer: ContentBuffer
     }
 
     private let parked = Monitor<[Parked]>([])
 
-    /// Lends a buffer to `body`.
+    /// Calls `body` with a buffer that it may use until it returns.
     ///
-    /// - Throws: what `body` throws; `.exhausted` if there is no memory for a buffer.
+    /// - Throws: the error of `body`; `.exhausted` if there is no memory for a buffer.
     package func withBuffer<R>(
         _ body: (ContentBuffer) throws(SpoolError) -> R
     ) throws(SpoolError) -> R {
@@ -28,7 +29,7 @@ package final class BufferPool: Sendable {
         return try body(buffer)
     }
 
-    /// Takes an empty buffer out of the pool, or creates one; `put` must follow.
+    /// Takes an empty buffer out of the pool, or creates one; return it with `put(_:)`.
     ///
     /// - Throws: `.exhausted` if there is no memory for a buffer.
     package func take() throws(SpoolError) -> ContentBuffer {
@@ -38,7 +39,7 @@ package final class BufferPool: Sendable {
         }
     }
 
-    /// Returns an unused buffer to the pool.
+    /// Returns a buffer that is no longer used to the pool.
     package func put(_ buffer: ContentBuffer) {
         buffer.removeAll()
         let buffer = Parked(buffer: buffer)

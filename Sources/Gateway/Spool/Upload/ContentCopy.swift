@@ -6,25 +6,25 @@
 
 import SpoolgatePosix
 
-/// A copy of the start of an upload's content, which replaces the data file.
+/// A copy of the start of an upload's data file, which has replaced the data file.
 struct ContentCopy {
     let file: OpenFile
 
-    /// The prefix of its second name.
+    /// The prefix of the copy's second name, which is in `tmp`.
     static let mark = "content."
 
     private let spool: Spool
     private let directory: Directory
     private let secondName: String
 
-    /// Replaces the data file.
+    /// Copies the start of a data file, syncs the copy and replaces the data file with it.
     ///
     /// - Parameters:
     ///   - data: the data file of an upload whose record is locked.
     ///   - name: the name of the upload's files.
-    ///   - count: the number of bytes to keep.
+    ///   - count: the number of bytes to copy.
     ///   - spool: the spool of the upload.
-    /// - Throws: if the file could not be replaced; the old one is still in place.
+    /// - Throws: an error if the file could not be replaced; the old data file is then still in place.
     init(
         of data: OpenFile,
         _ name: FileName,
@@ -58,9 +58,9 @@ struct ContentCopy {
         }
     }
 
-    /// Makes its name durable and then removes the second name.
+    /// Makes the copy's name durable and then removes its second name.
     ///
-    /// - Throws: if the name may not be durable.
+    /// - Throws: an error if the name may not be durable.
     func settle() throws(SystemError) {
         try spool.disk.syncDirectory(directory)
         try spool.disk.unlink(secondName, in: spool.layout.temporary)

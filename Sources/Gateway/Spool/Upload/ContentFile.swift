@@ -9,27 +9,27 @@ import SpoolgateUploadProtocol
 ///
 /// Used by one thread. The last reference, or `close()`, releases the kernel's lock.
 package final class ContentFile {
-    /// The maximum number of bytes of one upload that stay in memory.
+    /// The maximum number of bytes of one upload's content that stay in memory.
     private static let mostInMemory = 256 << 10
-    /// The number of bytes after which the kernel is asked to write content to the disk.
+    /// The number of new bytes after which the kernel is asked to start writing them to the disk.
     private static let writeBackStep: Int64 = 2 << 20
 
-    /// The number of bytes of content that count; for removed content, the length.
+    /// The number of bytes of content, excluding those to be discarded; if the content was removed, its former length.
     var size: Int64 = 0
-    /// Whether the kernel starts to write content to the disk while more arrives.
+    /// Whether the kernel is asked to write content to the disk while more is received.
     var writesBackEarly = false
-    /// The data file; nil if there is none.
+    /// The data file, or nil if the upload has none or it is not open.
     var data: OpenFile?
-    /// Whether the file may have another name.
+    /// Whether the data file may have another name.
     ///
-    /// Such a name is outside the spool, so that the file must not change, or shows that its own name may not be
-    /// durable.
+    /// If the other name is outside the spool, the file must not be changed; if it is in `tmp`, the file's own name may
+    /// not be durable.
     private(set) var mayBeShared = false
-    /// Content that is in no file: its offset was not acknowledged, and a request holds the lock.
+    /// Content that is in no file yet; its offset was not acknowledged, and a request has locked the upload.
     private var memory: [UInt8] = []
-    /// The buffer with all content of an upload without a record; nil if a file has the content.
+    /// The buffer with all content of an upload without a record, or nil if the content is in a file.
     package private(set) var buffer: ContentBuffer?
-    /// The current loan to the web server.
+    /// The web server's current permission to write content, or nil if it has none.
     var loan: Loan?
     /// The offset up to which the kernel was asked to write content to the disk.
     private var writtenBack: Int64 = 0
@@ -42,11 +42,11 @@ package final class ContentFile {
     var layout: SpoolLayout { spool.layout }
     var directory: Directory { layout.directory(of: name) }
 
-    /// Content that the web server adds.
+    /// The web server's permission to append content to the data file itself.
     struct Loan {
-        /// The size before the loan.
+        /// The size of the content when the permission was given.
         let start: Int64
-        /// The number of bytes that may be added, for which room was taken.
+        /// The number of bytes that may be added, for which space was reserved.
         var taken: Int64
     }
 
@@ -58,7 +58,7 @@ package final class ContentFile {
 
     var path: String { directory.path(of: name.data) }
 
-    /// Drops content in memory, closes the file and releases the kernel's lock.
+    /// Discards content in memory, closes the data file and releases the kernel's lock.
     func close() {
         dropMemory()
         // The web server may still write as many bytes.
@@ -70,9 +70,9 @@ package final class ContentFile {
         data = nil
     }
 
-    /// Opens and locks the data file; nil if it is missing.
+    /// Opens and locks the data file; returns its status, or nil if it is missing.
     ///
-    /// - Throws: `.busy` if the web server may still write content.
+    /// - Throws: `.busy` if another process, such as nginx, may still be writing content.
     func open() throws(SpoolError) -> FileStatus? {
         guard try spool.onDisk({ () throws(SystemError) in try tryOpen() }) else {
             throw .busy(id)
@@ -81,7 +81,7 @@ package final class ContentFile {
         return try spool.onDisk { () throws(SystemError) in try data?.status() }
     }
 
-    /// Opens and locks the data file, if there is one; false if another process has locked it.
+    /// Opens and locks the data file if it exists; returns false if another process has locked it.
     func tryOpen() throws(SystemError) -> Bool {
         let data = try layout.openData(name)
         if let data, try !data.tryLock() { return false }
@@ -89,7 +89,7 @@ package final class ContentFile {
         return true
     }
 
-    /// Takes over the status from `open()`, as far as the record allows.
+    /// Sets the size and last activity from the status that `open()` returned.
     func believe(_ found: FileStatus?) {
         size = found?.size ?? record.state.sizeWithoutFile
         mayBeShared = found?.names ?? 0 > 1
@@ -97,7 +97,7 @@ package final class ContentFile {
         if let found { record.lastActivity = max(record.lastActivity, found.modified) }
     }
 
-    /// Corrects the size after the state was changed, if there is no data file.
+    /// Corrects the size after the upload's state was changed; has no effect if a data file is open.
     func forgetWithoutFile() { if data == nil { size = record.state.sizeWithoutFile } }
 
     // MARK: Receiving
@@ -107,7 +107,7 @@ package final class ContentFile {
     /// Content without an acknowledged offset stays in memory while it is small: most uploads are complete before they
     /// need a file.
     ///
-    /// - Throws: if the disk does not accept everything; `size` includes the bytes written.
+    /// - Throws: an error if not all bytes could be written; `size` includes those that were.
     func append(_ bytes: RawSpan) throws(SpoolError) {
         let count = Int64(bytes.byteCount)
         let isSmall =
@@ -138,7 +138,7 @@ package final class ContentFile {
 
     /// Appends all content of another upload.
     ///
-    /// - Throws: as `append(_:)`.
+    /// - Throws: the errors of `append(_:)`.
     func append(contentOf part: ContentFile) throws(SpoolError) {
         guard part.size > 0 else { return }
         let source = try part.openedData()
@@ -154,8 +154,10 @@ package final class ContentFile {
         }
     }
 
-    /// Extends the data file by `count` bytes, which `write` writes at `size`; if it fails, by as many as it advanced
-    /// `size`.
+    /// Extends the data file by `count` bytes.
+    ///
+    /// `write` writes the bytes from the offset `size` on and advances `size`; if it throws, the file keeps the bytes
+    /// by which `size` was advanced.
     private func extend(
         _ data: OpenFile,
         by count: Int64,
@@ -178,7 +180,7 @@ package final class ContentFile {
         }
     }
 
-    /// Returns the data file with all content from memory; creates it if it is missing.
+    /// Moves all content from memory to the data file and returns it; creates the file if it is missing.
     @discardableResult
     func openedData() throws(SpoolError) -> OpenFile {
         if data == nil {
@@ -198,14 +200,14 @@ package final class ContentFile {
         return data
     }
 
-    /// Returns the data file for appending.
+    /// Returns the data file for appending; replaces it by a copy first if it has another name.
     @discardableResult
     func writableData() throws(SpoolError) -> OpenFile {
         let data = try openedData()
         return mayBeShared ? try separate(data, keeping: size) : data
     }
 
-    /// Gives the upload its own file with the first `count` bytes if `data` has another name.
+    /// If `data` has another name, replaces the upload's data file by a copy of its first `count` bytes.
     private func separate(
         _ data: OpenFile,
         keeping count: Int64
@@ -230,13 +232,13 @@ package final class ContentFile {
 
     // MARK: Content without a record
 
-    /// Keeps the buffer that has received all content.
+    /// Keeps the buffer that has received all content of an upload without a record.
     func keep(_ buffer: ContentBuffer) {
         self.buffer = buffer
         size = Int64(buffer.count)
     }
 
-    /// Creates a nameless file with the content of the buffer.
+    /// Creates a file without a name and moves the content of the buffer to it.
     private func openedNameless() throws(SpoolError) -> OpenFile {
         try spool.room.check(for: size, makesFile: true)
         let made = try spool.onDisk { () throws(SystemError) in
@@ -258,9 +260,9 @@ package final class ContentFile {
         return made
     }
 
-    /// Calls `body` with a path of the nameless file for other processes of this user, valid until `body` returns.
+    /// Calls `body` with a path by which other processes of this user can open the nameless file until `body` returns.
     ///
-    /// If the file system cannot give it a name, the path refers to this process's descriptor.
+    /// If the file system cannot give the file a name, the path refers to this process's descriptor.
     func withNamelessPath<R>(
         _ body: (String) throws(SpoolError) -> R
     ) throws(SpoolError) -> R {
@@ -276,17 +278,17 @@ package final class ContentFile {
         return try body(layout.temporary.path(of: name))
     }
 
-    /// Releases the resources of an upload without a record.
+    /// Frees the buffer, the memory and the space of an upload without a record.
     private func forget() {
         if data != nil { spool.room.giveBack(size, isNamed: false) }
         if let buffer { spool.buffers.put(buffer) }
         buffer = nil
     }
 
-    /// All content if it is only in memory; storing it does not change the returned value.
+    /// All content if it is in memory only, otherwise nil.
     package var inMemory: [UInt8]? { memory.isEmpty ? nil : memory }
 
-    /// Reads content; returns fewer bytes than requested only at its end.
+    /// Reads content into `target`; returns the number of bytes read, which is smaller than `target` only at the end.
     func read(
         into target: UnsafeMutableRawBufferPointer,
         at position: Int64
@@ -304,7 +306,7 @@ package final class ContentFile {
         }
     }
 
-    /// Truncates the content to `size` bytes.
+    /// Truncates the content to `size` bytes, in memory and in the data file.
     func truncate(to size: Int64) throws(SpoolError) {
         if let data {
             // A delivery of this process may have given the file another name.
@@ -328,7 +330,7 @@ package final class ContentFile {
         memory = []
     }
 
-    /// Removes and closes the data file, if any; returns whether its name existed.
+    /// Closes and removes the data file, if there is one; returns whether a file was removed.
     @discardableResult
     func remove() throws(SystemError) -> Bool {
         dropMemory()

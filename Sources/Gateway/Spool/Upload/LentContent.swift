@@ -6,20 +6,21 @@ import SpoolgatePosix
 import SpoolgateUploadProtocol
 
 extension ContentFile {
-    /// The number of bytes that the web server may add in total; nil if it does not have the file.
+    /// The number of bytes that the web server may add in total, or nil if the file was not passed to it.
     package var lent: Int64? { loan?.taken }
 
     /// Returns the number of bytes of a loan that were not reported as written.
     func left(of loan: Loan) -> Int64 { loan.start + loan.taken - size }
 
-    /// Opens the data file for the web server, which appends content.
+    /// Opens the data file for the web server, which appends content itself.
     ///
-    /// The lock of the new file description protects the content from now on, even if a process ends. Nothing may be
-    /// appended here until `takeBack`.
+    /// From now on, the lock of the returned descriptor protects the content, even if this process ends. Nothing may be
+    /// appended here until `takeBack` succeeds.
     ///
-    /// - Parameter count: the maximum number of bytes that may be added, at least one; `lent` has the actual number.
-    /// - Returns: the file.
-    /// - Throws: if there is no room at all; nothing is lent then.
+    /// - Parameter count: the maximum number of bytes that may be added, at least one; `lent` contains the actual
+    ///   number.
+    /// - Returns: the file, which the caller passes to the web server.
+    /// - Throws: `.full` or `.overQuota` if not even one byte may be added, or another error; nothing is lent then.
     func lend(upTo count: Int64) throws(SpoolError) -> Descriptor {
         try writableData()
         let taken = try spool.room.lend(upTo: count)
@@ -48,9 +49,9 @@ extension ContentFile {
         throw .contradiction(id, reason: "another process has locked its content")
     }
 
-    /// Allows up to `count` additional bytes, at least one.
+    /// Allows the web server to add up to `count` more bytes, at least one.
     ///
-    /// - Throws: as `Upload.lend`; the limit is unchanged then.
+    /// - Throws: the errors of `Upload.lend(upTo:)`; the limit is unchanged then.
     package func lendMore(upTo count: Int64) throws(SpoolError) {
         guard loan != nil else {
             throw .contradiction(id, reason: "its content is not lent to nginx")
@@ -58,9 +59,9 @@ extension ContentFile {
         loan?.taken += try spool.room.lend(upTo: count)
     }
 
-    /// Records that `count` bytes were added in total, which survive a crash.
+    /// Records that the web server has added `count` bytes in total since `lend`, which survive a crash.
     ///
-    /// Only counts bytes that were allowed and that are in the file.
+    /// Bytes that were not allowed or are not in the file do not count.
     package func noteAdded(_ count: Int64) throws(SpoolError) {
         guard let loan, let data else { return }
         let found = try spool.onDisk { () throws(SystemError) in try data.status().size }
@@ -72,26 +73,26 @@ extension ContentFile {
         writeBack(data)
     }
 
-    /// Throws if the file was truncated while it was lent: acknowledged content is lost.
+    /// Throws an error if the file was truncated while the web server had it: acknowledged content is lost.
     private func checkNotCut(_ found: Int64) throws(SpoolError) {
         guard found >= size else {
             throw .disk(SystemError(call: "fstat", subject: path, errno: SystemError.lost))
         }
     }
 
-    /// Whether bytes were added that were not recorded.
+    /// Whether the web server has added bytes that were not recorded by `noteAdded(_:)`.
     package var hasGrown: Bool {
         guard loan != nil, let found = try? data?.status().size else { return false }
         return found > size
     }
 
-    /// Takes the content back after the web server has closed the file.
+    /// Ends the loan after the web server has closed the file.
     ///
     /// - Parameters:
-    ///   - count: the number of bytes added in total; nil: all bytes in the file count.
-    ///   - deadline: how long to wait for the web server.
-    /// - Returns: false if the web server still has the file.
-    /// - Throws: `.disk`; `.contradiction` if the file is missing.
+    ///   - count: the number of bytes that the web server has added in total, or nil to count all bytes in the file.
+    ///   - deadline: when to stop waiting for the web server.
+    /// - Returns: false if the web server still has the file open.
+    /// - Throws: `.disk`; `.contradiction` if the data file is missing.
     func takeBack(_ count: Int64?, until deadline: Deadline) throws(SpoolError) -> Bool {
         guard let loan else { return true }
         let data = try spool.onDisk { () throws(SystemError) in try layout.openData(name) }

@@ -6,25 +6,25 @@
 package import SpoolgatePosix
 package import SpoolgateUploadProtocol
 
-/// A locked upload.
+/// A locked upload: only its holder can read or change it.
 ///
-/// Used by one thread. `unlock()` or deinit unlocks it.
+/// Used by one thread. Its deinitialisation unlocks it if `unlock()` was not called.
 package final class Upload {
     package let creation: UploadCreation
 
     let spool: Spool
-    /// The lock; nil without a record, because no other request can find the upload.
+    /// The lock, or nil for an upload without a record, which no other request can find.
     let lock: UploadLock?
     let files: UploadFiles
     let record: RecordFile
-    /// Its content, to which the web server may append while it is lent.
+    /// The upload's content.
     package let content: ContentFile
-    /// The stored final response, after it was written or read.
+    /// The stored final response, or nil until it was written or read.
     var knownResponse: StoredResponse?
     var isUnlocked = false
-    /// Whether a sync of the content failed and the lost content was not cut off.
+    /// Whether a sync of the content failed and the content that may be lost has not been cut off yet.
     private(set) var isContentInDoubt = false
-    /// The sync in progress while content arrives; nil: none.
+    /// The sync that is running while content is received, or nil.
     var offsetSync: OffsetSync?
 
     package var state: UploadState {
@@ -38,12 +38,12 @@ package final class Upload {
     package var offset: Int64 { content.size }
     package var lastActivity: WallTime { record.lastActivity }
 
-    /// Whether it has a record; without one, the upload ends with its request.
+    /// Whether the upload has a record; an upload without one ends with its request.
     package var isRecorded: Bool { record.isThere }
 
     var id: UploadID { creation.id }
     var queue: Queue { record.state.queue }
-    /// Whether the upload ever had a durable offset.
+    /// Whether the upload has ever had a durable offset.
     var isPromised: Bool { record.state.durable != nil }
 
     init(spool: Spool, lock: UploadLock?, creation: UploadCreation, files: UploadFiles) {
@@ -61,51 +61,52 @@ package final class Upload {
 
     /// Appends bytes at the offset.
     ///
-    /// Content without an acknowledged offset may be only in memory until `sync()`, `unlock()` or the end of an
-    /// attempt; other content survives a crash on return.
+    /// Content without an acknowledged offset may stay in memory until `sync()`, `unlock()` or the end of an attempt;
+    /// other content survives a crash on return.
     ///
-    /// - Throws: `.full` below the reserve, `.noSpace` if the disk is full, `.overQuota`; `.busy` after `unlock()`.
-    ///   Bytes that were written before the error are kept and counted in `state.offset`.
+    /// - Throws: `.full` if less than the reserve would stay free, `.noSpace` if the disk is full, `.overQuota` if the
+    ///   quota would be exceeded; `.busy` after `unlock()`. Bytes that were written before the error are kept and
+    ///   counted in `state.offset`.
     package func append(_ bytes: RawSpan) throws(SpoolError) {
         guard isReceiving else { return try require(queue == .incoming) }
         try content.append(bytes)
     }
 
-    /// Whether it accepts content.
+    /// Whether the upload accepts content.
     ///
-    /// Content can be appended during a sync; every other operation waits until the sync ends (`require`).
+    /// Content can be appended during a sync; every other operation waits in `require(_:)` until the sync ends.
     var isReceiving: Bool { !isUnlocked && queue == .incoming }
 
-    /// Whether the web server may append content to its file.
+    /// Whether the data file may be passed to the web server, which then appends content itself.
     ///
-    /// Not in a shared spool, where other hosts access the file too, nor while content may have to be discarded.
+    /// False in a shared spool, where other hosts access the file too, and while content may have to be discarded.
     package var canBeLent: Bool {
         queue == .incoming && !spool.isShared && record.state.verified == nil
     }
 
-    /// Opens its file for the web server, which writes content at the offset.
+    /// Opens the data file for the web server, which appends content at the offset itself.
     ///
-    /// Until `takeBack`, `noteAdded` sets the offset, and nothing can be appended here. Even if a process ends, no
-    /// other one can use the content before the web server has closed the file.
+    /// Until `takeBack`, `noteAdded` advances the offset, and nothing can be appended here. Even if this process ends,
+    /// no other process can use the content until the web server has closed the file.
     ///
-    /// - Parameter count: the maximum number of bytes that may be added, > 0; `lent` has the actual number, at least
-    ///   one.
+    /// - Parameter count: the maximum number of bytes that may be added, > 0; `lent` contains the actual number, at
+    ///   least one.
     /// - Returns: the only copy of the descriptor, which can only append.
-    /// - Throws: as `append`; `.full` and `.overQuota` only if there is no room for a single byte.
+    /// - Throws: the errors of `append(_:)`; `.full` and `.overQuota` only if not even one byte may be added.
     package func lend(upTo count: Int64) throws(SpoolError) -> Descriptor {
         try require(canBeLent)
         return try content.lend(upTo: count)
     }
 
-    /// Takes its file back after the web server has closed it.
+    /// Ends the loan of the data file after the web server has closed it.
     ///
     /// - Parameters:
-    ///   - count: the number of bytes that the web server reports as added; later bytes are cut off. nil: no report;
-    ///     all bytes in the file count.
-    ///   - errno: the error that prevented more bytes; 0: none.
-    ///   - deadline: how long to wait.
-    /// - Returns: false if the web server still has the file.
-    /// - Throws: `.disk` or `.noSpace` for `errno`, after the file is back.
+    ///   - count: the number of bytes that the web server reports as added, or nil if it sent no report. Bytes after
+    ///     these are cut off; without a report, all bytes in the file count.
+    ///   - errno: the error that kept the web server from writing more, or 0 if it had none.
+    ///   - deadline: when to stop waiting for the web server.
+    /// - Returns: false if the web server still has the file open.
+    /// - Throws: `.disk` or `.noSpace` for `errno`, after the loan has ended.
     package func takeBack(
         _ count: Int64?,
         errno: Int32 = 0,
@@ -121,18 +122,19 @@ package final class Upload {
         return true
     }
 
-    /// Makes the kernel write content to the disk as it arrives, because it will have to be durable.
+    /// Makes the kernel write content to the disk as it is received, because a sync is expected.
     package func expectPromise() { content.writesBackEarly = creation.promise == .powerCut }
 
-    /// Whether the start of an attempt makes the content durable: after a durable offset, if a retry is not allowed.
+    /// Whether the start of an attempt makes the content durable: if it had a durable offset and a retry is not
+    /// allowed.
     package var isPromisedByAttempt: Bool { isPromised && !creation.isRepeatable }
 
-    /// Makes the offset durable.
+    /// Makes the offset durable, so that it can be acknowledged.
     ///
-    /// On return `durableOffset` survives a power failure, or only a crash if that is what its creation promises.
+    /// On return, `durableOffset` survives a power failure, or only a crash if the upload promises no more.
     ///
-    /// - Throws: `.disk` if that failed. If no attempt has begun, `state.offset` is then the last durable offset, and
-    ///   content is received again from there.
+    /// - Throws: `.disk` if the offset could not be made durable. Unless an attempt has begun, `state.offset` is then
+    ///   the last durable offset, and the content after it must be received again.
     package func sync() throws(SpoolError) {
         try require(queue != .corrupt)
         if queue != .delivered { try store() }
@@ -161,14 +163,15 @@ package final class Upload {
         }
     }
 
-    /// The offset that `sync()` makes durable and that may then be acknowledged: excludes unverified content.
+    /// The offset that `sync()` makes durable and that may then be acknowledged; excludes content that was not
+    /// verified.
     package var durableOffset: Int64 { min(record.state.verified ?? .max, content.size) }
 
-    /// Records the length.
+    /// Sets the length of the complete content.
     ///
-    /// Survives a crash on return, and a power failure after the next `sync()`.
+    /// On return, the length survives a crash; it survives a power failure only after the next `sync()`.
     ///
-    /// - Throws: `.contradiction` if another length is known; `.disk`.
+    /// - Throws: `.contradiction` if a different length was set before; `.disk`.
     package func setLength(_ length: Int64) throws(SpoolError) {
         guard record.state.length != length else { return }
         if let known = record.state.length {
@@ -182,11 +185,11 @@ package final class Upload {
 
     /// Removes the upload and its content, and unlocks it.
     ///
-    /// Unless it is removed durably, a power failure soon afterwards may bring it back.
+    /// If `durably` is false, a power failure soon afterwards may restore the upload.
     ///
-    /// - Parameter durably: whether the removal survives a power failure on return. Costs nothing without a durable
-    ///   offset, because a power failure removes such an upload anyway.
-    /// - Throws: `.disk` if a part of the upload still exists or may return.
+    /// - Parameter durably: whether the removal must survive a power failure on return. This costs nothing for an
+    ///   upload without a durable offset, because a power failure would discard it anyway.
+    /// - Throws: `.disk` if a part of the upload still exists or may be restored.
     package func remove(durably: Bool = false) throws(SpoolError) {
         guard !isUnlocked else { throw .busy(id) }
         defer { end() }
@@ -196,20 +199,20 @@ package final class Upload {
         try files.remove(of: creation.client, durably: durably && isPromised)
     }
 
-    /// Whether a newer request has requested its release; never during a delivery.
+    /// Whether a newer request has requested the release of this upload; never true during a delivery.
     package var isReleaseRequested: Bool {
         lock?.isReleaseRequested(until: .after(.zero)) ?? false
     }
 
-    /// Makes newer requests wait for the final response instead of requesting its release.
+    /// Makes newer requests wait for the final response instead of requesting the release of this upload.
     ///
-    /// Also called for checks before an attempt begins.
+    /// Also called before the checks that precede an attempt.
     package func awaitFinalResponse() { lock?.setDelivering() }
 
-    /// Unlocks it for the next request.
+    /// Unlocks the upload for the next request.
     ///
-    /// Received content is stored first and made durable: the kernel may report no write error after the file was
-    /// closed.
+    /// Received content is first stored and made durable, because the kernel may not report write errors after the file
+    /// was closed.
     package func unlock() {
         guard !isUnlocked else { return }
         _ = try? takeSync(waits: true)
@@ -236,7 +239,7 @@ package final class Upload {
 
     // MARK: Steps
 
-    /// Throws if an operation is not allowed in the upload's state; waits for a sync in progress first.
+    /// Waits for a sync in progress, then throws an error if `isAllowed` is false or the upload is unlocked.
     func require(_ isAllowed: Bool) throws(SpoolError) {
         guard !isUnlocked else { throw .busy(id) }
         _ = try takeSync(waits: true)
@@ -245,14 +248,14 @@ package final class Upload {
         }
     }
 
-    /// Writes buffered content to the data file.
+    /// Writes content that is in memory to the data file.
     ///
-    /// Later content is appended to the file directly. Without content, no file is created.
+    /// Later content is then written to the file directly. If there is no content, no file is created.
     package func store() throws(SpoolError) {
         if content.size > 0, queue != .hold || content.data != nil { try content.openedData() }
     }
 
-    /// Makes the content durable; if that fails, drops what is not durable.
+    /// Makes the content durable; if that fails, drops content that is not durable and throws the error.
     func syncContent() throws(SpoolError) {
         guard let data = content.data else { return }
         do throws(SystemError) {
@@ -269,8 +272,8 @@ package final class Upload {
     /// Drops content that is not durable after its sync failed.
     ///
     /// After a failed sync the kernel treats the lost pages as clean, so the next sync would succeed without them. The
-    /// content is therefore cut off; the client still has it. During an attempt, it is kept, but no later sync is
-    /// trusted. Lent content is cut off when it is taken back.
+    /// content is therefore cut off; the client still has it. During an attempt, the content is kept, but no later sync
+    /// is trusted. Content that the web server is writing is cut off when its loan ends.
     func doubtContent() throws(SpoolError) {
         isContentInDoubt = true
         guard queue != .active else { return }
@@ -279,7 +282,7 @@ package final class Upload {
 
     /// Cuts the content back to the durable offset.
     ///
-    /// A deferred upload is received again from there. An upload in `hold` stays there.
+    /// The client of a deferred upload must send the rest again. An upload in `hold` stays there.
     private func forgetUndurable() throws(SpoolError) {
         let durable = record.state.durable ?? 0
         do throws(SpoolError) {
@@ -295,7 +298,7 @@ package final class Upload {
         isContentInDoubt = false
     }
 
-    /// Makes the next lock after a crash cut off content that is not durable.
+    /// Records that content that is not durable must be cut off, in case this process crashes before it does so.
     private func markUndurable() throws(SpoolError) {
         let durable = record.state.durable ?? 0
         guard record.state.verified != durable else { return }

@@ -11,23 +11,23 @@ package import SpoolgatePosix
 final class OffsetSync: Sendable {
     enum Outcome: Sendable {
         case durable
-        /// The content may not be on the disk.
+        /// The content could not be synced and may not be on the disk.
         case contentFailed(SystemError)
         /// The record was not written, or only partially.
         case writeFailed(SystemError)
-        /// The record was written but may not be on the disk.
+        /// The record was written but could not be synced and may not be on the disk.
         case recordFailed(SystemError)
     }
 
     private enum Progress {
-        /// The files are open, which keeps the upload locked.
+        /// No thread has started; the files stay open, which keeps the upload locked.
         case waiting(content: OpenFile, record: OpenFile)
         case running
         case over(Outcome)
     }
 
     let offset: Int64
-    /// The state with the new durable offset.
+    /// The state with the new durable offset, which is written to the record.
     let write: RecordFile.StateWrite
     private let disk: Disk
     private let progress: Monitor<Progress>
@@ -45,14 +45,14 @@ final class OffsetSync: Sendable {
         progress = Monitor(.waiting(content: content, record: record))
     }
 
-    /// Makes the calls, unless another thread has started them.
+    /// Makes the calls, unless another thread has started to make them.
     func run() {
         // The files are closed before the result is available.
         guard let outcome = outcome() else { return }
         progress.update { $0 = .over(outcome) }
     }
 
-    /// Makes the calls and returns their result; nil if another thread makes them.
+    /// Makes the calls and returns their result, or nil if another thread has started to make them.
     @inline(never)
     private func outcome() -> Outcome? {
         guard let (content, record) = begin() else { return nil }
@@ -74,7 +74,7 @@ final class OffsetSync: Sendable {
 
     var end: Outcome? { progress.updateQuietly(Self.end) }
 
-    /// Waits for the result, and makes the calls itself if no thread has started them.
+    /// Waits for the result; makes the calls itself if no thread has started to make them.
     func waitForEnd() -> Outcome {
         run()
         // A call on the disk has no deadline.
@@ -89,12 +89,12 @@ final class OffsetSync: Sendable {
 }
 
 extension Upload {
-    /// Starts to make the offset durable while more content arrives, as `sync()` does before it returns.
+    /// Starts to make the offset durable on another thread, so that more content can be received at the same time.
     ///
-    /// - Parameter alarm: rings at the end; then `takeSync()` has the result.
-    /// - Returns: false if `sync()` must be called instead: for the first offset, because names must become durable
-    ///   too, and if there is nothing to do.
-    /// - Throws: as `append`; nothing is started then.
+    /// - Parameter alarm: rung when the result is available from `takeSync()`.
+    /// - Returns: false if no sync was started: the offset is already durable, or `sync()` must be called instead, for
+    ///   example for the first offset, because names must become durable too.
+    /// - Throws: the errors of `append(_:)`; no sync was started then.
     package func beginSync(ringing alarm: Alarm) throws(SpoolError) -> Bool {
         guard isReceiving, creation.promise == .powerCut, isPromised, !isContentInDoubt,
             offsetSync == nil, record.state.verified == nil
@@ -118,11 +118,11 @@ extension Upload {
     /// Whether a sync is in progress.
     package var isSyncing: Bool { offsetSync != nil }
 
-    /// Takes the result of `beginSync(ringing:)`.
+    /// Returns the result of the sync that `beginSync(ringing:)` started.
     ///
     /// - Parameter waits: whether to wait for the result.
-    /// - Returns: the offset that is now durable; nil if no sync was started or it has not ended.
-    /// - Throws: as `sync()`. Lent content is only cut back when it is taken back.
+    /// - Returns: the offset that is now durable, or nil if no sync was started or it is still running.
+    /// - Throws: the errors of `sync()`. Content that the web server is writing is cut back only when its loan ends.
     package func takeSync(waits: Bool = false) throws(SpoolError) -> Int64? {
         guard let sync = offsetSync, let end = waits ? sync.waitForEnd() : sync.end else {
             return nil

@@ -12,11 +12,11 @@ import SpoolgateUploadProtocol
 /// Used by one thread. The last reference, or `close()`, releases the kernel's lock.
 final class RecordFile {
     let id: UploadID
-    /// Whether there is a file; without one nothing is written, and the upload ends with the process.
+    /// Whether there is a record file; otherwise nothing is written, and the upload ends with the process.
     let isThere: Bool
-    /// The current state; until `read(_:)`, that of a new upload.
+    /// The current state; that of a new upload until `read(_:)` and `believe(_:_:)` are called.
     private(set) var state: RecordState
-    /// The position in the file after the creation.
+    /// The position in the file at which the creation ends.
     private var creationEnd: Int64
     var lastActivity: WallTime
     /// Whether a part of the record may not be durable.
@@ -24,21 +24,21 @@ final class RecordFile {
 
     private let spool: Spool
     private let name: FileName
-    /// The file, whose lock protects the upload; nil once closed.
+    /// The file, whose lock protects the upload, or nil once it is closed.
     private var file: OpenFile?
-    /// Whether the newest state is in a slot used once the upload has a durable offset.
+    /// Whether the newest state is in a slot that is used once the upload has a durable offset.
     private var usesPromisedSlots = false
     /// Whether the newest state may not be durable.
     private var isStateDirty = true
-    /// Whether the first write of these two slots failed halfway.
+    /// Whether the first write to the slots for uploads with a durable offset failed halfway.
     private var areSlotsTorn = false
-    /// The ranges written since the last sync; nil if unknown.
+    /// The ranges written since the last sync, or nil if unknown.
     private var unsynced: [Range<Int64>]?
     private var disk: Disk { spool.disk }
 
-    /// Takes over a file that the caller has opened and locked, nil for an upload without one.
+    /// Takes ownership of a file that the caller has opened and locked, or nil for an upload without a record.
     ///
-    /// `state` and `creationEnd` are set for a file that was just created.
+    /// Pass `state` and `creationEnd` for a file that was just created.
     init(
         of id: UploadID,
         _ name: FileName,
@@ -71,9 +71,9 @@ final class RecordFile {
 
     // MARK: Reading
 
-    /// Reads the record.
+    /// Reads the record; `believe(_:_:)` then adopts it.
     ///
-    /// - Parameter status: the file's status since it was locked.
+    /// - Parameter status: the file's status, read after it was locked.
     /// - Returns: the record, or why it is unreadable.
     /// - Throws: `.disk`.
     func read(_ status: FileStatus) throws(SpoolError) -> Result<LoadedRecord, UnreadableRecord> {
@@ -89,7 +89,7 @@ final class RecordFile {
         }
     }
 
-    /// Takes over the state that was read.
+    /// Adopts the state in a record that was read.
     func believe(_ loaded: LoadedRecord, _ status: FileStatus) {
         state = loaded.state
         // After a power failure, everything that can be read is on the disk. In a shared spool, the other writer may
@@ -105,9 +105,9 @@ final class RecordFile {
         lastActivity = status.modified
     }
 
-    /// Takes over the previous state, if there is one; the next state written replaces the newest one.
+    /// Adopts the previous state if the file still contains it; the next state written then replaces the newest one.
     ///
-    /// - Returns: whether there is one.
+    /// - Returns: whether the file contains the previous state.
     func believeOlder() throws(SpoolError) -> Bool {
         let older = try spool.onDisk { () throws(SystemError) in
             try LoadedRecord.state(before: state, in: try open(), of: id)
@@ -118,16 +118,16 @@ final class RecordFile {
         return true
     }
 
-    /// Takes over a state that was read without a repair.
+    /// Adopts a state that is only shown, not changed, so that the files need no repair.
     func look(at state: RecordState) { self.state = state }
 
-    /// Reads the fields of the completing request; nil if none are stored or they are damaged.
+    /// Reads the fields of the request that completed the upload; returns nil if none are stored or they are damaged.
     func completion() throws(SpoolError) -> HTTPFields? {
         guard let extent = state.completion, let bytes = try bytes(of: extent) else { return nil }
         return HTTPFields(completionText: bytes, of: id)
     }
 
-    /// Reads a part of the record; nil if the file ends before it.
+    /// Reads a range of bytes from the record file; returns nil if the file ends before the end of the range.
     func bytes(of extent: Range<Int64>) throws(SpoolError) -> [UInt8]? {
         try spool.onDisk { () throws(SystemError) in
             let record = try open()
@@ -144,9 +144,10 @@ final class RecordFile {
 
     // MARK: Writing
 
-    /// Writes a new state next to the old one.
+    /// Writes a new state without overwriting the last durable one.
     ///
-    /// Survives a crash on return; with `durably` it survives a power failure, or the change is undone.
+    /// On return, the state survives a crash; if `durably` is true, it survives a power failure too. If an error is
+    /// thrown, the change is undone.
     func write(
         durably: Bool = false,
         _ change: (inout RecordState) -> Void
@@ -170,7 +171,7 @@ final class RecordFile {
         if !isKept, let time = before.queueTime { try? removeName(time) }
     }
 
-    /// Writes a state into its slot, the first durable offset into both slots for such states.
+    /// Writes a state into its slot; the first state with a durable offset into both slots for such states.
     ///
     /// A power failure may destroy every block written since the last sync. The newest durable state is therefore kept
     /// until another one is durable: a state that is not durable is overwritten in place.
@@ -231,16 +232,16 @@ final class RecordFile {
         unsynced?.append(position..<position + Int64(count))
     }
 
-    /// Writes a part of the record to unused space.
+    /// Writes a response or the completing request's fields to unused space of the record file.
     ///
-    /// Once the upload has a durable offset, a part starts in a block of its own, because a power failure can destroy
-    /// all of a block that is being written.
+    /// Once the upload has a durable offset, the bytes start in a block of their own, because a power failure can
+    /// destroy all of a block that is being written.
     ///
     /// - Parameters:
-    ///   - bytes: the part.
-    ///   - other: a part that is still needed; nil: none.
-    ///   - isReplacement: whether to place the part before `other` if there is room.
-    /// - Returns: the position; the part counts once a state points to it.
+    ///   - bytes: the bytes to write.
+    ///   - other: the range of other such bytes that are still needed, or nil.
+    ///   - isReplacement: whether to write the bytes before `other` if there is enough space.
+    /// - Returns: the range written; it counts only once a state refers to it.
     /// - Throws: `.disk`.
     func writePart(
         _ bytes: [UInt8],
@@ -276,7 +277,7 @@ final class RecordFile {
         }
     }
 
-    /// Creates the name in `queue` that the state needs, if a power failure has removed it.
+    /// Creates the name in `queue` that the state needs, in case a power failure has removed it.
     func restoreName() throws(SpoolError) {
         if let time = state.queueTime { try makeName(time) }
     }
@@ -296,17 +297,17 @@ final class RecordFile {
         spool.syncedStates.note(id, state.sequence)
     }
 
-    /// Writes again what a failed sync may have lost.
+    /// Writes again the bytes that a failed sync may have lost.
     ///
     /// After a failed sync the kernel treats the lost pages as clean, so later syncs would succeed without them. If
-    /// this fails too, a later state can survive without its creation; such a record is moved to `corrupt`.
+    /// this write fails too, a later state can survive without the creation; such a record is moved to `corrupt`.
     private func writeAgain(_ record: OpenFile) {
         for part in unsynced ?? ofNewestState { try? disk.writeAgain(part, of: record) }
         // Data of another process may be durable already, and is at risk while it is rewritten: sync at once.
         if unsynced == nil { try? disk.sync(record) }
     }
 
-    /// The newest state and the parts to which it points.
+    /// The ranges of the newest state and of the bytes to which it refers.
     ///
     /// Nothing else that another process wrote can be missing on the disk, and rewriting a block puts it at risk.
     private var ofNewestState: [Range<Int64>] {
@@ -319,11 +320,11 @@ final class RecordFile {
 
     // MARK: Making durable while content arrives
 
-    /// A state for another thread.
+    /// A new state that another thread is to write and sync.
     struct StateWrite: Sendable {
         fileprivate let state: RecordState
         fileprivate let position: Int64
-        /// The content of the slot.
+        /// The bytes of the slot.
         fileprivate let bytes: [UInt8]
 
         func put(into record: OpenFile, _ disk: Disk) throws(SystemError) {
@@ -331,9 +332,11 @@ final class RecordFile {
         }
     }
 
-    /// Prepares a state for another thread; nothing else may be written here until `finish`.
+    /// Prepares a state that another thread is to write; nothing else may be written here until `finish(_:)` or
+    /// `takeBack`.
     ///
-    /// - Returns: nil if more than one slot or a name in the queue must change too, as for the first durable offset.
+    /// - Returns: the state, or nil if another slot or a name in `queue` must change too, as for the first durable
+    ///   offset.
     func prepare(_ change: (inout RecordState) -> Void) -> StateWrite? {
         guard usesPromisedSlots, !areSlotsTorn, unsynced != nil else { return nil }
         var next = state
@@ -347,14 +350,16 @@ final class RecordFile {
         )
     }
 
-    /// Takes over the state that another thread has written and made durable.
+    /// Adopts a state that another thread has written and made durable.
     func finish(_ write: StateWrite) {
         noteWritten(write.state)
         noteSync()
         spool.syncedStates.note(id, state.sequence)
     }
 
-    /// Undoes a state that another thread could not write or make durable.
+    /// Restores the previous state after another thread failed to write `write` or to make it durable.
+    ///
+    /// `wasWritten` is true if the state was written and only its sync failed.
     func takeBack(_ write: StateWrite, wasWritten: Bool) {
         var before = state
         noteUnsynced(write.position, write.bytes.count)
@@ -366,7 +371,7 @@ final class RecordFile {
         try? put(&before)
     }
 
-    /// Removes the file, which removes the upload, and the name in the queue.
+    /// Removes the record file, which removes the upload, and the upload's name in `queue`.
     func remove(of client: ClientName?) throws(SystemError) {
         let size = try open().status().size
         try disk.unlink(name.record, in: spool.layout.directory(of: name))

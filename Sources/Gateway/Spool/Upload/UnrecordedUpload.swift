@@ -6,19 +6,19 @@
 package import SpoolgatePosix
 
 extension Upload {
-    /// The maximum number of bytes that stay in the buffer that received them.
+    /// The maximum number of bytes that stay in the buffer that received them; larger content is moved to a file.
     package static let mostInBuffer = 128 << 10
 
-    /// Keeps the buffer that has received all content of an upload without a record; unlocking returns it to the pool.
+    /// Keeps the buffer that has received all content of an upload without a record; `unlock()` returns it to the pool.
     package func keep(_ buffer: ContentBuffer) { content.keep(buffer) }
 }
 
 extension Spool {
-    /// Creates an upload without a record.
+    /// Creates an upload without a record, which exists only during its request.
     ///
     /// - Parameters:
     ///   - creation: the properties of the upload.
-    ///   - expected: the bytes of content expected, as far as known.
+    ///   - expected: the number of bytes of content that are expected, as far as known.
     /// - Returns: the upload, empty.
     /// - Throws: `.full`, `.fewFiles` or `.overQuota` if the content needs a file and there is no room for it.
     package func createUnrecorded(

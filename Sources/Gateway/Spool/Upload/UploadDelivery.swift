@@ -8,14 +8,14 @@ import SpoolgatePosix
 import SpoolgateUploadProtocol
 
 extension Upload {
-    /// Marks it complete and starts an attempt: incoming or deferred -> active, in one state.
+    /// Marks the upload complete and starts an attempt: moves it from `incoming` or `deferred` to `active`.
     ///
-    /// From now on newer requests wait for the final response instead of requesting its release. If the upload ever had
-    /// a durable offset and the attempt must not be retried, the start is durable on return, so that a power failure
-    /// cannot cause a second delivery.
+    /// From now on, newer requests wait for the final response instead of requesting the release of the upload. If the
+    /// upload has ever had a durable offset and the attempt must not be retried, the start of the attempt is durable on
+    /// return, so that a power failure cannot cause a second delivery.
     ///
-    /// - Parameter isRepeatable: false: if the process ends before the final response, the upload is put on `hold`,
-    ///   even if its creation allows a retry.
+    /// - Parameter isRepeatable: whether the attempt may be retried if the process ends before the final response. If
+    ///   false, or if the creation does not allow a retry, the upload is then put on `hold`.
     /// - Throws: `.disk`; nothing may be sent to the upstream then.
     package func beginAttempt(isRepeatable: Bool = true) throws(SpoolError) {
         try require(queue == .incoming || queue == .deferred)
@@ -29,21 +29,22 @@ extension Upload {
         awaitFinalResponse()
     }
 
-    /// active -> active: the current attempt has failed without effect, and another one starts.
+    /// Starts another attempt after the current one failed without any effect on the upstream.
     ///
-    /// Durable as by `beginAttempt`.
+    /// The upload stays in `active`. The start of the attempt is durable under the same conditions as in
+    /// `beginAttempt`.
     package func beginNextAttempt() throws(SpoolError) {
         try require(queue == .active)
         let isDurable = record.state.then == .hold && isPromised
         try record.write(durably: isDurable) { $0.attempts += 1 }
     }
 
-    /// Reads content for the upstream.
+    /// Reads content to be sent to the upstream.
     ///
     /// - Parameters:
-    ///   - buffer: filled from its start.
-    ///   - position: the offset in the content.
-    /// - Returns: the number of bytes read; fewer than requested only at the end of the content.
+    ///   - buffer: receives the bytes, from its start on.
+    ///   - position: the offset in the content from which to read.
+    /// - Returns: the number of bytes read, which is less than the size of `buffer` only at the end of the content.
     /// - Throws: `.disk` if the content cannot be read.
     package func read(
         into buffer: UnsafeMutableRawBufferPointer,
@@ -53,13 +54,13 @@ extension Upload {
         return try content.read(into: buffer, at: position)
     }
 
-    /// The descriptor of the data file, for an upstream that links or copies it; nil while the content is in memory.
+    /// The descriptor of the data file, for delivery by a link or a copy; nil while the content is in memory.
     package var dataFile: Int32? { content.data?.descriptor.number }
 
-    /// Calls `body` with the path of the data file, for programs that open it; valid until `body` returns.
+    /// Calls `body` with the path of the data file, by which other programs can open it until `body` returns.
     ///
-    /// - Throws: what `body` throws; `.disk` if the content cannot be written to the file; `.full` and `.overQuota` for
-    ///   an upload without a record.
+    /// - Throws: the error of `body`; `.disk` if the content cannot be written to the file; `.full` or `.overQuota` if
+    ///   an upload without a record needs a file and there is no room for it.
     package func withDataPath<R>(
         _ body: (String) throws(SpoolError) -> R
     ) throws(SpoolError) -> R {
@@ -68,11 +69,12 @@ extension Upload {
         return try body(content.path)
     }
 
-    /// active -> delivered: stores the final response and removes the content.
+    /// Stores the final response, removes the content and moves the upload from `active` to `delivered`.
     ///
-    /// Also incoming or deferred -> delivered, if the gateway itself refuses the upload permanently. If the disk does
+    /// If the gateway itself refuses the upload permanently, moves it from `incoming` or `deferred`. If the disk does
     /// not accept the response, only its status and fields are stored, or only its status, for which the record always
-    /// has room. Survives a crash on return, and a power failure if the upload ever had a durable offset.
+    /// has room. On return, the change survives a crash, and a power failure if the upload has ever had a durable
+    /// offset.
     package func finish(with response: StoredResponse) throws(SpoolError) {
         try require([.incoming, .active, .deferred].contains(queue))
         let size = content.size
@@ -85,10 +87,10 @@ extension Upload {
         _ = try? content.remove()
     }
 
-    /// Returns the stored final response of a delivered upload, or of one held with a response.
+    /// Reads the stored final response of an upload that was delivered or put on hold with a response.
     ///
-    /// - Returns: the response, without content if that was not stored; nil if the response of a held upload cannot be
-    ///   read.
+    /// - Returns: the response, without content if that was not stored, or nil if the response of a held upload cannot
+    ///   be read.
     /// - Throws: `.corrupt` after a delivered upload was moved to `corrupt` because its response cannot be read;
     ///   `.newer` if a newer program wrote it.
     package func response() throws(SpoolError) -> StoredResponse? {
@@ -111,12 +113,12 @@ extension Upload {
 
     // MARK: Steps
 
-    /// Writes one state that says that the content is complete, and what follows from that.
+    /// Writes a state in which the content is complete, together with the consequence set by `change`.
     ///
     /// - Parameters:
-    ///   - durably: whether content and state are durable on return, if the upload ever had a durable offset.
-    ///   - change: sets what follows.
-    /// - Throws: `.disk`, also if complete content was cut back (see `sync`).
+    ///   - durably: whether content and state must be durable on return, if the upload has ever had a durable offset.
+    ///   - change: sets the rest of the state.
+    /// - Throws: `.disk`, also if content was cut back, see `sync()`.
     func setWhole(
         durably: Bool,
         _ change: (inout RecordState) -> Void
@@ -146,15 +148,15 @@ extension Upload {
         }
     }
 
-    /// Writes a response into the record, then the state that points to it.
+    /// Writes a response into the record, and then a state that refers to it.
     ///
-    /// Both are made durable if the upload ever had a durable offset. If the disk does not accept the response, less is
-    /// stored, as by `finish(with:)`.
+    /// Both are made durable if the upload has ever had a durable offset. If the disk does not accept the response,
+    /// less of it is stored, see `finish(with:)`.
     ///
     /// - Parameters:
     ///   - response: the response.
-    ///   - change: changes the rest of the state.
-    /// - Returns: the response as stored.
+    ///   - change: sets the rest of the state.
+    /// - Returns: the response as it was stored.
     /// - Throws: `.disk` if not even the status could be written.
     func store(
         _ response: StoredResponse,

@@ -19,9 +19,9 @@ struct UploadFiles {
     private var id: UploadID { record.id }
     private var state: RecordState { record.state }
 
-    /// Takes over a record that the caller has opened and locked, nil for an upload without one.
+    /// Takes ownership of a record that the caller has opened and locked, or nil for an upload without a record.
     ///
-    /// `state` and `creationEnd` are set for a record that was just created.
+    /// Pass `state` and `creationEnd` for a record that was just created.
     init(
         of id: UploadID,
         _ name: FileName,
@@ -43,13 +43,13 @@ struct UploadFiles {
         content = ContentFile(of: self.record, name, in: spool)
     }
 
-    /// Drops content in memory, closes the files and releases the kernel's locks.
+    /// Discards content in memory, closes the files and releases the kernel's locks.
     func close() {
         content.close()
         record.close()
     }
 
-    /// Reads the record and opens the content.
+    /// Reads the record and opens the data file.
     ///
     /// - Parameters:
     ///   - status: the record's status since it was locked.
@@ -107,18 +107,18 @@ struct UploadFiles {
 
     // MARK: Removing
 
-    /// Moves the record to `corrupt`; the content is not moved.
+    /// Moves the record to `corrupt`; the data file stays.
     func setAside() throws(SpoolError) {
         try spool.setAside(name)
         spool.room.giveBackUpload(of: nil, isFinished: true)
     }
 
-    /// Removes the upload: first the record, so that a partially removed upload is never found, then the content.
+    /// Removes the upload: first the record, so that a partially removed upload is never found, then the data file.
     ///
     /// - Parameters:
-    ///   - client: the client of the upload; nil: unknown.
-    ///   - durably: whether the removal survives a power failure on return.
-    /// - Throws: `.disk` if a part of the upload still exists or may return.
+    ///   - client: the client against whose limits the upload counts, or nil if unknown.
+    ///   - durably: whether the removal must survive a power failure on return.
+    /// - Throws: `.disk` if a part of the upload still exists or may be restored by a power failure.
     func remove(of client: ClientName?, durably: Bool = false) throws(SpoolError) {
         try spool.onDisk { () throws(SystemError) in
             try record.remove(of: client)
@@ -130,7 +130,7 @@ struct UploadFiles {
 
     /// Repairs the files after a crash or a power failure.
     ///
-    /// - Parameter loaded: the result of `read(_:)`.
+    /// - Parameter loaded: the record returned by `read(_:)`.
     /// - Returns: the repair that was made.
     /// - Throws: `.corrupt` after the record was moved to `corrupt`.
     func repair(_ loaded: LoadedRecord) throws(SpoolError) -> Repair {
@@ -158,9 +158,9 @@ struct UploadFiles {
         return repair
     }
 
-    /// Returns to the previous state if a power failure has kept the newest one but not a part to which it points.
+    /// Adopts the previous state if a power failure has destroyed bytes to which the newest state refers.
     ///
-    /// - Returns: why a part that is needed cannot be read; nil: all can be read.
+    /// - Returns: why needed bytes cannot be read, or nil if all can be read.
     private func believeOlderState() throws(SpoolError) -> UnreadableRecord? {
         guard let fault = try partFault() else { return nil }
         guard try record.believeOlder() else { return fault }
@@ -215,7 +215,7 @@ struct UploadFiles {
 
     // MARK: Comparing
 
-    /// Returns whether the upload is unchanged since it was listed; the creation never changes.
+    /// Returns whether the upload has not changed since it was listed; the properties fixed at creation need no check.
     func isUnchanged(since earlier: UploadSummary) throws(SystemError) -> Bool {
         let file = try record.open()
         let status = try file.status()
@@ -242,12 +242,12 @@ struct UploadFiles {
 }
 
 extension Spool {
-    /// Removes the content of uploads whose records were removed.
+    /// Removes the data files of uploads whose records were removed.
     ///
     /// - Parameters:
     ///   - removed: the uploads, locked.
-    ///   - durably: whether the removal survives a power failure on return.
-    /// - Throws: `SystemError` if a part of an upload still exists or may return.
+    ///   - durably: whether the removal must survive a power failure on return.
+    /// - Throws: an error if a part of an upload still exists or may be restored by a power failure.
     func removeContent(of removed: [UploadFiles], durably: Bool) throws(SystemError) {
         for files in removed { try files.content.remove() }
         guard durably else { return }

@@ -10,17 +10,17 @@ import SpoolgateUploadProtocol
 extension Upload {
     // MARK: Content that must be verified
 
-    /// Starts content that counts only after `verify()`.
+    /// Marks the content appended from now on as unverified; it counts only after `verify()`.
     ///
-    /// A crash or unlocking discards it, and `sync()` does not include it in the durable offset.
+    /// A crash or `unlock()` discards unverified content, and `sync()` does not include it in the durable offset.
     package func beginUnverified() throws(SpoolError) {
         try require(queue == .incoming)
         try record.write { $0.verified = content.size }
     }
 
-    /// Makes the content appended since `beginUnverified()` count.
+    /// Marks the content appended since `beginUnverified()` as verified.
     ///
-    /// Survives a crash on return, as far as `append(_:)` guarantees.
+    /// On return, this survives a crash, as far as `append(_:)` guarantees that for the content.
     package func verify() throws(SpoolError) {
         try require(queue == .incoming)
         guard record.state.verified != nil else { return }
@@ -29,7 +29,7 @@ extension Upload {
 
     /// Discards the content appended since `beginUnverified()`, if there is any.
     ///
-    /// - Throws: `.disk` if that failed; the next lock does it then.
+    /// - Throws: `.disk` if that failed; the content is then discarded when the upload is next locked.
     package func discardUnverified() throws(SpoolError) {
         guard let verified = record.state.verified else { return }
         try require(queue == .incoming)
@@ -41,8 +41,8 @@ extension Upload {
 
     /// Stores fields of the request that completed the upload, for later attempts.
     ///
-    /// They survive a crash on return, and a power failure after the next `sync()`; until then, the fields stored
-    /// before do. The record is readable only by its owner.
+    /// On return, the fields survive a crash; they survive a power failure only after the next `sync()`, until which
+    /// the previously stored fields are kept. Only the user that owns the spool can read the record.
     package func keepCompletion(_ fields: HTTPFields) throws(SpoolError) {
         // Also after an attempt without a response; a stored response would be in the same place.
         try require([.incoming, .active, .deferred].contains(queue))
@@ -55,7 +55,7 @@ extension Upload {
         try record.write { $0.completion = extent }
     }
 
-    /// Returns the fields stored by `keepCompletion`; nil if there are none or a crash has damaged them.
+    /// Returns the fields stored by `keepCompletion(_:)`, or nil if none are stored or a crash has damaged them.
     package func completion() throws(SpoolError) -> HTTPFields? {
         try isUnlocked ? nil : record.completion()
     }

@@ -7,33 +7,33 @@ package import SpoolgatePosix
 import SpoolgateUploadProtocol
 
 extension Upload {
-    /// When the next attempt is due; nil: the upload waits for its client or an operator.
+    /// The time at which the next attempt is due, or nil if the upload waits for its client or an operator.
     package var nextAttempt: WallTime? { record.state.next }
-    /// When it was completed, or last requeued by an operator; nil before.
+    /// The time at which the upload was completed or last requeued by an operator, or nil if it is incomplete.
     package var wholeSince: WallTime? { record.state.whole }
     package var attempts: Int { record.state.attempts }
     package var holdCause: HoldCause? { record.state.cause }
     package var reason: String? { record.state.reason }
 
-    /// The end of a wait.
+    /// What a deferred upload waits for, and until when.
     package enum Waiting {
-        /// When the queue starts the next attempt.
+        /// The queue starts the next attempt at this time.
         case queue(WallTime)
-        /// Until when the client may continue; `lacksCredentials`: only with other credentials.
+        /// The client can continue until this time; if `lacksCredentials` is true, only with other credentials.
         case client(WallTime, lacksCredentials: Bool = false)
     }
 
-    /// Whether it waits for other credentials of its client.
+    /// Whether the upload waits for the client to provide other credentials.
     package var lacksCredentials: Bool { queue == .deferred && record.state.status == 401 }
 
-    /// incoming or active -> deferred, or deferred with another time; the content is kept.
+    /// Moves the upload from `incoming` or `active` to `deferred`, or changes the time of a deferred upload.
     ///
-    /// The upload is complete, but no attempt could start, or the upstream did not accept it. Survives a crash on
-    /// return, and a power failure after the next `sync()`.
+    /// The upload is complete and its content is kept, but no attempt could start, or the upstream did not accept it.
+    /// On return, the change survives a crash; it survives a power failure only after the next `sync()`.
     ///
     /// - Parameters:
-    ///   - reason: why it is not delivered; for people.
-    ///   - waiting: the end of the wait for the queue or the client.
+    ///   - reason: why the upload was not delivered, for people.
+    ///   - waiting: what the upload waits for, and until when.
     /// - Throws: `.disk`; the state is unchanged then.
     package func postpone(reason: String?, _ waiting: Waiting) throws(SpoolError) {
         try require([.incoming, .active, .deferred].contains(queue))
@@ -49,15 +49,16 @@ extension Upload {
         }
     }
 
-    /// incoming, active or deferred -> hold: only an operator moves it from there.
+    /// Moves the upload from `incoming`, `active` or `deferred` to `hold`, where it waits for an operator.
     ///
-    /// Durable on return. Content that cannot be made durable is lost then, and `state.offset` is less than the length.
+    /// The change is durable on return. Content that cannot be made durable is lost then, and `state.offset` is less
+    /// than the length.
     ///
     /// - Parameters:
-    ///   - cause: the cause.
-    ///   - reason: why; for people.
-    ///   - response: the upstream's final response, if that is the cause.
-    /// - Throws: `.disk`; the next lock finishes the change.
+    ///   - cause: why the upload needs an operator.
+    ///   - reason: an explanation for people.
+    ///   - response: the upstream's final response if that is the cause, otherwise nil.
+    /// - Throws: `.disk`; the change is then completed when the upload is next locked.
     package func hold(
         _ cause: HoldCause,
         reason: String,
@@ -92,9 +93,10 @@ extension Upload {
         try sync()
     }
 
-    /// hold -> deferred, or deferred with another time: schedules an attempt.
+    /// Moves the upload from `hold` to `deferred`, or changes the time of a deferred upload, to schedule an attempt.
     ///
-    /// The time in the queue starts again. Durable on return; wakes the daemons.
+    /// The lifetime of the upload in the queue starts over. The change is durable on return, and the daemons check the
+    /// queue.
     ///
     /// - Parameter next: the time of the attempt.
     /// - Throws: `.disk`, also if a part of the content was lost (see `hold`).
@@ -117,7 +119,7 @@ extension Upload {
 }
 
 extension Queue {
-    /// Returns the phase that clients see.
+    /// Returns the phase of the upload that clients see.
     func phase(_ cause: HoldCause?) -> UploadState.Phase {
         switch (self, cause) {
         case (.incoming, _): .receiving

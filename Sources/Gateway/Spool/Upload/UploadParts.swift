@@ -7,7 +7,7 @@ import HTTPTypes
 package import SpoolgateUploadProtocol
 
 extension UploadCreation {
-    /// The parts of a final upload in order; nil for other uploads.
+    /// The uploads from which this upload is concatenated (tus), in order, or nil for other uploads.
     package var parts: [UploadID]? {
         guard kind.isFinal,
             case .final(let urls)? = head.fields[.uploadConcat].flatMap(UploadConcat.init)
@@ -18,12 +18,12 @@ extension UploadCreation {
 }
 
 extension Upload {
-    /// The upload that uses this one as a part, which may not exist; nil: none.
+    /// The upload into which this one is concatenated (tus), which may no longer exist, or nil.
     package var final: UploadID? { record.state.final }
 
-    /// Records which upload uses this one as a part.
+    /// Records the upload into which this one is concatenated.
     ///
-    /// Durable on return if the upload has a durable offset.
+    /// The change is durable on return if this upload has a durable offset.
     ///
     /// - Throws: `.disk`; the state is unchanged then.
     package func goInto(_ final: UploadID) throws(SpoolError) {
@@ -31,12 +31,13 @@ extension Upload {
         try record.write(durably: creation.promise == .powerCut && isPromised) { $0.final = final }
     }
 
-    /// Reduces a part to a reference to the upload that has used it.
+    /// Removes the content of this upload after it was concatenated into the upload at `location`, to which it then
+    /// refers.
     ///
-    /// Durable on return if the upload has a durable offset.
+    /// The change is durable on return if this upload has a durable offset.
     ///
-    /// - Throws: `.disk`; the final upload must not be delivered then, because its parts could be used again after its
-    ///   removal.
+    /// - Throws: `.disk`; the concatenated upload must not be delivered then: after its removal, its parts could be
+    ///   concatenated again.
     package func consume(for location: String) throws(SpoolError) {
         // The process that consumed it may have crashed before that was durable.
         guard queue == .incoming else { return try sync() }
@@ -44,9 +45,9 @@ extension Upload {
         try finish(with: StoredResponse(head: head, content: nil))
     }
 
-    /// Appends the content of a part, sharing its blocks if the file system can.
+    /// Appends the content of another upload, sharing its blocks on the disk if the file system can.
     ///
-    /// - Throws: as `append(_:)`.
+    /// - Throws: the errors of `append(_:)`.
     package func append(contentOf part: Upload) throws(SpoolError) {
         try require(queue == .incoming)
         try content.append(contentOf: part.content)
