@@ -3,10 +3,10 @@
 package import SpoolgatePosix
 
 extension ListenAddress {
-    /// The forms that `init(_:)` accepts, in words.
+    /// The valid forms of an address, in words, for error messages.
     static let forms = "unix:/path, tcp:host:port or systemd"
 
-    /// Reads `unix:/path`, `tcp:host:port` (`tcp:[::1]:9000`) or `systemd`; returns nil for other texts.
+    /// Parses `unix:/path`, `tcp:host:port` (such as `tcp:[::1]:9000`) or `systemd`; returns nil for any other text.
     package init?(_ text: String) {
         if text == "systemd" {
             self = .inherited
@@ -32,7 +32,7 @@ extension ListenAddress {
         }
     }
 
-    /// The permission bits of a unix socket; other addresses have none and ignore them.
+    /// The permission bits of a unix socket; nil for other addresses, which ignore a new value.
     var mode: UInt32? {
         get { if case .unix(_, let mode, _) = self { mode } else { nil } }
         set {
@@ -41,7 +41,7 @@ extension ListenAddress {
         }
     }
 
-    /// The group of a unix socket, if it is set; other addresses ignore it.
+    /// The group of a unix socket, or nil if none is set; other addresses ignore a new value.
     package var group: String? {
         get { if case .unix(_, _, let group) = self { group } else { nil } }
         set {

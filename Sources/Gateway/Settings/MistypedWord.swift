@@ -1,8 +1,9 @@
 // Detection of mistyped words.
 
-/// A word typed instead of a known one.
+/// Recognizes words that were probably mistyped, to suggest the right one.
 enum MistypedWord {
-    /// Whether at most two letters were left out, added, replaced or exchanged.
+    /// Returns whether `word` differs from `known` by at most two letters that are missing, added, replaced or
+    /// exchanged.
     ///
     /// Words of fewer than four letters never match, because too many words are similar to them.
     static func isLike(_ word: some StringProtocol, _ known: some StringProtocol) -> Bool {

@@ -106,7 +106,7 @@ extension RouteSettings {
             Key("cors.expose", \.crossOrigin.exposedFields, .anyNames()),
         ]
 
-    /// The first setting that contradicts others, and why; nil: there are no contradictions.
+    /// The first setting that contradicts other settings, and the reason, or nil if none does.
     var contradiction: (key: String, reason: String)? {
         if form != .body, let store {
             return ("form", "\(store) upstream requires form: body")
@@ -166,7 +166,7 @@ extension RouteSettings {
         return nil
     }
 
-    /// The first setting that requires complete ordinary uploads; nil: none does.
+    /// The first setting that requires ordinary uploads to be received completely, or nil if none does.
     private var needOfWhole: String? {
         if !inspection.command.isEmpty { return "inspect.command" }
         if let digest { return "digest: \(digest.rawValue)" }
@@ -175,7 +175,7 @@ extension RouteSettings {
         return store.map { "\($0) upstream" }
     }
 
-    /// The kind of the upstream if it stores uploads unchanged; nil: another kind.
+    /// The kind of upstream if it stores uploads itself (a directory or an S3 bucket), otherwise nil.
     private var store: String? {
         switch upstream.targets.first {
         case .directory: "a directory:"
@@ -186,7 +186,7 @@ extension RouteSettings {
 }
 
 extension FieldPolicy {
-    /// The fields that carry credentials, without those that always do.
+    /// The credential fields that the operator has added to those that always carry credentials.
     fileprivate var furtherCredentialFields: [HTTPField.Name] {
         get { Array(credentialFields.dropFirst(FieldPolicy().credentialFields.count)) }
         set { credentialFields = FieldPolicy().credentialFields + newValue }

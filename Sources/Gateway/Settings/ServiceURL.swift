@@ -4,18 +4,18 @@
 
 package import SpoolgateUpstream
 
-/// The address of one resource of a service.
+/// The URL of one resource of an HTTP service, such as an authorizer.
 package struct ServiceURL: Sendable, Equatable {
-    /// The service.
+    /// The address of the service.
     package let target: UpstreamTarget
-    /// The request target.
+    /// The request target: the path and query of the resource.
     package let requestTarget: String
-    /// The address as it was written.
+    /// The URL as written in the settings.
     package let text: String
 
-    /// Reads `http://host[:port][/path]`, `https://…` or `unix:/path/of.sock[:/path]`; a query may follow the path.
+    /// Parses `http://host[:port][/path]`, `https://…` or `unix:/path/of.sock[:/path]`; a query may follow the path.
     ///
-    /// - Throws: `UpstreamTargetError`, a sentence about the error in the text.
+    /// - Throws: `UpstreamTargetError`, a sentence that says what is wrong with the text.
     package init(_ text: String) throws(UpstreamTargetError) {
         let (service, resource) = Self.split(text)
         guard !resource.contains("#") else { throw .init(reason: "a URL must not have a fragment") }
@@ -48,20 +48,20 @@ package struct ServiceURL: Sendable, Equatable {
     }
 }
 
-/// An HTTP service next to the gateway, and its limits.
+/// The settings of an HTTP service that the gateway uses, such as an authorizer.
 package struct ServiceSettings: Sendable, Equatable {
-    /// The resource that is requested; nil: no service.
+    /// The resource that the gateway requests, or nil if no service is used.
     package var url: ServiceURL?
-    /// The longest time to connect, and to wait for the response.
+    /// The maximum time to connect, and the maximum time to wait for the response.
     package var timeout = Duration.seconds(10)
-    /// A PEM file of certificate authorities to trust for https instead of the system's.
+    /// A PEM file of the certificate authorities trusted for https, or nil to trust those of the system.
     package var certificateAuthority: String?
-    /// A PEM file of the client certificate.
+    /// A PEM file with the client certificate, or nil to send none.
     package var clientCertificate: String?
-    /// A PEM file of its key; nil: in `clientCertificate`.
+    /// A PEM file with the key of the client certificate, or nil if `clientCertificate` contains the key.
     package var clientKey: String?
 
-    /// The connection to the service; nil: no service.
+    /// The service as an upstream to connect to, or nil if no service is used.
     package var upstream: UpstreamSettings? {
         url.map { url in
             var settings = UpstreamSettings(

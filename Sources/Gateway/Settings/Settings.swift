@@ -12,65 +12,68 @@ import SpoolgateUpstream
 package struct Settings: Sendable, Equatable {
     /// The address to which the web server connects.
     ///
-    /// TCP is for networks whose only other host is the web server.
+    /// Use TCP only in networks whose only other host is the web server.
     package var listen = ListenAddress.unix(
         path: "/run/spoolgate/spoolgate.sock",
         mode: 0o660,
         group: nil
     )
-    /// The path of the admin socket; nil: `admin.sock` next to `listen`.
+    /// The path of the admin socket, or nil for `admin.sock` in the directory of `listen`.
     package var adminPath: String?
-    /// The name of this node among several behind one web server, which is in its upload resources' paths; nil: there
-    /// are no others.
+    /// The name of this node, if several nodes serve uploads behind one web server, or nil if there is only one.
+    ///
+    /// It is part of the paths of this node's upload resources.
     package var node: String?
     package var spoolDirectory = "/var/spool/spoolgate"
-    /// Whether several hosts share the spool, each with its own `node`.
+    /// Whether several hosts share the spool; each of them must have its own `node`.
     package var sharesSpool = false
-    /// Bytes that must stay free on the spool's file system.
+    /// The number of bytes that must stay free on the spool's file system.
     package var spoolReserve: Int64 = 256 << 20
-    /// The maximum number of bytes of content and records in the spool; 0: no limit.
+    /// The maximum number of bytes of content and records in the spool, or 0 for no limit.
     package var spoolQuota: Int64 = 0
-    /// The maximum number of uploads in the spool, including those with a stored response; 0: no limit.
+    /// The maximum number of uploads in the spool, including delivered ones with a stored response, or 0 for no limit.
     package var maximumUploads = 1_000_000
-    /// The maximum number of concurrent requests, each with one thread.
+    /// The maximum number of concurrent requests, each of which uses one thread.
     package var maximumThreads = 4096
-    /// The maximum number of requests that wait for others; nil: half of `maximumThreads`, 0: no limit.
+    /// The maximum number of requests that wait for other requests, or 0 for no limit; nil means half of
+    /// `maximumThreads`.
     package var maximumWaitingThreads: Int?
     /// The limits of one client.
     package var clients = ClientSettings()
-    /// The longest time without a byte from or to the web server.
+    /// The maximum time in which no byte is received from or sent to the web server.
     package var stallTimeout = Duration.seconds(60)
-    /// The time that deliveries, and uploads that cannot be resumed, have after SIGTERM.
+    /// How long deliveries, and uploads that cannot be resumed, may continue after SIGTERM.
     package var drainTimeout = Duration.seconds(30)
-    /// The time that a request waits for the lock of its upload.
+    /// How long a request waits for the lock of its upload.
     package var inUseTimeout = Duration.seconds(20)
-    /// The minimum level of log lines.
+    /// The lowest level of lines that are logged.
     package var logLevel = Logger.Level.info
-    /// Whether log lines, events and lists show the queries of targets.
+    /// Whether log lines, events and lists show the queries of request targets.
     package var showsQueries = false
-    /// The maximum number of concurrent delivery attempts.
+    /// The maximum number of concurrent delivery attempts on all routes.
     package var maximumDeliveries = 48
-    /// The time between two walks through the spool for uploads that wait for an attempt.
+    /// The time between two searches of the spool for uploads whose next attempt is due.
     package var queueRunInterval = Duration.seconds(30)
-    /// The rate of progress reports to clients.
+    /// How often clients are sent progress reports.
     package var interim = InterimRate()
-    /// Unknown interop versions, each with the known version that replaces it.
+    /// Interop versions that this program does not know, each with the known version as which it is treated.
     package var interopAliases: [Int: Int] = [:]
-    /// The destinations of upload events.
+    /// Where upload events are sent.
     package var events = EventSettings()
-    /// The field that correlates a request with other logs; nil: none.
+    /// The request field that correlates a request with the logs of other programs, or nil if none is used.
     package var correlationField: HTTPField.Name?
-    /// The routes by name; a request without `SPOOLGATE_ROUTE` has `default`, if that exists.
+    /// The routes by name; a request without `SPOOLGATE_ROUTE` uses the route `default`, if there is one.
     package var routes: [String: RouteSettings] = [RouteSettings.defaultName: RouteSettings()]
-    /// The lines of the file without effect, because their settings were removed from the product.
+    /// The lines of the settings file that have no effect, because their settings were removed from the product.
     package internal(set) var ignored: [SettingsError] = []
-    /// The variables of the environment that set settings.
+    /// The environment variables that set settings.
     package internal(set) var variables: [SettingsVariable] = []
 
-    /// Creates the product's defaults.
+    /// Creates settings with the default values.
     package init() {}
 
-    /// The address of the admin socket: with the mode and group of `listen`, or 0660 and no group if that has none.
+    /// The address of the admin socket, with the mode and group of `listen`, or with 0660 and no group if `listen` has
+    /// none.
     package var admin: ListenAddress {
         .unix(path: adminSocket, mode: listen.mode ?? 0o660, group: listen.group)
     }
@@ -82,13 +85,12 @@ package struct Settings: Sendable, Equatable {
         return "\(PathAccess.parent(of: path))/admin.sock"
     }
 
-    /// The node in the paths of upload resources, if only that node serves them; nil: there are no others, or any node
-    /// serves all uploads.
+    /// The node name in the paths of upload resources, or nil if there is only one node or any node serves all uploads.
     package var ownerNode: String? { sharesSpool ? nil : node }
-    /// The name of this host in a shared spool; nil: the spool belongs to this host alone.
+    /// The name of this node if it shares the spool with others, or nil if the spool belongs to this host alone.
     package var sharedNode: String? { sharesSpool ? node : nil }
 
-    /// The first setting that contradicts others, and why; nil: there are no contradictions.
+    /// The first setting that contradicts other settings, and the reason, or nil if none does.
     var contradiction: (key: String, reason: String)? {
         guard sharesSpool else { return nil }
         if node == nil {
@@ -104,10 +106,11 @@ package struct Settings: Sendable, Equatable {
         )
     }
 
-    /// Notes that the command line sets the setting `key`, instead of a variable of the environment.
+    /// Records that the setting `key` was set by the command line, which overrides an environment variable.
     package mutating func noteOption(_ key: String) { variables.removeAll { $0.key == key } }
 
-    /// One sentence about routes without an upstream, which a daemon cannot serve; nil: every route has one.
+    /// A sentence that names routes without an upstream, with which the daemon cannot start, or nil if every route has
+    /// one.
     package var lack: String? {
         let keys = routes.filter { $0.value.upstream.targets.isEmpty }.keys.sorted()
             .map { "routes.\($0).upstream" }
@@ -119,31 +122,32 @@ package struct Settings: Sendable, Equatable {
     }
 }
 
-/// The limits of one client: an owner, an IPv4 address or an IPv6 network of 64 bits.
+/// The limits for each client: an owner, an IPv4 address or an IPv6 network of 64 bits.
 package struct ClientSettings: Sendable, Equatable {
-    /// The maximum number of concurrent requests; nil: half of `threads.maximum`, 0: no limit.
+    /// The maximum number of concurrent requests, or 0 for no limit; nil means half of `threads.maximum`.
     package var maximumConcurrent: Int?
-    /// The maximum number of undelivered uploads; 0: no limit.
+    /// The maximum number of undelivered uploads, or 0 for no limit.
     package var maximumUploads = 10_000
 }
 
-/// The rate of progress reports by 104 (Upload Resumption Supported), if client and web server support it.
+/// How often a client is sent an interim 104 response (Upload Resumption Supported), if client and web server support
+/// it.
 package struct InterimRate: Sendable, Equatable {
-    /// The least time between two reports while content is received.
+    /// The minimum time between two reports while content is received.
     package var progressInterval = Duration.seconds(5)
-    /// The least number of new bytes between two reports while content is received.
+    /// The minimum number of bytes received between two reports.
     package var progressSize: Int64 = 1 << 20
-    /// The time between two reports during a delivery; zero: no reports.
+    /// The time between two reports during a delivery, or zero to send none.
     package var heartbeat = Duration.seconds(5)
 }
 
-/// The destinations of upload events.
+/// Where upload events are sent.
 package struct EventSettings: Sendable, Equatable {
-    /// The destination of event lines.
+    /// Where event lines are written.
     package enum Destination: Sendable, Equatable {
         /// Standard error.
         case journal
-        /// A file's absolute path.
+        /// A file, given by its absolute path.
         case file(String)
 
         /// The destination as written in the settings.
@@ -155,10 +159,10 @@ package struct EventSettings: Sendable, Equatable {
         }
     }
 
-    /// The destination of event lines; nil: none.
+    /// Where event lines are written, or nil to write none.
     package var destination: Destination?
-    /// The service that receives each event by POST.
+    /// The service to which each event is sent in a POST request.
     package var webhook = ServiceSettings()
-    /// The longest time between an event and its last retry.
+    /// How long after an event the gateway still retries to send it.
     package var lifetime = Duration.seconds(86_400)
 }

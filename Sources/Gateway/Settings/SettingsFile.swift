@@ -9,13 +9,13 @@ extension Settings {
     /// The maximum size of a settings file.
     private static let fileLimit = 1 << 20
 
-    /// Reads a settings file and the environment, which overrides it.
+    /// Reads settings from a file and from environment variables, which override the file.
     ///
     /// - Parameters:
-    ///   - path: the file; nil: only the environment sets settings, and without variables all have their defaults.
-    ///   - environment: looks up a variable of the environment.
+    ///   - path: the file, or nil to use only environment variables and defaults.
+    ///   - environment: returns the value of an environment variable, or nil if it is not set.
     /// - Returns: the settings.
-    /// - Throws: `SettingsFault.unreadable` if the file cannot be read, `.wrong` with line and column, or with the
+    /// - Throws: `SettingsFault.unreadable` if the file cannot be read; `.wrong`, with the line and column or the
     ///   variable, if a key or value is invalid.
     package static func load(
         _ path: String?,
@@ -39,8 +39,9 @@ extension Settings {
         }
     }
 
-    /// Refuses a file with invalid UTF-8, which reading replaced by U+FFFD: otherwise a path that differs from the
-    /// file's would be used silently.
+    /// Throws an error if the file contained invalid UTF-8, which was replaced by U+FFFD when it was read.
+    ///
+    /// Otherwise a path that differs from the one in the file would be used silently.
     private static func requireUTF8(_ text: String, file: String) throws(SettingsError) {
         guard let scalars = text.unicodeScalars.firstIndex(of: "\u{FFFD}") else { return }
         let offset = text.utf8.distance(from: text.startIndex, to: scalars)
@@ -51,8 +52,10 @@ extension Settings {
         )
     }
 
-    /// Decodes the text of a settings file; keys that are not in it keep their defaults, except that only the routes
-    /// and upstreams in the file exist.
+    /// Decodes the text of a settings file.
+    ///
+    /// Settings that the text does not contain keep their defaults, except that only the routes and upstreams in the
+    /// text exist.
     package init(_ text: String, file: String) throws(SettingsError) {
         try self.init(text, file: file, [])
     }
@@ -102,14 +105,14 @@ extension Settings {
     }
 }
 
-/// The reason why settings cannot be loaded.
+/// Why settings cannot be loaded.
 package enum SettingsFault: Error, Sendable, Equatable, CustomStringConvertible {
     /// The file cannot be read.
     case unreadable(SystemError)
     /// A key or value is invalid.
     case wrong(SettingsError)
 
-    /// One line for the operator.
+    /// One line for the operator that says what is wrong.
     package var description: String {
         switch self {
         case .unreadable(let error): "cannot read the settings: \(error)"
@@ -118,17 +121,17 @@ package enum SettingsFault: Error, Sendable, Equatable, CustomStringConvertible 
     }
 }
 
-/// The value of one key or section, from a file or a variable of the environment.
+/// The value of one key or section in a settings file or an environment variable.
 struct SettingsValue {
-    /// The name of the file or of the variable.
+    /// The name of the file or of the environment variable, for errors.
     let file: String
-    /// The dotted key, which is part of every error; empty for the root.
+    /// The dotted key, such as `limits.max-size`, for errors; empty for the whole file.
     let name: String
     let node: YAMLNode
-    /// Whether errors have a place in the file.
+    /// Whether errors state a line and column; false in an environment variable.
     var hasPlaces = true
 
-    /// Makes an error at this place.
+    /// Returns an error with `reason` and the place of this value.
     func fault(_ reason: String) -> SettingsError {
         error("\(name): \(reason)")
     }
@@ -137,25 +140,26 @@ struct SettingsValue {
         SettingsError(file: file, place: hasPlaces ? node.place : nil, reason: reason)
     }
 
-    /// A part of this value.
+    /// Returns a value inside this one, with the key or index `name`.
     private func part(_ name: String, _ node: YAMLNode) -> SettingsValue {
         SettingsValue(file: file, name: name, node: node, hasPlaces: hasPlaces)
     }
 
-    /// The text of a scalar; any other value is refused with `reason`.
+    /// Returns the text of a scalar; for any other value, throws an error with `reason`.
     func scalar(else reason: String) throws(SettingsError) -> String {
         guard case .scalar(let text, _) = node.content else { throw fault(reason) }
         return text
     }
 
-    /// The items of a list; a single value is a list of one.
+    /// The items of a list; a value that is not a list counts as a list with one item.
     var listed: [SettingsValue] {
         guard case .sequence(let nodes) = node.content else { return [self] }
         return nodes.map { part(name, $0) }
     }
 
-    /// The entries of a mapping, in the file's order, each with its key's place; any other value is refused with the
-    /// sentence `words`.
+    /// Returns the entries of a mapping, in the order of the file, each with the place of its key.
+    ///
+    /// For any other value, throws an error with the sentence `words`.
     func entries(
         else words: String
     ) throws(SettingsError) -> [(key: String, place: SourcePlace, value: SettingsValue)] {
@@ -168,7 +172,7 @@ struct SettingsValue {
         }
     }
 
-    /// The entries of a section; empty if it has no value.
+    /// Returns the entries of a section, or none if the section has no value.
     func sections()
         throws(SettingsError) -> [(key: String, place: SourcePlace, value: SettingsValue)]
     {
@@ -178,7 +182,7 @@ struct SettingsValue {
         )
     }
 
-    /// The most likely correction of an unknown key, or the list of known keys.
+    /// Returns the most likely correction of an unknown key, or the list of known keys.
     private static func advice(on key: String, of known: [String], isTop: Bool) -> String {
         if known.contains(key), let dot = key.lastIndex(of: ".") {
             let (section, name) = (key[..<dot], key[key.index(after: dot)...])
@@ -194,9 +198,10 @@ struct SettingsValue {
         return "valid settings: " + choice.joined(separator: ", ")
     }
 
-    /// The values in a section by dotted key, without keys that have no value.
+    /// Returns the values in a section by dotted key, without keys that have no value.
     ///
-    /// `known` has the dotted keys of all settings in the section. Lines with removed settings are added to `ignored`.
+    /// `known` contains the dotted keys of all settings in the section. Lines with removed settings are appended to
+    /// `ignored`; unknown keys are refused.
     func values(
         of known: [String],
         _ ignored: inout [SettingsError]

@@ -1,13 +1,13 @@
 // One row of a table of settings: the reading, printing and reloading of one key.
 
-/// Another setting that limits a value.
+/// A limit of a setting's value that is the value of another setting.
 struct SettingsBound<Root, Value>: Sendable {
     /// The other setting's key, such as `limits.max-size`.
     let name: String
-    /// The other setting's value; nil: it is not set.
+    /// Returns the other setting's value, or nil if it is not set.
     let value: @Sendable (Root) -> Value?
 
-    /// Creates the limit.
+    /// Creates a limit.
     init(_ name: String, _ value: @escaping @Sendable (Root) -> Value?) {
         (self.name, self.value) = (name, value)
     }
@@ -15,17 +15,17 @@ struct SettingsBound<Root, Value>: Sendable {
 
 /// One setting of `Root`.
 struct SettingsKey<Root>: Sendable {
-    /// The location of a setting's value.
+    /// The location of a setting's value in `Root`.
     typealias Path<Value> = any WritableKeyPath<Root, Value> & Sendable
 
     /// The dotted key, such as `spool.reserve`.
     let name: String
-    /// Whether a change requires a restart.
+    /// Whether a change of the setting takes effect only after a restart.
     let needsRestart: Bool
-    /// The setting as written in a file; empty if it is not set.
+    /// Returns the value as written in a file; empty if it is not set.
     let text: @Sendable (Root) -> String
     private let read: @Sendable (SettingsValue, inout Root) throws(SettingsError) -> Void
-    /// Lowers the default to the limit set by others; nil: there is no limit.
+    /// Lowers the default to the limits set by other settings; nil if no other setting limits this one.
     private var lower: (@Sendable (inout Root) -> Void)?
 
     /// Creates a setting that always has a value.
@@ -51,9 +51,9 @@ struct SettingsKey<Root>: Sendable {
         self.init(name, path, kind.optional, needsRestart: needsRestart)
     }
 
-    /// Creates a setting that is limited by others.
+    /// Creates a setting whose value other settings limit.
     ///
-    /// A greater value in a file is refused. A greater default is lowered.
+    /// A greater value in a file is refused. A greater default is lowered to the limit.
     init<Value: Comparable & Sendable>(
         _ name: String,
         _ path: Path<Value>,
@@ -78,7 +78,7 @@ struct SettingsKey<Root>: Sendable {
         }
     }
 
-    /// Creates the same setting for a part of `Root`, in the section `section`.
+    /// Creates a setting of `Root` from `key`, a setting of a part of `Root` whose section is named `section`.
     init<Part>(
         _ section: String,
         _ path: Path<Part>,
@@ -93,7 +93,7 @@ struct SettingsKey<Root>: Sendable {
         if let lower = key.lower { self.lower = { lower(&$0[keyPath: path]) } }
     }
 
-    /// Stores the values of a file in `root`, those limited by others last.
+    /// Stores the values of a file in `root`; values limited by other settings are stored last.
     static func take(
         _ values: [String: SettingsValue],
         by keys: [SettingsKey],

@@ -12,7 +12,7 @@ import SpoolgateUpstream
 extension Settings {
     private typealias Key = SettingsKey<Settings>
 
-    /// Every setting of the daemon; the section `routes` has its own table.
+    /// All settings of the daemon; the section `routes` has its own table.
     static let keys: [SettingsKey<Settings>] =
         [
             Key("listen", \.listen, .address(), needsRestart: true),
@@ -46,9 +46,9 @@ extension Settings {
         + ServiceSettings.keys.map { Key("events.webhook", \.events.webhook, $0) }
         + [Key("events.webhook.lifetime", \.events.lifetime, .duration(1...2_592_000))]
 
-    /// The replacements of removed settings, by dotted key; those of a route without its name.
+    /// What replaces each removed setting, by its dotted key; keys of a route are without the route's name.
     ///
-    /// A line with such a setting is ignored instead of refused, so that the daemon starts after an upgrade.
+    /// A line with a removed setting is ignored instead of refused, so that the daemon starts after an upgrade.
     static let removed = [
         "threads.minimum-spare": "16 threads are always ready",
         "threads.reserve":
@@ -58,7 +58,7 @@ extension Settings {
         ".inspect.status": "the client of a refused upload always gets 422",
     ]
 
-    /// Every setting's dotted key and its value as written in the file, in the file's order.
+    /// The dotted key of every setting and its value as written in a file, in the file's order.
     package var table: [(key: String, value: String)] {
         var table = Self.keys.map { (key: $0.name, value: $0.text(self)) }
         for (name, route) in routes.sorted(by: { $0.key < $1.key }) {
@@ -67,14 +67,14 @@ extension Settings {
         return table
     }
 
-    /// The dotted keys of settings that differ from `started` and require a restart.
+    /// Returns the dotted keys of settings that differ from `started` and take effect only after a restart.
     package func needingRestart(since started: Settings) -> [String] {
         Self.keys.filter { $0.needsRestart && $0.text(self) != $0.text(started) }.map(\.name)
     }
 }
 
 extension ServiceSettings {
-    /// The settings of a service, below its own section.
+    /// The settings of an HTTP service, relative to its section.
     static let keys: [SettingsKey<ServiceSettings>] = [
         SettingsKey("url", \.url, .service()),
         SettingsKey("timeout", \.timeout, .duration(1...3_600)),

@@ -8,16 +8,16 @@ import SpoolgateTextFormats
 import SpoolgateUploadProtocol
 import SpoolgateUpstream
 
-/// The reading and writing of a setting's values.
+/// A kind of value that a setting can have: how it is read from and written to a settings file.
 struct SettingsKind<Value>: Sendable {
-    /// The kind of value, in words.
+    /// A description of valid values, for errors.
     var expected = "a single value"
-    /// Reads the value in a file.
+    /// Reads a value from a file; throws an error if it is not valid.
     let read: @Sendable (SettingsValue) throws(SettingsError) -> Value
-    /// A value as written in a file.
+    /// Returns a value as written in a file.
     let text: @Sendable (Value) -> String
 
-    /// The same kind with optional values.
+    /// The same kind of value for a setting that may have none.
     var optional: SettingsKind<Value?> {
         SettingsKind<Value?>(
             expected: expected,
@@ -28,7 +28,9 @@ struct SettingsKind<Value>: Sendable {
 }
 
 extension SettingsKind {
-    /// Creates the kind of a scalar; if `read` returns nil, the text is refused with `refusal`, or as not `expected`.
+    /// Creates the kind of a scalar.
+    ///
+    /// If `read` returns nil, the text is refused with `refusal`, or as not being `expected` if `refusal` is nil.
     private init(
         _ expected: String = "a single value",
         refusal: String? = nil,
@@ -46,7 +48,7 @@ extension SettingsKind {
         }
     }
 
-    /// Creates the kind of a scalar whose reader throws the reason for refusing a text.
+    /// Creates the kind of a scalar; `read` throws the reason if a text is not valid.
     private init(
         text: @escaping @Sendable (Value) -> String,
         read: @escaping @Sendable (String) throws(UpstreamTargetError) -> Value
@@ -62,7 +64,9 @@ extension SettingsKind {
         }
     }
 
-    /// A list whose elements each have a kind that may depend on those before; a single value is a list of one.
+    /// A list of values; a single value counts as a list with one element.
+    ///
+    /// `kind` returns the kind of the next element, which may depend on the elements before it.
     private static func list<Element>(
         text: @escaping @Sendable ([Element]) -> String,
         of kind: @escaping @Sendable (_ before: [Element]) -> SettingsKind<Element>
@@ -79,7 +83,7 @@ extension SettingsKind {
         )
     }
 
-    /// Names chosen by the operator with their values, in the file's order.
+    /// A mapping from names chosen by the operator to values, in the order of the file.
     private static func pairs<Pair>(
         _ expected: String,
         text: @escaping @Sendable (Pair) -> (name: String, value: String),
@@ -106,7 +110,7 @@ extension SettingsKind {
         )
     }
 
-    /// The refusal of a text, with the valid forms.
+    /// Returns the reason for refusing a text, which states the valid forms.
     private static func use(_ expected: String) -> String { " is not valid; use \(expected)" }
 
     private static func listText(_ texts: [String]) -> String {
@@ -134,7 +138,7 @@ extension SettingsKind {
         }
     }
 
-    /// A size in bytes, within a range.
+    /// A size in bytes within a range.
     static func size(_ range: ClosedRange<Int64>) -> Self where Value == Int64 {
         let least = ByteSize.text(range.lowerBound)
         let most = ByteSize.text(range.upperBound)
@@ -146,7 +150,7 @@ extension SettingsKind {
         }
     }
 
-    /// A duration, within a range of seconds, or zero if `allowsZero`.
+    /// A duration within a range of seconds; zero is valid too if `allowsZero` is true.
     static func duration(_ range: ClosedRange<Int64>, allowsZero: Bool = false) -> Self
     where Value == Duration {
         Self(
@@ -160,7 +164,7 @@ extension SettingsKind {
         }
     }
 
-    /// A duration stored in whole seconds.
+    /// A duration that is stored as a number of seconds.
     static func seconds(_ range: ClosedRange<Int64>) -> Self where Value == Int64 {
         let kind = SettingsKind<Duration>.duration(range)
         return Self(
@@ -178,7 +182,7 @@ extension SettingsKind {
         Self(expected) { isTaken($0) ? $0 : nil }
     }
 
-    /// A text that is not empty.
+    /// Any text that is not empty.
     static func text() -> Self where Value == String {
         Self("a text", refusal: " must not be empty") { $0.isEmpty ? nil : $0 }
     }
@@ -196,21 +200,21 @@ extension SettingsKind {
         }
     }
 
-    /// The path prefix of resources.
+    /// The path prefix of upload resources.
     static func prefix() -> Self where Value == String {
         text("a path that begins and ends with /") {
             $0.hasPrefix("/") && $0.hasSuffix("/") && $0.count > 1
         }
     }
 
-    /// The prefix of field names.
+    /// The prefix of request field names.
     static func fieldPrefix() -> Self where Value == String {
         text("the prefix of a field name, ending in -") {
             $0.hasSuffix("-") && $0.count > 1 && FieldPolicy.name($0 + "a") != nil
         }
     }
 
-    /// One of the words of an enumeration.
+    /// One of the raw values of an enumeration.
     static func word() -> Self where Value: RawRepresentable<String> & CaseIterable & Sendable {
         let words = Value.allCases.map(\.rawValue)
         let expected =
@@ -220,7 +224,8 @@ extension SettingsKind {
         return Self(expected, refusal: refusal, text: { $0.rawValue }) { Value(rawValue: $0) }
     }
 
-    /// One of the words of an enumeration that other settings may exclude (`RouteSettings.contradiction`).
+    /// One of the raw values of an enumeration; other settings may exclude some of them
+    /// (`RouteSettings.contradiction`).
     static func choice() -> Self where Value: RawRepresentable<String> & CaseIterable & Sendable {
         let words = Value.allCases.map(\.rawValue).joined(separator: ", ")
         return Self(refusal: " is not one of \(words)", text: { $0.rawValue }) {
@@ -228,7 +233,7 @@ extension SettingsKind {
         }
     }
 
-    /// A digest's name, or `none`.
+    /// The name of a digest algorithm, or `none`.
     static func digest() -> Self where Value == DigestAlgorithm? {
         let words = ["none"] + DigestAlgorithm.integrity.map(\.rawValue)
         let expected = "one of \(words.joined(separator: ", "))"
@@ -270,7 +275,7 @@ extension SettingsKind {
         }
     }
 
-    /// The journal, or a file's absolute path.
+    /// Where event lines are written: the journal, or a file's absolute path.
     static func destination() -> Self where Value == EventSettings.Destination {
         let expected = "journal or an absolute path"
         return Self(expected, refusal: use(expected), text: \.text) { text in
@@ -278,12 +283,12 @@ extension SettingsKind {
         }
     }
 
-    /// The address of a service's resource.
+    /// The URL of a service's resource.
     static func service() -> Self where Value == ServiceURL {
         Self(text: \.text) { text throws(UpstreamTargetError) in try ServiceURL(text) }
     }
 
-    /// Origins of pages, or `*`.
+    /// The origins of web pages, or `*` for all.
     static func origins() -> Self where Value == [String] {
         list(text: listText) { _ in
             .text(
@@ -296,8 +301,8 @@ extension SettingsKind {
 
     /// The targets of an upstream, at least one.
     ///
-    /// A single target is written plain if YAML allows it; several are written as a list of quoted ones, because paths
-    /// and addresses may contain brackets.
+    /// A single target is written unquoted if YAML allows it. Several are written as a list of quoted targets, because
+    /// paths and addresses may contain brackets.
     static func targets() -> Self where Value == [UpstreamTarget] {
         let kind = list { targets in
             let quoted = targets.map { JSON.string($0.text).text }
@@ -332,19 +337,19 @@ extension SettingsKind {
         Self(expected, refusal: refusal, text: \.rawName) { FieldPolicy.name($0) }
     }
 
-    /// The name of a field that may carry data of the gateway.
+    /// The name of a request field by which the gateway may send data to the upstream.
     static func passingName() -> Self where Value == HTTPField.Name {
         name("the name of a field that is forwarded to the upstream, such as X-Request-Id")
     }
 
-    /// Names of fields that may be forwarded or stripped.
+    /// The names of request fields that may be forwarded or removed.
     static func names() -> Self where Value == [HTTPField.Name] {
         list(text: { listText($0.map(\.rawName)) }) { _ in
             .name(decidable, refusal: " is not allowed; use \(decidable)")
         }
     }
 
-    /// Some of a few statuses.
+    /// A list of some of the statuses in `known`.
     static func statuses(_ known: [Int]) -> Self where Value == [Int] {
         list(text: { $0.count > 1 ? "\($0)" : $0.first.map { "\($0)" } ?? "" }) { _ in
             let expected = known.map { String($0) }.joined(separator: " or ")
@@ -354,7 +359,7 @@ extension SettingsKind {
         }
     }
 
-    /// Names of any fields.
+    /// The names of any fields.
     static func anyNames() -> Self where Value == [HTTPField.Name] {
         list(text: { listText($0.map(\.rawName)) }) { _ in
             SettingsKind<HTTPField.Name>("the name of a field, such as X-Api-Key", text: \.rawName)
@@ -364,7 +369,7 @@ extension SettingsKind {
         }
     }
 
-    /// The location of a bucket's access key.
+    /// Where the access key of a bucket is stored.
     static func credentials() -> Self where Value == BucketCredentials {
         let expected = "environment or an absolute path without control characters"
         return Self(expected, refusal: use(expected), text: { $0.file ?? environment }) { text in
@@ -374,7 +379,7 @@ extension SettingsKind {
 
     private static var environment: String { "environment" }
 
-    /// The region of a store, as used in signatures.
+    /// The region of an object store, as used in signatures.
     static func region() -> Self where Value == String {
         text("a region, such as eu-central-1: up to 63 lower-case letters, digits and hyphens") {
             (1...63).contains($0.utf8.count)
@@ -384,7 +389,7 @@ extension SettingsKind {
         }
     }
 
-    /// Fields of every object in a bucket, with their values.
+    /// The fields, with their values, that are stored with every object in a bucket.
     static func objectFields() -> Self where Value == [HTTPField] {
         pairs(
             "Cache-Control, Expires or an X-Amz- field that the gateway does not set, with a value of "
@@ -397,7 +402,7 @@ extension SettingsKind {
         }
     }
 
-    /// Fields with their values.
+    /// Request fields with their values.
     static func fields() -> Self where Value == [HTTPField] {
         pairs("\(decidable), with a value", text: { ($0.name.rawName, $0.value) }) {
             name,
@@ -407,14 +412,14 @@ extension SettingsKind {
         }
     }
 
-    /// Form fields with their values.
+    /// Form fields with constant values.
     static func constants() -> Self where Value == [ConstantField] {
         pairs("a text", text: { ($0.name, $0.value) }) { name, value in
             name.isEmpty ? nil : ConstantField(name: name, value: value)
         }
     }
 
-    /// Form fields, each with the request field that has its value.
+    /// Form fields, each with the name of the request field from which its value is copied.
     static func copies() -> Self where Value == [CopiedField] {
         pairs("the name of a field", text: { ($0.name, $0.source.rawName) }) { name, text in
             guard !name.isEmpty, let source = HTTPField.Name(text) else { return nil }
@@ -422,7 +427,7 @@ extension SettingsKind {
         }
     }
 
-    /// Unknown interop versions, each with a known one.
+    /// Unknown interop versions, each with the known version as which it is treated.
     static func aliases() -> Self where Value == [Int: Int] {
         let known = Dialect.versions
         let kind = SettingsKind<[(named: Int, served: Int)]>.pairs(

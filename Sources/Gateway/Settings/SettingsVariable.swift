@@ -4,9 +4,9 @@
 
 import SpoolgatePosix
 
-/// A variable of the environment that sets one setting.
+/// An environment variable that sets one setting.
 package struct SettingsVariable: Sendable, Equatable {
-    /// Its name, such as `SPOOLGATE_LISTEN`.
+    /// The variable's name, such as `SPOOLGATE_LISTEN`.
     package let name: String
     /// The dotted key of the setting, such as `listen`.
     package let key: String
@@ -16,11 +16,13 @@ package struct SettingsVariable: Sendable, Equatable {
         self.key = key
     }
 
-    /// The prefix of keys in the only route that variables can set.
+    /// The prefix of the keys of the route `default`, the only one that variables can set.
     static let routePrefix = "routes.\(RouteSettings.defaultName)."
 
-    /// Every variable; others that begin with `SPOOLGATE_` have other uses, such as those that Kubernetes sets for a
-    /// service.
+    /// All variables that set settings.
+    ///
+    /// Other variables that begin with `SPOOLGATE_` are not settings: Kubernetes, for example, sets some for a service
+    /// named spoolgate.
     package static let all = [
         SettingsVariable("UPSTREAM", routePrefix + "upstream"),
         SettingsVariable("ANONYMOUS", routePrefix + "anonymous"),
@@ -42,10 +44,10 @@ package struct SettingsVariable: Sendable, Equatable {
         SettingsVariable("EVENTS_TO", "events.to"),
     ]
 
-    /// The values in the environment.
+    /// Returns the settings' values in the environment.
     ///
-    /// - Parameter environment: looks up a variable.
-    /// - Returns: each variable with its value, without empty ones.
+    /// - Parameter environment: returns the value of an environment variable, or nil if it is not set.
+    /// - Returns: each variable that is set and not empty, with its value.
     /// - Throws: `SettingsError` if a value is not valid YAML.
     static func given(
         in environment: (String) -> String?

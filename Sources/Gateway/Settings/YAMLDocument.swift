@@ -7,14 +7,14 @@ import CSpoolgateYAML
 
 /// A place in a settings file; line and column are counted from 1.
 package struct SourcePlace: Sendable, Equatable {
-    /// The line.
+    /// The line number.
     package var line: Int
-    /// The column.
+    /// The column number.
     package var column: Int
 }
 
 extension SourcePlace {
-    /// Creates the place of the byte at `offset` of UTF-8 text; columns count characters, as libyaml's do.
+    /// Creates the place of the byte at `offset` in UTF-8 text; columns count characters, as in libyaml.
     init(of offset: Int, in text: some Collection<UInt8>) {
         self.init(line: 1, column: 1)
         for byte in text.prefix(offset) {
@@ -28,26 +28,26 @@ extension SourcePlace {
     }
 }
 
-/// The reason for refusing a settings file: one sentence and its place.
+/// Why settings are refused: one sentence and the place of the error.
 package struct SettingsError: Error, Sendable, Equatable, CustomStringConvertible {
-    /// The file's name as the operator gave it, or the name of a variable of the environment.
+    /// The file's name as the operator gave it, or the name of an environment variable.
     package var file: String
-    /// The place of the error; nil in a variable.
+    /// The place of the error, or nil if it is in an environment variable.
     package var place: SourcePlace?
-    /// The error and its correction.
+    /// What is wrong and how to correct it.
     package var reason: String
 
-    /// `settings.yaml:12:5: reason`, or `SPOOLGATE_LISTEN: reason`.
+    /// The error in one line, such as `settings.yaml:12:5: reason` or `SPOOLGATE_LISTEN: reason`.
     package var description: String {
         let place = place.map { ":\($0.line):\($0.column)" } ?? ""
         return "\(file)\(place): \(reason)"
     }
 }
 
-/// One node of a document.
+/// One node of a YAML document.
 struct YAMLNode {
     enum Content {
-        /// A scalar; `isPlain` distinguishes `80` from `"80"`.
+        /// A scalar; `isPlain` is true if it is not quoted, so that `80` differs from `"80"`.
         case scalar(String, isPlain: Bool)
         case mapping([(key: String, place: SourcePlace, value: YAMLNode)])
         case sequence([YAMLNode])
@@ -63,9 +63,9 @@ struct YAMLNode {
     }
 }
 
-/// Reads one document.
+/// Parses a YAML file that contains one document.
 struct YAMLDocument: ~Copyable {
-    /// Settings are nested four levels deep; recursion needs a limit.
+    /// The maximum depth of nodes, because parsing is recursive; settings are nested four levels deep.
     private static let depthLimit = 16
 
     private let file: String
@@ -74,7 +74,7 @@ struct YAMLDocument: ~Copyable {
 
     /// Parses `text`.
     ///
-    /// - Returns: the root; nil: the file has no document.
+    /// - Returns: the root node, or nil if the text contains no document.
     static func root(of text: String, file: String) throws(SettingsError) -> YAMLNode? {
         let document = YAMLDocument(text, file: file)
         return try document.read()
