@@ -12,16 +12,16 @@ package import SpoolgateRequests
 import SpoolgateTextFormats
 import SpoolgateUploadProtocol
 
-/// The load of the listener that serves uploads.
+/// How busy the FastCGI listener is that serves uploads.
 package struct FrontLoad: Sendable {
     /// The number of requests being processed.
     package var busy: Int
     /// The maximum number of concurrent requests.
     package var maximum: Int
-    /// Whether a thread accepts connections.
+    /// Whether a thread is accepting connections.
     package var isAccepting: Bool
 
-    /// Creates the load from its parts.
+    /// Creates the load from its values.
     package init(busy: Int, maximum: Int, isAccepting: Bool) {
         self.busy = busy
         self.maximum = maximum
@@ -29,9 +29,9 @@ package struct FrontLoad: Sendable {
     }
 }
 
-/// Responds to an operator's requests about one daemon.
+/// Serves the admin pages of one daemon, such as its status and metrics.
 ///
-/// Any thread.
+/// Thread-safe.
 package final class Admin: Sendable {
     let gateway: Gateway
     let version: String
@@ -42,14 +42,14 @@ package final class Admin: Sendable {
     let meter: RateMeter
     private let isEnding = Counter()
 
-    /// Creates the admin pages; `start` must follow.
+    /// Creates the admin pages; call `start()` before serving requests.
     ///
     /// - Parameters:
-    ///   - gateway: the gateway.
+    ///   - gateway: the gateway that the pages describe.
     ///   - version: the version of the program.
-    ///   - build: the identity of the build; nil: unknown.
-    ///   - node: the name of this node; nil: there are no others.
-    ///   - load: returns the load of the listener that serves uploads; called by any thread.
+    ///   - build: the identity of the build, or nil if unknown.
+    ///   - node: the name of this node, or nil if there is only one.
+    ///   - load: returns the current load of the listener that serves uploads; called by any thread.
     package init(
         _ gateway: Gateway,
         version: String,
@@ -66,18 +66,18 @@ package final class Admin: Sendable {
         meter = RateMeter(gateway.metrics)
     }
 
-    /// Starts the sampling of the disk.
-    /// - Throws: `SystemError` if no thread can be started.
+    /// Starts the threads that sample the state of the disk at intervals.
+    /// - Throws: `SystemError` if a thread cannot be started.
     package func start() throws(SystemError) {
         try sampler.start { [gateway] in QueueFigures(of: gateway).incoming > 0 }
     }
 
-    /// Reports from now on that the daemon is not ready, because it is shutting down.
+    /// Makes the readiness page report from now on that the daemon is not ready, because it is shutting down.
     package func noteEnd() { isEnding.set(1) }
 
     var isOver: Bool { isEnding.count > 0 }
 
-    /// The routes in force, by name.
+    /// The routes of the current settings, sorted by name.
     var routes: [Route] {
         gateway.deliveries.current.routes.values.sorted { $0.name < $1.name }
     }
@@ -105,7 +105,7 @@ package final class Admin: Sendable {
         return make()
     }
 
-    /// The function that makes the page with this name; nil: there is no such page.
+    /// Returns a function that creates the page with this name, or nil if there is no such page.
     private func page(named name: Substring) -> (() -> Response)? {
         switch name {
         case "": { Self.page(Status(of: self).html) }
@@ -122,7 +122,9 @@ package final class Admin: Sendable {
         }
     }
 
-    /// The writers of an upload's content, for `spoolgate show`.
+    /// Returns how many bytes of an upload's content nginx and the gateway wrote, for `spoolgate show`.
+    ///
+    /// The status is 404 if this process does not know the upload.
     private func shares(of id: UploadID) -> Response {
         guard let shares = gateway.transfers.shares(of: id) else {
             return Self.text("Unknown upload.\n", status: .notFound)
@@ -130,7 +132,7 @@ package final class Admin: Sendable {
         return Self.text(shares.line + "\n")
     }
 
-    /// The path of the last large content on each route, one line each, for `spoolgate check --live`.
+    /// How the last large content on each route reached the spool, one line per route, for `spoolgate check --live`.
     private var lastPaths: String {
         routes.map { "\($0.name) \($0.counts.lastContentPath?.label ?? "-")\n" }.joined()
     }
@@ -183,27 +185,27 @@ package final class Admin: Sendable {
     }
 }
 
-/// One condition for sending requests to the daemon.
+/// One condition that must be met before requests are sent to the daemon.
 struct Check: Sendable, Equatable {
     /// The name of the condition.
     var name: String
-    /// The reason why it is not met; nil: it is met.
+    /// Why the condition is not met, or nil if it is met.
     var fault: String?
-    /// Further text if it is met.
+    /// Additional text that is shown if the condition is met.
     var detail = ""
 
     var isGood: Bool { fault == nil }
-    /// The result in words: `ok`, or the fault.
+    /// The result in words: `ok` with `detail`, or the fault.
     var text: String {
         fault.map { "fail: \($0)" } ?? (detail.isEmpty ? "ok" : "ok \(detail)")
     }
 }
 
 extension Admin {
-    /// The conditions for readiness.
+    /// Returns the conditions for readiness and whether each is met.
     ///
-    /// An upstream that is down, refused settings and a full disk are not among them: uploads are received and resumed
-    /// then, and the metrics report the problem. Attempts that fail inside this process are.
+    /// An upstream that is down, refused settings and a full disk do not affect readiness: uploads are then still
+    /// received and resumed, and the metrics report the problem. Delivery attempts that fail inside this process do.
     func checks(_ load: FrontLoad) -> [Check] {
         [
             Check(name: "serving", fault: isOver ? "shutting down" : nil),
@@ -222,7 +224,7 @@ extension Admin {
         ]
     }
 
-    /// Whether this process can deliver, with the names of failing routes.
+    /// The condition that this process can deliver uploads; its detail names the failing routes.
     ///
     /// Failing routes do not affect readiness: another gateway could not reach the same upstream either, and this one
     /// still stores uploads.

@@ -244,7 +244,7 @@ extension MetricsText {
     }
 }
 
-/// The numbers of uploads in each queue, and their waiting times.
+/// The number of uploads in each queue, and the waiting time of the oldest.
 struct QueueFigures {
     /// A queue and a route.
     struct Place: Hashable {
@@ -252,11 +252,11 @@ struct QueueFigures {
         var route: String
     }
 
-    /// Uploads by queue; those in `hold` by their cause.
+    /// The number of uploads in each queue; those in `hold` are counted by cause.
     private(set) var counts: [(queue: Queue, cause: HoldCause?, count: Int)] = []
-    /// Uploads in `incoming`.
+    /// The number of uploads in `incoming`.
     private(set) var incoming = 0
-    /// The waiting time of the oldest upload, in seconds.
+    /// The waiting time of the oldest upload in each queue of each route, in seconds.
     private(set) var oldest: [Place: Int64] = [:]
 
     init(of gateway: Gateway) {

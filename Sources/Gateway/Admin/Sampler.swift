@@ -4,34 +4,35 @@ import SpoolgateJournal
 import SpoolgatePosix
 import SpoolgateSpool
 
-/// Samples the spool's file system every few seconds, and the partial uploads, each on a thread of its own.
+/// Samples the state of the spool's file system every few seconds, and lists the partial uploads.
 ///
-/// Any thread.
+/// Each of the two runs on its own thread. Thread-safe.
 final class Sampler: Sendable {
-    /// The last sample.
+    /// The state of the spool's file system at one moment.
     struct Sample: Sendable {
-        /// The free space; nil: it could not be determined.
+        /// The free space, or nil if it could not be determined.
         var space: FileSystemSpace?
-        /// The reason why no file could be created; nil: one could.
+        /// Why no file could be created in the spool, or nil if one could.
         var fault: String?
-        /// The time of the last purge of expired uploads; nil: never.
+        /// The time at which expired uploads were last removed, or nil if they never were.
         var lastPurge: WallTime?
-        /// The nodes of a shared spool that are running or crashed; empty for other spools.
+        /// The nodes of a shared spool whose daemons are running or have crashed; empty if the spool is not shared.
         var nodes: [SpoolNode] = []
     }
 
     private struct State {
         var sample = Sample()
         var partial: [PartialUpload] = []
-        /// The time at which the disk counts as unresponsive unless a new sample is taken.
+        /// When the disk is considered unresponsive if no new sample has been taken by then.
         var patience = Deadline.after(Sampler.patience)
     }
 
     private static let interval = Duration.seconds(5)
     private static let patience = Duration.seconds(60)
     private static let partialInterval = Duration.seconds(10)
-    /// The maximum number of partial uploads kept: those that are listed, and as many again that requests may resume
-    /// before the next walk.
+    /// The maximum number of partial uploads in the list.
+    ///
+    /// It is twice the number that is shown, because requests may resume some of them before the list is made again.
     private static let mostPartial = 2 * Status.most
 
     private let spool: Spool
@@ -39,10 +40,11 @@ final class Sampler: Sendable {
 
     init(_ spool: Spool) { self.spool = spool }
 
-    /// Takes a sample of the file system, and starts the threads.
+    /// Takes a first sample and starts the threads.
     ///
-    /// - Parameter hasPartial: whether the spool may have partial uploads; otherwise no walk is made.
-    /// - Throws: `SystemError` if no thread can be started.
+    /// - Parameter hasPartial: called before each search for partial uploads; if it returns false, the spool is not
+    ///   searched.
+    /// - Throws: `SystemError` if a thread cannot be started.
     func start(hasPartial: @escaping @Sendable () -> Bool) throws(SystemError) {
         look()
         try Thread.start(name: "sampler") { [self] in
@@ -62,7 +64,7 @@ final class Sampler: Sendable {
         }
     }
 
-    /// Lists the partial uploads; `hasPartial`: whether there may be any.
+    /// Lists the partial uploads; if `hasPartial` is false, the list becomes empty without a search.
     func lookForPartial(_ hasPartial: Bool) {
         // An unreadable spool is reported by its own check. The last list is dropped, because it is outdated.
         let found = hasPartial ? try? spool.newestPartial(most: Self.mostPartial) : nil
@@ -88,10 +90,11 @@ final class Sampler: Sendable {
     /// The last sample.
     var sample: Sample { state.update { $0.sample } }
 
-    /// The partial uploads by last activity at the last walk, newest first; some may be complete or removed by now.
+    /// The partial uploads found by the last search, newest activity first; some may since have been completed or
+    /// removed.
     var partial: [PartialUpload] { state.update { $0.partial } }
 
-    /// The reason why the spool accepts no content; nil: it does.
+    /// Why the spool cannot receive content, or nil if it can.
     var fault: String? {
         state.update { state in
             state.patience.hasPassed
@@ -100,9 +103,9 @@ final class Sampler: Sendable {
     }
 }
 
-/// The rate of received content over the last seconds.
+/// Measures the rate at which content is received.
 ///
-/// Any thread.
+/// Thread-safe.
 final class RateMeter: Sendable {
     private struct State {
         var watch = Stopwatch()
@@ -120,7 +123,7 @@ final class RateMeter: Sendable {
         state = Monitor(State(count: metrics.received))
     }
 
-    /// Bytes per second since the last measurement, at least two seconds ago.
+    /// The rate in bytes per second since the last measurement; measured anew at most every two seconds.
     var rate: Int64 {
         let count = metrics.received
         return state.update { state in

@@ -12,41 +12,41 @@ import SpoolgateTextFormats
 import SpoolgateUploadProtocol
 import SpoolgateUpstream
 
-/// The status of one daemon.
+/// The status of one daemon at one moment, from which the status page, screen and JSON are made.
 struct Status: Sendable {
-    /// The severity, with the levels of Nagios.
+    /// The severity, named as in Nagios plugins.
     enum Level: String, Sendable {
         case ok = "OK"
         case warning = "WARNING"
         case critical = "CRITICAL"
     }
 
-    /// Uploads of one kind: the first ones, and their number.
+    /// The first uploads of one kind, and the number of all uploads of that kind.
     struct Part<Element: Sendable>: Sendable {
         var first: [Element]
         var count: Int
 
-        /// Creates a part from the first `most` elements of `all`, in this order.
+        /// Creates a part with the first `most` elements of `all`; `others` more uploads are counted but not listed.
         init(_ all: [Element], most: Int = Status.most, others: Int = 0) {
             first = Array(all.prefix(most))
             count = all.count + others
         }
 
-        /// The number of elements that are not among the first.
+        /// The number of uploads that are not in `first`.
         var rest: Int { count - first.count }
     }
 
-    /// The maximum number of uploads of one kind that are listed.
+    /// The maximum number of uploads of each kind that are listed.
     static let most = 20
 
     let version: String
-    /// The identity of the build; nil: unknown.
+    /// The identity of the build, or nil if unknown.
     let build: String?
     /// The name of the machine.
     let host: String
-    /// The routes, by name.
+    /// The routes and their targets, sorted by name.
     let routes: [RouteTargets]
-    /// The node; nil: there are no others.
+    /// The name of this node, or nil if there is only one.
     let node: String?
     let start: WallTime
     let now: WallTime
@@ -55,35 +55,35 @@ struct Status: Sendable {
     let maximum: Int
     /// The number of uploads being received.
     let receiving: Int
-    /// The number of ordinary uploads among them, which have no identity and are not in `transfers`.
+    /// The number of ordinary uploads among those being received; they have no identity and are not in `transfers`.
     let ordinary: Int
-    /// Bytes of content per second.
+    /// The rate at which content is received, in bytes per second.
     let rate: Int64
     let transfers: Part<Transfer>
-    /// Deferred uploads in the order of their next attempts, those that wait for their clients last.
+    /// Deferred uploads in the order of their next attempts; those that wait for their clients are last.
     let waiting: Part<WaitingUpload>
-    /// Uploads in `hold` that no operator has put there, so an operator has to decide; oldest first.
+    /// Uploads in `hold` about which an operator must decide, because no operator put them there; oldest first.
     let needy: Part<WaitingUpload>
-    /// Uploads that an operator holds, oldest first.
+    /// Uploads that an operator has put on hold, oldest first.
     let held: Part<WaitingUpload>
-    /// Incomplete uploads that no request is sending: they wait for their clients.
+    /// Incomplete uploads that no request is sending, because they wait for their clients to resume them.
     ///
-    /// They are sorted by last activity when the sampler listed them, newest first.
+    /// They are in the order in which they were last active when the sampler listed them, newest first.
     let partial: Part<PartialUpload>
-    /// The failing routes, by name.
+    /// The routes whose deliveries are failing, sorted by name.
     let failing: [FailingRoute]
-    /// Whether more uploads may be waiting than are known.
+    /// Whether the uploads are still being counted, so that more may be waiting than are known.
     let isCounting: Bool
-    /// Whether a daemon crashed and not all of its uploads have been recovered.
+    /// Whether a daemon has crashed and the recovery of its uploads is not complete.
     let isAfterDeath: Bool
-    /// Seconds since the completion of the oldest waiting upload; nil: no uploads wait.
+    /// The number of seconds since the oldest waiting upload was completed, or nil if no uploads are waiting.
     let oldestWait: Int64?
     let failures: [RecentFailure]
     let figures: SpoolFigures
     let sample: Sampler.Sample
-    /// The reasons for refusing uploads with 507, except small ones that stay in memory; empty: space is available.
+    /// Why uploads are refused with 507, except small ones that stay in memory; empty if space is available.
     let full: [SpoolError]
-    /// Faults in the web server's configuration detected in the last quarter of an hour.
+    /// Faults in the web server's configuration that were detected in the last 15 minutes.
     let faults: [FrontFault]
     let isReloadRefused: Bool
 
@@ -134,7 +134,7 @@ struct Status: Sendable {
         isReloadRefused = metrics.refusedReload.count > 0
     }
 
-    /// Sorts by time, those without one last, and by identity if the times are equal.
+    /// Orders uploads by time, those without a time last; uploads with equal times are ordered by identity.
     private static func isBefore(
         _ one: (time: WallTime?, id: UploadID),
         _ other: (time: WallTime?, id: UploadID)
@@ -145,15 +145,15 @@ struct Status: Sendable {
 
     private var versionText: String { ProgramVersion.text(version, build: build) }
 
-    /// The program, its version and node.
+    /// The name and version of the program, and the node if there are several.
     private var program: String { "spoolgate \(versionText)\(node.map { ", node \($0)" } ?? "")" }
 
-    /// The program, the machine, the uptime and the threads in use.
+    /// The program, the machine, the uptime and the number of threads in use.
     var running: String {
         "\(program), on \(host), up \(since(start)), \(busy) of \(maximum) threads"
     }
 
-    /// The time since `time`, in words.
+    /// Returns the time that has passed since `time`, in words.
     func since(_ time: WallTime) -> String { DurationText.rounded(now.seconds - time.seconds) }
 
     // MARK: Severity
@@ -164,7 +164,7 @@ struct Status: Sendable {
         return concerns.isEmpty ? .ok : .warning
     }
 
-    /// The problems that an operator should look at, a few words each.
+    /// The problems that an operator should look at, each in a few words.
     var concerns: [String] {
         var all = checks.filter { !$0.isGood }.map { "\($0.name): \($0.fault ?? "")" }
         all += full.map { "uploads are refused with 507: \($0.sentence)" }
@@ -199,7 +199,7 @@ struct Status: Sendable {
         return all
     }
 
-    /// The kinds of space that are short but not exhausted.
+    /// The kinds of space that are low but not exhausted, each in a few words.
     private var roomConcerns: [String] {
         let causes = full.map(\.fullness)
         var all: [String] = []
@@ -220,12 +220,12 @@ struct Status: Sendable {
         return all
     }
 
-    /// The concerns that the line does not mention.
+    /// The concerns that are not part of `line`.
     var furtherConcerns: [String] { concerns.filter { $0 != needs } }
 
     private var needs: String { "\(needy.count) \(needy.count == 1 ? "needs" : "need") you" }
 
-    /// The status in one line, as in `systemctl status`.
+    /// The status in one line, shown for example by `systemctl status`.
     var line: String {
         // The last measured rate may be from an earlier transfer.
         let speed = receiving > 0 ? " \(ByteSize.decimal(rate))/s" : ""
@@ -239,20 +239,20 @@ struct Status: Sendable {
     }
 }
 
-/// The reason for refusing uploads because space is short, as named in the metrics.
+/// Why uploads are refused for lack of space, named as in the metrics.
 enum SpoolFullness: String, CaseIterable {
-    /// `spool.reserve`.
+    /// The free space would fall below `spool.reserve`.
     case reserve
-    /// `spool.quota`.
+    /// The quota `spool.quota` is reached.
     case quota
-    /// Too few files can still be created.
+    /// The file system can hold too few new files.
     case files
-    /// `spool.maximum-uploads`.
+    /// The limit `spool.maximum-uploads`, or the limit for one client, is reached.
     case uploads
 }
 
 extension SpoolError {
-    /// The reason for refusing uploads; nil: another error.
+    /// Why uploads are refused for lack of space, or nil if the error has another cause.
     var fullness: SpoolFullness? {
         switch self {
         case .full: .reserve
@@ -264,25 +264,25 @@ extension SpoolError {
     }
 }
 
-/// A route and its upstream's targets.
+/// A route and the targets of its upstream.
 struct RouteTargets: Sendable {
     let name: String
-    /// Its upstream's targets, as written in the settings.
+    /// The targets of the route's upstream, as written in the settings.
     let targets: [String]
 
-    /// Its targets in one text.
+    /// The targets, separated by commas.
     var upstream: String { targets.joined(separator: ", ") }
 }
 
-/// A route whose uploads do not reach its upstream.
+/// A route whose deliveries are failing.
 struct FailingRoute: Sendable {
     let name: String
-    /// Its upstream's targets, as written in the settings.
+    /// The targets of the route's upstream, as written in the settings.
     let targets: [String]
-    /// The failures since its last success.
+    /// The failures since the last successful delivery on the route.
     let run: FailureRun
 
-    /// Returns nil for a route that is not failing.
+    /// Returns nil if the deliveries of the route are not failing.
     init?(_ route: Route) {
         guard let run = route.counts.health.failing else { return nil }
         name = route.name
@@ -290,34 +290,35 @@ struct FailingRoute: Sendable {
         self.run = run
     }
 
-    /// Its targets in one text.
+    /// The targets, separated by commas.
     var upstream: String { targets.joined(separator: ", ") }
 
-    /// Such as `5 deliveries failed in 12m, none succeeded, none reached the upstream`.
+    /// The number of failures in words, such as `5 deliveries failed in 12m, none succeeded, none reached the
+    /// upstream`.
     var count: String {
         let noun = run.count == 1 ? "delivery" : "deliveries"
         return "\(run.count) \(noun) failed in \(DurationText.rounded(run.age)), none succeeded"
             + (run.wasReached ? "" : ", none reached the upstream")
     }
 
-    /// A few words for the line of `status --check`.
+    /// The problem in a few words, for the line printed by `status --check`.
     var concern: String {
         "route \(name) is failing: \(count) (\(upstream)); last failure: \(run.reason.prefix(300))"
     }
 }
 
 extension Admin {
-    /// The status in one line, for the service manager.
+    /// The status in one line, which the daemon reports to the service manager.
     package var statusLine: String { Status(of: self).line }
 }
 
 extension Transfer {
-    /// The percentage received; nil: the length is unknown.
+    /// The percentage of the content that was received, or nil if the length is unknown.
     var percent: Int? {
         length.map { $0 == 0 ? 100 : Int(Double(offset) / Double($0) * 100) }
     }
 
-    /// Seconds until completion at the current rate; nil: unknown.
+    /// The number of seconds until the upload is complete at the current rate, or nil if unknown.
     var secondsLeft: Int64? {
         guard let length, rate > 0 else { return nil }
         return max(0, length - offset) / rate
@@ -325,19 +326,19 @@ extension Transfer {
 }
 
 extension WaitingUpload {
-    /// The time of the next attempt, in words.
+    /// Returns when the next attempt is due, in words.
     func when(_ now: WallTime) -> String {
         guard let next else { return "waits for its client" }
         return next <= now
             ? "next now" : "next in \(DurationText.rounded(next.seconds - now.seconds))"
     }
 
-    /// The question to answer before a command is typed; nil: no question.
+    /// What an operator must find out before choosing a command from `steps`, or nil if nothing.
     var question: String? {
         cause == .indeterminate ? "check whether the upstream has the upload" : nil
     }
 
-    /// The commands that an operator can type, each with its purpose or condition.
+    /// The commands from which an operator can choose, each with its purpose or condition.
     var steps: [(when: String, command: String)] {
         switch cause {
         case nil: []
@@ -359,7 +360,7 @@ extension WaitingUpload {
 }
 
 extension UploadNaming {
-    /// The name that the client gave the file; nil: none was given, or the path ends with it.
+    /// The name that the client gave the file, or nil if it gave none or the path ends with that name.
     var file: String? {
         let name = ClientFileName(target: path, fields: fields).text
         return name == ClientFileName.unnamed || path.hasSuffix("/\(name)") ? nil : name
@@ -367,14 +368,14 @@ extension UploadNaming {
 }
 
 extension WallTime {
-    /// A time after all others.
+    /// A time that is later than any other.
     fileprivate static let far = WallTime(seconds: .max)
 }
 
 // MARK: JSON
 
 extension Status {
-    /// The JSON object of `spoolgate status --json`; spoolgate-metrics(7) lists its members.
+    /// The JSON object printed by `spoolgate status --json`; its members are listed in spoolgate-metrics(7).
     var json: JSON {
         .versioned(
             [

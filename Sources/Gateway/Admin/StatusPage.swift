@@ -9,9 +9,9 @@ import SpoolgateRequests
 import SpoolgateSpool
 import SpoolgateTextFormats
 
-/// Text in a page.
+/// Functions that create HTML.
 enum HTML {
-    /// Escapes a text, so that the page shows it unchanged and does not interpret it.
+    /// Escapes text for HTML, so that the page shows it unchanged.
     static func text(_ text: String) -> String {
         var escaped = ""
         for scalar in text.forTerminal.unicodeScalars {
@@ -27,7 +27,7 @@ enum HTML {
         return escaped
     }
 
-    /// An element that contains a text.
+    /// Returns an HTML element that contains only text.
     static func element(_ name: String, _ content: String, class kind: String = "") -> String {
         let attribute = kind.isEmpty ? "" : " class=\"\(kind)\""
         return "<\(name)\(attribute)>\(text(content))</\(name)>"
@@ -35,7 +35,7 @@ enum HTML {
 }
 
 extension Status {
-    /// The page.
+    /// The status page as HTML.
     var html: String {
         let kind = level.rawValue.lowercased()
         return """
@@ -71,7 +71,9 @@ extension Status {
         return words.isEmpty ? "" : "<ul role=\"list\">\(items)</ul>"
     }
 
-    /// A section of the page with its title and rows, or `none` if there are no rows; empty if `none` is nil, too.
+    /// Returns a section of the page with a title and one row for each upload.
+    ///
+    /// If there are no uploads, the section contains the text `none`; if `none` is nil too, the result is empty.
     private func part<Element>(
         _ title: String,
         _ part: Part<Element>,
@@ -98,7 +100,7 @@ extension Status {
         return rows.isEmpty ? "" : "<ul class=\"rows\" role=\"list\">\(rows)</ul>"
     }
 
-    /// The first lines of a row: the path and file name; then the upload, its route, owner and time.
+    /// Returns the first lines of a row: the path and file name, then the upload, its route, owner and time.
     private func head(
         _ id: String,
         _ route: String,
@@ -212,7 +214,7 @@ extension Status {
     }
 }
 
-/// The files that the page loads.
+/// The files that the status page loads.
 enum StatusPage {
     /// The style sheet.
     static let style = """

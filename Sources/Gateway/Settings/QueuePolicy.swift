@@ -15,7 +15,7 @@ package struct QueuePolicy: Sendable, Equatable {
 
     /// How long a failed upload is kept.
     package var failedRetention = Duration.seconds(30 * 86_400)
-    /// The number of bytes in the route's `hold` from which on uploads that could end there are refused; 0 for no limit.
+    /// The number of bytes in the route's `hold` from which on uploads that could end there are refused; 0: no limit.
     package var maximumHoldSize: Int64 = 64 << 30
 
     /// Returns whether the lifetime of an upload that was completed at `since` has ended at `time`.
