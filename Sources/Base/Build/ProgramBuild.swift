@@ -8,7 +8,7 @@ import CSpoolgateBuild
 package enum ProgramBuild {
     /// The commit that the program was built from; `-modified` is appended if the sources differed from it.
     ///
-    /// Nil if nothing was written into the program, as after a plain `swift build`.
+    /// Nil if no identity was written into the program, as after a plain `swift build`.
     package static var identity: String? {
         let text = String(cString: spoolgate_build())
         return text.isEmpty ? nil : text

@@ -14,7 +14,7 @@ package enum DigestFunction: String, Sendable, CaseIterable {
     /// SHA-512, 64 bytes.
     case sha512 = "SHA512"
 
-    /// The length of a digest in bytes.
+    /// The length of a digest of this algorithm in bytes.
     package var length: Int { Int(EVP_MD_get_size(method)) }
 
     /// OpenSSL's method tables; constant once fetched, and used by all threads.
@@ -45,18 +45,18 @@ package final class RunningDigest {
 
     deinit { EVP_MD_CTX_free(context) }
 
-    /// Adds the next part.
+    /// Adds the next part of the content.
     package func update(_ bytes: RawSpan) {
         bytes.withUnsafeBytes { update($0) }
     }
 
-    /// Adds the next part.
+    /// Adds the next part of the content.
     package func update(_ bytes: UnsafeRawBufferPointer) {
         let status = EVP_DigestUpdate(context, bytes.baseAddress, bytes.count)
         precondition(status == 1, "OpenSSL cannot continue a digest")
     }
 
-    /// Returns the digest of all parts; called once, after the last part.
+    /// Returns the digest of all parts; call it once, after the last part.
     package func finish() -> [UInt8] {
         var digest = [UInt8](repeating: 0, count: function.length)
         let status = EVP_DigestFinal_ex(context, &digest, nil)
@@ -67,7 +67,7 @@ package final class RunningDigest {
 
 /// HMAC (RFC 2104) with SHA-256.
 package enum HMAC256 {
-    /// Returns the 32-byte code of `bytes` with `key`, which must not be empty.
+    /// Returns the 32-byte authentication code of `bytes` under `key`, which must not be empty.
     package static func code(_ bytes: [UInt8], key: [UInt8]) -> [UInt8] {
         precondition(!key.isEmpty, "an HMAC needs a key")
         var code = [UInt8](repeating: 0, count: 32)

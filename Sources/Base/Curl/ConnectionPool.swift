@@ -5,9 +5,11 @@
 
 import SpoolgatePosix
 
-/// The idle handles of one upstream or one client session, the most recently used on top.
+/// The idle libcurl handles of one upstream or one client session, with their open connections.
+///
+/// The most recently used handle is taken first.
 package final class ConnectionPool: Sendable {
-    /// The maximum number of idle handles; a handle returned beyond it is closed.
+    /// The maximum number of idle handles; a handle returned to a full pool is closed.
     package static let capacity = 32
     /// How long an unused handle and its connection are kept.
     package static let idleTime = Duration.seconds(60)
@@ -17,12 +19,12 @@ package final class ConnectionPool: Sendable {
     /// Creates an empty pool.
     package init() {}
 
-    /// Takes an idle handle or creates one; nil if memory is exhausted.
+    /// Takes an idle handle out of the pool or creates a handle; returns nil if memory is exhausted.
     package func take() -> CurlConnection? {
         idle.update { $0.popLast() } ?? CurlConnection()
     }
 
-    /// Takes back a handle after a complete exchange, and closes those idle for too long.
+    /// Returns a handle to the pool after a complete exchange, and closes pooled handles that were idle for `idleTime`.
     package func giveBack(_ connection: CurlConnection) {
         connection.forgetRequest()
         connection.idleUntil = .after(Self.idleTime)

@@ -8,9 +8,9 @@ import Glibc
 
 /// The result of a call for more content.
 package enum ContentStep {
-    /// The transfer wrote this many bytes into the buffer; 0 at the end.
+    /// The transfer wrote this many bytes into the buffer; 0 if the content has ended.
     case bytes(Int)
-    /// Read from the peer first; call again after `CurlConnection.resume`.
+    /// The transfer has no bytes yet; libcurl calls again after `CurlConnection.resume`.
     case pause
     /// Abort the transfer.
     case stop
@@ -18,21 +18,22 @@ package enum ContentStep {
 
 /// The callbacks of one transfer.
 package protocol CurlTransfer: AnyObject {
-    /// Whether a socket may be opened.
+    /// Called before a socket is opened; returns false to refuse it.
     func mayConnect() -> Bool
-    /// Called with a ready connection, before the first byte of the request; false: abort.
+    /// Called once the connection is ready, before the first byte of the request; returns false to abort.
     func mayBeginRequest() -> Bool
-    /// Called after every step and at least once a second, with byte counts of content; false: abort.
+    /// Called after every step and at least once a second with the content bytes so far; returns false to abort.
     func watchProgress(downloaded: Int64, uploaded: Int64) -> Bool
-    /// Accepts one line of a head or a trailer section; false: abort.
+    /// Called for each line of a head or a trailer section; returns false to abort.
     func takeHeadLine(_ line: UnsafeRawBufferPointer) -> Bool
-    /// Accepts nonempty content of the final response; false: abort.
+    /// Called for each nonempty piece of the final response's content; returns false to abort.
     func takeContent(_ content: UnsafeRawBufferPointer) -> Bool
-    /// Fills `buffer` with the next content.
+    /// Called repeatedly to fill `buffer` with the next content of the request.
     func giveContent(_ buffer: UnsafeMutableRawBufferPointer) -> ContentStep
-    /// Rewinds the content for a second try; false if that is impossible.
+    /// Rewinds the request's content for a second try; returns false if that is impossible.
     func restartContent() -> Bool
-    /// Whether unread bytes may be the response; only without TLS, which would encrypt them.
+    /// Whether bytes left unread when a connection closes may be the response; never true with TLS, which encrypts
+    /// them.
     var awaitsAnswer: Bool { get }
 }
 

@@ -14,7 +14,7 @@ package final class CurlConnection: @unchecked Sendable {
     let easy: UnsafeMutableRawPointer
     /// The buffer in which libcurl describes an error.
     let errorText: UnsafeMutablePointer<CChar>
-    /// Its sockets and the current transfer, for libcurl's callbacks.
+    /// The handle's sockets and the current transfer, for libcurl's callbacks.
     package let context = CurlContext()
     /// The parsed URL to connect to.
     private(set) var url: OpaquePointer?
@@ -22,10 +22,10 @@ package final class CurlConnection: @unchecked Sendable {
     package var lines = FieldLines()
     /// Whether the options for all transfers are set.
     package var isPrepared = false
-    /// The time until which it may be kept idle.
+    /// The time until which the handle may stay idle in a pool.
     package var idleUntil = Deadline.after(.zero)
 
-    /// Creates a handle; nil if memory is exhausted.
+    /// Creates a handle, or returns nil if memory is exhausted.
     package init?() {
         guard Self.libraryIsReady, let easy = curl_easy_init() else { return nil }
         self.easy = easy
@@ -41,7 +41,7 @@ package final class CurlConnection: @unchecked Sendable {
 
     private static let libraryIsReady = spoolgate_curl_global_init() == CURLE_OK
 
-    /// Parses a URL and keeps it; false if it is invalid.
+    /// Parses a URL and keeps it; returns false if it is invalid.
     func keep(url text: String) -> Bool {
         if url == nil { url = curl_url() }
         return curl_url_set(url, CURLUPART_URL, text, 0) == CURLUE_OK
@@ -58,7 +58,7 @@ package final class CurlConnection: @unchecked Sendable {
         }
     }
 
-    /// Continues the content after `ContentStep.pause`.
+    /// Makes libcurl ask for content again after `ContentStep.pause`.
     package func resume() { _ = curl_easy_pause(easy, CURLPAUSE_CONT) }
 
     /// Describes the failure of the last transfer, in the words of libcurl or OpenSSL.
@@ -73,7 +73,7 @@ package final class CurlConnection: @unchecked Sendable {
     ///
     /// - Parameters:
     ///   - end: the result of the last transfer.
-    ///   - socket: the path of the socket; nil: TCP.
+    ///   - socket: the path of the socket, or nil for a TCP connection.
     /// - Returns: the description.
     package func explanation(of end: CurlEnd, socket: String?) -> String {
         guard end == .noConnection, let socket, let errno = refusal else {
@@ -111,7 +111,7 @@ package final class CurlConnection: @unchecked Sendable {
         }
     }
 
-    /// The round-trip time, measured while connecting; zero over a kept connection.
+    /// The round-trip time to the peer, measured while connecting; zero if an existing connection was used.
     package var roundTrip: Duration {
         guard let lookedUp = number(CURLINFO_NAMELOOKUP_TIME_T),
             let connected = number(CURLINFO_CONNECT_TIME_T)
@@ -119,7 +119,7 @@ package final class CurlConnection: @unchecked Sendable {
         return .microseconds(max(0, connected - lookedUp))
     }
 
-    /// The delay that the last final response asked for, as a number or a date (RFC 9110 §10.2.3); nil: none.
+    /// The delay that `Retry-After` of the last final response asked for (RFC 9110 §10.2.3); nil if it asked for none.
     package var retryAfter: Duration? {
         number(CURLINFO_RETRY_AFTER).flatMap { $0 > 0 ? .seconds($0) : nil }
     }
@@ -133,7 +133,7 @@ package final class CurlConnection: @unchecked Sendable {
         return code == CURLE_OK ? Int64(number) : nil
     }
 
-    /// The number of bytes of the request's first part that this transfer wrote to the connection.
+    /// The number of bytes of the last request that libcurl wrote: its head, and any content sent in the same write.
     package var requestSize: Int {
         var size = 0
         let code = spoolgate_curl_get_long(easy, CURLINFO_REQUEST_SIZE, &size)

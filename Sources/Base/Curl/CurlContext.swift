@@ -8,16 +8,17 @@ import SpoolgatePosix
 
 /// The context of libcurl's callbacks: the current transfer and the open sockets.
 ///
-/// Used by the thread that uses its connection.
+/// Used only by the thread that uses the handle.
 package final class CurlContext {
     var transfer: (any CurlTransfer)?
-    /// Whether to close a connection by a reset.
+    /// Whether connections are closed with a TCP reset.
     package var resets = false
 
-    /// How long the peer's system may leave sent data unacknowledged; nil: the system's limit of many minutes.
+    /// How long the peer's system may leave sent data unacknowledged; if nil, the system's limit of many minutes
+    /// applies.
     package var acknowledgementLimit: Duration?
 
-    /// One socket, or several while libcurl tries addresses.
+    /// The open sockets: one, or several while libcurl tries addresses.
     private var sockets: [(number: curl_socket_t, isTCP: Bool)] = []
     private var isCorked = false
     /// Whether the last socket could not be opened because descriptors or memory ran out.
@@ -76,7 +77,7 @@ package final class CurlContext {
         }
     }
 
-    /// Delays partial segments, so that a head waits for the content after it.
+    /// Delays partial TCP segments, so that a head is sent together with the content that follows.
     package func cork() {
         guard let socket = sockets.last, socket.isTCP else { return }
         isCorked = Self.setCork(socket.number, 1)
@@ -94,7 +95,7 @@ package final class CurlContext {
         }
     }
 
-    /// The number of bytes in the socket that the peer's system has not acknowledged; -1 if unknown.
+    /// The number of sent bytes that the peer's system has not acknowledged; -1 if unknown.
     package var unsent: Int32 {
         var count: Int32 = 0
         guard let socket = sockets.last, ioctl(socket.number, UInt(TIOCOUTQ), &count) == 0 else {
@@ -111,12 +112,12 @@ package final class CurlContext {
         return count == 0 || (count < 0 && errno != EAGAIN && errno != EINTR)
     }
 
-    /// Whether unread bytes or the end have arrived.
+    /// Whether unread bytes or the end of the connection have arrived.
     package var isReadable: Bool { isReadable(within: 0) }
 
     /// Waits for bytes from the peer, but no longer than `milliseconds`.
     ///
-    /// - Returns: whether unread bytes or the end have arrived.
+    /// - Returns: whether unread bytes or the end of the connection have arrived.
     func isReadable(within milliseconds: Int32) -> Bool {
         // poll(2) ignores a negative number.
         var entry = pollfd(fd: sockets.last?.number ?? -1, events: Int16(POLLIN), revents: 0)

@@ -12,7 +12,7 @@ package struct CurlEnd: Equatable, Sendable, CustomStringConvertible {
 
     /// The transfer is complete.
     package static let whole = CurlEnd(CURLE_OK)
-    /// A callback on this side stopped it.
+    /// A callback on this side stopped the transfer.
     package static let stopped = CurlEnd(CURLE_ABORTED_BY_CALLBACK)
     package static let noAddress = CurlEnd(CURLE_COULDNT_RESOLVE_HOST)
     /// The connection was refused, or this side opened no socket.

@@ -14,22 +14,22 @@ package struct CurlOptionError: Error {
     package var reason: String
 }
 
-/// The address of a handle's connection, its timeout and its trust.
+/// Where and how a handle connects: address, timeout, certificates and proxies.
 package struct CurlEndpoint {
     /// The URL; its path is replaced if a request has a target.
     package var url: String
-    /// A Unix socket to use instead of the URL's host; nil: TCP.
+    /// The path of a Unix socket to use instead of the URL's host, or nil to use TCP.
     package var socket: String?
     package var isSecure: Bool
     /// Whether the TLS handshake offers HTTP/2; otherwise only HTTP/1.1.
     package var offersHTTP2 = false
     /// The maximum time to connect, including TLS.
     package var connectTimeout: Duration
-    /// PEM file of the trusted authorities; nil: the system's.
+    /// The PEM file of the trusted authorities, or nil to trust the system's.
     package var certificateAuthority: String?
-    /// PEM file of the client certificate; nil: none.
+    /// The PEM file of the client certificate, or nil to send none.
     package var clientCertificate: String?
-    /// PEM file of its key; nil: in `clientCertificate`.
+    /// The PEM file of the client certificate's key, or nil if `clientCertificate` contains the key.
     package var clientKey: String?
     /// Whether TLS 1.3 is required.
     package var wantsNewestTLS = false
@@ -49,19 +49,20 @@ package struct CurlEndpoint {
 package enum HandedContent {
     /// No content.
     case none
-    /// All of it is in memory, without callbacks.
+    /// All content is in memory; libcurl calls no callbacks for it.
     case whole(UnsafeRawBufferPointer)
-    /// By callbacks; nil: unknown length.
+    /// libcurl calls `giveContent` for each piece; `length` in bytes, or nil if unknown.
     case pieces(length: Int64?)
 }
 
 /// Sets the options of one connection's handle.
 package struct CurlOptions {
-    /// The largest upload buffer; larger ones were not faster.
+    /// The largest upload buffer in bytes; larger buffers were not faster.
     private static let largestUploadBuffer = 2 << 20
-    /// The largest one over TLS, so that content is still in the processor's cache when it is encrypted.
+    /// The largest upload buffer over TLS in bytes, so that content is still in the processor's cache when it is
+    /// encrypted.
     private static let largestSecureUploadBuffer = 512 << 10
-    /// libcurl sends whole content below this size in one call with the head (MAX_INITIAL_POST_SIZE).
+    /// The size in bytes below which libcurl sends whole content in one call with the head (MAX_INITIAL_POST_SIZE).
     package static let inlineLimit: Int64 = 64 * 1024
     /// The room for a head in the buffer, so that one write sends both head and content.
     private static let headRoom = 8 * 1024
@@ -74,9 +75,9 @@ package struct CurlOptions {
 
     // MARK: Options for all transfers
 
-    /// Sets the address, the timeout, the trust and the callbacks.
+    /// Sets the address, the timeout, the certificates and the callbacks.
     ///
-    /// Once for each handle, because a connection's endpoint never changes.
+    /// Call it once for each handle, because a connection's endpoint never changes.
     package func setEndpoint(_ endpoint: CurlEndpoint) throws(CurlOptionError) {
         try set(CURLOPT_ERRORBUFFER, pointer: connection.errorText)
         try set(CURLOPT_URL, endpoint.url)
@@ -128,11 +129,11 @@ package struct CurlOptions {
 
     /// Sets the request line, the framing, and whether to avoid the kept connection.
     ///
-    /// The fields are the connection's lines.
+    /// The fields are those in the connection's `lines`.
     ///
     /// - Parameters:
     ///   - method: the method; HEAD has no content.
-    ///   - target: the request target; nil: the URL's own path and query.
+    ///   - target: the request target, or nil for the URL's own path and query.
     ///   - content: the way libcurl gets the content; whole content must stay in memory until the transfer ends.
     ///   - isSecure: whether the endpoint uses TLS.
     ///   - isNew: whether to use a new connection.
@@ -176,7 +177,7 @@ package struct CurlOptions {
         }
     }
 
-    /// Ends the transfer after connecting, including TLS; nothing is sent.
+    /// Makes the transfer end after connecting, including TLS, without sending a request.
     package func setConnectingOnly() throws(CurlOptionError) { try set(CURLOPT_CONNECT_ONLY, 1) }
 
     /// Limits sending and receiving to an average number of bytes per second.

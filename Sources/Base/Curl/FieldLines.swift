@@ -8,7 +8,7 @@ import SpoolgateTextFormats
 
 /// The field lines of one request.
 package struct FieldLines: ~Copyable {
-    /// The maximum memory kept for the next request.
+    /// The maximum memory in bytes that is kept for the next request.
     private static let keptCapacity = 16 * 1024
 
     /// The lines, each terminated by a NUL byte.
@@ -44,7 +44,7 @@ package struct FieldLines: ~Copyable {
         end(start)
     }
 
-    /// Adds a literal line; a name followed by only a colon keeps libcurl from adding that field.
+    /// Adds a literal line; a name and a colon without a value keep libcurl from adding that field itself.
     package mutating func add(_ line: StaticString) {
         let start = bytes.count
         bytes.put(line)
@@ -56,7 +56,7 @@ package struct FieldLines: ~Copyable {
         starts.append(start)
     }
 
-    /// Calls `body` with the list of all lines, valid until it returns; nil if there are none.
+    /// Calls `body` with a list of all lines, valid until `body` returns; the list is nil if there are no lines.
     mutating func withList<R>(_ body: (UnsafeMutablePointer<curl_slist>?) -> R) -> R {
         nodes.removeAll(keepingCapacity: true)
         return bytes.withMutableBytes { bytes in

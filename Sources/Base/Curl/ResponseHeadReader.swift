@@ -14,11 +14,11 @@ package struct ResponseHeadReader {
     /// The maximum number of field lines in a head; HTTPFields traps at 65535.
     package static let lineLimit = 2000
 
-    /// The result of a line.
+    /// The result of parsing one line.
     package enum Step {
         /// The head continues.
         case more
-        /// The head is complete; `contentLength` is nil if it states none.
+        /// The head is complete; `contentLength` in bytes, or nil if the head states none.
         case head(ResponseHead, contentLength: Int64?)
     }
 
@@ -74,7 +74,7 @@ package struct ResponseHeadReader {
         return .head(head, contentLength: try Self.contentLength(head.fields))
     }
 
-    /// A folded line; its fold is replaced by a space (RFC 9112 §5.2).
+    /// Appends a folded line to the field before it; a space replaces the fold (RFC 9112 §5.2).
     private mutating func unfold(_ line: UnsafeRawBufferPointer) throws(Malformed) {
         guard let last = fields.last else {
             throw Malformed(reason: "the first field line begins with a space")
@@ -126,7 +126,7 @@ package struct ResponseHeadReader {
         return HTTPField(name: name, lenientValue: value)
     }
 
-    /// The length on which all `Content-Length` lines agree (RFC 9110 §8.6).
+    /// Returns the length on which all `Content-Length` lines agree, or nil if there are none (RFC 9110 §8.6).
     private static func contentLength(_ fields: HTTPFields) throws(Malformed) -> Int64? {
         var length: Int64?
         var fault: Malformed?

@@ -21,13 +21,13 @@ package enum TLSTrouble: Sendable, Equatable, CaseIterable {
     case silence
     /// The peer closed the connection during the handshake.
     case ended
-    /// The handshake failed because the two sides have nothing in common.
+    /// The handshake failed because the two sides have no TLS version or cipher in common.
     case handshake
 
     /// Determines the cause of a failed verification.
     ///
     /// - Parameters:
-    ///   - number: OpenSSL's result for the chain; libcurl checks the name.
+    ///   - number: OpenSSL's verification result for the certificate chain; libcurl checks the name.
     ///   - text: libcurl's description.
     init(verification number: Int, _ text: String) {
         switch number {

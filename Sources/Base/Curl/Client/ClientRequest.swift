@@ -21,31 +21,37 @@ package struct ClientRequest {
     /// `Expect: 100-continue` takes effect over HTTP/1.1.
     package var fields: HTTPFields
     package var version: Version
-    /// The content; nil: none.
+    /// The content, or nil if the request has none.
     package var content: ClientContent?
-    /// The maximum time to connect, and then without a byte in either direction, excluding waits for content.
+    /// The maximum time to connect, and afterwards the maximum time without a byte in either direction.
+    ///
+    /// Waiting for the request's own content does not count.
     package var timeout = Duration.seconds(30)
-    /// The maximum time without a byte after all content was sent; nil: `timeout`.
+    /// The maximum time without a byte once all content was sent; if nil, `timeout` applies.
     package var answerTimeout: Duration?
     /// The maximum number of bytes per second; 0: unlimited.
     package var rateLimit: Int64 = 0
-    /// A file in the format of netrc(5) with the host's user and password; nil: none.
+    /// A file in the format of netrc(5) with the host's user and password, or nil to use none.
     package var netrc: String?
     /// Whether to use proxies from the environment.
     package var usesProxies = false
-    /// PEM file of the trusted authorities; nil: the system's.
+    /// The PEM file of the trusted authorities, or nil to trust the system's.
     package var certificateAuthority: String?
-    /// PEM file of the client certificate; nil: none.
+    /// The PEM file of the client certificate, or nil to send none.
     package var clientCertificate: String?
-    /// PEM file of its key; nil: in `clientCertificate`.
+    /// The PEM file of the client certificate's key, or nil if `clientCertificate` contains the key.
     package var clientKey: String?
     /// Whether TLS 1.3 is required.
     package var wantsNewestTLS = false
-    /// A Unix socket to use instead of the URL's host; nil: TCP.
+    /// The path of a Unix socket to use instead of the URL's host, or nil to use TCP.
     package var socket: String?
-    /// Receives the final response's content in pieces and returns whether to continue; nil: its start is kept.
+    /// Called for each piece of the final response's content; returns false to end the transfer.
+    ///
+    /// If nil, the start of the content is kept in `ClientTransfer.content`.
     package var sink: ((ResponseHead, UnsafeRawBufferPointer) -> Bool)?
-    /// Receives each interim response on arrival and returns whether to continue; nil: they are kept.
+    /// Called for each interim response on arrival; returns false to end the transfer.
+    ///
+    /// If nil, the responses are kept in `ClientTransfer.interim`.
     package var heard: ((ClientInterim) -> Bool)?
     /// Whether to end after connecting, including TLS, and send nothing.
     package var onlyConnects = false
@@ -66,27 +72,27 @@ package struct ClientRequest {
     }
 }
 
-/// Content that is produced at its own pace.
+/// Content that a callback produces piece by piece, at its own pace.
 package struct ClientContent {
-    /// The next step of the content.
+    /// The result of one call for content.
     package enum Step {
-        /// It wrote this many bytes into the buffer; 0: the content has ended.
+        /// The callback wrote this many bytes into the buffer; 0 if the content has ended.
         case bytes(Int)
-        /// It has no bytes yet, and is called again soon.
+        /// The callback has no bytes yet and is called again soon.
         case later
-        /// It aborts the connection; over TCP by a reset.
+        /// The callback aborts the connection; over TCP, with a reset.
         case reset
     }
 
-    /// The total length in bytes; nil: not announced.
+    /// The total length in bytes, or nil if it is not announced to the server.
     let length: Int64?
     let next: (UnsafeMutableRawBufferPointer, ClientTransfer) -> Step
 
     /// Creates content.
     ///
     /// - Parameters:
-    ///   - length: the total length in bytes; nil: not announced.
-    ///   - next: called for each piece, with the current transfer; it may send other requests meanwhile.
+    ///   - length: the total length in bytes, or nil if it is not announced to the server.
+    ///   - next: called for each piece, with the buffer to fill and the current transfer; may send other requests.
     package init(
         length: Int64?,
         next: @escaping (UnsafeMutableRawBufferPointer, ClientTransfer) -> Step
@@ -109,9 +115,9 @@ package struct ClientFault: Error, Sendable, Equatable {
         case noAnswer
         /// No byte was sent or received within the request's `timeout`.
         case silence
-        /// This side ended it.
+        /// This side ended the transfer.
         case stopped
-        /// The request could not be attempted.
+        /// The request could not be sent at all.
         case notTried
     }
 
@@ -119,7 +125,7 @@ package struct ClientFault: Error, Sendable, Equatable {
     /// The reason, in the words of libcurl or the system.
     package var reason: String
 
-    /// Whether a failed handshake may be due to the connection rather than a certificate.
+    /// Whether a retry may succeed: the handshake may have failed due to the connection rather than a certificate.
     package var mayPass: Bool
 
     /// The cause of a TLS failure; nil if TLS did not fail.
@@ -141,10 +147,10 @@ package struct ClientInterim: Sendable, Equatable {
     package var head: ResponseHead
     /// The time since the start of the request.
     package var after: Duration
-    /// The number of content bytes handed over by then.
+    /// The number of content bytes handed to libcurl by then.
     package var sent: Int64
 
-    /// Creates a value from its parts.
+    /// Creates an interim response from its parts.
     package init(head: ResponseHead, after: Duration, sent: Int64) {
         (self.head, self.after, self.sent) = (head, after, sent)
     }

@@ -23,11 +23,11 @@ package final class ClientTransfer: CurlTransfer {
     package private(set) var sent: Int64 = 0
     /// The number of content bytes that the peer's system has not yet acknowledged.
     package var unsent: Int64 { Int64(max(0, context?.unsent ?? 0)) }
-    /// Whether sending was about to start, so that the server may have processed the request.
+    /// Whether the request may have been sent, so that the server may have processed it.
     package private(set) var wasBegun = false
     /// The number of content bytes written to the connection.
     package private(set) var uploaded: Int64 = 0
-    /// The delay that the response asked for; nil: none.
+    /// The delay that the response asked for before a retry; nil if it asked for none.
     package private(set) var retryAfter: Duration?
     /// The reason why there is no complete response; nil if there is one.
     package private(set) var fault: ClientFault?
@@ -36,7 +36,7 @@ package final class ClientTransfer: CurlTransfer {
     /// The time since the start of the request, up to its end.
     package var elapsed: Duration { (end ?? .now) - start }
 
-    /// The maximum response content that is kept.
+    /// The maximum number of bytes kept of the response's content.
     private static let contentLimit = 64 * 1024
     /// The interval between calls of paused content.
     private static let pauseMilliseconds: Int32 = 5
@@ -52,7 +52,7 @@ package final class ClientTransfer: CurlTransfer {
     /// Whether anything was received since the content last paused.
     private var hasHeard = true
     private var wasGivenWhole = false
-    /// The reason why this side ended it; nil if it did not.
+    /// The reason why this side ended the transfer; nil if it did not.
     private var ending: ClientFault?
     private var moved: Int64 = 0
     private var deadline = Deadline.after(.zero)
@@ -61,8 +61,9 @@ package final class ClientTransfer: CurlTransfer {
     ///
     /// - Parameters:
     ///   - request: the request.
-    ///   - connection: a connection that no other transfer uses, and that remains open; nil: a new one.
-    ///   - isStopped: called several times a second; ends the transfer if true.
+    ///   - connection: a connection that no other transfer uses, and that remains open afterwards; if nil, the transfer
+    ///     opens and closes its own.
+    ///   - isStopped: called several times a second; returns true to end the transfer.
     package init(
         _ request: ClientRequest,
         over connection: CurlConnection? = nil,
@@ -164,7 +165,7 @@ package final class ClientTransfer: CurlTransfer {
     /// Always false: bytes that libcurl has not read before closing are lost.
     package var awaitsAnswer: Bool { false }
 
-    /// Checks for a stop, a timeout and a closed connection; see `CurlTransfer`.
+    /// Checks for a request to stop, a timeout and a closed connection; see `CurlTransfer`.
     package func watchProgress(downloaded: Int64, uploaded: Int64) -> Bool {
         let count = downloaded + uploaded
         if isStopped() { return giveUp() }
@@ -198,7 +199,7 @@ package final class ClientTransfer: CurlTransfer {
         hasHeard = !context.isReadable(within: Self.pauseMilliseconds)
     }
 
-    /// Ends the transfer from this side; returns false for libcurl.
+    /// Records that this side ends the transfer, and returns false, which makes libcurl abort it.
     private func giveUp(
         _ kind: ClientFault.Kind = .stopped,
         _ reason: String = "ended by this side"
