@@ -4,7 +4,7 @@
 
 import Glibc
 
-/// One failed call.
+/// One failed system call.
 package struct SystemError: Error, Sendable, Equatable, CustomStringConvertible {
     package var call: String
     /// The subject of the call: a path, an address, or a description of a descriptor.
@@ -31,16 +31,16 @@ package struct SystemError: Error, Sendable, Equatable, CustomStringConvertible 
     /// The error number for a missing name.
     package static let gone = ENOENT
 
-    /// The error number for content that the disk lost.
+    /// The error number for content that the disk lost, and for other I/O errors.
     package static let lost = EIO
 
-    /// The error number for a host that its file system has fenced off.
+    /// The error number for a shared file system that no longer accepts this host's writes ("fenced off").
     package static let fenced = ESHUTDOWN
 
-    /// Whether the call may have failed because a shared file system has fenced off this host, or is gone.
+    /// Whether a shared file system may have fenced off this host, or may be gone.
     package var mayBeFenced: Bool { [EIO, ESHUTDOWN, ENOTCONN, ESTALE, EBADF].contains(errno) }
 
-    /// The error number for a name that is not a regular file; the kernel has none.
+    /// The error number for a name that does not refer to a regular file; the kernel has none of its own for this.
     package static let notRegular = EMEDIUMTYPE
 
     /// The error number for a file that another process has locked.
@@ -49,10 +49,10 @@ package struct SystemError: Error, Sendable, Equatable, CustomStringConvertible 
     /// The error number for a file that has reached its maximum size.
     package static let tooLarge = EFBIG
 
-    /// Whether a name is not a regular file but, for example, a symbolic link, a directory or a pipe.
+    /// Whether a name does not refer to a regular file but, for example, to a symbolic link, a directory or a pipe.
     package var isNotRegular: Bool { errno == Self.notRegular }
 
-    /// Whether a socket is missing or has no listening process.
+    /// Whether a connection was refused because the socket is missing or no process listens on it.
     package var isRefusal: Bool { [ENOENT, ECONNREFUSED].contains(errno) }
 
     /// Whether this process has no permission.
@@ -67,10 +67,10 @@ package struct SystemError: Error, Sendable, Equatable, CustomStringConvertible 
     /// Whether a file system may have refused a file name for its length, characters or encoding.
     package var isOfName: Bool { [ENAMETOOLONG, EINVAL, EILSEQ].contains(errno) }
 
-    /// Whether the process may not use a file, or was not given its descriptor.
+    /// Whether the process may not be allowed to use a file, or was not given its descriptor.
     package var mayBeForbidden: Bool { [EACCES, EPERM, EINVAL].contains(errno) }
 
-    /// The remedy for an error that `isFull`, as a clause.
+    /// The remedy for an error whose `isFull` is true, as a clause.
     package var roomRemedy: String {
         errno == Self.tooLarge
             ? "raise this process's limit on file sizes (LimitFSIZE= of the service, ulimit -f), or use a file "

@@ -5,7 +5,7 @@
 import CSpoolgateLinux
 import Glibc
 
-/// The terminal behind an output.
+/// An output of the process and the terminal that it may be connected to.
 package struct Terminal: Sendable {
     package static let output = Terminal(number: STDOUT_FILENO)
     package static let errors = Terminal(number: STDERR_FILENO)
@@ -34,7 +34,7 @@ package struct Terminal: Sendable {
         return Size(columns: Int(size.ws_col), rows: Int(size.ws_row))
     }
 
-    /// Flushes everything printed so far.
+    /// Flushes everything that the process has printed so far.
     package static func flush() { fflush(nil) }
 }
 
@@ -45,10 +45,10 @@ extension String {
         return unicodeScalars.reduce(0) { $0 + Int(spoolgate_columns($1.value)) }
     }
 
-    /// The text, padded with spaces at its end.
+    /// Returns the text, padded with spaces at its end to at least this many columns.
     package func padded(toColumns columns: Int) -> String { self + gap(toColumns: columns) }
 
-    /// The text, padded with spaces at its start.
+    /// Returns the text, padded with spaces at its start to at least this many columns.
     package func indented(toColumns columns: Int) -> String { gap(toColumns: columns) + self }
 
     private func gap(toColumns columns: Int) -> String {

@@ -44,18 +44,18 @@ package struct WallTime: Sendable, Comparable, Hashable, CustomStringConvertible
     package static func < (one: WallTime, other: WallTime) -> Bool { one.seconds < other.seconds }
 }
 
-/// The system's wall clock and uptime, which can be set or restart.
+/// The system's wall clock, which can be set, and its uptime, which starts over at each boot.
 ///
 /// Apart from the times of log lines, they are read only here.
 package struct SystemClock: Sendable {
     private let wall: @Sendable () -> WallTime
     private let boot: @Sendable () -> Int64
 
-    /// Creates the clocks; tests replace the kernel's.
+    /// Creates the clocks; tests replace those of the kernel.
     ///
     /// - Parameters:
-    ///   - wall: the time of day.
-    ///   - uptime: seconds since the system was booted, including time asleep.
+    ///   - wall: returns the current wall time.
+    ///   - uptime: returns the seconds since the system was booted, including time asleep.
     package init(
         wall: @escaping @Sendable () -> WallTime = { .now },
         uptime: @escaping @Sendable () -> Int64 = SystemClock.kernelUptime
@@ -65,7 +65,7 @@ package struct SystemClock: Sendable {
     }
 
     package var now: WallTime { wall() }
-    /// Seconds since the system was booted, including time asleep; cannot be set.
+    /// Seconds since the system was booted, including time asleep; unaffected by changes of the wall clock.
     package var uptime: Int64 { boot() }
 
     /// The kernel's uptime.
@@ -102,7 +102,7 @@ package struct Deadline: Sendable, Comparable {
         return present >= nanoseconds ? .zero : .nanoseconds(Int64(nanoseconds - present))
     }
 
-    /// The instant for the C library.
+    /// The instant in the form that the C library expects.
     var timespec: timespec {
         Glibc.timespec(
             tv_sec: Int(nanoseconds / 1_000_000_000),
@@ -118,7 +118,7 @@ package struct Deadline: Sendable, Comparable {
 }
 
 extension Duration {
-    /// Whole milliseconds, rounded down; at most half the maximum of `Int64`.
+    /// The duration in whole milliseconds, rounded down; at most half of `Int64.max`.
     package var wholeMilliseconds: Int64 {
         min(Int64(clamping: attoseconds / 1_000_000_000_000_000), .max / 2)
     }

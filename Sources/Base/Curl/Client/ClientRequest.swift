@@ -125,7 +125,8 @@ package struct ClientFault: Error, Sendable, Equatable {
     /// The reason, in the words of libcurl or the system.
     package var reason: String
 
-    /// Whether a retry may succeed: the handshake may have failed due to the connection rather than a certificate.
+    /// Whether a failed TLS handshake may succeed when retried, because the connection may be at fault, not a
+    /// certificate.
     package var mayPass: Bool
 
     /// The cause of a TLS failure; nil if TLS did not fail.

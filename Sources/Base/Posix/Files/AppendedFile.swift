@@ -21,10 +21,10 @@ package final class AppendedFile: Sendable {
     ///
     /// - Parameters:
     ///   - name: the path of the file, or its name in `directory`.
-    ///   - directory: its directory. A symbolic link is refused then (ELOOP): the directory's owner might aim it at a
-    ///     file of root.
+    ///   - directory: the file's directory, or nil if `name` is a path. If it is given, a symbolic link as `name` is
+    ///     refused (ELOOP), because the directory's owner could make it refer to a file of root.
     ///   - mode: the permissions of a created file.
-    ///   - owner: the owner of a created file; only root can set it.
+    ///   - owner: the user ID of a created file's owner, or nil for this process's user; only root can set it.
     /// - Throws: if the file cannot be opened or created.
     package init(
         path name: String,
@@ -45,7 +45,7 @@ package final class AppendedFile: Sendable {
         descriptor = Descriptor(owning: try SystemError.check(number, "open", on: path))
     }
 
-    /// Appends a line and its terminator with one call.
+    /// Appends a line and its line end with one call.
     package func add(line: String) throws(SystemError) {
         // After a broken line, the next one starts on a new line.
         let isBroken = self.isBroken.update { isBroken in
@@ -63,11 +63,11 @@ package final class AppendedFile: Sendable {
         throw error
     }
 
-    /// Creates a directory for such files, mode 0700, unless it exists.
+    /// Creates a directory for appended files, mode 0700, unless it exists.
     ///
     /// - Parameters:
     ///   - path: the directory.
-    ///   - owner: the owner of a created directory; only root can set it.
+    ///   - owner: the user ID of a created directory's owner, or nil for this process's user; only root can set it.
     /// - Throws: if the directory cannot be created.
     package static func makeDirectory(path: String, owner: UInt32? = nil) throws(SystemError) {
         if mkdir(path, 0o700) == 0 {
@@ -77,13 +77,13 @@ package final class AppendedFile: Sendable {
         }
     }
 
-    /// Whether the path still leads to this file.
+    /// Whether the path still refers to this file; false after the file was renamed or removed.
     package var isInPlace: Bool {
         guard let identity = FileIdentity(of: descriptor.number) else { return false }
         return FileIdentity(of: path) == identity
     }
 
-    /// The size in bytes.
+    /// The current size of the file in bytes.
     package var size: Int64 {
         (try? descriptor.status(subject: path))?.size ?? 0
     }

@@ -20,7 +20,7 @@ package final class ContentBuffer {
 
     package var free: Int { capacity - count }
 
-    /// Maps a buffer of `capacity` bytes, > 0.
+    /// Allocates a buffer of `capacity` bytes, at least 1.
     ///
     /// - Throws: `SystemError` if there is no memory left.
     package init(capacity: Int) throws(SystemError) {
@@ -48,7 +48,7 @@ package final class ContentBuffer {
         return try body(filled.bytes)
     }
 
-    /// Copies filled bytes, starting at `position`, until `target` is full or there are no more.
+    /// Copies the filled bytes from `position` on, until `target` is full or the filled part ends.
     ///
     /// - Returns: the number of bytes copied.
     package func copy(from position: Int, to target: UnsafeMutableRawBufferPointer) -> Int {
@@ -57,9 +57,9 @@ package final class ContentBuffer {
         return part.count
     }
 
-    /// Calls `body` with the free part; it returns the number of bytes that it wrote.
+    /// Calls `body` with the free part of the buffer, into which it writes; `body` returns the number of bytes written.
     ///
-    /// If it throws, nothing is added.
+    /// If `body` throws, no bytes are added.
     package func fill<E: Error>(
         _ body: (UnsafeMutableRawBufferPointer) throws(E) -> Int
     ) throws(E) {

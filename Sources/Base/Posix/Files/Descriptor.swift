@@ -7,7 +7,7 @@ import Glibc
 
 /// An owned file descriptor.
 package struct Descriptor: ~Copyable, Sendable {
-    /// The number, for calls during a borrow; must not be stored.
+    /// The descriptor's number, for system calls; do not store it.
     package let number: Int32
 
     /// Takes ownership of an open descriptor.
@@ -16,9 +16,9 @@ package struct Descriptor: ~Copyable, Sendable {
         self.number = number
     }
 
-    /// Closes the descriptor and reports an error that the kernel still has (close(2)).
+    /// Closes the descriptor and throws any error that the kernel reports only now (close(2)).
     ///
-    /// The number is free in either case.
+    /// The descriptor is closed even if an error is thrown.
     package consuming func close() throws(SystemError) {
         let number = self.number
         discard self
@@ -28,7 +28,7 @@ package struct Descriptor: ~Copyable, Sendable {
         }
     }
 
-    /// Gives up ownership; the caller must close the number.
+    /// Gives up ownership and returns the number, which the caller must close.
     package consuming func release() -> Int32 {
         let number = self.number
         discard self
@@ -50,7 +50,7 @@ struct Pipe: ~Copyable {
     let source: Descriptor
     let sink: Descriptor
 
-    /// Creates a pipe; `subject` is its purpose, for errors.
+    /// Creates a pipe; `subject` names its purpose in error messages.
     init(for subject: String) throws(SystemError) {
         var ends: [Int32] = [-1, -1]
         try SystemError.check(spoolgate_pipe(&ends), "pipe2", on: subject)

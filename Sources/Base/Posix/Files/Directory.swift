@@ -34,17 +34,17 @@ package final class Directory: Sendable {
     /// The effective user ID of this process.
     package static var user: UInt32 { geteuid() }
 
-    /// The process ID, as in /proc.
+    /// The process ID of this process, as in /proc.
     package static var process: Int32 { getpid() }
 
-    /// The path of a name in the directory, for messages.
+    /// Returns the path of a name in the directory, for messages.
     package func path(of name: String) -> String { "\(path)/\(name)" }
 
-    /// Opens an existing regular file for reading and, if `forWriting`, for writing; nil if it is missing.
+    /// Opens an existing regular file for reading and, if `forWriting`, for writing; returns nil if it is missing.
     ///
-    /// Never follows a link and never blocks, for any kind of file.
+    /// Never follows a symbolic link, and never blocks, whatever kind of file the name refers to.
     ///
-    /// - Throws: `.isNotRegular` if the name is not a regular file.
+    /// - Throws: `SystemError`; its `isNotRegular` is true if the name does not refer to a regular file.
     package func open(
         _ name: String,
         forWriting: Bool = false
@@ -52,7 +52,7 @@ package final class Directory: Sendable {
         try open(name, forWriting ? O_RDWR : O_RDONLY)
     }
 
-    /// Opens a file like `open`, but only for appending (O_APPEND).
+    /// Opens an existing regular file like `open`, but only for appending (O_APPEND); returns nil if it is missing.
     package func openForAppending(_ name: String) throws(SystemError) -> Descriptor? {
         try open(name, O_WRONLY | O_APPEND)
     }
@@ -71,7 +71,7 @@ package final class Directory: Sendable {
         return opened
     }
 
-    /// Returns the status of a file in the directory; nil if it is missing.
+    /// Returns the status of a file in the directory, or nil if it is missing.
     package func status(of name: String) throws(SystemError) -> FileStatus? {
         var raw = stat()
         if fstatat(descriptor.number, name, &raw, AT_SYMLINK_NOFOLLOW) == 0 {

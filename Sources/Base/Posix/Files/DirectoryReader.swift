@@ -4,14 +4,14 @@
 
 import Glibc
 
-/// The names in one directory.
+/// Reads the names in one directory, one at a time.
 ///
-/// Used by one thread. Concurrently added or removed names may or may not appear (POSIX, readdir).
+/// Used by one thread. A name that is added or removed during the reading may or may not appear (POSIX, readdir).
 package final class DirectoryReader {
     private let stream: OpaquePointer
     private let path: String
 
-    /// Starts with the first name.
+    /// Creates a reader that starts with the first name.
     ///
     /// - Throws: if the directory cannot be opened.
     init(_ directory: borrowing Directory) throws(SystemError) {
@@ -30,7 +30,7 @@ package final class DirectoryReader {
 
     deinit { closedir(stream) }
 
-    /// Returns the next name, skipping `.` and `..`; nil after the last one.
+    /// Returns the next name, skipping `.` and `..`, or nil after the last name.
     ///
     /// - Throws: if the directory cannot be read.
     package func next() throws(SystemError) -> String? {

@@ -9,7 +9,7 @@ import Glibc
 
 /// The calls that change files and directories.
 package struct Disk: Sendable {
-    /// The operation of a call, with the name of the system call.
+    /// An operation that changes the disk; the raw value is the name of its system call.
     package enum Call: String, Sendable, CaseIterable {
         case create = "openat"
         /// Creates an empty file without opening it.
@@ -23,7 +23,7 @@ package struct Disk: Sendable {
         case sync = "fdatasync"
         /// Makes a directory's entries durable.
         case syncDirectory = "fsync"
-        /// Gives an unnamed file a name.
+        /// Gives a name to a file that was created without one.
         case link = "linkat"
         case rename = "renameat"
         case unlink = "unlinkat"
@@ -38,13 +38,13 @@ package struct Disk: Sendable {
         }
     }
 
-    /// A hook that runs before each call, with its operation and subject.
+    /// A hook of tests that runs before each call, with its operation and subject.
     ///
-    /// - Returns: the maximum number of bytes to write; ignored for other calls.
-    /// - Throws: the error to report instead of making the call.
+    /// - Returns: the maximum number of bytes that a writing call may write; ignored for other calls.
+    /// - Throws: the error to report; the call is then not made.
     package typealias Check = @Sendable (Call, _ subject: String) throws(SystemError) -> Int
 
-    /// The change made by a successful call; files by an open descriptor, names by their paths.
+    /// The change made by a successful call; files are given by an open descriptor, names by their paths.
     package enum Effect: Sendable {
         /// A file was created; `path` is nil if it has no name.
         case created(Int32, path: String?)
@@ -62,12 +62,12 @@ package struct Disk: Sendable {
         case unlinked(path: String)
     }
 
-    /// A hook that runs after each change.
+    /// A hook of tests that runs after each change.
     package typealias Witness = @Sendable (Effect) -> Void
 
     private let check: Check?
     private let witness: Witness?
-    /// The durations of this process's calls that make content or entries durable.
+    /// The durations of this process's calls that make content or directory entries durable.
     package static let syncTimes = Histogram(Histogram.short)
 
     /// Creates a disk; only tests set `check` and `witness`.
@@ -76,9 +76,9 @@ package struct Disk: Sendable {
         self.witness = witness
     }
 
-    /// Creates a file, mode 0600, open for reading and writing; EEXIST if the name exists.
+    /// Creates a file, mode 0600, open for reading and writing; throws EEXIST if the name exists.
     ///
-    /// If the process runs as root, the file belongs to `owner` if that is set.
+    /// If `owner` is not nil and the process runs as root, the file belongs to that user ID.
     package func create(
         _ name: String,
         in directory: Directory,
@@ -95,7 +95,7 @@ package struct Disk: Sendable {
 
     /// Creates an unnamed file, mode 0600, on the file system of `directory`.
     ///
-    /// - Returns: nil if the file system does not support unnamed files.
+    /// - Returns: the file, or nil if the file system does not support unnamed files.
     package func createNameless(in directory: Directory) throws(SystemError) -> Descriptor? {
         _ = try check?(.create, directory.path)
         let number = spoolgate_open_nameless(directory.descriptor.number, ".", 0o600)
@@ -134,9 +134,9 @@ package struct Disk: Sendable {
         witness?(.madeDirectory(path: path))
     }
 
-    /// Writes all of `bytes` at `position` and advances it.
+    /// Writes all of `bytes` at `position` and advances `position` by their number.
     ///
-    /// If it throws, `position` is after the written bytes.
+    /// If an error is thrown, `position` is the end of the bytes that were written.
     package func write(
         _ bytes: RawSpan,
         to file: borrowing Descriptor,
@@ -163,8 +163,8 @@ package struct Disk: Sendable {
 
     /// Copies the first `count` bytes of a file to `position` in another file and advances `position`.
     ///
-    /// The files share the storage if the file system can; memory use is constant. If it throws, `position` is after
-    /// the copied bytes.
+    /// The files share the storage if the file system supports that; memory use is constant. If an error is thrown,
+    /// `position` is the end of the bytes that were copied.
     package func copy(
         _ source: borrowing Descriptor,
         count: Int64,
@@ -194,7 +194,7 @@ package struct Disk: Sendable {
 
     /// Starts writing a file's cached content to the disk, without waiting.
     ///
-    /// It makes nothing durable and consumes no disk error: the following sync has to report it.
+    /// This makes nothing durable and reports no disk error; the following `sync` reports it.
     package func beginWriteBack(
         _ file: borrowing Descriptor,
         from position: Int64,
@@ -244,7 +244,7 @@ package struct Disk: Sendable {
         witness?(.syncedDirectory(path: directory.path))
     }
 
-    /// Restricts a directory to its owner; part of its creation.
+    /// Sets a directory's mode to 0700, as part of its creation.
     package func makePrivate(_ directory: Directory) throws(SystemError) {
         _ = try check?(.makeDirectory, directory.path)
         try SystemError.check(
@@ -254,7 +254,7 @@ package struct Disk: Sendable {
         )
     }
 
-    /// Gives an unnamed file the name `name`; EEXIST if it exists.
+    /// Gives the name `name` to a file that was created without one; throws EEXIST if the name exists.
     package func link(
         _ file: borrowing Descriptor,
         as name: String,
@@ -282,9 +282,9 @@ package struct Disk: Sendable {
         witness?(.renamed(from: source.path(of: name), to: target.path(of: newName)))
     }
 
-    /// Removes a name unless it is already missing.
+    /// Removes the name `name` from a directory; does nothing if it is missing.
     ///
-    /// - Returns: whether it existed.
+    /// - Returns: true if the name existed.
     @discardableResult
     package func unlink(_ name: String, in directory: Directory) throws(SystemError) -> Bool {
         _ = try check?(.unlink, directory.path(of: name))

@@ -5,7 +5,7 @@
 
 import Glibc
 
-/// The content of a file could not be read; the directory is not at fault.
+/// The error if the content for a file could not be read, so that the directory is not at fault.
 package struct DropContentError: Error {
     package var underlying: any Error
 }
@@ -32,8 +32,8 @@ package struct DropFiles: ~Copyable {
 
     /// Hard-links the open file `descriptor` as `name`.
     ///
-    /// Returns false, with nothing changed, if the file cannot be linked (another file system, another owner, no name
-    /// allowed) or does not have `length` bytes.
+    /// Returns true once the link exists. Returns false and creates no name if the file cannot be linked (it is on
+    /// another file system, belongs to another owner, or cannot have another name) or does not have `length` bytes.
     package func link(_ descriptor: Int32, length: Int64, as name: String) throws(SystemError)
         -> Bool
     {
@@ -63,14 +63,14 @@ package struct DropFiles: ~Copyable {
         return true
     }
 
-    /// Creates the file `name` from the bytes that `next` puts into its buffer, until it returns 0.
+    /// Creates the file `name` from the bytes that repeated calls of `next` put into a buffer.
     ///
     /// - Parameters:
     ///   - name: the file's name.
-    ///   - length: the expected number of bytes; nil: unknown.
-    ///   - next: fills a buffer.
+    ///   - length: the expected number of bytes, or nil if unknown.
+    ///   - next: fills the buffer from its start and returns the number of bytes, 0 at the end of the content.
     /// - Returns: the number of bytes written.
-    /// - Throws: `SystemError`, or `DropContentError` with the error of `next`. No file remains.
+    /// - Throws: `SystemError`, or `DropContentError` with the error of `next`; no incomplete file remains.
     package func write(
         as name: String,
         expecting length: Int64? = nil,
@@ -83,7 +83,7 @@ package struct DropFiles: ~Copyable {
 
     /// Creates the file `name` with these bytes.
     ///
-    /// - Throws: `SystemError`. No file remains.
+    /// - Throws: `SystemError`; no incomplete file remains.
     package func write(_ bytes: [UInt8], as name: String) throws {
         try make(name) { file, temporary in
             try bytes.withUnsafeBytes { try write($0, to: file, temporary) }
@@ -118,19 +118,19 @@ package struct DropFiles: ~Copyable {
     /// Removes the file `name`, if it exists.
     package func remove(_ name: String) { _ = unlinkat(number, name, 0) }
 
-    /// Whether the file `name` or its record exists.
+    /// Whether the file `name` or its record, `name.json`, exists.
     package func has(_ name: String) -> Bool {
         faccessat(number, name, F_OK, AT_SYMLINK_NOFOLLOW) == 0
             || faccessat(number, "\(name).json", F_OK, AT_SYMLINK_NOFOLLOW) == 0
     }
 
-    /// Makes all names so far durable, if that is required.
+    /// Makes all names created so far durable, if the files must survive a power failure.
     package func sync() throws(SystemError) {
         guard survivesPowerCut else { return }
         try SystemError.check(fsync(number), "fsync", on: directory.path)
     }
 
-    /// Removes the content `name`, unless the record of an earlier drop names it.
+    /// Removes the content file `name`, unless a file `record` exists, left by an earlier drop with the same name.
     package func removeContent(_ name: String, unlessNamedBy record: String) {
         guard faccessat(number, record, F_OK, AT_SYMLINK_NOFOLLOW) != 0, errno == ENOENT
         else { return }
@@ -157,7 +157,7 @@ package struct DropFiles: ~Copyable {
         }
     }
 
-    /// The size in bytes up to which content needs few calls anyway.
+    /// The size in bytes up to which content needs only a few calls, regardless of the buffer.
     private static let smallContent: Int64 = 1 << 20
 
     private func write(
@@ -179,7 +179,7 @@ package struct DropFiles: ~Copyable {
     /// The hidden name of a file until it is complete.
     private static func temporary(for name: String) -> String { ".\(name).part" }
 
-    /// Removes the file left by an earlier crash.
+    /// Removes a temporary file that was left by an earlier crash.
     private func removeLeft(_ temporary: String) throws(SystemError) {
         guard unlinkat(number, temporary, 0) == 0 || errno == ENOENT else {
             throw SystemError("unlinkat", on: directory.path(of: temporary))

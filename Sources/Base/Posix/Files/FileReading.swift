@@ -16,7 +16,7 @@ package struct FileStatus: Sendable, Equatable {
     package var modified: WallTime
     /// The time of the last change to its content, permissions or names.
     package var changed: WallTime
-    /// The number of names; 0 if it was removed.
+    /// The number of names (hard links) that the file has; 0 if it was removed.
     package var names: Int
     /// The inode number: two names with the same number are one file.
     package var file: UInt64
@@ -72,7 +72,7 @@ extension Descriptor {
         return filled
     }
 
-    /// Reads `count` bytes from `position`; fewer only at the end of the file.
+    /// Reads and returns `count` bytes from `position`, or fewer at the end of the file.
     package borrowing func bytes(
         at position: Int64,
         count: Int,
@@ -100,16 +100,16 @@ extension Descriptor {
         _ = posix_fadvise(number, 0, 0, POSIX_FADV_DONTNEED)
     }
 
-    /// Takes an exclusive lock without waiting; it lasts until the file is closed.
+    /// Takes an exclusive lock without waiting; the lock lasts until the file is closed.
     ///
-    /// - Returns: false if another open file description holds the lock.
+    /// - Returns: true if the lock was taken; false if another open file description holds it.
     package borrowing func tryLock(
         subject: @autoclosure () -> String
     ) throws(SystemError) -> Bool {
         try SystemError.check(spoolgate_try_lock(number), "fcntl", on: subject()) == 0
     }
 
-    /// Takes an exclusive lock, waiting until it is free.
+    /// Takes an exclusive lock, waiting until no other open file description holds it.
     package borrowing func lock(subject: @autoclosure () -> String) throws(SystemError) {
         // Not F_OFD_SETLKW: if a process is killed in it, ceph-fuse may make the server forget a request that it has
         // granted. The lock then has no owner until the file system is unmounted.
@@ -123,10 +123,10 @@ extension Descriptor {
         try SystemError.check(spoolgate_is_locked(number), "fcntl", on: subject()) == 1
     }
 
-    /// Sets or clears a mark on the open file.
+    /// Sets or clears this open file description's mark on the file.
     ///
-    /// Any number of open file descriptions can have one at a time, independently of the lock. It lasts until the file
-    /// is closed.
+    /// Any number of open file descriptions can have a mark at a time, independently of the lock. A mark lasts until
+    /// the file is closed.
     package borrowing func setMark(
         _ isSet: Bool,
         subject: @autoclosure () -> String

@@ -17,10 +17,10 @@ package struct MemoryFile: ~Copyable, Sendable {
         descriptor = Descriptor(owning: number)
     }
 
-    /// Takes back a file given away by `release`.
+    /// Takes ownership of a file whose number `release` returned.
     package init(owning number: Int32) { descriptor = Descriptor(owning: number) }
 
-    /// Gives up ownership; the caller must close the number or take the file back.
+    /// Gives up ownership and returns the number, which the caller must close or pass to `init(owning:)`.
     package consuming func release() -> Int32 { descriptor.release() }
 
     /// Stores bytes in an empty file, to be read from the start.

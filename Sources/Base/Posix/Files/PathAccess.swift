@@ -22,13 +22,13 @@ package struct AccessRights: OptionSet, Sendable {
     package static let all: AccessRights = [.read, .write, .search]
 }
 
-/// The properties of a file or directory that permissions depend on.
+/// The properties of a file or directory that decide who can access it.
 package struct PathFacts: Sendable, Equatable {
-    /// The path, without links.
+    /// The path, with symbolic links resolved.
     package var path: String
     /// The user ID of its owner.
     package var owner: UInt32
-    /// The group ID.
+    /// The group ID of its group.
     package var group: UInt32
     package var permissions: UInt32
     package var isDirectory: Bool
@@ -43,11 +43,11 @@ package struct PathFacts: Sendable, Equatable {
 
 /// The reason why a path cannot be used.
 package enum PathObstacle: Error, Sendable, Equatable {
-    /// The path is missing; `isLast`: it is the requested one, not a directory above it.
+    /// The path is missing; `isLast` is true for the requested path, false for a directory above it.
     case missing(path: String, isLast: Bool)
     /// A component of the path is not a directory.
     case notDirectory(PathFacts)
-    /// These rights are missing on the requested path or, if not `isLast`, on a directory above it.
+    /// These rights are missing; `isLast` is true for the requested path, false for a directory above it.
     case denied(PathFacts, AccessRights, isLast: Bool)
     case readOnly(PathFacts)
     /// The path cannot be examined.
@@ -56,13 +56,13 @@ package enum PathObstacle: Error, Sendable, Equatable {
 
 /// Resolves paths like the kernel does for this process.
 package enum PathAccess {
-    /// The kernel's maximum number of links.
+    /// The kernel's maximum number of symbolic links in one path.
     private static let mostLinks = 40
 
     /// Checks that this process has `rights` to an absolute path.
     ///
     /// - Returns: the properties of the file.
-    /// - Throws: `PathObstacle`, the first on the way.
+    /// - Throws: `PathObstacle`, the first that is found from the root on.
     package static func require(
         _ rights: AccessRights,
         to path: String
@@ -92,7 +92,7 @@ package enum PathAccess {
         return try require(rights, at: reached, isLast: true)
     }
 
-    /// The directory of a path's last component.
+    /// Returns the path of the directory that contains `path`.
     package static func parent(of path: String) -> String {
         var rest = Substring(path)
         while rest.count > 1, rest.hasSuffix("/") { rest.removeLast() }
@@ -106,7 +106,7 @@ package enum PathAccess {
         path.split(separator: "/").reversed().map(String.init)
     }
 
-    /// The target of the link at `path`; nil if it is not a link.
+    /// Returns the target of the symbolic link at `path`, or nil if `path` is not a symbolic link.
     private static func link(at path: String, isLast: Bool) throws(PathObstacle) -> String? {
         var raw = stat()
         guard lstat(path, &raw) == 0 else {

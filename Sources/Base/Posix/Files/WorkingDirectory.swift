@@ -6,7 +6,7 @@ import Glibc
 package enum WorkingDirectory {
     /// Makes a path absolute, so that it no longer depends on the working directory.
     ///
-    /// If the working directory has no name any more, a relative path is returned unchanged.
+    /// If the working directory was removed, a relative path is returned unchanged.
     package static func absolute(_ path: String) -> String {
         guard !path.hasPrefix("/"), let name = getcwd(nil, 0) else { return path }
         defer { free(name) }

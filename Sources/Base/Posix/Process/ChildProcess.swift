@@ -8,10 +8,10 @@ import Glibc
 
 /// A child process in its own process group.
 ///
-/// It inherits no descriptor, signal mask, signal disposition or variable. Used by one thread; `deinit` kills a running
-/// process.
+/// The process inherits no descriptor, signal mask, signal disposition or environment variable. Used by one thread;
+/// `deinit` kills a running process.
 package final class ChildProcess {
-    /// The way it ended.
+    /// The way a process ended.
     package enum End: Sendable, Equatable {
         /// It exited with this status, 0 to 255.
         case exited(Int32)
@@ -19,9 +19,9 @@ package final class ChildProcess {
         case signalled(Int32)
     }
 
-    /// The start of its standard output, up to the limit.
+    /// The start of the process's standard output, at most `limit` bytes.
     package private(set) var output: [UInt8] = []
-    /// The start of its standard error, up to the limit.
+    /// The start of the process's standard error, at most `limit` bytes.
     package private(set) var errors: [UInt8] = []
 
     private let process: pid_t
@@ -39,9 +39,9 @@ package final class ChildProcess {
     ///
     /// - Parameters:
     ///   - command: the program's absolute path and its arguments.
-    ///   - environment: all its variables.
+    ///   - environment: all environment variables of the process.
     ///   - limit: the maximum number of bytes kept of each output; the rest is read and discarded.
-    /// - Throws: `SystemError` if it cannot be started; the subject is the program.
+    /// - Throws: `SystemError` if the program cannot be started; the subject is the program.
     package init(
         _ command: [String],
         environment: [(name: String, value: String)],
@@ -86,11 +86,11 @@ package final class ChildProcess {
 
     deinit { if end == nil { kill() } }
 
-    /// Waits for its end.
+    /// Waits for the process to end.
     ///
     /// The rest of its process group is then killed, so that no process keeps its outputs open.
     ///
-    /// - Returns: nil if `deadline` passes first.
+    /// - Returns: the way it ended, or nil if it still runs at `deadline`.
     package func wait(until deadline: Deadline) -> End? {
         while end == nil {
             let left = deadline.remaining
@@ -105,9 +105,9 @@ package final class ChildProcess {
         return end
     }
 
-    /// Sends SIGTERM to its process group, then kills the processes that remain.
+    /// Sends SIGTERM to the process group, waits, and kills the processes that remain.
     ///
-    /// - Parameter grace: the time it has to exit.
+    /// - Parameter grace: the time that the process has to exit after SIGTERM.
     package func terminate(grace: Duration) {
         guard end == nil else { return }
         Glibc.kill(-process, SIGTERM)
@@ -123,7 +123,8 @@ package final class ChildProcess {
         try? Thread.start(name: "reaper", stackSize: 64 * 1024) { _ = spoolgate_reap(process) }
     }
 
-    /// Waits for the end or for output, and reads the available output; true at the end.
+    /// Waits for the process's end or for output, and reads the available output; returns true if the process has
+    /// ended.
     private func waitOnce(_ milliseconds: Int32) -> Bool {
         // A closed output is left out, because it would always be readable.
         var polled = [
@@ -146,7 +147,7 @@ package final class ChildProcess {
         end = status >= 1_000 ? .signalled(status - 1_000) : .exited(status)
     }
 
-    /// Reads the available bytes, at most a pipe's capacity; false at the end.
+    /// Reads the available bytes, at most a pipe's capacity; returns false at the end of the output.
     private static func take(
         _ source: borrowing Descriptor,
         into bytes: inout [UInt8],

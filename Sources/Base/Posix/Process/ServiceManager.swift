@@ -7,16 +7,16 @@ import Glibc
 
 /// The service manager that started this process and wants reports, if there is one.
 package struct ServiceManager: Sendable {
-    /// `NOTIFY_SOCKET`; nil: no reports.
+    /// The address in `NOTIFY_SOCKET`; if nil, no reports are sent.
     private let address: [UInt8]?
-    /// The maximum interval between `alive` reports; nil: none are expected.
+    /// The maximum interval between `alive` reports; nil if the service manager expects none.
     package let watchdog: Duration?
 
     /// A reported state.
     package enum State: Sendable, Equatable {
-        /// Started, or settings read again.
+        /// The service has started, or has read its settings again.
         case ready
-        /// Reading the settings again; `ready` follows.
+        /// The service is reading its settings again; `ready` follows.
         case reloading
         case stopping
         case alive
@@ -45,7 +45,7 @@ package struct ServiceManager: Sendable {
 
     /// Reports the states in one datagram.
     ///
-    /// - Throws: `SystemError` if the datagram could not be sent; the service can continue.
+    /// - Throws: `SystemError` if the datagram could not be sent; the service can continue without it.
     package func tell(_ states: State...) throws(SystemError) {
         guard let address else { return }
         let text = Array(states.map(Self.text).joined(separator: "\n").utf8)

@@ -9,11 +9,11 @@ import Glibc
 package enum Signal: Sendable, Equatable, CaseIterable {
     /// SIGTERM: shut down in an orderly way.
     case terminate
-    /// SIGINT: the same, from a terminal.
+    /// SIGINT: shut down in an orderly way; sent by Ctrl-C on a terminal.
     case interrupt
     /// SIGHUP: read the settings again.
     case hangUp
-    /// SIGUSR1: run the queue at once.
+    /// SIGUSR1: attempt all deferred deliveries now.
     case user1
     /// SIGUSR2: ignored.
     case user2
@@ -40,12 +40,12 @@ package struct Signals: Sendable {
 
     /// Ignores SIGXFSZ, so that a write beyond the file size limit fails with EFBIG.
     ///
-    /// Call it first in every program that writes files. Child processes get the default back.
+    /// Call this first in every program that writes files. Child processes start with the default effect of the signal.
     package static func ignoreFileSizeLimit() { _ = Glibc.signal(SIGXFSZ, SIG_IGN) }
 
     /// Blocks the signals of `Signal` in this thread and its future threads; ignores SIGPIPE and SIGXFSZ.
     ///
-    /// Call it first in the program.
+    /// Call this first in the program, before any thread starts.
     package static func block() -> Signals {
         var set = Signals.set
         pthread_sigmask(SIG_BLOCK, &set, nil)
@@ -76,7 +76,7 @@ package struct Signals: Sendable {
 
     /// Waits for the next signal.
     ///
-    /// Only one thread may call it.
+    /// Only one thread may call this.
     package func next() -> Signal {
         while true {
             var set = Signals.set

@@ -11,9 +11,9 @@ package struct StandardError: Sendable {
     package enum Priority: Int, Sendable {
         /// The program cannot continue.
         case critical = 2
-        /// Needs an operator.
+        /// Requires an operator's attention.
         case error = 3
-        /// Needs an operator if it persists.
+        /// Requires an operator's attention if it recurs.
         case warning = 4
         /// Rare, but normal.
         case notice = 5
@@ -23,12 +23,12 @@ package struct StandardError: Sendable {
         case debug = 7
     }
 
-    /// Whether the journal reads it.
+    /// Whether standard error is connected to the systemd journal.
     package let isJournal: Bool
 
-    /// Detects the journal: standard error must be the stream that `JOURNAL_STREAM` names as `device:inode`.
+    /// Detects whether standard error is the journal's stream, which `JOURNAL_STREAM` names as `device:inode`.
     ///
-    /// It may have been redirected since the start.
+    /// The variable alone is not enough, because standard error may have been redirected.
     package init(environment: (String) -> String? = Listener.processEnvironment) {
         var status = stat()
         guard let stream = environment("JOURNAL_STREAM"), fstat(STDERR_FILENO, &status) == 0 else {
@@ -38,11 +38,11 @@ package struct StandardError: Sendable {
         isJournal = stream == "\(status.st_dev):\(status.st_ino)"
     }
 
-    /// Writes a line and its terminator with one call.
+    /// Writes a line and its line end with one call.
     ///
     /// - Parameters:
     ///   - line: the text, without a line end.
-    ///   - priority: the priority; only the journal receives it.
+    ///   - priority: the priority; written only if standard error is connected to the journal.
     /// - Throws: if the line could not be written completely.
     package func write(line: String, _ priority: Priority) throws(SystemError) {
         let bytes = Array(((isJournal ? "<\(priority.rawValue)>" : "") + line + "\n").utf8)

@@ -4,7 +4,7 @@ import Glibc
 
 /// A user and its primary group.
 package struct SystemUser: Sendable, Equatable {
-    /// The name; the user ID if it has none.
+    /// The user's name, or the user ID as text if it has no name.
     package let name: String
     /// The user ID.
     package let number: UInt32
@@ -28,9 +28,9 @@ package struct SystemUser: Sendable, Equatable {
         self.init(name: name, number: entry.pointee.pw_uid, group: entry.pointee.pw_gid)
     }
 
-    /// Permanently makes this process run as that user, with all its groups.
+    /// Permanently makes this process run as this user, with all groups of the user.
     ///
-    /// - Throws: `SystemError`; EPERM if the process has no permission. Its groups may have changed already.
+    /// - Throws: `SystemError`; EPERM if the process has no permission. The process's groups may have changed already.
     package func become() throws(SystemError) {
         try SystemError.check(initgroups(name, group), "initgroups", on: name)
         try SystemError.check(setgid(group), "setgid", on: name)
@@ -44,17 +44,17 @@ package struct SystemUser: Sendable, Equatable {
         return getegid() == group || groups.prefix(Int(max(0, count))).contains(group)
     }
 
-    /// The ID of a group; nil if it is unknown.
+    /// Returns the ID of the group with this name, or nil if it is unknown.
     package static func group(named name: String) -> UInt32? {
         getgrnam(name).map { $0.pointee.gr_gid }
     }
 
-    /// The name of a group; its ID if it has none.
+    /// Returns the name of a group, or its ID as text if it has no name.
     package static func name(ofGroup group: UInt32) -> String {
         getgrgid(group).map { String(cString: $0.pointee.gr_name) } ?? "\(group)"
     }
 
-    /// The name of a user; its ID if it has none.
+    /// Returns the name of a user, or its ID as text if it has no name.
     package static func name(ofUser user: UInt32) -> String {
         getpwuid(user).map { String(cString: $0.pointee.pw_name) } ?? "\(user)"
     }

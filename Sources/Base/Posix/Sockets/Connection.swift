@@ -9,7 +9,7 @@ import Glibc
 ///
 /// Used by the thread that serves it, except for `release`, `interrupt` and `cut`.
 package final class Connection: Sendable {
-    /// The number, for a library that uses the socket itself; invalid after `close`.
+    /// The socket's descriptor number, for a library that uses the socket itself; invalid after `close`.
     package let number: Int32
     private let state: Monitor<State>
 
@@ -38,12 +38,15 @@ package final class Connection: Sendable {
         return Connection(descriptor)
     }
 
-    /// Whether the release of this connection was requested.
+    /// Whether `release` was called on this connection.
     package var isReleased: Bool { state.updateQuietly { $0.isReleased } }
 
-    /// Requests the end of receiving, from any thread; `beginWaiting` fails from now on.
+    /// Asks the thread that serves this connection to stop receiving; may be called by any thread.
     ///
-    /// - Returns: whether a thread is waiting; it notices only when data arrives or `interrupt` is called.
+    /// From now on, `beginWaiting` returns false.
+    ///
+    /// - Returns: true if that thread is waiting for the peer; it then reads the request only when data arrives or
+    ///   `interrupt` is called.
     package func release() -> Bool {
         state.updateQuietly {
             $0.isReleased = true
@@ -64,10 +67,10 @@ package final class Connection: Sendable {
     /// Declares that this thread no longer waits.
     package func stopWaiting() { state.updateQuietly { $0.isWaiting = false } }
 
-    /// Ends the wait of a connection whose release was requested, from any thread.
+    /// Ends a thread's wait on this connection after `release` was called; may be called by any thread.
     ///
-    /// Its read returns the pending bytes, then the end; sending still works. A peer that continues to send gets an
-    /// error, so this is for peers that appear idle. Does nothing if no thread waits.
+    /// The thread's read returns the pending bytes, then the end; sending still works. A peer that continues to send
+    /// gets an error, so this is for peers that appear idle. Does nothing if no thread waits.
     package func interrupt() {
         // The lock, here and below, prevents the reuse of the number meanwhile; shutdown(2) does not block.
         state.updateQuietly {
@@ -76,16 +79,16 @@ package final class Connection: Sendable {
         }
     }
 
-    /// Sends bytes that are not a FastCGI record, without waiting.
+    /// Sends bytes that are not a valid FastCGI record, to mark the response as incomplete; does not wait.
     ///
-    /// A web server takes a response without a length as complete when its connection ends. These bytes show that it is
-    /// incomplete, and the web server closes the client's connection.
+    /// A web server treats a response without a length as complete when its connection ends. These bytes show that the
+    /// response is incomplete, and the web server closes the client's connection.
     package func spoil() {
         // If it cannot be sent, the peer has closed or is slow, and closing the connection must suffice.
         _ = sendAtOnce([UInt8](repeating: 0xff, count: 8))
     }
 
-    /// Ends receiving and sending, from any thread.
+    /// Ends receiving and sending at once; may be called by any thread.
     ///
     /// Does nothing after `close`.
     package func cut() {
@@ -95,7 +98,7 @@ package final class Connection: Sendable {
         }
     }
 
-    /// Closes the socket, unless it is closed already.
+    /// Closes the socket; does nothing if it is closed already.
     package func close() {
         state.updateQuietly { $0.descriptor = nil }
     }
@@ -118,12 +121,12 @@ package final class Connection: Sendable {
         }
     }
 
-    /// Limits how long a read waits for a byte; it then fails with EAGAIN.
+    /// Limits how long a read waits for a byte; the read then fails with EAGAIN.
     package func setReceiveTimeout(_ timeout: Duration) {
         _ = setTimeout(of: number, SO_RCVTIMEO, milliseconds: timeout.atLeastOneMillisecond)
     }
 
-    /// Limits how long a write waits until a byte can be sent; it then fails with EAGAIN.
+    /// Limits how long a write waits until a byte can be sent; the write then fails with EAGAIN.
     package func setSendTimeout(_ timeout: Duration) {
         _ = setTimeout(of: number, SO_SNDTIMEO, milliseconds: timeout.atLeastOneMillisecond)
     }
@@ -134,7 +137,7 @@ package final class Connection: Sendable {
         return ioctl(number, UInt(FIONREAD), &count) < 0 ? 0 : Int(max(0, count))
     }
 
-    /// Whether bytes or the end can be read within `limit`.
+    /// Waits up to `limit`; returns true as soon as bytes or the end of the connection can be read.
     package func isReadable(within limit: Duration) -> Bool {
         var entry = pollfd(fd: number, events: Int16(POLLIN), revents: 0)
         return poll(&entry, 1, Int32(clamping: limit.atLeastOneMillisecond)) > 0
@@ -144,28 +147,28 @@ package final class Connection: Sendable {
     package enum Wait {
         /// The alarm rang.
         case alarm
-        /// Bytes or the end can be read.
+        /// Bytes or the end of the connection can be read.
         case readable
-        /// The limit was reached.
+        /// The time limit was reached.
         case nothing
     }
 
-    /// Waits for readable bytes, the end or `alarm`, but no longer than `limit`.
+    /// Waits for readable bytes, the end of the connection or `alarm`, but no longer than `limit`.
     package func wait(or alarm: Alarm, within limit: Duration) -> Wait {
         alarm.wait(orReadable: number, within: limit)
     }
 
     /// Whether the peer has closed the connection.
     ///
-    /// A peer that has closed only its sending side counts as well, unless the release was requested: then the two
-    /// cases cannot be distinguished.
+    /// Also true if the peer has closed only its sending side, except after `release` was called: the two cases cannot
+    /// be distinguished then.
     package var isHungUp: Bool { spoolgate_is_hung_up(number, isReleased ? 1 : 0) > 0 }
 
-    /// Moves the socket to a new value, as if this one were closed.
+    /// Moves the open socket to a new `Connection`; this one is then closed.
     ///
-    /// Later calls of `release` or `cut` on this value do nothing.
+    /// Later calls of `release` or `cut` on this connection do nothing.
     ///
-    /// - Returns: nil if the connection is closed.
+    /// - Returns: the new connection, or nil if this one was closed already.
     package func handedOn() -> Connection? {
         guard let descriptor = state.updateQuietly({ $0.descriptor.take() }) else { return nil }
         return Connection(descriptor)
@@ -173,7 +176,7 @@ package final class Connection: Sendable {
 
     /// Sends a few bytes without waiting.
     ///
-    /// - Returns: whether all bytes were sent.
+    /// - Returns: true if all bytes were sent.
     package func sendAtOnce(_ bytes: [UInt8]) -> Bool {
         Glibc.send(number, bytes, bytes.count, Int32(MSG_DONTWAIT | MSG_NOSIGNAL)) == bytes.count
     }
@@ -182,7 +185,7 @@ package final class Connection: Sendable {
     package enum Arrival: Equatable {
         /// This many bytes, at least one.
         case bytes(Int)
-        /// The peer has closed its side.
+        /// The peer has closed its sending side.
         case end
         /// No byte arrived within the receive timeout, or none was pending.
         case nothing
@@ -216,7 +219,7 @@ package final class Connection: Sendable {
 
     /// Sends all bytes of `first`, then of `second`, waiting for a slow peer up to the send timeout.
     ///
-    /// - Returns: false if the peer is gone or does not read.
+    /// - Returns: true if all bytes were passed to the kernel; false if the peer is gone or does not read.
     package func send(_ first: UnsafeRawBufferPointer, _ second: UnsafeRawBufferPointer) -> Bool {
         spoolgate_send(number, first.baseAddress, first.count, second.baseAddress, second.count)
             == 0
@@ -224,12 +227,13 @@ package final class Connection: Sendable {
 
     /// Sends a few bytes together with a descriptor, which the peer receives as its own.
     ///
-    /// The socket must be a Unix socket. Waits and returns like `send`.
+    /// The socket must be a Unix socket. Waits up to the send timeout; returns false if the peer is gone or does not
+    /// read.
     package func send(_ bytes: [UInt8], passing descriptor: borrowing Descriptor) -> Bool {
         spoolgate_send_descriptor(number, bytes, bytes.count, descriptor.number) == 0
     }
 
-    /// Sends all of a few bytes.
+    /// Sends all of a few bytes, waiting up to the send timeout; returns false if the peer is gone or does not read.
     package func send(_ bytes: [UInt8]) -> Bool {
         bytes.withUnsafeBytes { send($0, UnsafeRawBufferPointer(start: nil, count: 0)) }
     }
@@ -243,6 +247,6 @@ func setTimeout(of socket: Int32, _ option: Int32, milliseconds: Int64) -> Int32
 }
 
 extension Duration {
-    /// In milliseconds; at least 1, because 0 would mean no timeout.
+    /// The duration in milliseconds; at least 1, because 0 would mean no timeout.
     fileprivate var atLeastOneMillisecond: Int64 { max(1, wholeMilliseconds) }
 }

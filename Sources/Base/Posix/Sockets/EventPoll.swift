@@ -11,12 +11,12 @@ package final class EventPoll: Sendable {
     /// A pipe that becomes readable, for all threads, when its other end is closed.
     private let wakeUp: Descriptor
     private let wakeUpEnd: Monitor<Descriptor?>
-    /// A pipe that is always readable, watched for one event at a time.
+    /// A pipe that is always readable, watched only while `isServed` tests the threads.
     private let question: Descriptor
-    /// The number of its events that were taken.
+    /// The number of test events that threads have taken.
     private let answers = Monitor<UInt64>(0)
 
-    /// Reserved tokens.
+    /// The tokens of the two pipes, which callers must not use.
     private static let over = UInt64.max
     private static let asked = UInt64.max - 1
 
@@ -24,7 +24,7 @@ package final class EventPoll: Sendable {
     package struct Event: Sendable {
         /// The token passed to `watch`.
         package let token: UInt64
-        /// Whether the peer has closed its side; bytes may still precede the end.
+        /// Whether the peer has closed its sending side; unread bytes may still precede the end.
         package let isHungUp: Bool
     }
 
@@ -46,14 +46,14 @@ package final class EventPoll: Sendable {
         question = closed.source
     }
 
-    /// Watches a listener for its next connection or its end.
+    /// Watches a listener for one event: its next connection or its end.
     ///
     /// - Throws: `SystemError` if the system has no room for it.
     package func watch(_ listener: borrowing Listener, as token: UInt64) throws(SystemError) {
         try watch(listener.descriptor.number, token, "the listening socket")
     }
 
-    /// Watches a connection for its next byte or its end.
+    /// Watches a connection for one event: its next byte or its end.
     ///
     /// Closing the connection ends the watch.
     ///
@@ -74,7 +74,7 @@ package final class EventPoll: Sendable {
 
     /// Waits for the next event.
     ///
-    /// - Returns: nil after a call of `wakeAll` or `isServed`, or after a signal.
+    /// - Returns: the event; nil if the wait was ended by `wakeAll`, by a test of `isServed` or by a signal.
     package func next() -> Event? {
         var (token, isHungUp) = (Self.over, Int32(0))
         let count = spoolgate_epoll_wait(epoll.number, &token, &isHungUp)
@@ -86,7 +86,7 @@ package final class EventPoll: Sendable {
         return Event(token: token, isHungUp: isHungUp != 0)
     }
 
-    /// Whether a thread takes a test event within `patience`.
+    /// Tests whether threads still take events: returns true if one takes a test event within `patience`.
     package func isServed(within patience: Duration) -> Bool {
         let before = answers.update { $0 }
         guard spoolgate_epoll_watch(epoll.number, question.number, Self.asked, 0) == 0 else {

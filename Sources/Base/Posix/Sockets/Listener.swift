@@ -7,7 +7,7 @@ import Glibc
 
 /// The address on which connections are accepted.
 package enum ListenAddress: Sendable, Equatable {
-    /// A Unix socket: its path, its permission bits, and its group (nil: unchanged).
+    /// A Unix socket: its path, its permission bits, and the name of its group, or nil to leave the group unchanged.
     case unix(path: String, mode: UInt32, group: String?)
     /// TCP, `host:port`; IPv6 addresses in brackets; an empty host means all addresses.
     case tcp(String)
@@ -17,11 +17,11 @@ package enum ListenAddress: Sendable, Equatable {
 
 /// A listening socket.
 ///
-/// It is closed at the end of its life; call `remove` before.
+/// The socket is closed at the end of the value's life; call `remove` before.
 package struct Listener: ~Copyable, Sendable {
     let descriptor: Descriptor
     private let subject: String
-    /// Whether another process continues to listen on it after this one ends.
+    /// Whether the service manager passed the socket, so that it stays open after this process ends.
     package let isInherited: Bool
     private let path: String?
     private let identity: FileIdentity?
@@ -49,8 +49,9 @@ package struct Listener: ~Copyable, Sendable {
     ///
     /// - Parameters:
     ///   - address: the address.
-    ///   - backlog: the maximum number of waiting connections, capped by the system.
-    ///   - environment: looks up `LISTEN_PID` and `LISTEN_FDS` for an inherited socket.
+    ///   - backlog: the maximum number of connections waiting to be accepted; the system may lower it.
+    ///   - environment: returns the value of an environment variable; used for `LISTEN_PID` and `LISTEN_FDS` of an
+    ///     inherited socket.
     /// - Returns: the listener, which already queues connections.
     /// - Throws: `SystemError`; EADDRINUSE if a process already listens there.
     package static func open(
@@ -68,17 +69,16 @@ package struct Listener: ~Copyable, Sendable {
         }
     }
 
-    /// Returns a variable of the process's environment.
+    /// Returns the value of an environment variable of this process, or nil if it is not set.
     package static func processEnvironment(_ name: String) -> String? {
         getenv(name).map { String(cString: $0) }
     }
 
     /// Accepts a waiting connection.
     ///
-    /// - Returns: nil if there is none but a later call may succeed: none is waiting, the peer has left, or `stop` was
-    ///   called.
-    /// - Throws: `SystemError` if there is no room (EMFILE, ENFILE, ENOMEM, ENOBUFS), or the descriptor is not a
-    ///   socket.
+    /// - Returns: the connection; nil if none is waiting, the peer has left, or `stop` was called.
+    /// - Throws: `SystemError` if descriptors or memory are exhausted (EMFILE, ENFILE, ENOMEM, ENOBUFS), or if the
+    ///   descriptor is not a socket.
     package func accept() throws(SystemError) -> Connection? {
         let number = spoolgate_accept(descriptor.number)
         if number >= 0 { return Connection(Descriptor(owning: number)) }
@@ -91,9 +91,9 @@ package struct Listener: ~Copyable, Sendable {
         }
     }
 
-    /// Makes future connections send small writes at once (TCP; no effect on other sockets).
+    /// Makes future TCP connections send small writes at once; no effect on Unix sockets.
     ///
-    /// On Linux they inherit the listener's setting, which saves a call for each.
+    /// On Linux, connections inherit the listener's setting, which saves a call for each of them.
     package func setNoDelay() {
         var on: Int32 = 1
         let size = socklen_t(MemoryLayout<Int32>.size)
@@ -107,7 +107,7 @@ package struct Listener: ~Copyable, Sendable {
         if !isInherited { _ = shutdown(descriptor.number, Int32(SHUT_RDWR)) }
     }
 
-    /// Removes the socket file, if this listener created it and it was not replaced.
+    /// Removes the socket file if this listener created it and it has not been replaced.
     package func remove() {
         guard let path, let identity, FileIdentity(of: path, followingLinks: false) == identity
         else { return }
@@ -145,7 +145,7 @@ extension Listener {
         return listener
     }
 
-    /// Removes a socket file without a listening process.
+    /// Removes a socket file on which no process listens.
     private static func removeStale(_ path: String) throws(SystemError) {
         var status = stat()
         try SystemError.check(lstat(path, &status), "lstat", on: path)

@@ -25,7 +25,7 @@ package enum LocalAddress {
         return addresses
     }
 
-    /// The address as text; nil if it is not this machine's.
+    /// Returns the address as text, or nil if it is not one of this machine's.
     private static func bound(_ entry: addrinfo) -> String? {
         let number = socket(entry.ai_family, entry.ai_socktype | Int32(SOCK_CLOEXEC.rawValue), 0)
         guard number >= 0 else { return nil }

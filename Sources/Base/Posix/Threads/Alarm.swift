@@ -20,7 +20,7 @@ package final class Alarm: Sendable {
         )
     }
 
-    /// Ends the current wait, or the next one.
+    /// Ends the current wait or, if no thread is waiting, the next one.
     package func ring() {
         var one: UInt64 = 1
         // Fails only after 2^64 - 2 calls that were not received.
@@ -29,7 +29,7 @@ package final class Alarm: Sendable {
 
     /// Waits until the alarm rings or the socket is readable, but no longer than `limit`.
     ///
-    /// A signal has the same effect as the alarm.
+    /// A signal to the process also ends the wait, like the alarm.
     func wait(orReadable socket: Int32, within limit: Duration) -> Connection.Wait {
         let milliseconds = Int32(clamping: max(1, limit.wholeMilliseconds))
         switch spoolgate_wait_for_either(socket, event.number, milliseconds) {

@@ -4,7 +4,7 @@
 
 import Synchronization
 
-/// A count.
+/// A number that many threads can add to.
 ///
 /// Thread-safe. An addition is one atomic instruction.
 package final class Counter: Sendable {
@@ -26,7 +26,7 @@ package final class Counter: Sendable {
 ///
 /// Thread-safe. The ranges never change, so that histograms can be added.
 package final class Histogram: Sendable {
-    /// The upper bounds of the ranges in seconds, inclusive; another range follows the last bound.
+    /// The inclusive upper bounds of the ranges in seconds; one more range, without a bound, follows the last.
     package let bounds: [Double]
     private let limits: [Int]
     private let counts: [Counter]
@@ -53,7 +53,7 @@ package final class Histogram: Sendable {
         total.add(nanoseconds)
     }
 
-    /// The cumulative counts for each bound; the last element is the total.
+    /// The number of durations up to each bound, in order; the last element is the total number.
     package var cumulated: [Int] {
         var sum = 0
         return counts.map {
@@ -66,17 +66,17 @@ package final class Histogram: Sendable {
     package var seconds: Double { Double(total.count) / 1e9 }
 }
 
-/// Members of one kind by key, each created at its first use.
+/// Counters or histograms by key, each created when its key is first used.
 ///
-/// Thread-safe. A member is never removed, so the set of keys must be bounded.
+/// Thread-safe. Members are never removed, so the number of different keys must be limited.
 package final class Labelled<Key: Hashable & Sendable, Member: Sendable>: Sendable {
     private let members = Monitor<[Key: Member]>([:])
     private let make: @Sendable () -> Member
 
-    /// Starts empty; `make` creates a member.
+    /// Starts empty; `make` is called once for each new key and creates its member.
     package init(_ make: @escaping @Sendable () -> Member) { self.make = make }
 
-    /// Returns the member for `key`.
+    /// Returns the member for `key`, creating it if necessary.
     package subscript(key: Key) -> Member {
         members.updateQuietly { members in
             if let member = members[key] { return member }
@@ -89,9 +89,9 @@ package final class Labelled<Key: Hashable & Sendable, Member: Sendable>: Sendab
     package var all: [(key: Key, value: Member)] { members.updateQuietly { Array($0) } }
 }
 
-/// Counts by key.
+/// A `Counter` for each key.
 package typealias Counters<Key: Hashable & Sendable> = Labelled<Key, Counter>
-/// Durations by key.
+/// A `Histogram` for each key.
 package typealias Histograms<Key: Hashable & Sendable> = Labelled<Key, Histogram>
 
 extension Labelled where Member == Counter {
@@ -103,7 +103,7 @@ extension Labelled where Member == Counter {
 package struct Stopwatch: Sendable {
     private let start = Deadline.now
 
-    /// Starts now.
+    /// Starts the measurement.
     package init() {}
 
     /// Nanoseconds since the start.

@@ -6,9 +6,9 @@
 ///
 /// Thread-safe.
 package final class HelperThreads: Sendable {
-    /// A job.
+    /// The work of one job; it may block.
     package typealias Job = @Sendable () -> Void
-    /// Runs a job once and soon, usually on another thread.
+    /// A function that runs a job once and soon, usually on another thread.
     package typealias Run = @Sendable (_ job: @escaping Job) -> Void
 
     private struct State {
@@ -17,7 +17,7 @@ package final class HelperThreads: Sendable {
         var idle = 0
     }
 
-    /// How long a thread waits for its next job.
+    /// How long an idle thread waits for its next job before it ends.
     private static let patience = Duration.seconds(10)
 
     private let state = Monitor(State())
@@ -36,7 +36,8 @@ package final class HelperThreads: Sendable {
 
     /// Runs a job once and soon.
     ///
-    /// If there is no thread and the system has no room for one, the calling thread runs it.
+    /// Usually returns before the job has run. If there is no thread and the system cannot create one, the calling
+    /// thread runs the job.
     @Sendable package func run(_ job: @escaping Job) {
         let startsThread = state.update { state in
             state.jobs.append(job)
@@ -64,7 +65,7 @@ package final class HelperThreads: Sendable {
         while let job = takeJob() ?? waitForJob() { job() }
     }
 
-    /// Waits for a job; nil if none arrived, in which case the thread is no longer counted.
+    /// Waits for a job; returns nil if none arrived, in which case the thread must end and is no longer counted.
     private func waitForJob() -> Job? {
         state.updateQuietly { $0.idle += 1 }
         let job = state.wait(until: .after(Self.patience), isQuiet: true) { state -> Job? in

@@ -17,7 +17,7 @@ import Glibc
     @usableFromInline let value: UnsafeMutablePointer<Value>
     private var waiting = 0
 
-    /// Guards `value`.
+    /// Creates a monitor that guards `value`.
     package init(_ value: consuming sending Value) {
         let alignment = max(
             MemoryLayout<pthread_mutex_t>.alignment,
@@ -61,9 +61,9 @@ import Glibc
         return try body(&value.pointee)
     }
 
-    /// Runs `body` with exclusive access to the value, and wakes no thread.
+    /// Runs `body` with exclusive access to the value, without waking waiting threads.
     ///
-    /// For changes that no thread waits for.
+    /// Use this to read, and for changes that no thread waits for.
     @inlinable
     package func updateQuietly<R: ~Copyable, E: Error>(
         _ body: (inout Value) throws(E) -> R
@@ -75,13 +75,14 @@ import Glibc
 
     /// Waits until `body` returns a result.
     ///
-    /// `body` is called at once and after each update; it may change the value only if it returns a result.
+    /// `body` is called at once and after each update; it returns nil to continue waiting, and may change the value
+    /// only if it returns a result.
     ///
     /// - Parameters:
     ///   - deadline: the end of the wait.
-    ///   - isQuiet: whether a result wakes no other thread; otherwise it counts as an update.
+    ///   - isQuiet: if true, a result does not wake the other waiting threads; if false, it does, like `update`.
     ///   - body: examines the value.
-    /// - Returns: the result; nil after the deadline.
+    /// - Returns: the result, or nil if the deadline passed.
     package func wait<R>(
         until deadline: Deadline,
         isQuiet: Bool = false,

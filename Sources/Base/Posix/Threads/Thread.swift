@@ -11,7 +11,7 @@ package enum Thread {
     /// Tunes malloc for many threads with little memory each; call it before the first thread starts.
     package static func prepareProcess() { spoolgate_tune_memory() }
 
-    /// Releases the heap's free pages to the system, which takes some milliseconds.
+    /// Releases the heap's free pages to the system; the call takes some milliseconds.
     ///
     /// Thousands of threads leave the heap fragmented. Without this, a heap with 6 MB in use kept 113 MB after a peak,
     /// and 11 to 20 MB more after each further one.
@@ -19,10 +19,10 @@ package enum Thread {
 
     /// Releases the unused part of the calling thread's stack to the system.
     ///
-    /// For a thread that is about to wait long after deep calls.
+    /// For a thread that is about to wait for a long time after deeply nested calls.
     package static func releaseStack() { spoolgate_release_stack() }
 
-    /// Blocks the calling thread for a duration that nothing shortens.
+    /// Blocks the calling thread for the whole duration; signals do not shorten it.
     package static func pause(_ duration: Duration) {
         let nothing = Monitor(())
         let _: Void? = nothing.wait(until: .after(duration)) { _ in nil }
@@ -31,7 +31,7 @@ package enum Thread {
     /// Starts a detached thread.
     ///
     /// - Parameters:
-    ///   - name: the name in `ps -L`, at most 15 bytes.
+    ///   - name: the thread's name, as shown by `ps -L`; at most 15 bytes.
     ///   - stackSize: the stack size in bytes; only touched pages use memory.
     ///   - body: the thread's work.
     /// - Throws: `SystemError` if the system has no room for another thread.
@@ -60,7 +60,7 @@ package enum Thread {
     }
 }
 
-/// The context of a new thread.
+/// The name and body of a new thread.
 private final class Work {
     let name: String
     let body: @Sendable () -> Void

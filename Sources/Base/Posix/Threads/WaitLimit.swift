@@ -15,13 +15,13 @@ package final class WaitLimit {
     ///
     /// - Parameters:
     ///   - deadline: the first deadline.
-    ///   - extend: called at each deadline, returns the next one; nil: the wait ends.
+    ///   - extend: called each time the deadline has passed; returns the next deadline, or nil to end the wait.
     package init(_ deadline: Deadline, extend: @escaping () -> Deadline?) {
         self.deadline = deadline
         self.extend = extend
     }
 
-    /// Whether the wait has ended; calls `extend` after the deadline.
+    /// Whether the wait has ended; if the deadline has passed, calls `extend` first.
     package var hasPassed: Bool {
         guard deadline.hasPassed else { return false }
         guard let later = extend() else { return true }
