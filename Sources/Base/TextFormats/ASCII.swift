@@ -24,10 +24,10 @@ extension UInt8 {
 }
 
 extension FixedWidthInteger {
-    /// Parses digits; nil for anything else, such as a sign, and if the number does not fit.
+    /// Parses decimal digits; nil for any other text, such as one with a sign, and if the number does not fit.
     @inlinable package init?(digits: some StringProtocol) { self.init(digits: digits.utf8) }
 
-    /// Parses digits from bytes, with the same rules.
+    /// Parses decimal digits from bytes; nil for any other bytes, and if the number does not fit.
     @inlinable package init?(digits: some Collection<UInt8>) {
         guard !digits.isEmpty else { return nil }
         var number: Self = 0
@@ -43,7 +43,9 @@ extension FixedWidthInteger {
 }
 
 extension BidirectionalCollection<UInt8> {
-    /// The host of an authority, with the brackets of an IPv6 address, and its port, if there is one.
+    /// The host and port of an authority such as `host:port`; the port is nil if it is missing.
+    ///
+    /// The host includes the brackets of an IPv6 address.
     @inlinable package var hostAndPort: (host: SubSequence, port: SubSequence?) {
         // An IPv6 address contains colons and ends with a bracket.
         let isAddress = first == UInt8(ascii: "[")

@@ -4,12 +4,13 @@
 package struct AbsoluteURL {
     /// The scheme, host and port in lower case, with a default port made explicit.
     ///
-    /// Equal for all spellings of an origin. A user name is part of the host, so that such a URL matches no origin.
+    /// Equal for all spellings of an origin. A user name is left in the host, so that a URL with a user name matches no
+    /// origin.
     package let origin: [String]
     /// The path and query; it begins with a slash.
     package let path: String
 
-    /// Parses a URL; nil for another scheme, a missing host, a fragment, or bytes that are invalid in URLs.
+    /// Parses a URL; nil if it has another scheme, no host, a fragment, or bytes that are invalid in URLs.
     package init?(_ url: some StringProtocol) {
         let bytes = Array(url.utf8)
         guard bytes.allSatisfy({ (0x21...0x7e).contains($0) && $0 != 0x23 }),
@@ -31,10 +32,10 @@ package struct AbsoluteURL {
 }
 
 extension String {
-    /// The path and query of an absolute URL at `origin`; nil if it is no such URL or has another origin.
+    /// Returns the path and query if this text is an absolute URL with the origin `origin`, otherwise nil.
     ///
-    /// - Parameter origin: a scheme, a host and optionally a port; nil: unknown.
-    /// - Returns: a path that begins with a slash.
+    /// - Parameter origin: a URL with a scheme, a host and optionally a port, or nil if the origin is unknown.
+    /// - Returns: the path and query, which begin with a slash, or nil.
     package func path(below origin: String?) -> String? {
         guard let origin, let url = AbsoluteURL(self), url.origin == AbsoluteURL(origin)?.origin
         else { return nil }

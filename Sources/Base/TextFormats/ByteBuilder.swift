@@ -21,7 +21,7 @@
 
     package var array: [UInt8] { Array(UnsafeBufferPointer(start: start, count: used)) }
 
-    /// The bytes so far as text; invalid UTF-8 is repaired.
+    /// The bytes so far as text; U+FFFD replaces invalid UTF-8.
     package var text: String {
         String(decoding: UnsafeBufferPointer(start: start, count: used), as: UTF8.self)
     }
@@ -38,13 +38,13 @@
         body(start)
     }
 
-    /// Removes all bytes; keeps a capacity of at most `most` bytes.
+    /// Removes all bytes and keeps memory for at most `most` bytes.
     package mutating func removeAll(keeping most: Int) {
         if room > most { self = ByteBuilder(room: most) }
         used = 0
     }
 
-    /// Extends the bytes by `count` and returns their position.
+    /// Makes room for `count` more bytes and returns the address at which the caller must write them.
     @inlinable mutating func place(_ count: Int) -> UnsafeMutablePointer<UInt8> {
         if count > room - used { grow(by: count) }
         defer { used += count }
@@ -66,7 +66,7 @@ extension ByteBuilder {
     /// Appends one byte.
     @inlinable package mutating func put(_ byte: UInt8) { place(1).pointee = byte }
 
-    /// Appends one byte repeatedly.
+    /// Appends the same byte `times` times.
     @inlinable package mutating func put(_ byte: UInt8, times: Int) {
         place(times).update(repeating: byte, count: times)
     }

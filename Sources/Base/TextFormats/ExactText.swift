@@ -4,7 +4,7 @@
 // sign), "é" as one scalar and as two. They look alike, but are two users to a web server, a password file or an
 // application. Pure. Invariant: two values are equal only if all their bytes are.
 
-/// A text from a client, such as its name, that must not be confused with another client's.
+/// A text that is compared by its bytes, such as a client's name, so that no two clients are confused.
 package struct ExactText: Hashable, Sendable, CustomStringConvertible, ExpressibleByStringLiteral {
     package let text: String
 
@@ -14,7 +14,7 @@ package struct ExactText: Hashable, Sendable, CustomStringConvertible, Expressib
     /// Creates a value from a literal.
     package init(stringLiteral text: String) { self.text = text }
 
-    /// Whether the bytes are the same.
+    /// Whether both texts have the same bytes.
     package static func == (one: ExactText, other: ExactText) -> Bool {
         one.text.hasSameBytes(as: other.text)
     }
@@ -31,7 +31,7 @@ package struct ExactText: Hashable, Sendable, CustomStringConvertible, Expressib
 }
 
 extension StringProtocol {
-    /// Whether both have the same UTF-8 bytes.
+    /// Whether both texts have the same UTF-8 bytes.
     package func hasSameBytes(as other: some StringProtocol) -> Bool {
         let fast = utf8.withContiguousStorageIfAvailable { one in
             other.utf8.withContiguousStorageIfAvailable { one.equals($0) }
@@ -51,7 +51,7 @@ extension StringProtocol {
 }
 
 extension Dictionary where Key == String {
-    /// Returns the value for a key with exactly these bytes; for keys from clients or other programs.
+    /// Returns the value for the key that has exactly these bytes, or nil; for keys from clients or other programs.
     package subscript(exactly key: String) -> Value? {
         guard let index = index(forKey: key), self[index].key.hasSameBytes(as: key) else {
             return nil

@@ -13,9 +13,9 @@ package enum JSON: Sendable, Equatable {
     /// An object with its members in this order.
     case object([(name: String, value: JSON)])
 
-    /// Returns an object for programs that begins with the version of its format.
+    /// Returns an object that begins with the version of its format, for other programs to read.
     ///
-    /// New members do not change the version.
+    /// Adding members to the object does not change the version.
     package static func versioned(_ members: [(name: String, value: JSON)]) -> JSON {
         .object([("v", .integer(1))] + members)
     }
@@ -34,7 +34,7 @@ package enum JSON: Sendable, Equatable {
         }
     }
 
-    /// Compares by members; the order of an object's members matters.
+    /// Whether both values have the same compact text; the order of an object's members matters.
     package static func == (one: JSON, other: JSON) -> Bool { one.text == other.text }
 
     private static func quoted(_ string: String) -> String {

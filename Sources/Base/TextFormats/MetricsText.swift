@@ -6,10 +6,10 @@
 package struct MetricsText {
     /// The type of a metric.
     package enum Kind: String, Sendable {
-        /// It only grows until the process restarts.
+        /// A value that only grows until the process restarts.
         case counter
         case gauge
-        /// Cumulative counts for ascending bounds, with their sum and total.
+        /// Cumulative counts for ascending bounds, with the sum and the number of all values.
         case histogram
     }
 
@@ -43,7 +43,7 @@ package struct MetricsText {
     ///
     /// - Parameters:
     ///   - bounds: the upper bounds, ascending.
-    ///   - cumulated: the cumulative count for each bound, then the total.
+    ///   - cumulated: the number of values up to each bound, then the number of all values.
     ///   - sum: the sum of all values.
     ///   - labels: the labels of the sample.
     package mutating func add(

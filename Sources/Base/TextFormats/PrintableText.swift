@@ -4,7 +4,7 @@
 // direction and starts no new line.
 
 extension Unicode.Scalar {
-    /// Whether it is a control character (C0, U+007F to U+009F), ends a line or changes the text direction.
+    /// Whether the character is a control character (C0, U+007F to U+009F), ends a line or changes the text direction.
     package var isUnprintable: Bool {
         switch value {
         case 0..<0x20, 0x7f..<0xa0, 0x61c, 0x200e, 0x200f, 0x2028...0x202e, 0x2066...0x2069: true
@@ -12,7 +12,7 @@ extension Unicode.Scalar {
         }
     }
 
-    /// The escape sequence as in JSON, such as `\u202e`; for unprintable characters.
+    /// The character's escape sequence as in JSON, such as `\u202e`; for unprintable characters.
     package var escaped: String {
         let digits = String(value, radix: 16)
         return "\\u" + String(repeating: "0", count: max(0, 4 - digits.utf8.count)) + digits
@@ -37,7 +37,7 @@ extension String {
 }
 
 extension StringProtocol {
-    /// The request target for people and other programs.
+    /// Returns this request target as it is shown to people and other programs.
     ///
     /// - Parameter withQuery: if false, `?…` replaces the query.
     /// - Returns: the unchanged path, and the query or its replacement.

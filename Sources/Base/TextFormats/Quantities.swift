@@ -6,22 +6,24 @@ package enum ByteSize {
         ("TiB", 1 << 40), ("GiB", 1 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10), ("B", 1),
     ])
 
-    /// Parses digits with one of B, KiB, MiB, GiB, TiB, or `0`; nil for anything else and if it does not fit.
+    /// Parses digits followed by B, KiB, MiB, GiB or TiB, or `0`, and returns the number of bytes.
+    ///
+    /// Returns nil for any other text, and if the number does not fit.
     package static func read(_ text: String) -> Int64? { text == "0" ? 0 : units.read(text) }
 
-    /// Parses a size like `read`, or as curl(1) does: digits, optionally with K, M, G or T (powers of 1024).
+    /// Parses a size like `read`, or as curl(1) does: digits, optionally followed by K, M, G or T (powers of 1024).
     ///
-    /// Nil for anything else and if it does not fit.
+    /// Returns nil for any other text, and if the number does not fit.
     package static func readShort(_ text: String) -> Int64? {
         if let bytes = Int64(digits: text) { return bytes }
         guard let last = text.last, "kKmMgGtT".contains(last) else { return read(text) }
         return units.read(text.dropLast() + last.uppercased() + "iB")
     }
 
-    /// The size in the largest unit that divides it: `64KiB`, `1000B`.
+    /// Returns the size exactly, in the largest unit that divides it: `64KiB`, `1000B`.
     package static func text(_ bytes: Int64) -> String { units.text(bytes) ?? "0" }
 
-    /// The size for people, with one decimal: `1.5GiB`.
+    /// Returns the size for people, rounded to one decimal: `1.5GiB`.
     package static func rounded(_ bytes: Int64) -> String {
         for unit in units.all.dropLast() where bytes >= unit.size {
             return "\(bytes / unit.size).\(bytes % unit.size * 10 / unit.size)\(unit.suffix)"
@@ -29,7 +31,7 @@ package enum ByteSize {
         return "\(bytes)B"
     }
 
-    /// The size for people in powers of 1000, like on the upload page: `1.5 GB`, `150 MB`, `1 byte`.
+    /// Returns the size for people in powers of 1000, as the upload page shows it: `1.5 GB`, `150 MB`, `1 byte`.
     package static func decimal(_ bytes: Int64) -> String {
         for (unit, size) in [("TB", 1e12), ("GB", 1e9), ("MB", 1e6), ("kB", 1e3)] {
             let count = Double(bytes) / size
@@ -48,19 +50,19 @@ package enum DurationText {
         ("d", 86_400_000), ("h", 3_600_000), ("m", 60_000), ("s", 1_000), ("ms", 1),
     ])
 
-    /// Parses digits with one of ms, s, m, h, d; nil for anything else and if it does not fit.
+    /// Parses digits followed by ms, s, m, h or d; returns nil for any other text, and if the number does not fit.
     package static func read(_ text: String) -> Duration? {
         units.read(text).map { .milliseconds($0) }
     }
 
-    /// The duration in the largest unit that divides it: `90s`, `24h`.
+    /// Returns the duration in the largest unit that divides it: `90s`, `24h`.
     package static func text(_ duration: Duration) -> String {
         let parts = duration.components
         let milliseconds = parts.seconds * 1_000 + parts.attoseconds / 1_000_000_000_000_000
         return units.text(milliseconds) ?? "0s"
     }
 
-    /// The duration for people, in the largest unit that fits at least once: `3h`; `0s` if negative.
+    /// Returns the duration for people, in the largest unit that fits at least once: `3h`; `0s` if it is negative.
     package static func rounded(_ seconds: Int64) -> String {
         switch seconds {
         case ..<60: "\(max(0, seconds))s"

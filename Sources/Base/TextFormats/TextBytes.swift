@@ -8,7 +8,7 @@ extension UnsafeBufferPointer<UInt8> {
         count == text.utf8CodeUnitCount && hasPrefix(text)
     }
 
-    /// Whether these start with the bytes of `text`.
+    /// Whether these bytes start with those of `text`.
     @inlinable @inline(__always) package func hasPrefix(_ text: StaticString) -> Bool {
         begins(with: text.utf8Start, count: text.utf8CodeUnitCount)
     }
@@ -19,7 +19,7 @@ extension UnsafeBufferPointer<UInt8> {
         return text.withUTF8 { equals($0) }
     }
 
-    /// Whether these equal the bytes of `other`.
+    /// Whether these bytes equal those of `other`.
     package func equals(_ other: UnsafeBufferPointer<UInt8>) -> Bool {
         guard count == other.count, let start = other.baseAddress else {
             return isEmpty && other.isEmpty
@@ -27,7 +27,7 @@ extension UnsafeBufferPointer<UInt8> {
         return begins(with: start, count: count)
     }
 
-    /// Whether these start with the bytes of `other`.
+    /// Whether these bytes start with those of `other`.
     func begins(with other: UnsafeBufferPointer<UInt8>) -> Bool {
         guard let start = other.baseAddress else { return true }
         return begins(with: start, count: other.count)
@@ -52,7 +52,7 @@ extension UnsafeBufferPointer<UInt8> {
         return true
     }
 
-    /// Returns the first index of `byte` from `start` on.
+    /// Returns the index of the first `byte` from `start` on, or nil if there is none.
     package func index(of byte: UInt8, from start: Int) -> Int? {
         let ones: UInt64 = 0x0101_0101_0101_0101
         let bytes = UnsafeRawBufferPointer(self)

@@ -29,7 +29,7 @@ package enum Base64 {
         return String(decoding: text, as: UTF8.self)
     }
 
-    /// Decodes a text with or without padding; nil if it is invalid.
+    /// Decodes a text with or without padding; returns nil if it is invalid.
     package static func decode(_ text: some StringProtocol) -> [UInt8]? {
         var digits = Array(text.utf8)
         if digits.count % 4 == 0 {
@@ -65,7 +65,7 @@ package enum Hexadecimal {
         )
     }
 
-    /// The value of a digit of either case; nil for another byte.
+    /// Returns the value of a hexadecimal digit of either case, or nil for another byte.
     package static func value(of digit: UInt8) -> UInt8? {
         switch digit {
         case UInt8(ascii: "0")...UInt8(ascii: "9"): digit - UInt8(ascii: "0")
@@ -78,7 +78,7 @@ package enum Hexadecimal {
 
 /// Percent-encoding (RFC 3986 §2.1).
 package enum PercentText {
-    /// Decodes the escapes; an invalid one remains as it is.
+    /// Decodes all escapes such as `%20`; an invalid escape is left unchanged.
     package static func decode(_ bytes: some Sequence<UInt8>) -> [UInt8] {
         var decoded: [UInt8] = []
         var rest = Array(bytes)[...]

@@ -9,7 +9,7 @@ package import HTTPTypes
 package enum ContentLength: Sendable, Equatable {
     /// The message's content has exactly this many bytes; may be zero (RFC 9110 §8.6).
     case known(Int64)
-    /// The message does not state it: chunked, HTTP/2 without a length, or no content.
+    /// The message does not state its length: it is chunked, HTTP/2 without a length, or has no content.
     case unknown
 
     /// The number of bytes; nil if the message does not state it.
@@ -23,9 +23,9 @@ package enum ContentLength: Sendable, Equatable {
 package struct RequestHead: Sendable, Equatable {
     /// The method, any token (RFC 9110 §9).
     package var method: HTTPRequest.Method
-    /// The request target in origin-form (`/path?query`) or `*`, bytes as sent (RFC 9112 §3.2).
+    /// The request target in origin-form (`/path?query`) or `*`, unchanged (RFC 9112 §3.2).
     package var target: String
-    /// The field lines in the order received, values without outer whitespace.
+    /// The field lines in the order received, their values without surrounding whitespace.
     ///
     /// `Content-Length` and `Transfer-Encoding` are left out; see `contentLength`.
     package var fields: HTTPFields
@@ -44,7 +44,7 @@ package struct RequestHead: Sendable, Equatable {
         self.contentLength = contentLength
     }
 
-    /// The target without its query, bytes as sent.
+    /// The target without its query, unchanged.
     package var path: Substring {
         // Compares bytes: a combining mark would hide the question mark.
         let path = target.utf8.withContiguousStorageIfAvailable { bytes in
@@ -92,11 +92,11 @@ extension HTTPRequest.Method {
 
     /// Whether a request may be sent again if it is unknown whether it was processed.
     ///
-    /// Not if it is conditional and changes something: the first one may have made the condition false, so that the
-    /// second one fails and wrongly reports that nothing was done (RFC 9110 §13.1.1, §13.1.2).
+    /// This is false for a conditional request that changes something: the first one may have made the condition false,
+    /// so that the second one would fail and wrongly report that nothing was done (RFC 9110 §13.1.1, §13.1.2).
     ///
     /// - Parameter fields: the request's fields.
-    /// - Returns: whether a second request can do no harm.
+    /// - Returns: true if a second request can do no harm.
     package func isRepeatable(with fields: HTTPFields) -> Bool {
         guard isIdempotent else { return false }
         return self != .put && self != .delete || !fields.contains { $0.name.isPrecondition }

@@ -45,8 +45,8 @@ package final class Connection: Sendable {
     ///
     /// From now on, `beginWaiting` returns false.
     ///
-    /// - Returns: true if that thread is waiting for the peer; it then reads the request only when data arrives or
-    ///   `interrupt` is called.
+    /// - Returns: true if that thread is waiting for the peer; it then continues only when data arrives or `interrupt`
+    ///   is called.
     package func release() -> Bool {
         state.updateQuietly {
             $0.isReleased = true

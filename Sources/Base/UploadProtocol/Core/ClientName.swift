@@ -4,7 +4,7 @@
 
 package import SpoolgateTextFormats
 
-/// The name under which one client is counted.
+/// The name under which a client's requests and uploads are counted against its limits.
 package struct ClientName: Hashable, Sendable, CustomStringConvertible {
     private let name: ExactText
     private let isOwner: Bool
@@ -14,15 +14,15 @@ package struct ClientName: Hashable, Sendable, CustomStringConvertible {
     /// Names a client.
     ///
     /// - Parameters:
-    ///   - owner: the owner that the web server names; nil: unknown.
-    ///   - address: the client's address as text, used if `owner` is nil; nil: unknown, and all such clients share a
+    ///   - owner: the owner that the web server names, or nil if unknown.
+    ///   - address: the client's address as text, used if `owner` is nil. Clients for which both are nil share one
     ///     name.
     package init(owner: ExactText?, address: String?) {
         isOwner = owner != nil
         name = owner ?? ExactText(address.map(Self.network) ?? "-")
     }
 
-    /// The IPv4 address itself, or the /64 network of an IPv6 address, because each site has at least one.
+    /// Returns an IPv4 address unchanged, or the /64 network of an IPv6 address, because one site has a whole network.
     private static func network(of address: String) -> String {
         guard address.utf8.contains(UInt8(ascii: ":")) else { return address }
         let parts = address.split(separator: ":")

@@ -22,7 +22,7 @@ package struct CrossOrigin: Sendable, Equatable {
 
     package static let anyOrigin = "*"
 
-    /// Creates rules that name no origin.
+    /// Creates rules without an origin; the gateway then adds no CORS fields.
     package init() {}
 
     package var isOn: Bool { !origins.isEmpty }
@@ -36,7 +36,7 @@ package struct CrossOrigin: Sendable, Equatable {
     /// The response to a preflight request.
     ///
     /// - Parameter origin: the request's `Origin`.
-    /// - Returns: 200 without content; it permits nothing if the origin is not allowed.
+    /// - Returns: a 200 without content; if the origin is not allowed, the response grants no permission.
     package func preflightAnswer(to origin: String) -> Response {
         var fields: HTTPFields = [
             .vary: "Origin, Access-Control-Request-Method, Access-Control-Request-Headers"
@@ -56,8 +56,8 @@ package struct CrossOrigin: Sendable, Equatable {
     ///
     /// - Parameters:
     ///   - fields: the response's fields.
-    ///   - origin: the request's `Origin`; nil: none. `Vary` is added even then: a cache must not serve that response
-    ///     to a page (Fetch §3.3.6).
+    ///   - origin: the request's `Origin`, or nil if it has none. `Vary` is added even then, because a cache must not
+    ///     serve that response to a page of another origin (Fetch §3.3.6).
     package func mark(_ fields: inout HTTPFields, for origin: String?) {
         // Avoids a copy: most responses have no CORS fields.
         if fields.contains(where: Self.isOfCORS) { fields.removeAll(where: Self.isOfCORS) }
@@ -112,9 +112,10 @@ package struct CrossOrigin: Sendable, Equatable {
 }
 
 extension CrossOrigin {
-    /// Whether a text is an origin exactly as browsers send it (RFC 6454 §6.2), so that bytes can be compared.
+    /// Whether a text is an origin exactly as browsers send it (RFC 6454 §6.2), so that origins can be compared by
+    /// bytes.
     ///
-    /// It has a scheme, a host and, unless it is the default, a port, all in lower case.
+    /// Such a text has a scheme, a host and, unless it is the default, a port, all in lower case.
     package static func isOrigin(_ text: String) -> Bool {
         guard let mark = text.firstRange(of: "://"),
             !text.utf8.contains(where: { (0x41...0x5a).contains($0) })

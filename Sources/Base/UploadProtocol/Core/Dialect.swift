@@ -8,11 +8,11 @@ package import HTTPTypes
 
 /// The protocol of one request: a version of "Resumable Uploads for HTTP", or tus 1.0.
 package struct Dialect: Sendable, Equatable {
-    /// The protocol it belongs to.
+    /// The protocol that the dialect belongs to.
     package let family: ProtocolFamily
-    /// The interop version to echo, as the request named it; nil if it named none that is served.
+    /// The interop version to repeat in responses, as the request named it; nil if it named no supported version.
     package let interopVersion: Int?
-    /// The version whose semantics apply.
+    /// The interop version whose semantics apply.
     private let version: Int
     /// Whether responses may include 104 (Upload Resumption Supported).
     ///
@@ -26,15 +26,15 @@ package struct Dialect: Sendable, Equatable {
     package var completenessField: HTTPField.Name {
         version == 3 ? .uploadIncomplete : .uploadComplete
     }
-    /// The completeness of an append without a valid completeness field; nil: it is refused.
+    /// The completeness of an append without a valid completeness field, or nil if such an append is refused.
     package var omittedCompleteness: Completeness? {
         version == 3 ? .complete : version <= 6 ? .incomplete : nil
     }
     /// Whether an append must have the content type `application/partial-upload` (since draft-04).
     package var requiresPartialMediaType: Bool { version >= 6 }
-    /// The key of `Upload-Limit` for the lifetime; nil if this dialect has no `Upload-Limit`.
+    /// The key of the lifetime in `Upload-Limit`; nil if this dialect has no `Upload-Limit`.
     ///
-    /// `expires` in drafts 04 and 05, then `newestLifetimeKey`.
+    /// The key is `expires` in drafts 04 and 05, and `newestLifetimeKey` since then.
     package var lifetimeKey: String? {
         version <= 5 ? nil : version == 6 ? "expires" : Self.newestLifetimeKey
     }
@@ -44,51 +44,51 @@ package struct Dialect: Sendable, Equatable {
     package var refusesStrayFields: Bool { version <= 6 }
     /// The status of a response to an append that leaves the upload incomplete.
     ///
-    /// 201 (Created) in drafts 01 to 05, which require it; then 204 (No Content).
+    /// The status is 201 (Created) in drafts 01 to 05, which require it, and 204 (No Content) since then.
     package var partialAppendStatus: HTTPResponse.Status { version <= 6 ? .created : .noContent }
     /// Whether the final response to a creation needs a `Location` (draft-01 to draft-05).
     package var locatesFinalResponse: Bool { isTus || version <= 6 }
-    /// Whether an empty creation of length zero that says "incomplete" is the complete upload.
+    /// Whether a creation that states length zero and says "incomplete" is nevertheless a complete, empty upload.
     ///
-    /// tus-js-client, which uses versions 5 and 6, sends nothing after it for an empty file.
+    /// For an empty file, tus-js-client, which uses versions 5 and 6, sends only such a creation.
     package var completesEmptyCreation: Bool { isTus || version == 5 || version == 6 }
     /// Whether the problem type `completed-upload` exists (draft-04 to draft-11).
     package var namesCompletedUpload: Bool { (6...8).contains(version) }
     /// Whether a 104 may report progress with `Upload-Offset` (since draft-03).
     package var allowsProgress: Bool { allowsInterim && version >= 5 }
-    /// Whether content beyond a known length deactivates the upload (since version 7); before, it is only refused.
+    /// Whether content beyond a known length ends the upload (since version 7); if false, only the request is refused.
     package var deactivatesOnExcess: Bool { !isTus && version >= 7 }
     /// The status of a refusal of content beyond a known length: 400 (draft-12 §4.4.2), or 413 (tus).
     package var excessStatus: HTTPResponse.Status { isTus ? .contentTooLarge : .badRequest }
-    /// Whether a creation leaves no upload unless its response reports success.
+    /// Whether the upload is removed if the response to its creation does not report success.
     ///
-    /// Only that response names the upload; otherwise the client starts a new one.
+    /// In tus, only a successful response names the upload, so that its client would start a new one.
     package var forgetsFailedCreation: Bool { isTus }
-    /// Whether its clients retry after 423 (Locked), so that the connection need not be closed.
+    /// Whether clients of this dialect retry after 423 (Locked), so that the connection need not be closed.
     package var knowsLocked: Bool { isTus }
 
-    /// Whether its clients treat an offset equal to the length as success and send no further request.
+    /// Whether clients of this dialect treat an offset equal to the length as success and send no further request.
     ///
-    /// tus requires it; tus-js-client also does it in versions 5 and 6.
+    /// tus requires this; tus-js-client also does so in versions 5 and 6.
     package var takesOffsetForSuccess: Bool { completesEmptyCreation }
 
-    /// Whether a creation with such content receives the 104 that names the upload resource.
+    /// Whether a creation with this content length receives the 104 that names the upload resource.
     ///
-    /// Without content, the final response follows at once with the same `Location`; some HTTP libraries mistake the
-    /// 104 for it (Python's http.client).
+    /// Without content, the final response follows at once with the same `Location`, and some HTTP libraries (Python's
+    /// http.client) mistake the 104 for the final response.
     package func allowsInterim(toCreationOf contentLength: ContentLength) -> Bool {
         allowsInterim && contentLength != .known(0)
     }
 
-    /// Whether its clients upload everything again after an error status that others take as final.
+    /// Whether clients of this dialect upload everything again after an error status that other clients take as final.
     ///
     /// tus-js-client does, up to five times, if the upload's creation said "incomplete".
     package var repeatsAfterError: Bool { completesEmptyCreation }
 
-    /// The key of `Upload-Limit` for the lifetime since draft-06.
+    /// The key of the lifetime in `Upload-Limit` since draft-06.
     static let newestLifetimeKey = "max-age"
 
-    /// The completeness that a completeness field with the value `isSet` states.
+    /// Returns the completeness that this dialect's completeness field states if its value is `isSet`.
     func completeness(_ isSet: Bool) -> Completeness {
         isSet == (completenessField == .uploadComplete) ? .complete : .incomplete
     }
@@ -99,8 +99,9 @@ package struct Dialect: Sendable, Equatable {
     ///
     /// - Parameters:
     ///   - fields: the request's fields.
-    ///   - aliases: versions that are served as other, known ones, and echoed as the request named them.
-    ///   - hasRFCClients: whether a client that names no version implements the RFC.
+    ///   - aliases: maps other versions to known ones, whose semantics then apply; responses repeat the version of the
+    ///     request.
+    ///   - hasRFCClients: whether a client that names no version is taken to implement the RFC.
     package init(of fields: HTTPFields, aliases: [Int: Int] = [:], hasRFCClients: Bool = false) {
         let version = StructuredField.integer(.uploadDraftInteropVersion, in: fields)
         if let known = version.flatMap(Dialect.known) {
@@ -116,10 +117,11 @@ package struct Dialect: Sendable, Equatable {
         }
     }
 
-    /// The version that a request of this dialect names although it is not served, so that `newest` applies.
+    /// Returns the version that a request names if it is not supported, so that `newest` applies.
     ///
     /// - Parameter fields: the request's fields.
-    /// - Returns: the version; nil if there is none, or if it is far out of range, so that clients cannot invent many.
+    /// - Returns: the unsupported version; nil if there is none, or if it is far out of range, so that clients cannot
+    ///   make up any number of versions.
     package func unknownVersion(in fields: HTTPFields) -> Int? {
         guard family == .ietf, interopVersion == nil,
             let named = StructuredField.integer(.uploadDraftInteropVersion, in: fields),
@@ -145,7 +147,7 @@ package struct Dialect: Sendable, Equatable {
     /// All dialects with an interop version, in order.
     package static let rows = versions.map { Dialect($0) }
 
-    /// The dialect of one interop version; nil if it is unknown.
+    /// Returns the dialect of an interop version, or nil if the version is unknown.
     package static func known(_ version: Int64) -> Dialect? {
         Int(exactly: version).flatMap {
             versions.contains($0) ? rows[$0 - versions.lowerBound] : nil

@@ -13,9 +13,9 @@ package enum ProtocolFamily: Sendable, Equatable {
     /// tus 1.0.
     case tus
 
-    /// Detects the protocol of a request; nil if nothing marks it.
+    /// Detects the protocol of a request from its fields; nil if no field identifies a protocol.
     ///
-    /// On an upload resource, the upload's protocol then applies.
+    /// If nil on an upload resource, the protocol of the upload's creation applies.
     ///
     /// - Parameters:
     ///   - head: the request's head.
@@ -39,7 +39,7 @@ package enum ProtocolFamily: Sendable, Equatable {
         }
     }
 
-    /// The fields that mark a request.
+    /// The fields that identify the protocol of a request.
     private struct Marks {
         private(set) var isIETF = false
         private(set) var hasTusVersion = false
@@ -70,13 +70,13 @@ package enum ProtocolFamily: Sendable, Equatable {
     }
 }
 
-/// The kind of an upload, as the head of its creation defines it.
+/// The kind of an upload: its protocol and, in tus, whether it is a part of another upload or made of parts.
 package struct UploadKind: Sendable, Equatable {
     /// The protocol that created it.
     package var family = ProtocolFamily.ietf
-    /// Whether it is only a part of another upload, never delivered by itself (tus, "concatenation").
+    /// Whether the upload is only a part of another upload and never delivered by itself (tus, "concatenation").
     package var isPart = false
-    /// Whether it is concatenated from parts.
+    /// Whether the upload is concatenated from parts (tus, "concatenation").
     package var isFinal = false
 
     /// Creates the kind of a plain upload of the draft.

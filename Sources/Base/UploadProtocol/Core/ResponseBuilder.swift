@@ -10,7 +10,7 @@ import SpoolgateTextFormats
 package struct ResponseBuilder: ResponseWording {
     package var dialect: Dialect
     package var limits: UploadLimits
-    /// Whether the creation of the upload announced content in later requests.
+    /// Whether the upload's creation announced that more content follows in later requests.
     private var isSegmented = false
 
     /// Creates a builder for one request.
@@ -19,14 +19,14 @@ package struct ResponseBuilder: ResponseWording {
         self.limits = limits
     }
 
-    /// Returns a copy for a request on the upload of `creation`.
+    /// Returns a copy for a request on the upload that the request `creation` has created.
     package func on(_ creation: RequestHead) -> ResponseBuilder {
         var builder = self
         builder.isSegmented = UploadRequest.isSegmented(creation, Dialect(of: creation.fields))
         return builder
     }
 
-    /// Builds the 104 for a new upload resource (draft-12 §4.2.2); see `ResponseWording`.
+    /// Builds the 104 that names a new upload resource (draft-12 §4.2.2); see `ResponseWording`.
     package func interimCreated(location: String) -> ResponseHead {
         var fields = start(capacity: 3)
         fields.append(.location, location)
@@ -41,7 +41,7 @@ package struct ResponseBuilder: ResponseWording {
         return ResponseHead(status: .uploadResumptionSupported, fields: fields)
     }
 
-    /// Builds a 201 that links the upload's status resource (RFC 8631 §4).
+    /// Builds the response to a creation, a 201 that links the upload's status resource (RFC 8631 §4).
     package func created(location: String, offset: Int64) -> Response {
         var fields = start(capacity: 6)
         fields.append(.location, location)
@@ -51,7 +51,7 @@ package struct ResponseBuilder: ResponseWording {
         return Response(ResponseHead(status: .created, fields: fields))
     }
 
-    /// Builds a response with `dialect.partialAppendStatus`.
+    /// Builds the response to an append that leaves the upload incomplete, with `dialect.partialAppendStatus`.
     package func appended(offset: Int64) -> Response {
         var fields = start(capacity: 4)
         append(.incomplete, offset: offset, to: &fields)
@@ -59,7 +59,7 @@ package struct ResponseBuilder: ResponseWording {
         return Response(ResponseHead(status: dialect.partialAppendStatus, fields: fields))
     }
 
-    /// Builds a 204; see `ResponseWording`.
+    /// Builds the response to an offset retrieval, a 204; see `ResponseWording`.
     ///
     /// `response` is not used.
     package func offsetTold(
@@ -78,9 +78,9 @@ package struct ResponseBuilder: ResponseWording {
         return Response(ResponseHead(status: .noContent, fields: fields))
     }
 
-    /// Builds a 202 (RFC 9110 §15.3.3) whose JSON content describes the status.
+    /// Builds a 202 (RFC 9110 §15.3.3) with a JSON description of the upload, which will be delivered later.
     ///
-    /// If `length` is given, the fields report the upload as complete.
+    /// If `length`, in bytes, is not nil, the fields report the upload as complete.
     package func accepted(id: UploadID, resource: String, length: Int64?) -> Response {
         var fields: HTTPFields = [:]
         if let length {
@@ -95,7 +95,7 @@ package struct ResponseBuilder: ResponseWording {
         return Response(.accepted, fields, json: description)
     }
 
-    /// Builds a 204.
+    /// Builds the response to a cancellation, a 204.
     package func cancelled() -> Response {
         var fields = start(capacity: 2)
         fields.append(.cacheControl, "no-store")
@@ -105,7 +105,7 @@ package struct ResponseBuilder: ResponseWording {
     /// Builds the head of the target resource's final response (draft-12 §4.1.2, ?1); see `ResponseWording`.
     ///
     /// In versions 3 to 6, `location` is added if the upstream sent no `Location`. A status that would make this client
-    /// upload everything again is replaced by 424, and `Proxy-Status` has the original (RFC 9209).
+    /// upload everything again is replaced by 424, and `Proxy-Status` contains the original status (RFC 9209).
     package func final(_ head: ResponseHead, offset: Int64, location: String?) -> FinalHead {
         var fields = head.fields
         fields.reserveCapacity(fields.count + 4)
@@ -121,7 +121,8 @@ package struct ResponseBuilder: ResponseWording {
         return FinalHead(head: ResponseHead(status: .failedDependency, fields: fields))
     }
 
-    /// Builds the problem document; without the protocol's fields if `refusal.isOrdinary`.
+    /// Builds the response to a refused request, a problem document; without the protocol's fields if
+    /// `refusal.isOrdinary`.
     package func refused(_ refusal: Refusal, offset: Int64?) -> Response {
         var response = refusal.response
         guard !refusal.isOrdinary else { return response }
@@ -136,8 +137,8 @@ package struct ResponseBuilder: ResponseWording {
 
     /// Adds the limits to the upstream's response to OPTIONS on a target resource.
     ///
-    /// 501 and 405 become 200, because this target can create uploads (draft-12 §4.1.4); the upstream's content must
-    /// not be relayed then. Other errors are unchanged.
+    /// 501 and 405 become 200, because this target can create uploads (draft-12 §4.1.4); the caller must not relay the
+    /// upstream's content then. Responses with other errors are unchanged.
     package func options(_ upstream: ResponseHead) -> ResponseHead {
         var head = upstream
         switch upstream.status.code {
@@ -169,7 +170,7 @@ package struct ResponseBuilder: ResponseWording {
         return Response(ResponseHead(status: .noContent, fields: fields))
     }
 
-    /// Whether this client would upload everything again after this status of a final response.
+    /// Whether a final response with this status must be replaced, because this client would upload everything again.
     private func mustNotRepeat(after status: HTTPResponse.Status) -> Bool {
         isSegmented && dialect.repeatsAfterError && status.asksToRepeat
     }
@@ -220,12 +221,12 @@ extension HTTPResponse.Status {
         reasonPhrase: "Upload Resumption Supported"
     )
 
-    /// Whether tus clients, above all tus-js-client in both of its modes, upload everything again after it.
+    /// Whether tus clients, above all tus-js-client with either protocol, upload everything again after this status.
     var asksToRepeat: Bool { [409, 423, 429].contains(code) || code >= 500 }
 }
 
 extension HTTPFields {
-    /// Adds the status of the upstream's response to `Proxy-Status` (RFC 9209).
+    /// Adds a `Proxy-Status` field with the status of the upstream's response (RFC 9209).
     mutating func tellReceived(_ status: HTTPResponse.Status) {
         append(.proxyStatus, "spoolgate; received-status=\(status.code)")
     }

@@ -10,24 +10,24 @@ package import SpoolgateTextFormats
 package protocol ResponseWording: Sendable {
     /// The dialect of the request.
     var dialect: Dialect { get }
-    /// The limits of the upload's route, or the upload's own.
+    /// The limits that responses announce: those of the upload's route, or the upload's own.
     var limits: UploadLimits { get set }
 
-    /// Returns a copy for a request on the upload of `creation`.
+    /// Returns a copy for a request on the upload that the request `creation` has created.
     func on(_ creation: RequestHead) -> Self
 
-    /// Builds the 104 for a new upload resource (draft-12 §4.2.2); only if `dialect.allowsInterim`.
+    /// Builds the 104 that names a new upload resource (draft-12 §4.2.2); call it only if `dialect.allowsInterim`.
     func interimCreated(location: String) -> ResponseHead
 
-    /// Builds a 104 that reports progress; only if `dialect.allowsProgress`.
+    /// Builds a 104 that reports progress; call it only if `dialect.allowsProgress`.
     ///
     /// `offset` must be durable. There is no `Location` (draft-12 §4.1.1, §4.4.2).
     func interimProgress(offset: Int64) -> ResponseHead
 
-    /// Builds the response to a creation whose content ended, but not the upload.
+    /// Builds the response to a creation whose content was received, but that left the upload incomplete.
     func created(location: String, offset: Int64) -> Response
 
-    /// Builds the response to an append whose content ended, but not the upload.
+    /// Builds the response to an append whose content was received, but that left the upload incomplete.
     func appended(offset: Int64) -> Response
 
     /// Builds the response to an offset retrieval, as decided by `UploadState.decideRetrieval`.
@@ -36,7 +36,7 @@ package protocol ResponseWording: Sendable {
     ///   - state: the upload; its offset must be durable.
     ///   - completeness: the completeness to report.
     ///   - remainingAge: seconds until the upload expires.
-    ///   - response: the head of the stored final response, if known.
+    ///   - response: the head of the stored final response, or nil if there is none.
     /// - Returns: 204, or the protocol's equivalent.
     func offsetTold(
         _ state: UploadState,
@@ -50,8 +50,8 @@ package protocol ResponseWording: Sendable {
     /// - Parameters:
     ///   - id: the upload.
     ///   - resource: the URI of its upload resource; the response links its status resource (RFC 8631 §4).
-    ///   - length: the length of the whole representation; nil for an ordinary upload, whose response has none of the
-    ///     protocol's fields.
+    ///   - length: the length of the whole representation in bytes; nil for an ordinary upload, whose response has none
+    ///     of the protocol's fields.
     /// - Returns: 202, or the protocol's equivalent.
     func accepted(id: UploadID, resource: String, length: Int64?) -> Response
 
@@ -62,27 +62,27 @@ package protocol ResponseWording: Sendable {
     ///
     /// - Parameters:
     ///   - head: the upstream's head, already filtered by `UpstreamFields.relayed`.
-    ///   - offset: the length of the whole representation.
-    ///   - location: the upload resource if the request is the creation, otherwise nil.
+    ///   - offset: the length of the whole representation in bytes.
+    ///   - location: the URI of the upload resource if the request is the creation, otherwise nil.
     /// - Returns: the head, and whether the upstream's content is sent with it.
     func final(_ head: ResponseHead, offset: Int64, location: String?) -> FinalHead
 
     /// Builds the response to a refused request of this route.
     ///
-    /// `offset` is the upload's durable offset; nil if the request concerns no upload.
+    /// `offset` is the upload's durable offset in bytes, or nil if the request concerns no upload.
     func refused(_ refusal: Refusal, offset: Int64?) -> Response
 }
 
 /// The head of a final response as the client receives it.
 package struct FinalHead: Sendable, Equatable {
     package var head: ResponseHead
-    /// Whether the upstream's content is sent with it.
+    /// Whether the upstream's content is sent with the head.
     package var hasContent = true
 
-    /// A head without the protocol's fields, for a client that does not use it.
+    /// Returns a head without the protocol's fields, for a client that does not use the protocol.
     package static func ordinary(_ head: ResponseHead) -> FinalHead { FinalHead(head: head) }
 
-    /// The whole response, with `content` if `hasContent`.
+    /// Returns the whole response: the head, and `content` if `hasContent` is true.
     package func answer(with content: [UInt8]) -> Response {
         Response(head, content: hasContent ? content : [])
     }
@@ -106,7 +106,7 @@ extension Response {
 }
 
 extension HTTPFields {
-    /// Links an upload's status resource (RFC 8631 §4).
+    /// Adds a `Link` to the status resource of the upload resource `resource` (RFC 8631 §4).
     mutating func linkStatus(of resource: String) {
         append(.link, "<\(resource)\(UploadResources.statusSuffix)>; rel=\"status\"")
     }

@@ -5,19 +5,19 @@
 extension UploadState {
     /// The decisions for requests on an upload in one phase.
     package struct Row {
-        /// For an append at the offset, with more to follow.
+        /// The decision on an append that starts at the offset and does not complete the upload.
         package let more: Answer
-        /// For an append at the offset that completes the upload.
+        /// The decision on an append that starts at the offset and completes the upload.
         package let completing: Answer
-        /// For an offset retrieval.
+        /// The decision on an offset retrieval.
         package let retrieval: RetrievalDecision
-        /// For an offset retrieval of a client that treats offset == length as success.
+        /// The decision on an offset retrieval by a client that treats offset == length as success.
         package let eagerRetrieval: RetrievalDecision
-        /// For a cancellation.
+        /// The decision on a cancellation.
         package let cancellation: CancellationDecision
     }
 
-    /// The table's row for this state; `dialect` affects refusals only.
+    /// Returns the table's row for this state; `dialect` affects refusals only.
     package func row(_ dialect: Dialect) -> Row {
         switch phase {
         case .receiving:
@@ -99,27 +99,29 @@ extension UploadState {
     package enum Answer: Sendable, Equatable {
         /// Acknowledge the offset; more content follows.
         case goOn
-        /// The representation is complete, and the offset is its length: deliver it, or accept it for the queue.
+        /// The representation is complete, and the offset is its length: deliver it now, or respond with 202 and queue
+        /// it.
         case deliver
         /// Respond with 202 again.
         case accepted
-        /// Respond with the stored final response, or with `otherwise` if it is missing.
+        /// Respond with the stored final response, or with `otherwise` if that response is missing.
         indirect case replay(otherwise: Refusal)
-        /// Refuse; received bytes are kept.
+        /// Refuse the request; bytes received so far are kept.
         indirect case refuse(Refusal)
         /// Close the connection without a response, so that the client retries.
         ///
-        /// There is no final response yet, and the client would mistake a refusal that only means "later" for it.
+        /// There is no final response yet, and the client would mistake a refusal that only means "later" for the final
+        /// one.
         case breakOff
     }
 
-    /// Decisions on an offset retrieval; each requires a durable offset.
+    /// Decisions on an offset retrieval; the offset must be durable before any of them is carried out.
     package enum RetrievalDecision: Sendable, Equatable {
         /// Report the offset and this completeness.
         case tell(Completeness)
-        /// Attempt the delivery, then decide again with `hasTried`.
+        /// Attempt the delivery first, then call `decideRetrieval` again with `hasTried` set to true.
         case deliverFirst
-        /// Refuse; the upload is unchanged.
+        /// Refuse the request; the upload is unchanged.
         indirect case refuse(Refusal)
         /// Close the connection, as in `Answer.breakOff`.
         case breakOff
@@ -128,17 +130,17 @@ extension UploadState {
     /// Decisions on a cancellation.
     package enum CancellationDecision: Sendable, Equatable {
         case remove
-        /// Refuse; the upload is unchanged.
+        /// Refuse the request; the upload is unchanged.
         indirect case refuse(Refusal)
         /// Close the connection, as in `Answer.breakOff`.
         case breakOff
     }
 
-    /// How long requests can use an upload; an expired one returns 404.
+    /// How long requests can use an upload; requests on an expired upload are answered with 404.
     package enum Lifetime: Sendable, Equatable {
         /// The route's `UploadLimits.maxAge`, counted from the last activity.
         case sinceActivity
-        /// As long as the route keeps final responses.
+        /// The time that the route keeps final responses, counted from the final response.
         case sinceResponse
         /// No lifetime that requests enforce.
         case none

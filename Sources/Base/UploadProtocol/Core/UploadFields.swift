@@ -11,7 +11,7 @@ struct UploadFields {
     private(set) var length: Int64?
     private(set) var completeness: Completeness?
     private(set) var hasPartialMediaType = false
-    /// Whether `Content-Range` makes the content a part of a representation.
+    /// Whether the request has a `Content-Range`, so that its content is a part of a representation.
     private(set) var hasContentRange = false
 
     init(_ fields: HTTPFields, dialect: Dialect) {
@@ -48,7 +48,7 @@ struct UploadFields {
             types.value.map { MediaType.of($0, is: UploadResources.partialMediaType) } ?? false
     }
 
-    /// The refusal of a request, neither creation nor append, with these fields; nil if it is allowed.
+    /// Returns the refusal of a request that is neither a creation nor an append, or nil if it may have these fields.
     func strayRefusal(_ dialect: Dialect) -> Refusal? {
         guard dialect.refusesStrayFields else { return nil }
         if offset != nil { return .strayField(.uploadOffset) }
@@ -57,7 +57,7 @@ struct UploadFields {
         return nil
     }
 
-    /// The value of a field that occurs exactly once.
+    /// Collects the value of a field; nil unless the field occurs exactly once.
     private struct Only {
         private(set) var value: String?
         private var occurred = false

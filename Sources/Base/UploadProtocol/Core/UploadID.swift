@@ -16,12 +16,12 @@ package struct UploadID: Hashable, Sendable, CustomStringConvertible {
         self.low = low
     }
 
-    /// Parses the 26-character form; nil for any other text, including upper case.
+    /// Parses the 26-character form; nil for any other text, including one in upper case.
     package init?(_ text: some StringProtocol) {
         self.init(bytes: text.utf8)
     }
 
-    /// Parses the bytes of the 26-character form; nil for anything else.
+    /// Parses the bytes of the 26-character form; nil for any other bytes.
     package init?(bytes: some Collection<UInt8>) {
         var (high, low): (UInt64, UInt64) = (0, 0)
         var count = 0
@@ -55,7 +55,7 @@ package struct UploadID: Hashable, Sendable, CustomStringConvertible {
 
     /// Calls `body` with the 26 characters.
     ///
-    /// Not generic: a generic result would make it three times as slow.
+    /// Not generic, because a generic result would make the function three times as slow.
     package func withCharacters(_ body: (UnsafeBufferPointer<UInt8>) -> Void) {
         withUnsafeTemporaryAllocation(of: UInt8.self, capacity: Self.characterCount) { characters in
             write(to: characters)

@@ -8,18 +8,18 @@ import SpoolgateTextFormats
 package struct UploadLimits: Sendable, Equatable {
     /// The maximum size of a whole representation; > 0.
     package var maxSize: Int64
-    /// The minimum size for resumption; 0 allows it for all uploads.
+    /// The minimum size of an upload that can be resumed; 0 makes all uploads resumable.
     ///
-    /// A smaller complete upload of known length is an ordinary request.
+    /// A request that contains a whole upload of known, smaller length is treated as an ordinary request.
     package var minSize: Int64
-    /// The maximum content size of one creation or append; nil: unlimited.
+    /// The maximum content size of one creation or append, or nil if unlimited.
     package var maxAppendSize: Int64?
-    /// The minimum content size of an append that does not complete the upload; 0: no minimum.
+    /// The minimum content size of an append that does not complete the upload; 0 if there is no minimum.
     package var minAppendSize: Int64
     /// The lifetime of an upload after its last activity, in seconds; > 0.
     package var maxAge: Int64
 
-    /// The largest size that can be announced: fifteen digits (RFC 9651 §3.3.1).
+    /// The largest size in bytes that can be announced, fifteen digits (RFC 9651 §3.3.1).
     package static let mostSize: Int64 = 999_999_999_999_999
 
     /// Creates limits from their parts.
@@ -37,21 +37,21 @@ package struct UploadLimits: Sendable, Equatable {
         self.maxAge = maxAge
     }
 
-    /// The refusal of an upload that is too large: 413 (draft-12 §4.1.4).
+    /// Returns the refusal of an upload that is too large, with 413 (draft-12 §4.1.4).
     ///
-    /// - Parameter size: bytes of the whole, as far as it is known; nil: unknown.
-    /// - Returns: nil if the size is allowed.
+    /// - Parameter size: the size of the whole upload in bytes, as far as it is known, or nil if unknown.
+    /// - Returns: the refusal, or nil if the size is allowed or unknown.
     package func refusal(ofSize size: Int64?) -> Refusal? {
         size ?? 0 > maxSize ? tooLarge : nil
     }
 
     package var tooLarge: Refusal { .tooLarge(maxSize: maxSize) }
 
-    /// The value of `Upload-Limit`.
+    /// Returns the value of `Upload-Limit`.
     ///
     /// - Parameters:
     ///   - lifetimeKey: the dialect's key for the lifetime.
-    ///   - remainingAge: seconds from this response until the upload expires; nil: `maxAge`.
+    ///   - remainingAge: seconds from this response until the upload expires; if nil, `maxAge`.
     /// - Returns: for example, `max-size=1000, min-size=0, max-age=3600`.
     package func fieldValue(_ lifetimeKey: String, remainingAge: Int64? = nil) -> String {
         var text = ByteBuilder(room: 128)

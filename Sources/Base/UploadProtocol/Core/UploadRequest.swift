@@ -5,13 +5,13 @@
 
 import HTTPTypes
 
-/// Whether more of the representation may follow (draft-12 §4.1.2), regardless of offset and length.
+/// Whether a message contains the end of the representation (draft-12 §4.1.2), regardless of offset and length.
 package enum Completeness: Sendable, Equatable {
-    /// More may follow.
+    /// More of the representation may follow.
     case incomplete
-    /// This message has the end of the representation.
+    /// This message contains the end of the representation.
     case complete
-    /// The message that reaches the length has the end (tus).
+    /// The message whose content reaches the length contains the end (tus).
     case atLength
 }
 
@@ -37,19 +37,20 @@ package enum UploadRequest: Sendable, Equatable {
     case elsewhere
     /// An ordinary upload (POST, PUT or PATCH), without resumption.
     ///
-    /// `isMarked`: it uses the protocol, but is complete in one message and too small to be resumed.
+    /// `isMarked` is true if the request uses the upload protocol, but is complete in one message and too small to be
+    /// resumed.
     case ordinaryUpload(isMarked: Bool)
     /// An upload to an upstream that handles tus itself (setting `tus: pass`); streamed.
     ///
-    /// `room`: the most bytes of content that the request may have, given its offset. `length`: the size of the whole
-    /// upload, if the request states it.
+    /// `room` is the maximum number of content bytes that the request may have, given its offset. `length` is the size
+    /// of the whole upload in bytes, or nil if the request does not state it.
     case passedUpload(room: Int64, length: Int64?)
     /// Any other request; streamed in both directions.
     case passThrough
     /// A request that is invalid regardless of the upload's state.
     indirect case refused(Refusal)
 
-    /// Whether it starts an upload, with or without an upload resource.
+    /// Whether the request starts an upload, with or without an upload resource.
     package var beginsUpload: Bool {
         switch self {
         case .creation, .concatenation, .ordinaryUpload, .passedUpload: true
@@ -67,7 +68,7 @@ package enum UploadRequest: Sendable, Equatable {
         package var completeness: Completeness
         /// The length of the representation; nil if the message does not state it (draft-12 §4.1.3).
         package var length: Int64?
-        /// Whether content must be refused: it has the wrong media type, but there may be none.
+        /// Whether any content must be refused, because its media type is wrong; the message may be empty.
         package var mustBeEmpty = false
     }
 
@@ -77,7 +78,7 @@ package enum UploadRequest: Sendable, Equatable {
         package var offset: Int64
         /// Whether this content ends the representation.
         package var completeness: Completeness
-        /// A valid `Upload-Length`, otherwise nil.
+        /// The length that a valid `Upload-Length` states in bytes, otherwise nil.
         package var length: Int64?
         package var contentLength: ContentLength
     }
@@ -136,7 +137,7 @@ package enum UploadRequest: Sendable, Equatable {
     /// Only here can a request pass through. Invariant: a request that the upstream may treat as an upload is an upload
     /// here, regardless of its other fields.
     ///
-    /// `isPart`: whether it has `Content-Range`.
+    /// `isPart` is true if the request may have a `Content-Range`.
     init(unclaimed head: RequestHead, limits: UploadLimits, isPart: Bool = true) {
         if head.mayBeUpload {
             self.init(ordinary: head, isMarked: false, limits: limits, isPart: isPart)
@@ -288,7 +289,7 @@ package enum UploadRequest: Sendable, Equatable {
         self = .creation(Creation(completeness: completeness, length: length))
     }
 
-    /// The refusal of a creation with `count` bytes of content; nil if it is allowed.
+    /// Returns the refusal of a creation with `count` bytes of content, or nil if it is allowed.
     private static func refusal(
         of count: Int64,
         _ completeness: Completeness,
@@ -305,7 +306,7 @@ package enum UploadRequest: Sendable, Equatable {
 }
 
 extension RequestHead {
-    /// The size in bytes of the whole representation, even if the content is a part; nil if unknown.
+    /// The size of the whole representation in bytes, even if the content is only a part of it; nil if unknown.
     package var representationLength: Int64? {
         let count = contentLength.count
         guard let range = fields.contentRange else { return count }
@@ -323,9 +324,9 @@ extension RequestHead {
             }
     }
 
-    /// Whether an override field asks to treat the request as one with another method.
+    /// Whether a field such as `X-HTTP-Method-Override` asks to treat the request as one with the method `method`.
     ///
-    /// Applications read the first of these names. An intermediary may have joined several values.
+    /// Applications read the first method in such a field; an intermediary may have joined several values.
     func overrides(with method: HTTPRequest.Method) -> Bool {
         fields.contains { field in
             // The first letter rules out most fields cheaply.
@@ -341,13 +342,13 @@ extension RequestHead {
 }
 
 extension UploadLimits {
-    /// The refusal of content that is too large or too small for one message (draft-12 §4.1.4).
+    /// Returns the refusal of content that is too large or too small for one message (draft-12 §4.1.4).
     ///
     /// - Parameters:
     ///   - count: the content length in bytes, from the message's head.
     ///   - completeness: the completeness that the message states.
-    ///   - isCreation: whether it is a creation; an empty one is never too small.
-    /// - Returns: nil if the limits allow it.
+    ///   - isCreation: whether the message is a creation; an empty creation is never too small.
+    /// - Returns: the refusal, or nil if the content is within the limits.
     package func refusal(
         ofContent count: Int64,
         _ completeness: Completeness,

@@ -7,12 +7,12 @@ import SpoolgateTextFormats
 
 /// The naming scheme of a route's upload resources.
 ///
-/// `<prefix><id>`, or without a prefix `<creation path>/upload-resource/<id>`. With a node, `<node>/<id>` replaces
-/// `<id>`.
+/// A path is `<prefix><id>` or, if `prefix` is nil, `<creation path>/upload-resource/<id>`. If `node` is not nil,
+/// `<node>/<id>` replaces `<id>`.
 package struct UploadResources: Sendable, Equatable {
-    /// A fixed path prefix that ends in `/`; nil puts a resource below its creation's path.
+    /// A fixed path prefix that ends in `/`; if nil, an upload resource is below the path of its creation.
     package var prefix: String?
-    /// The name of this node; nil if there is only one.
+    /// The name of this gateway if several share a service; nil if there is only one.
     package var node: String?
 
     /// Creates a naming scheme; see `prefix` and `node`.
@@ -40,7 +40,8 @@ package struct UploadResources: Sendable, Equatable {
     /// The media type of an append's content (draft-12 §6).
     package static let partialMediaType = "application/partial-upload"
 
-    /// The longest path of an upload resource in bytes: its request line fits the 8 KiB limit of web servers.
+    /// The maximum length of an upload resource's path in bytes, so that request lines stay below web servers' 8 KiB
+    /// limit.
     package static let longestPath = 8_000
 
     /// The resource that a path names.
@@ -50,17 +51,17 @@ package struct UploadResources: Sendable, Equatable {
         case status(UploadID)
         /// A resource of another node.
         indirect case elsewhere(Match)
-        /// A path in the form of an upload resource without a valid identifier: 404.
+        /// A path in the form of an upload resource, but without a valid identifier; answered with 404.
         case malformed
     }
 
-    /// Matches `path` (no query) with the resources of this route.
+    /// Returns the upload resource of this route that `path`, without a query, names.
     package func match(_ path: some StringProtocol) -> Match {
         path.utf8.withContiguousStorageIfAvailable { match($0) }
             ?? Array(path.utf8).withUnsafeBufferPointer { match($0) }
     }
 
-    /// Matches the path of a request target.
+    /// Returns the upload resource of this route that the path of a request target names.
     package func match(target: String) -> Match {
         var target = target
         return target.withUTF8 { bytes in
@@ -91,7 +92,7 @@ package struct UploadResources: Sendable, Equatable {
         return .malformed
     }
 
-    /// The path of the upload resource for a creation at `creationPath` (no query).
+    /// Returns the path of the upload resource for a creation at `creationPath`, which has no query.
     package func path(of id: UploadID, creationPath: some StringProtocol) -> String {
         var path = ByteBuilder(room: 128)
         if let prefix {

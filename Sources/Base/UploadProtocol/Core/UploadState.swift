@@ -36,24 +36,25 @@ package struct UploadState: Sendable, Equatable {
     package var length: Int64?
     /// The upload's progress towards its delivery.
     package var phase: Phase
-    /// Whether its client received 202 and the upload is in the queue.
+    /// Whether the client received 202, so that the upload is in the queue for later delivery.
     package var isAccepted = false
     /// The status of the stored final response; nil if it is unknown.
     package var finalStatus: Int?
-    /// The kind that its creation gave it.
+    /// The upload's kind, as the head of its creation defines it.
     package var kind: UploadKind
 
     /// The phases that a client can distinguish.
     package enum Phase: String, Sendable, CaseIterable {
         /// Content may still be appended.
         case receiving
-        /// All content was received, but the upstream was not reached; a completing append starts another attempt.
+        /// All content was received, but an attempt failed and is retried later; a completing append starts an attempt
+        /// at once.
         case deferred
         /// A delivery attempt is running or about to start; the final response is not yet stored.
         case delivering
         /// The upstream's final response is stored.
         case delivered
-        /// The upload was sent to the upstream without a response; there will be no further attempt.
+        /// The upload was sent to the upstream, which did not respond; there will be no further attempt.
         case indeterminate
         /// All content was received, but the delivery failed; there will be no further attempt.
         case failed
@@ -78,10 +79,10 @@ package struct UploadState: Sendable, Equatable {
         self.kind = kind
     }
 
-    /// The state reported for an upload that another request keeps locked: like a running delivery.
+    /// The state that is reported for an upload that another request keeps locked, the same as during a delivery.
     package static let inUse = UploadState(offset: 0, phase: .delivering)
 
-    /// The state in one word, for clients and operators; `isInUse`: a request has locked the upload.
+    /// Returns the state in one word, for clients and operators; `isInUse` is true if a request has locked the upload.
     package func word(isInUse: Bool) -> String {
         switch phase {
         case .receiving: isInUse ? "receiving" : "partial"
@@ -94,19 +95,19 @@ package struct UploadState: Sendable, Equatable {
     var isRefused: Bool { (finalStatus ?? 0) >= 400 }
     /// Whether the stored final response shows that the upstream accepted the upload.
     var isTaken: Bool { !kind.isPart && (200..<400).contains(finalStatus ?? 0) }
-    /// Whether all content was received and its delivery is due without another message (tus).
+    /// Whether all content was received, so that the delivery is due without a message that says "complete" (tus).
     var isWholeByLength: Bool {
         kind.family == .tus && !kind.isPart && phase == .receiving && length == offset
     }
 
     // MARK: Decisions
 
-    /// The offset that the content of a request must not exceed.
+    /// The limit on the content of a request, as an offset in the representation.
     package struct Ceiling: Sendable, Equatable {
         package var offset: Int64
-        /// Whether it is the length of the representation rather than a limit of the gateway.
+        /// Whether the ceiling is the length of the representation; false if it is a limit of the gateway.
         package var isLength: Bool
-        /// The length that is known from now on.
+        /// The length of the representation in bytes, as known from this request on; nil if still unknown.
         package var length: Int64?
     }
 
@@ -119,13 +120,13 @@ package struct UploadState: Sendable, Equatable {
         /// Respond without receiving content.
         case answer(Answer)
 
-        /// Refuses before any content is read.
+        /// Returns the decision to refuse an append before any content is read.
         package static func refuse(_ refusal: Refusal) -> AppendDecision {
             .answer(.refuse(refusal))
         }
     }
 
-    /// The ceiling for the content of a classified creation.
+    /// Returns the ceiling for the content of a creation.
     package static func decide(_ creation: UploadRequest.Creation, limits: UploadLimits) -> Ceiling
     {
         guard !creation.mustBeEmpty else {
@@ -176,7 +177,7 @@ package struct UploadState: Sendable, Equatable {
 
     /// Decides on content that exceeded the ceiling.
     ///
-    /// - Returns: the refusal, and whether to remove the upload; a complete upload is kept.
+    /// - Returns: the refusal, and whether the caller must remove the upload; a complete upload is kept.
     package func decideExcess(_ ceiling: Ceiling, dialect: Dialect, limits: UploadLimits)
         -> (refusal: Refusal, deactivates: Bool)
     {
@@ -197,8 +198,8 @@ package struct UploadState: Sendable, Equatable {
     ///
     /// - Parameters:
     ///   - dialect: the dialect of the retrieval.
-    ///   - hasTried: whether this retrieval was already an attempt. No client has received the final response then, so
-    ///     "incomplete" is reported; a client that wants the response sends an empty append.
+    ///   - hasTried: whether a delivery was already attempted for this retrieval. No client has received the final
+    ///     response then, so "incomplete" is reported; a client that wants the response sends an empty append.
     /// - Returns: the decision; never `deliverFirst` if `hasTried`.
     package func decideRetrieval(_ dialect: Dialect, hasTried: Bool = false) -> RetrievalDecision {
         let row = row(dialect)
@@ -282,9 +283,9 @@ package struct UploadState: Sendable, Equatable {
         case response = "final response"
         /// The delivery is due later: after a 202, or because an attempt failed and a retry is safe.
         case postponed
-        /// The upload was sent without a response, and a retry is not safe.
+        /// The upstream did not respond to the upload, and a retry is not safe.
         case silence = "no response"
-        /// The upstream refused it after 202, or its lifetime in the queue expired.
+        /// The upstream refused the upload after a 202, or the upload's lifetime in the queue expired.
         case failure
         case hold
         case requeue
@@ -292,7 +293,7 @@ package struct UploadState: Sendable, Equatable {
         case loss
     }
 
-    /// The phase after a step; nil if the step is impossible in this phase.
+    /// Returns the phase after a step, or nil if the step is impossible in this phase.
     package static func phase(after step: Step, in phase: Phase) -> Phase? {
         switch (phase, step) {
         case (.receiving, .attempt), (.deferred, .attempt): .delivering
