@@ -9,7 +9,7 @@ package enum ProgramVersion {
     ///
     /// - Parameters:
     ///   - version: the version.
-    ///   - build: the identity of the build, or nil if unknown; the text is then only the version.
+    ///   - build: the identity of the build, or nil for `unknown build`.
     /// - Returns: the text.
     package static func text(_ version: String = version, build: String?) -> String {
         "\(version) (\(build ?? "unknown build"))"

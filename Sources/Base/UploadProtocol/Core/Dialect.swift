@@ -56,7 +56,8 @@ package struct Dialect: Sendable, Equatable {
     package var namesCompletedUpload: Bool { (6...8).contains(version) }
     /// Whether a 104 may report progress with `Upload-Offset` (since draft-03).
     package var allowsProgress: Bool { allowsInterim && version >= 5 }
-    /// Whether content beyond a known length ends the upload (since version 7); if false, only the request is refused.
+    /// Whether content beyond a known length removes the upload (since version 7); if false, only the request is
+    /// refused.
     package var deactivatesOnExcess: Bool { !isTus && version >= 7 }
     /// The status of a refusal of content beyond a known length: 400 (draft-12 §4.4.2), or 413 (tus).
     package var excessStatus: HTTPResponse.Status { isTus ? .contentTooLarge : .badRequest }

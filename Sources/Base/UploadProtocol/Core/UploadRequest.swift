@@ -326,7 +326,7 @@ extension RequestHead {
 
     /// Whether a field such as `X-HTTP-Method-Override` asks to treat the request as one with the method `method`.
     ///
-    /// Applications read the first method in such a field; an intermediary may have joined several values.
+    /// All common names of such fields count. If an intermediary has joined several values, any of them counts.
     func overrides(with method: HTTPRequest.Method) -> Bool {
         fields.contains { field in
             // The first letter rules out most fields cheaply.

@@ -7,12 +7,12 @@ import SpoolgateTextFormats
 
 /// The part of a representation that a request's content is.
 package struct ContentRange: Sendable, Equatable {
-    /// The length of the whole in bytes; nil if the field does not state it.
+    /// The length of the whole representation in bytes; nil if the field does not state it.
     ///
-    /// It is the number after the slash, and at least the end of the part; at most `Int64.max`.
+    /// This is the number after the slash or the end of the part, whichever is larger; at most `Int64.max`.
     package var length: Int64?
 
-    /// Parses a value; the largest length in it counts.
+    /// Parses a field value; if it states several lengths, the largest counts.
     init(_ value: String) {
         for part in value.utf8.split(separator: UInt8(ascii: ",")) {
             let sides = part.split(
@@ -35,9 +35,9 @@ package struct ContentRange: Sendable, Equatable {
 }
 
 extension HTTPFields {
-    /// The request's `Content-Range`; nil if it is missing and the content is not a part.
+    /// The request's `Content-Range`; nil if the field is missing, so that the content is not a part.
     package var contentRange: ContentRange? {
-        // Several lines form one list.
+        // The values of several lines are joined to one list.
         contains(.contentRange) ? self[.contentRange].map { ContentRange($0) } : nil
     }
 }

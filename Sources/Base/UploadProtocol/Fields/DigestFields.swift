@@ -7,7 +7,7 @@ package import HTTPTypes
 import RawStructuredFieldValues
 import SpoolgateTextFormats
 
-/// A supported algorithm, either of the integrity fields (RFC 9530 §7.2) or of tus only.
+/// A supported digest algorithm, either of the integrity fields (RFC 9530 §7.2) or of tus only.
 package enum DigestAlgorithm: String, Sendable, Hashable {
     /// SHA-1, used only by tus clients, against transmission errors.
     case sha1
@@ -27,7 +27,7 @@ package enum DigestAlgorithm: String, Sendable, Hashable {
     }
 }
 
-/// The known digests of one field, or computed ones.
+/// A set of digests by algorithm, either read from one field or computed.
 package struct DigestValues: Sendable, Equatable {
     package private(set) var values: [DigestAlgorithm: [UInt8]] = [:]
 
@@ -38,9 +38,10 @@ package struct DigestValues: Sendable, Equatable {
     ///
     /// - Parameters:
     ///   - name: `Content-Digest` or `Repr-Digest`.
-    ///   - fields: the request's fields; several lines form one Dictionary.
+    ///   - fields: the request's fields; several lines of one field form one Dictionary.
     /// - Throws: `Refusal.invalidDigest` if the field is not a Dictionary, or if the value of a known algorithm is not
-    ///   a Byte Sequence of its length: a client that sends a digest expects it to be verified.
+    ///   a Byte Sequence of that algorithm's length. It is not ignored, because a client that sends a digest expects it
+    ///   to be verified.
     package init(_ name: HTTPField.Name, in fields: HTTPFields) throws(Refusal) {
         guard let dictionary = try Self.dictionary(name, in: fields) else { return }
         for algorithm in DigestAlgorithm.integrity {
@@ -65,7 +66,7 @@ package struct DigestValues: Sendable, Equatable {
 
     package var algorithms: Set<DigestAlgorithm> { Set(values.keys) }
 
-    /// The digest of an algorithm; a new value must have the algorithm's length.
+    /// The digest of an algorithm, or nil if there is none; a new value must have the algorithm's length.
     package subscript(_ algorithm: DigestAlgorithm) -> [UInt8]? {
         get { values[algorithm] }
         set {
@@ -77,12 +78,13 @@ package struct DigestValues: Sendable, Equatable {
         }
     }
 
-    /// Whether each of these digests equals the one in `computed`, which has all their algorithms.
+    /// Whether each of these digests equals the digest of the same algorithm in `computed`, which must have all of
+    /// them.
     package func agrees(with computed: DigestValues) -> Bool {
         values.allSatisfy { computed.values[$0.key] == $0.value }
     }
 
-    /// The digests as a field value (RFC 9530 §2); empty if there are none.
+    /// The digests as a field value (RFC 9530 §2), or an empty text if there are no digests.
     package var fieldValue: String {
         DigestAlgorithm.integrity.compactMap { algorithm in
             values[algorithm].map { "\(algorithm.rawValue)=:\(Base64.encode($0)):" }
@@ -104,9 +106,9 @@ package struct DigestValues: Sendable, Equatable {
 }
 
 extension DigestAlgorithm {
-    /// Returns the algorithm that a client prefers for `Repr-Digest` in the response (RFC 9530 §4).
+    /// Returns the algorithm that a client prefers for `Repr-Digest` in the response (RFC 9530 §4), or nil if none.
     ///
-    /// Preferences are Integers from 0, not acceptable, to 10. Malformed entries are ignored.
+    /// Preferences are Integers from 0 (not acceptable) to 10 (most preferred). Malformed entries are ignored.
     package static func wanted(in fields: HTTPFields) -> DigestAlgorithm? {
         // `try?`: an unreadable field counts as missing.
         guard let dictionary = try? DigestValues.dictionary(.wantReprDigest, in: fields) else {

@@ -4,7 +4,7 @@ package import HTTPTypes
 import SpoolgateTextFormats
 
 extension HTTPField {
-    /// Parses `Name: value`; nil if the text is not a field (RFC 9110 §5.5) or contains a line break.
+    /// Parses `Name: value`; nil if the text is not a valid field (RFC 9110 §5.5) or contains a line break.
     package init?(line: String) {
         let parts = line.split(separator: ":", maxSplits: 1, omittingEmptySubsequences: false)
         guard parts.count == 2, let name = Name(String(parts[0])) else { return nil }

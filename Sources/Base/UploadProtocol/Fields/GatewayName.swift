@@ -10,7 +10,7 @@ import SpoolgateTextFormats
 ///
 /// Immutable and thread-safe.
 package final class GatewayName: Sendable {
-    /// The field added to each request that the gateway sends.
+    /// The `Via` field that is added to each request that the gateway sends.
     package let via: HTTPField
     private let text: String
 
@@ -22,15 +22,17 @@ package final class GatewayName: Sendable {
         via = HTTPField(name: .via, value: "1.1 \(text)")
     }
 
-    /// Whether this gateway has sent the request before, possibly in another form.
+    /// Whether a request has already passed through this gateway, possibly in another form.
     ///
     /// - Parameter fields: the request's fields.
-    /// - Returns: whether `Via` has the gateway's name.
+    /// - Returns: true if `Via` contains the gateway's name.
     package func isNamed(in fields: HTTPFields) -> Bool {
         fields.contains(.via) && isNamed(in: fields[.via] ?? "")
     }
 
-    /// Parses `1.0 fred, HTTP/1.1 spoolgate-… (a comment)`: the second word of each entry is a name.
+    /// Whether one of the entries in a value of `Via` names this gateway.
+    ///
+    /// In `1.0 fred, HTTP/1.1 spoolgate-… (a comment)`, the second word of each entry is a name.
     private func isNamed(in value: String) -> Bool {
         value.utf8.split(separator: UInt8(ascii: ",")).contains { hop in
             let words = hop.split { $0 == 0x20 || $0 == 0x09 }

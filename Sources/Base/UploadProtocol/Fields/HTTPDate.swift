@@ -11,7 +11,7 @@ package enum HTTPDate {
         "Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec",
     ]
 
-    /// Formats a date such as `Sun, 22 Nov 2026 16:17:38 GMT`.
+    /// Formats a time as a date such as `Sun, 22 Nov 2026 16:17:38 GMT`.
     ///
     /// `seconds` counts from 1970-01-01 UTC and is clamped to the years 1970 to 9999.
     package static func text(_ seconds: Int64) -> String {
@@ -34,12 +34,13 @@ package enum HTTPDate {
             + "\(padded(time / 3_600)):\(padded(time / 60 % 60)):\(padded(time % 60)) GMT"
     }
 
-    /// Parses a date in any of the three forms; nil for any other text.
+    /// Parses a date in any of the three forms; returns nil for any other text.
     ///
     /// - Parameters:
     ///   - text: `Sun, 06 Nov 1994 08:49:37 GMT`, `Sunday, 06-Nov-94 08:49:37 GMT` or `Sun Nov  6 08:49:37 1994`. The
     ///     day of the week is not checked.
-    ///   - now: seconds since 1970-01-01 UTC; a two-digit year is at most 50 years later.
+    ///   - now: the current time in seconds since 1970-01-01 UTC; a two-digit year is taken to be at most 50 years
+    ///     later.
     /// - Returns: seconds since 1970-01-01 UTC, negative before 1970.
     package static func seconds(_ text: String, now: Int64) -> Int64? {
         let words = text.split { $0 == " " || $0 == "," }

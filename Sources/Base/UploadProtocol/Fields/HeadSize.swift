@@ -6,15 +6,16 @@
 import HTTPTypes
 
 extension ResponseHead {
-    /// The most bytes of relayed fields: 64 KiB less room for FastCGI framing and the gateway's own fields.
+    /// The maximum size of relayed fields in bytes: 64 KiB less room for FastCGI framing and the gateway's own fields.
     package static let mostFieldBytes = 60 << 10
-    /// The most bytes of one field if not all can be relayed.
+    /// The maximum size in bytes of one relayed field if all fields together are too large.
     private static let mostOfOne = 4 << 10
 
-    /// The size of the field lines in bytes.
+    /// The total size of the head's field lines in bytes.
     package var fieldBytes: Int { fields.reduce(0) { $0 + $1.lineBytes } }
 
-    /// The head with all its fields if they fit, otherwise with those that describe the response and its content.
+    /// The head with all its fields if they fit, otherwise with only the fields that describe the response and its
+    /// content.
     package var fitting: ResponseHead {
         guard fieldBytes > Self.mostFieldBytes else { return self }
         var head = self

@@ -31,7 +31,7 @@ package enum MediaType {
     /// - Parameters:
     ///   - value: the field's value.
     ///   - expected: type and subtype in lower case.
-    /// - Returns: whether they match, ignoring case.
+    /// - Returns: true if they match, ignoring case.
     package static func of(_ value: String, is expected: String) -> Bool {
         guard value.utf8.count >= expected.utf8.count else { return false }
         var rest = value.utf8.makeIterator()

@@ -8,12 +8,12 @@ package import HTTPTypes
 import RawStructuredFieldValues
 import SpoolgateTextFormats
 
-/// Parses Items of structured fields (RFC 9651 §3.3); nil means that the field must be ignored.
+/// Parses Items of structured fields (RFC 9651 §3.3); functions return nil if the field must be ignored.
 package enum StructuredField {
     /// The largest Integer in structured fields (RFC 9651 §3.3.1).
     package static let maxInteger: Int64 = 999_999_999_999_999
 
-    /// Parses an Integer from a field value; parameters are ignored.
+    /// Parses an Integer from a field value, ignoring parameters; returns nil if the value is not an Integer.
     package static func integer(_ value: String) -> Int64? {
         // Avoids the full parser for the form that clients usually send.
         if value.utf8.count <= 15, let integer = Int64(digits: value) { return integer }
@@ -21,7 +21,7 @@ package enum StructuredField {
         return integer
     }
 
-    /// Parses a Boolean from a field value; parameters are ignored.
+    /// Parses a Boolean from a field value, ignoring parameters; returns nil if the value is not a Boolean.
     package static func boolean(_ value: String) -> Bool? {
         switch value {
         case "?1": return true
@@ -32,7 +32,7 @@ package enum StructuredField {
         }
     }
 
-    /// Returns the Integer in the field `name`; nil if the field is missing, repeated or not an Integer Item.
+    /// Returns the Integer in the field `name`, or nil if the field is missing, repeated or not an Integer Item.
     package static func integer(_ name: HTTPField.Name, in fields: HTTPFields) -> Int64? {
         var value: String?
         for field in fields where field.name == name {
@@ -42,7 +42,7 @@ package enum StructuredField {
         return value.flatMap(integer(_:))
     }
 
-    /// Returns the Boolean in the field `name`; nil if the field is missing, repeated or not a Boolean Item.
+    /// Returns the Boolean in the field `name`, or nil if the field is missing, repeated or not a Boolean Item.
     package static func boolean(_ name: HTTPField.Name, in fields: HTTPFields) -> Bool? {
         let values = fields.filter { $0.name == name }
         return values.count == 1 ? boolean(values[0].value) : nil
@@ -50,7 +50,8 @@ package enum StructuredField {
 
     /// Returns the Integers of the Dictionary in the field `name`.
     ///
-    /// Empty if the field is missing, is not a Dictionary, or has a member of another type (draft-12 §4.1.4).
+    /// The result is empty if the field is missing, is not a Dictionary, or has a member of another type (draft-12
+    /// §4.1.4).
     package static func integers(_ name: HTTPField.Name, in fields: HTTPFields) -> [String: Int64] {
         guard let value = fields[name] else { return [:] }
         var parser = StructuredFieldValueParser(Array(value.utf8))

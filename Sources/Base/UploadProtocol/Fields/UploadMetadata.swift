@@ -5,12 +5,12 @@
 package import HTTPTypes
 import SpoolgateTextFormats
 
-/// The pairs of `Upload-Metadata`.
+/// The keys and values of a client's `Upload-Metadata`.
 package struct UploadMetadata: Sendable {
     /// The pairs in the order sent; a value may contain any text.
     package private(set) var pairs: [(key: String, value: String)] = []
 
-    /// Parses the pairs of a creation: `key base64`, separated by commas; the value may be missing.
+    /// Parses the pairs in a creation's fields: `key base64`, separated by commas; the value may be missing.
     ///
     /// If a key is repeated, the first pair counts. Invalid UTF-8 in a value is replaced by U+FFFD.
     package init(_ fields: HTTPFields) {
@@ -49,7 +49,7 @@ package struct UploadMetadata: Sendable {
 
     /// Checks that each key occurs once and every value is Base64, as tus requires.
     ///
-    /// - Returns: a clause that names the invalid pair and the reason; nil if the text is valid.
+    /// - Returns: a clause that names the invalid pair and the reason, or nil if the text is valid.
     package static func fault(of text: String) -> String? {
         // An empty value has no pair and is harmless.
         guard !text.isEmpty else { return nil }
@@ -69,16 +69,17 @@ package struct UploadMetadata: Sendable {
         return nil
     }
 
-    /// Returns the value of a key; nil if it is missing or empty.
+    /// The value of a key, or nil if the value is missing or empty.
     package subscript(_ key: String) -> String? {
         pairs.first { $0.key == key && !$0.value.isEmpty }?.value
     }
 
-    /// The media type of the file: `own` if it is more specific than "any bytes", otherwise that of `filetype`.
+    /// Returns the media type of the uploaded file.
     ///
-    /// A `multipart/…` type is ignored, because the upstream would parse the file as a form.
+    /// This is `own`, the request's own media type, if it is more specific than `application/octet-stream`, otherwise
+    /// the value of `filetype`. A `multipart/…` type there is ignored, because the upstream would parse the file as a form.
     ///
-    /// - Returns: the type; nil if neither is usable.
+    /// - Returns: the media type, or nil if neither is usable.
     package func type(beside own: String?) -> String? {
         if let own, own != MediaType.any { return own }
         return self["filetype"].flatMap(MediaType.wellFormed).flatMap {
@@ -86,7 +87,7 @@ package struct UploadMetadata: Sendable {
         }
     }
 
-    /// The pairs other than the file's name and type.
+    /// All pairs except those for the file's name and type.
     package var others: [(key: String, value: String)] {
         pairs.filter { $0.key != "filename" && $0.key != "filetype" }
     }

@@ -15,7 +15,7 @@ extension Refusal {
         isOnlyLater: true
     )
 
-    /// 503: the upload is on another node; the web server should have sent the request there.
+    /// 503: the upload is on another node, to which the web server should have sent the request.
     package static let otherNode = Refusal(
         status: .serviceUnavailable,
         code: "other-node",
@@ -25,7 +25,7 @@ extension Refusal {
         isOnlyLater: true
     )
 
-    /// 503: all threads are in use.
+    /// 503: all threads for requests are in use.
     package static let busy = Refusal(
         status: .serviceUnavailable,
         code: "too-many-requests",
@@ -105,7 +105,7 @@ extension Refusal {
         isOnlyLater: true
     )
 
-    /// 507: the spool has reached its reserve or its quota.
+    /// 507: the spool's file system has too little free space, or the spool has reached its quota.
     package static let spoolFull = Refusal(
         status: insufficientStorage,
         code: "spool-full",

@@ -8,7 +8,7 @@ import HTTPTypes
 // MARK: Delivery
 
 extension Refusal {
-    /// 423: an offset retrieval during delivery, from a client that treats the offset as success.
+    /// 423: an offset retrieval during delivery, from a client that treats offset == length as success.
     package static let finalResponsePending = Refusal(
         status: locked,
         code: "final-response-pending",
@@ -32,7 +32,7 @@ extension Refusal {
         isOnlyLater: true
     )
 
-    /// 502: an append to an upload that was sent without a response; it will not be sent again.
+    /// 502: an append to an upload that was sent upstream but got no response; the upload will not be sent again.
     package static let outcomeUnknown = Refusal(
         status: .badGateway,
         code: "outcome-unknown",
@@ -44,10 +44,10 @@ extension Refusal {
         completeness: .complete
     )
 
-    /// 410: the same for an offset retrieval, so that no client treats the offset as success.
+    /// 410: an offset retrieval of an upload that got no response; no client may treat its offset as success.
     package static let outcomeUnknownGone = outcomeUnknown.told(as: .gone)
 
-    /// 502: an append to an upload whose delivery failed for as long as the queue retries.
+    /// 502: an append to an upload whose delivery failed until the queue stopped retrying.
     package static let deliveryFailed = Refusal(
         status: .badGateway,
         code: "delivery-failed",
@@ -59,10 +59,10 @@ extension Refusal {
         completeness: .complete
     )
 
-    /// 410: the same for an offset retrieval, so that no client treats the offset as success.
+    /// 410: an offset retrieval of an upload whose delivery failed; no client may treat its offset as success.
     package static let deliveryFailedGone = deliveryFailed.told(as: .gone)
 
-    /// 503: an upload cannot be accepted because too many failed ones are waiting for an operator.
+    /// 503: an upload cannot be accepted, because too many failed uploads are waiting for an operator.
     package static let notAccepted = Refusal(
         status: .serviceUnavailable,
         code: "hold-full",
@@ -96,9 +96,9 @@ extension Refusal {
     /// 503: the upstream cannot accept the upload now.
     ///
     /// - Parameters:
-    ///   - retryAfter: the seconds that it asked for; nil: none.
-    ///   - isKept: whether the content is kept, so that an empty completing append retries.
-    /// - Returns: a refusal; of an ordinary request if not `isKept`.
+    ///   - retryAfter: the seconds that the upstream asked to wait, or nil if it named no time.
+    ///   - isKept: whether the content is kept, so that an empty completing append starts another attempt.
+    /// - Returns: the refusal; if `isKept` is false, that of an ordinary request.
     package static func upstreamBusy(retryAfter: Int?, isKept: Bool = true) -> Refusal {
         Refusal(
             status: .serviceUnavailable,
@@ -146,9 +146,9 @@ extension Refusal {
         retryAfter: 60
     )
 
-    /// 503: the last delivery attempt was too recent.
+    /// 503: a delivery attempt is not started, because the last one was too recent.
     ///
-    /// - Parameter seconds: the time until the next attempt may start.
+    /// - Parameter seconds: the seconds until the next attempt may start.
     /// - Returns: a refusal that asks for an empty completing append after that time.
     package static func deliveryPauses(_ seconds: Int) -> Refusal {
         Refusal(
@@ -160,7 +160,7 @@ extension Refusal {
         )
     }
 
-    /// 410: an offset retrieval of a refused upload, so that no client treats the offset as success.
+    /// 410: an offset retrieval of an upload that the upstream refused; no client may treat its offset as success.
     package static let upstreamRefusedGone = Refusal(
         status: .gone,
         code: "upstream-refused",
@@ -175,9 +175,9 @@ extension Refusal {
     /// 502 or 504: the upstream was not reached and processed nothing of the upload.
     ///
     /// - Parameters:
-    ///   - timedOut: whether a timeout is the cause: 504.
-    ///   - isKept: whether the content is kept, so that an empty completing append retries.
-    /// - Returns: a refusal; of an ordinary request if not `isKept`.
+    ///   - timedOut: true for 504 because of a timeout, false for 502.
+    ///   - isKept: whether the content is kept, so that an empty completing append starts another attempt.
+    /// - Returns: the refusal; if `isKept` is false, that of an ordinary request.
     package static func notReached(timedOut: Bool, isKept: Bool) -> Refusal {
         let reason = timedOut ? "the connection timed out" : "the connection failed"
         return Refusal(
@@ -196,7 +196,7 @@ extension Refusal {
     ///
     /// - Parameters:
     ///   - reason: a clause for the client, without internal names or addresses.
-    ///   - timedOut: whether a timeout is the cause: 504.
+    ///   - timedOut: true for 504 because of a timeout, false for 502.
     /// - Returns: a refusal that asks for an empty completing append.
     package static func upstreamBrokeOff(reason: String, timedOut: Bool = false) -> Refusal {
         Refusal(
@@ -212,8 +212,8 @@ extension Refusal {
 
     /// 507: the destination of the upload is full and accepted nothing.
     ///
-    /// - Parameter isKept: whether the content is kept, so that an empty completing append retries.
-    /// - Returns: a refusal; of an ordinary request if not `isKept`.
+    /// - Parameter isKept: whether the content is kept, so that an empty completing append starts another attempt.
+    /// - Returns: the refusal; if `isKept` is false, that of an ordinary request.
     package static func destinationFull(isKept: Bool) -> Refusal {
         Refusal(
             status: insufficientStorage,
@@ -231,7 +231,7 @@ extension Refusal {
     ///
     /// - Parameters:
     ///   - reason: a clause for the client, without internal names or addresses.
-    ///   - timedOut: whether a timeout is the cause: 504.
+    ///   - timedOut: true for 504 because of a timeout, false for 502.
     /// - Returns: a refusal that tells the client not to resume.
     package static func upstreamSilent(reason: String, timedOut: Bool = false) -> Refusal {
         Refusal(
@@ -248,7 +248,7 @@ extension Refusal {
 }
 
 extension Refusal {
-    /// The detail for an upload that is kept but not delivered: `clause`, and an instruction.
+    /// Returns the detail for an upload that is kept but not delivered: `clause` and an instruction for the client.
     private static func stored(_ clause: String) -> String {
         "The upload is stored\(clause). To retry, send an empty append with Upload-Complete: ?1 later."
     }
@@ -283,7 +283,7 @@ extension Refusal {
 
     /// 503: the upload could not be checked before its creation or its delivery.
     ///
-    /// - Parameter isKept: whether the content is kept, so that an empty completing append retries.
+    /// - Parameter isKept: whether the content is kept, so that an empty completing append starts another attempt.
     /// - Returns: a refusal that asks the client to retry.
     package static func notChecked(isKept: Bool) -> Refusal {
         Refusal(
@@ -299,7 +299,7 @@ extension Refusal {
 
     /// 422: the inspection refused the content.
     ///
-    /// - Parameter message: the message of the inspection; may be empty.
+    /// - Parameter message: the inspection's message for the client; may be empty.
     /// - Returns: a refusal that is the upload's final response.
     package static func notTaken(message: String) -> Refusal {
         Refusal(
@@ -374,7 +374,7 @@ extension Refusal {
         )
     }
 
-    /// 500: the web server's configuration is wrong; `detail` tells the operator how.
+    /// 500: the web server's configuration is wrong; `detail` tells the operator what to change.
     package static func frontMisconfigured(_ detail: String) -> Refusal {
         Refusal(
             status: .internalServerError,
@@ -385,7 +385,7 @@ extension Refusal {
         )
     }
 
-    /// 500: the web server names an unknown route, or none although there is no default.
+    /// 500: the web server names an unknown route, or no route (`name` is nil) although there is no default route.
     package static func unknownRoute(name: String?) -> Refusal {
         let what =
             name.map { "the route \"\($0)\", which is not in the settings" }

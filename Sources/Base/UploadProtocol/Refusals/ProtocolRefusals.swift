@@ -27,7 +27,7 @@ extension Refusal {
         detail: "The server has lost the state of this upload. Start a new upload."
     )
 
-    /// 405: an upload resource has only the methods of the protocol.
+    /// 405: the method is not one of the protocol's for upload resources.
     package static let methodNotAllowed = Refusal(
         status: .methodNotAllowed,
         code: "method-not-allowed",
@@ -39,7 +39,7 @@ extension Refusal {
         fields: [.allow: UploadResources.allowedMethods]
     )
 
-    /// 405: a status resource is read-only.
+    /// 405: the method is not GET or HEAD, but a status resource is read-only.
     package static let statusMethodNotAllowed = Refusal(
         status: .methodNotAllowed,
         code: "method-not-allowed",
@@ -90,7 +90,7 @@ extension Refusal {
 
     /// 400: an append in a different protocol from the upload's.
     ///
-    /// It could not complete the upload as the creating protocol intends.
+    /// Such an append could not complete the upload as the protocol of its creation intends.
     package static let otherFamily = Refusal(
         status: .badRequest,
         code: "other-protocol",
@@ -151,9 +151,9 @@ extension Refusal {
         )
     }
 
-    /// 400: an append to a complete upload that does not say "complete".
+    /// 400: an append to a complete upload does not say "complete".
     ///
-    /// `typed` adds the problem type of drafts 04 to 11.
+    /// If `typed` is true, the refusal has the problem type of drafts 04 to 11.
     package static func alreadyComplete(typed: Bool) -> Refusal {
         Refusal(
             status: .badRequest,
@@ -171,7 +171,7 @@ extension Refusal {
 // MARK: Parts of a representation
 
 extension Refusal {
-    /// 400: the content is a part of a representation, but the whole is required (RFC 9110 §14.5).
+    /// 400: the content is only a part of a representation, but all of it is required (RFC 9110 §14.5).
     package static let partialContent = Refusal(
         status: .badRequest,
         code: "partial-content",

@@ -18,22 +18,22 @@ package struct Refusal: Error, Sendable, Equatable {
     package var title: String
     /// The fault of this request and the remedy, for the client.
     package var detail: String
-    /// Additional integer members of the problem document (draft-12 §7).
+    /// Additional members of the problem document, with integers as values (draft-12 §7).
     package var members: [Member] = []
-    /// Whether the response has `Upload-Limit` (draft-12 §4.1.4: refusals caused by a limit).
+    /// Whether the response includes `Upload-Limit`, because a limit caused the refusal (draft-12 §4.1.4).
     package var tellsLimits = false
-    /// The seconds for `Retry-After`; nil if waiting does not help.
+    /// The seconds in `Retry-After`; nil if waiting does not help.
     package var retryAfter: Int?
     /// Additional fields that the status requires: `Allow` with 405, `Accept-Patch` with 415.
     package var fields: HTTPFields = [:]
     /// The completeness in the response: `.complete` if the client must not resume (draft-12 §4.1.2).
     package var completeness = Completeness.incomplete
-    /// Whether it refuses an ordinary request, so that it has none of the protocol's fields.
+    /// Whether an ordinary request is refused, so that the response has none of the protocol's fields.
     package var isOrdinary = false
-    /// Whether it only tells the client to retry.
+    /// Whether the refusal only tells the client to retry later.
     ///
-    /// Clients take any complete response for the upload's final one, so for an existing upload the connection is
-    /// closed instead.
+    /// Clients take any complete response to be the upload's final response, so for an existing upload the connection
+    /// is closed instead.
     package var isOnlyLater = false
 
     /// An additional member of a problem document.
@@ -49,14 +49,14 @@ package struct Refusal: Error, Sendable, Equatable {
         return refusal
     }
 
-    /// A copy for an ordinary request: without the protocol's fields.
+    /// A copy of the refusal for an ordinary request, without the protocol's fields.
     package var ofOrdinaryRequest: Refusal {
         var refusal = self
         refusal.isOrdinary = true
         return refusal
     }
 
-    /// The problem document (RFC 9457 §3), with `type` and members if there are any, and `code`.
+    /// The problem document (RFC 9457 §3), with `code`, and with `type` and additional members if there are any.
     ///
     /// Without a type, the title is the status phrase, if there is one (§4.2.1).
     package var document: JSON {
@@ -79,7 +79,7 @@ package struct Refusal: Error, Sendable, Equatable {
 
     /// The response to an ordinary request: the document, without the protocol's fields.
     ///
-    /// `ResponseBuilder.refused` builds the one to a request of the protocol.
+    /// `ResponseBuilder.refused` builds the response to a request of the protocol.
     package var response: Response {
         var fields: HTTPFields = [
             .contentType: "application/problem+json", .cacheControl: "no-store",

@@ -62,7 +62,7 @@ extension Refusal {
 
     /// 410: a termination of an upload that was already delivered.
     ///
-    /// It is not 409, because tus clients retry after that.
+    /// The status is not 409, because tus clients retry after 409.
     static let alreadyDelivered = Refusal(
         status: .gone,
         code: "already-delivered",
@@ -72,9 +72,9 @@ extension Refusal {
         completeness: .complete
     )
 
-    /// 409: a part is on another node.
+    /// 409: a part of the upload is on another node.
     ///
-    /// If all parts are there, the web server should have sent this request there, too.
+    /// If all parts are on that node, the web server should have sent this request to it, too.
     package static let partElsewhere = Refusal(
         status: .conflict,
         code: "part-on-other-node",
@@ -141,7 +141,7 @@ extension Refusal {
 
     /// 400: `Upload-Checksum` cannot be verified.
     ///
-    /// - Parameter fault: its fault, as a clause.
+    /// - Parameter fault: the fault of the field, as a clause.
     /// - Returns: a refusal with the field's format and the fault.
     static func malformedChecksum(_ fault: String) -> Refusal {
         malformedField(

@@ -40,7 +40,7 @@ extension DigestAlgorithm {
 /// The value of a creation's `Upload-Concat`.
 package enum UploadConcat: Sendable, Equatable {
     case partial
-    /// The upload is concatenated from parts: their URLs, as sent, in order.
+    /// The upload is concatenated from parts; the value contains their URLs, as sent, in order.
     case final([String])
 
     /// Parses the field's value; nil if it is malformed.
@@ -71,7 +71,7 @@ extension HTTPField.Name {
     package static let tusChecksumAlgorithm = made("Tus-Checksum-Algorithm")
     /// `Upload-Defer-Length`, 1 if the length is not yet known.
     package static let uploadDeferLength = made("Upload-Defer-Length")
-    /// `Upload-Concat`, whether an upload is a part or made of parts.
+    /// `Upload-Concat`, which marks an upload as a part or as made of parts.
     package static let uploadConcat = made("Upload-Concat")
     /// `Upload-Checksum`, the algorithm and the digest of a request's content.
     package static let uploadChecksum = made("Upload-Checksum")

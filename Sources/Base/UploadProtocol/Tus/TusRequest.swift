@@ -6,7 +6,9 @@ package import HTTPTypes
 import SpoolgateTextFormats
 
 extension UploadRequest {
-    /// The effective method of a request: in tus, a POST may name it in a field if the client cannot send it.
+    /// Returns the effective method of a request.
+    ///
+    /// In tus, a client that cannot send a method such as PATCH sends a POST that names the method in a field.
     package static func method(of head: RequestHead, _ family: ProtocolFamily?)
         -> HTTPRequest.Method
     {
@@ -98,7 +100,7 @@ extension UploadRequest {
         return .concatenation(urls)
     }
 
-    /// The refusal of a creation with this content; nil if it is allowed or has no content.
+    /// Returns the refusal of a creation with this content, or nil if it is allowed or has no content.
     private static func refusal(
         ofContent head: RequestHead,
         length: Int64?,
@@ -138,7 +140,7 @@ extension RequestHead {
 }
 
 extension HTTPFields {
-    /// The length of an upload; nil if it is not stated.
+    /// Returns the length of the upload in bytes, or nil if the fields do not state it.
     ///
     /// - Throws: 413 for a number beyond any limit, 400 for any other invalid value.
     fileprivate func tusLength(_ limits: UploadLimits) throws(Refusal) -> Int64? {
@@ -148,7 +150,7 @@ extension HTTPFields {
         return try tusNumber(.uploadLength)
     }
 
-    /// The non-negative integer in a field; nil if the field is missing.
+    /// Returns the non-negative integer in a field, or nil if the field is missing.
     ///
     /// - Throws: 400 for any other value.
     fileprivate func tusNumber(_ name: HTTPField.Name) throws(Refusal) -> Int64? {
@@ -159,7 +161,7 @@ extension HTTPFields {
         return number
     }
 
-    /// Refuses an `Upload-Checksum` that cannot be verified.
+    /// Throws the refusal of an `Upload-Checksum` that cannot be verified.
     fileprivate func checkChecksum() throws(Refusal) { _ = try DigestValues(checksumIn: self) }
 }
 

@@ -12,9 +12,9 @@ package struct TusResponseBuilder: ResponseWording {
     package var limits: UploadLimits
     /// Whether the request is a creation, whose response must be 201.
     private let isCreation: Bool
-    /// Whether the client wants the upstream's response instead of 204.
+    /// Whether the client wants the upstream's response instead of a 204.
     private let wantsAnswer: Bool
-    /// When the request arrived, in seconds since 1970.
+    /// The time at which the request arrived, in seconds since 1970-01-01 UTC.
     private let now: Int64
     /// The fields of the upload's creation.
     private var creation: HTTPFields = [:]
@@ -25,7 +25,7 @@ package struct TusResponseBuilder: ResponseWording {
     ///   - request: the request's head.
     ///   - limits: the limits of its route.
     ///   - tellsAnswer: whether the route relays the upstream's own response if possible.
-    ///   - now: the current time in seconds since 1970.
+    ///   - now: the current time in seconds since 1970-01-01 UTC.
     package init(_ request: RequestHead, limits: UploadLimits, tellsAnswer: Bool, now: Int64) {
         self.limits = limits
         self.now = now
@@ -33,24 +33,24 @@ package struct TusResponseBuilder: ResponseWording {
         wantsAnswer = tellsAnswer || request.fields.prefersRepresentation
     }
 
-    /// Returns a copy for a request on the upload of `creation`.
+    /// Returns a copy for a request on the upload that the request `creation` has created.
     package func on(_ creation: RequestHead) -> TusResponseBuilder {
         var builder = self
         builder.creation = creation.fields
         return builder
     }
 
-    /// Builds a 104 with the upload's URI; never sent, as tus does not have it.
+    /// Builds a 104 with the upload's URI, which is never sent, because tus has no interim responses.
     package func interimCreated(location: String) -> ResponseHead {
         ResponseHead(status: .uploadResumptionSupported, fields: [.location: location])
     }
 
-    /// Builds a 104 with the offset; never sent, as tus does not have it.
+    /// Builds a 104 with the offset, which is never sent, because tus has no interim responses.
     package func interimProgress(offset: Int64) -> ResponseHead {
         ResponseHead(status: .uploadResumptionSupported, fields: [.uploadOffset: "\(offset)"])
     }
 
-    /// Builds a 201.
+    /// Builds the response to a creation, a 201.
     package func created(location: String, offset: Int64) -> Response {
         var fields = start
         fields.append(.location, location)
@@ -60,7 +60,7 @@ package struct TusResponseBuilder: ResponseWording {
         return Response(ResponseHead(status: .created, fields: fields))
     }
 
-    /// Builds a 204.
+    /// Builds the response to an append that leaves the upload incomplete, a 204.
     package func appended(offset: Int64) -> Response {
         var fields = start
         fields.append(.uploadOffset, String(offset))
@@ -68,7 +68,7 @@ package struct TusResponseBuilder: ResponseWording {
         return Response(ResponseHead(status: .noContent, fields: fields))
     }
 
-    /// Builds a 200; some clients accept no other status.
+    /// Builds the response to an offset retrieval, a 200, because some clients accept no other status.
     package func offsetTold(
         _ state: UploadState,
         _ completeness: Completeness,
@@ -92,7 +92,7 @@ package struct TusResponseBuilder: ResponseWording {
         return Response(ResponseHead(status: .ok, fields: fields))
     }
 
-    /// Builds a 201 or 204, because tus has no 202.
+    /// Builds the response for an upload that will be delivered later: a 201 or 204, because tus has no 202.
     package func accepted(id: UploadID, resource: String, length: Int64?) -> Response {
         var fields = start
         if isCreation { fields.append(.location, resource) }
@@ -103,15 +103,15 @@ package struct TusResponseBuilder: ResponseWording {
         )
     }
 
-    /// Builds a 204.
+    /// Builds the response to a cancellation, a 204.
     package func cancelled() -> Response {
         Response(ResponseHead(status: .noContent, fields: start))
     }
 
-    /// Builds the head of the final response.
+    /// Builds the head of the final response; see `ResponseWording`.
     ///
-    /// 201 to a creation or 204 to an append if the upstream accepted the upload; otherwise its own status, or 424 if
-    /// that status would make a client upload everything again.
+    /// If the upstream accepted the upload, the status is 201 for a creation and 204 for an append. Otherwise it is the
+    /// upstream's status, or 424 if that status would make a client upload everything again.
     package func final(_ head: ResponseHead, offset: Int64, location: String?) -> FinalHead {
         var fields = start
         if head.status.code >= 400 {
@@ -147,9 +147,9 @@ package struct TusResponseBuilder: ResponseWording {
         )
     }
 
-    /// Builds a refusal as one line of plain text.
+    /// Builds the response to a refused request, with one line of plain text as content.
     ///
-    /// 424 if the upload must not be sent again, 503 if a retry may succeed.
+    /// The status becomes 424 if the client must not send the upload again, and 503 if a retry may succeed.
     package func refused(_ refusal: Refusal, offset: Int64?) -> Response {
         var status = refusal.status
         if refusal.completeness == .complete, status.asksToRepeat {
@@ -186,14 +186,14 @@ package struct TusResponseBuilder: ResponseWording {
 }
 
 extension HTTPFields {
-    /// The fields that do not describe content.
+    /// The fields without those that describe content.
     fileprivate var withoutContentFields: HTTPFields {
         var fields = self
         fields.removeAll { $0.name.canonicalName.hasPrefix("content-") }
         return fields
     }
 
-    /// The fields without the upstream's cache directives; the gateway's own forbid caching.
+    /// The fields without the upstream's cache directives, which the gateway replaces by its own to forbid caching.
     fileprivate var withoutCaching: HTTPFields {
         var fields = self
         fields.removeAll { $0.name == .cacheControl || $0.name == .expires }
