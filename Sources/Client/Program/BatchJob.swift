@@ -10,31 +10,31 @@ import SpoolgatePosix
 import SpoolgateTextFormats
 import SpoolgateUploadProtocol
 
-/// How a command for several files sends them.
+/// The settings of a command that sends several files.
 struct BatchOptions: Sendable {
-    /// The options of each upload; the rate limit is that of the whole command.
+    /// The options of each upload; the rate limit applies to the whole command.
     var upload: Upload.Options
     /// The number of files sent concurrently, at least 1.
     var jobs: Int
     /// Whether the digest of each file is computed and sent.
     var withDigest: Bool
-    /// The treatment of an interrupted file that has changed.
+    /// How to treat a file that has changed since its upload was interrupted.
     var changed: ChangedFile
 }
 
 /// The number of files by result.
 struct BatchCount: Equatable, Sendable {
-    /// Files accepted in this run, and their bytes.
+    /// The number of files accepted in this run, and their bytes.
     var taken = 0
     var bytes: Int64 = 0
-    /// Files accepted in an earlier run.
+    /// The number of files skipped, because they were accepted in an earlier run.
     var skipped = 0
-    /// Files refused or missing.
+    /// The number of files that were refused or are missing.
     var refused = 0
-    /// Files left for another run.
+    /// The number of files left for another run.
     var later = 0
 
-    /// A one-sentence summary of a run of this duration, for people.
+    /// Returns a one-sentence summary of a run that took `seconds`, for people.
     func summary(seconds: Int64) -> String {
         func files(_ count: Int) -> String { count == 1 ? "1 file" : "\(count) files" }
         let seconds = max(1, seconds)
@@ -54,7 +54,7 @@ struct BatchCount: Equatable, Sendable {
     }
 }
 
-/// One run for several files.
+/// One run of a command for several files.
 ///
 /// Each job has its own thread; signals arrive on another thread.
 final class BatchJob: Sendable {
@@ -72,7 +72,7 @@ final class BatchJob: Sendable {
         var count = BatchCount()
         /// Files in a row that the server did not accept in time.
         var unlucky = 0
-        /// When the command gives up without progress.
+        /// The time at which the command gives up if there is no progress until then.
         var patience: Deadline
         var working: Int
         var fault: SystemError?
@@ -117,7 +117,7 @@ final class BatchJob: Sendable {
     /// Sends the remaining files.
     ///
     /// - Returns: the number of files by result.
-    /// - Throws: `SystemError` of the journal, without which nothing is sent.
+    /// - Throws: `SystemError` if the journal cannot be read or written; no more files are sent then.
     func perform() throws(SystemError) -> BatchCount {
         interruption.onAsked { [self] in pauseAll() }
         for slot in 1..<threads {

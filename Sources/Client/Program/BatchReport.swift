@@ -10,7 +10,7 @@ import SpoolgateTextFormats
 
 /// The report of one command for several files.
 ///
-/// May be used from any thread. A slot is the number of a job, from 0.
+/// May be used from any thread. A `slot` is the number of one of the concurrent jobs, counted from 0.
 final class BatchReport: Sendable {
     private struct Slot {
         var file: String
@@ -53,7 +53,7 @@ final class BatchReport: Sendable {
 
     /// Records the progress of a file.
     ///
-    /// - Returns: whether the server has received more bytes than before.
+    /// - Returns: true if the server has received more bytes than before.
     func note(_ slot: Int, _ progress: Transfer.Progress) -> Bool {
         let now = Deadline.after(.zero)
         let (isMore, isDue) = state.updateQuietly { state -> (Bool, Bool) in
@@ -70,7 +70,7 @@ final class BatchReport: Sendable {
         return isMore
     }
 
-    /// Records that a file waits, for how long and why.
+    /// Records that the upload of a file waits before its next attempt, for how long and why.
     func wait(_ slot: Int, _ duration: Duration, _ reason: String) {
         state.updateQuietly { $0.slots[slot]?.line.wait(until: .after(duration), reason) }
         let milliseconds = JSON.integer(duration.wholeMilliseconds)
@@ -89,11 +89,11 @@ final class BatchReport: Sendable {
     /// - Parameters:
     ///   - slot: the job.
     ///   - source: the file.
-    ///   - status: the response's status; nil: no response.
-    ///   - code: the exit code of a command for this file alone.
-    ///   - reason: why it was not accepted.
-    ///   - place: the URL that the response redirects to; nil: none.
-    ///   - wasTaken: whether it was accepted in an earlier run.
+    ///   - status: the response's status, or nil if there was no response.
+    ///   - code: the exit code that a command for this file alone would have.
+    ///   - reason: why the file was not accepted, or nil if it was.
+    ///   - place: the URL that the response redirects to, or nil if it does not redirect.
+    ///   - wasTaken: whether the file was accepted in an earlier run.
     func end(
         _ slot: Int,
         _ source: UploadSource,
@@ -140,7 +140,7 @@ final class BatchReport: Sendable {
     ///
     /// - Parameters:
     ///   - sentence: the message.
-    ///   - isFault: whether it is also printed if standard error is not a terminal.
+    ///   - isFault: whether the message is also printed if standard error is not a terminal.
     func say(_ sentence: String, isFault: Bool = true) {
         switch form {
         case .lines:
@@ -161,7 +161,7 @@ final class BatchReport: Sendable {
     ///   - count: the number of files by result.
     ///   - code: the exit code.
     ///   - summary: `count` as a sentence.
-    /// - Returns: the sentence if the caller has to print it.
+    /// - Returns: `summary` if the caller has to print it, otherwise nil.
     func end(_ count: BatchCount, code: Int32, _ summary: String) -> String? {
         switch form {
         case .lines:

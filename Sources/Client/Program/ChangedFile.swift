@@ -12,13 +12,14 @@ enum ChangedFile: String, CaseIterable, ExpressibleByArgument {
     /// Refuse the file until the old upload is cancelled.
     case refuse
 
-    /// Returns the token to resume an upload of `source` with; blocks while the server is asked.
+    /// Returns the token with which to resume the upload of `source`; may send requests to the server and wait for
+    /// them.
     ///
     /// - Parameters:
-    ///   - token: the token of the interrupted upload; nil: none.
+    ///   - token: the token of the interrupted upload, or nil if there is none.
     ///   - source: the file as it is now.
     ///   - options: how to reach the server.
-    /// - Returns: the token, even if it is of another file that is to be refused; nil: start again.
+    /// - Returns: the token, also if the file has changed and must be refused; nil to upload from the beginning.
     /// - Throws: `TransferError` if the server may have accepted the old upload, or does not respond.
     func token(
         _ token: Upload.Token?,

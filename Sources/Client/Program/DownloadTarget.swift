@@ -11,14 +11,15 @@ import SpoolgateTextFormats
 struct DownloadTarget: Equatable {
     /// The canonical path of the file, or `-`.
     let path: String
-    /// The name to show.
+    /// The target's name in messages.
     let name: String
     /// Whether the target is written to directly and so cannot be resumed: standard output, a device, a FIFO.
     let isDirect: Bool
 
     /// Reads the argument `file`.
     ///
-    /// In a directory, the file is named after the last part of `url`. A path that ends in `/` must be a directory.
+    /// If `file` is a directory, the target is a file in it, named after the last segment of `url`. A path that ends in
+    /// `/` must be a directory.
     init(_ file: String, for url: String) throws(Ending) {
         if file == "-" {
             (path, name, isDirect) = (file, "download", true)
@@ -50,7 +51,7 @@ struct DownloadTarget: Equatable {
         }
     }
 
-    /// Returns the last segment of a URL's path, decoded.
+    /// Returns the last segment of a URL's path, with percent-encoding decoded.
     ///
     /// - Throws: `Ending` if it is not a valid file name.
     static func lastSegment(of url: String) throws(Ending) -> String {

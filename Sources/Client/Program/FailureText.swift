@@ -6,12 +6,12 @@ import HTTPTypes
 import ResumableUpload
 
 enum FailureText {
-    /// Returns the library's reason, with the option of the command that fixes it.
+    /// Returns the reason that the library gives, with the command's option that may fix it.
     ///
     /// - Parameters:
     ///   - error: why the upload ended.
-    ///   - options: how it was sent.
-    ///   - isPlain: whether it may have been one ordinary request because the file is small.
+    ///   - options: the options of the upload.
+    ///   - isPlain: whether the upload may have been sent as one ordinary request, because the file is small.
     /// - Returns: one sentence.
     static func sentence(
         _ error: TransferError,
@@ -37,7 +37,7 @@ enum FailureText {
         return error.reason + (remedy ?? "")
     }
 
-    /// Returns the sentence with the file, and the URL if it does not contain that yet.
+    /// Returns the sentence with the name of the file, and with the URL unless the sentence contains it.
     static func naming(_ source: UploadSource, _ sentence: String) -> String {
         let isNamed = sentence.contains(source.url)
         return "\(source.shown)\(isNamed ? "" : " to \(source.url)"): \(sentence)"

@@ -10,8 +10,8 @@ enum FileDigest {
     ///
     /// - Parameters:
     ///   - path: the file.
-    ///   - isStopped: called before each MiB; true stops the function.
-    /// - Returns: the field's value, with SHA-256; nil if it was stopped.
+    ///   - isStopped: called before each MiB is read; returns true to stop.
+    /// - Returns: the value of `Repr-Digest`, with SHA-256, or nil if `isStopped` returned true.
     /// - Throws: `SystemError` if the file cannot be read.
     static func value(of path: FilePath, isStopped: () -> Bool) throws(SystemError) -> String? {
         let number = path.withPointer { open($0, O_RDONLY | O_CLOEXEC) }

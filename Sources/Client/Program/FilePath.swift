@@ -7,17 +7,17 @@
 import Glibc
 import SpoolgateTextFormats
 
-/// The path of a file: bytes without a zero.
+/// The path of a file: any bytes except zero, as the kernel uses them.
 struct FilePath: Hashable, Sendable {
     let bytes: [UInt8]
 
     private static let escapes: ClosedRange<UInt32> = 0x10FF80...0x10FFFF
     private static let slash = UInt8(ascii: "/")
 
-    /// Creates a path from bytes, up to the first zero.
+    /// Creates a path from the bytes before the first zero byte.
     init(bytes: some Sequence<UInt8>) { self.bytes = Array(bytes.prefix { $0 != 0 }) }
 
-    /// Creates a path from a text of `text`; any other text gives its UTF-8.
+    /// Creates a path from a text that the property `text` returned, or from any other text as UTF-8.
     init(text: String) {
         var bytes: [UInt8] = []
         for scalar in text.unicodeScalars {
@@ -42,7 +42,7 @@ struct FilePath: Hashable, Sendable {
         }
     }
 
-    /// The path as text that `init(text:)` reads.
+    /// The path as text, from which `init(text:)` creates the same path.
     var text: String {
         // The usual case, and by far the fastest.
         if let text = String(validating: bytes, as: UTF8.self),
@@ -68,10 +68,10 @@ struct FilePath: Hashable, Sendable {
         return String(text)
     }
 
-    /// The path for people; bytes that are not UTF-8 or would move the cursor become U+FFFD.
+    /// The path for people; U+FFFD replaces bytes that are not UTF-8 and unprintable characters.
     var shown: String { String(decoding: bytes, as: UTF8.self).forTerminal }
 
-    /// Whether the path begins at the root.
+    /// Whether the path is absolute, that is, begins with a slash.
     var isAbsolute: Bool { bytes.first == Self.slash }
 
     /// The parts between slashes, without empty parts and `.`.
@@ -79,7 +79,7 @@ struct FilePath: Hashable, Sendable {
         bytes.split(separator: Self.slash).map(Array.init).filter { $0 != [UInt8(ascii: ".")] }
     }
 
-    /// The last part; nil if the path has no parts or ends in `..`.
+    /// The last part of the path; nil if the path has no parts or ends in `..`.
     var name: [UInt8]? {
         segments.last.flatMap { $0 == Array("..".utf8) ? nil : $0 }
     }
@@ -89,9 +89,9 @@ struct FilePath: Hashable, Sendable {
         FilePath(bytes: bytes.last == Self.slash ? bytes + name : bytes + [Self.slash] + name)
     }
 
-    /// The path relative to the root.
+    /// The path as an absolute path.
     ///
-    /// If the working directory no longer has a name, a relative path stays unchanged.
+    /// If the working directory was removed, a relative path stays unchanged.
     var absolute: FilePath {
         guard !isAbsolute, let name = getcwd(nil, 0) else { return self }
         defer { free(name) }
@@ -101,12 +101,12 @@ struct FilePath: Hashable, Sendable {
         }
     }
 
-    /// Returns the one path that all paths to a file lead to, without links, `.` and `..`.
+    /// Returns the canonical path of the file: absolute, without symbolic links, `.` and `..`.
     ///
     /// If the file is missing, only its directory is resolved.
     ///
-    /// - Parameter followsLast: whether a link as the last part is followed if its target exists.
-    /// - Returns: the path; `absolute` if the directory is missing.
+    /// - Parameter followsLast: whether a symbolic link as the last part is followed if its target exists.
+    /// - Returns: the canonical path, or `absolute` if the directory is missing.
     func canonical(followsLast: Bool) -> FilePath {
         if followsLast, let whole = resolved { return whole }
         let end = bytes.lastIndex(of: Self.slash).map { $0 + 1 } ?? 0
@@ -129,7 +129,7 @@ struct FilePath: Hashable, Sendable {
 
     /// The absolute path without empty parts and `.`.
     ///
-    /// It keeps `..`, which may follow a link.
+    /// Parts that are `..` are kept, because they may follow a symbolic link.
     var normal: FilePath {
         FilePath(bytes: segments.reduce(into: []) { $0 += [Self.slash] + $1 })
     }

@@ -5,7 +5,7 @@
 import Glibc
 import SpoolgatePosix
 
-/// Whether the process was asked to stop.
+/// Receives the signals that ask the process to stop.
 final class Interruption: Sendable {
     private struct State {
         var isAsked = false
@@ -16,7 +16,7 @@ final class Interruption: Sendable {
 
     /// Handles SIGINT, SIGTERM and SIGHUP from now on; call it before the first thread starts.
     ///
-    /// A second signal ends the process at once.
+    /// The first signal only asks the transfer to stop; a second signal ends the process at once.
     init() throws(Ending) {
         let ending = [Signal.interrupt, .terminate, .hangUp].filter { !Signals.isIgnored($0) }
         let signals = Signals.block()
@@ -37,10 +37,10 @@ final class Interruption: Sendable {
         }
     }
 
-    /// Whether a signal was received.
+    /// Whether a signal has asked the process to stop.
     var isAsked: Bool { state.updateQuietly(\.isAsked) }
 
-    /// Calls `action` when a signal arrives, or at once if one was received.
+    /// Calls `action` when a signal arrives, or at once if a signal was received before.
     func onAsked(_ action: @escaping @Sendable () -> Void) {
         let isAsked = state.update { state in
             state.action = action
@@ -52,10 +52,11 @@ final class Interruption: Sendable {
     /// Waits until a time of the wall clock, even if the clock is set meanwhile.
     ///
     /// - Parameters:
-    ///   - moment: when the transfer may start; nil: at once.
-    ///   - what: the transfer, for the sentence.
-    ///   - told: receives the duration of the wait, and the reason.
-    /// - Returns: why it does not start, if a signal arrived before; nil if it may start.
+    ///   - moment: the time at which the transfer may start, or nil for at once.
+    ///   - what: the name of the transfer, for the returned sentence.
+    ///   - told: called before a wait, with its duration and the reason.
+    /// - Returns: nil if the transfer may start, or a sentence that says why it does not, because a signal arrived
+    ///   before.
     func wait(
         until moment: WallTime?,
         toBegin what: String,

@@ -7,7 +7,7 @@ import SpoolgateCrypto
 import SpoolgatePosix
 import SpoolgateTextFormats
 
-/// The command that a journal belongs to: running the same command finds it again.
+/// The command that a journal belongs to; running the same command again finds the journal.
 struct JournalCommand: Equatable, Sendable {
     /// The URL as given.
     var url: String
@@ -15,14 +15,14 @@ struct JournalCommand: Equatable, Sendable {
     /// The absolute paths of the files, directories and lists, and the options that determine the URL of each file.
     var arguments: [String]
 
-    /// The name of its journal in the state directory.
+    /// The file name of the command's journal in the state directory.
     var name: String {
         let identity = (["journal", url, method] + arguments).joined(separator: "\0")
         let digest = SHA256.digest(Array(identity.utf8).span.bytes).prefix(16)
         return Hexadecimal.text(Array(digest)) + Self.ending
     }
 
-    /// The suffix of journals.
+    /// The suffix of the file names of journals.
     static let ending = ".journal"
 }
 
@@ -31,13 +31,13 @@ enum JournalLine: Equatable {
     case command(JournalCommand)
     case begun(WallTime)
     case notBefore(WallTime)
-    /// The text of the library's token of an upload.
+    /// The token of a file's upload, as text; the upload can be resumed with it.
     case token(JournalKey, String)
-    /// The upload starts again: its token is void.
+    /// The upload starts again from its beginning; its earlier token is invalid.
     case anew(JournalKey)
-    /// A file with this fingerprint was accepted.
+    /// The file was accepted; the text is its fingerprint at that time.
     case done(JournalKey, String)
-    /// Why it is unknown whether the server accepted a file.
+    /// It is unknown whether the server accepted the file; the text is the reason.
     case unknown(JournalKey, String)
 
     /// The line, without the newline.
@@ -57,7 +57,7 @@ enum JournalLine: Equatable {
         return Self.check(rest[...]) + " " + rest
     }
 
-    /// Reads a line; nil if it is incomplete, or of a newer version.
+    /// Reads a line; nil if the line is incomplete, or written by a newer version.
     init?(_ text: Substring) {
         guard let space = text.utf8.firstIndex(of: UInt8(ascii: " ")) else { return nil }
         let rest = text[text.utf8.index(after: space)...]
@@ -85,12 +85,12 @@ enum JournalLine: Equatable {
         }
     }
 
-    /// Eight digits that detect an incomplete line.
+    /// Returns the eight digits of a digest of the text, which detect an incomplete line.
     private static func check(_ text: Substring) -> String {
         Hexadecimal.text(Array(SHA256.digest(Array(text.utf8).span.bytes).prefix(4)))
     }
 
-    /// Percent-encodes the bytes that would end the word or the line, and `%`.
+    /// Percent-encodes the bytes that would end the word or the line, and `%` itself.
     private static func escaped(_ word: String) -> String {
         var text: [UInt8] = []
         for byte in word.utf8 {
@@ -104,9 +104,9 @@ enum JournalLine: Equatable {
     }
 }
 
-/// The file and URL that identify an upload in the journal; compared by bytes.
+/// The file and URL that identify an upload in the journal; two keys are compared by bytes.
 struct JournalKey: Hashable, Sendable {
-    /// The text of the file's absolute path.
+    /// The file's absolute path, as `FilePath.text`.
     let path: String
     let url: String
 
@@ -124,21 +124,21 @@ struct JournalKey: Hashable, Sendable {
 struct JournalContent: Sendable {
     /// The state of one file.
     struct Entry: Equatable, Sendable {
-        /// The text of the token to resume with; nil: none.
+        /// The text of the token to resume with; nil if there is none.
         var token: String?
-        /// The fingerprint of the accepted file; nil: not accepted yet.
+        /// The fingerprint of the file when it was accepted; nil if it has not been accepted.
         var done: String?
-        /// Why it is unknown whether the server accepted the file; nil: it is known.
+        /// The reason why it is unknown whether the server accepted the file; nil if it is known.
         var unknownOutcome: String?
 
         /// Whether another run needs this entry.
         var isOpen: Bool { token != nil || unknownOutcome != nil }
     }
 
-    /// The command; nil: the journal is new.
+    /// The command that the journal belongs to; nil if the journal is new.
     var command: JournalCommand?
     var begun = WallTime(seconds: 0)
-    /// When it may start; nil: at once.
+    /// The time at which the command may start; nil for at once.
     var notBefore: WallTime?
     var entries: [JournalKey: Entry] = [:]
 

@@ -23,21 +23,21 @@ enum Program {
 /// Why a command did not complete: one sentence, and the exit code.
 struct Ending: Error {
     enum Code: Int32 {
-        /// Not accepted; another attempt does not help.
+        /// The transfer was not accepted; retrying will not help.
         case refused = 1
         /// The command line is wrong.
         case usage = 2
-        /// Not finished; the same command continues (EX_TEMPFAIL).
+        /// The transfer is unfinished; running the same command again continues it (EX_TEMPFAIL).
         case later = 75
     }
 
     var code: Code
-    /// Nil if everything was printed already.
+    /// The sentence to print; nil if everything was printed already.
     var sentence: String?
 
     init(_ code: Code, _ sentence: String?) { (self.code, self.sentence) = (code, sentence) }
 
-    /// Creates the ending for a failed call, with its remedy.
+    /// Creates the ending for a failed system call; `fix` says what the user can do.
     init(_ error: SystemError, _ fix: String) { self.init(.refused, "\(error); \(fix)") }
 }
 

@@ -20,12 +20,12 @@ final class ProgressReport: Sendable {
     }
 
     private let form: ReportForm
-    /// The file of an upload, for JSON; nil for a download.
+    /// The path of an uploaded file, included in each line of JSON; nil for a download.
     private let file: String?
     private let state: Monitor<State>
     private static let interval = Duration.milliseconds(250)
 
-    /// Begins a report on `name`; each line of JSON has `file`.
+    /// Begins a report on the transfer `name`; each line of JSON includes `file`.
     init(_ name: String, _ form: ProgressForm, file: String? = nil) {
         self.file = file
         let state = Monitor(State(line: TransferLine(name)))
@@ -49,7 +49,7 @@ final class ProgressReport: Sendable {
         if isDue { tell("progress", progress.members) }
     }
 
-    /// Records that the transfer waits, for how long and why.
+    /// Records that the transfer waits before its next attempt, for how long and why.
     func wait(_ duration: Duration, _ reason: String) {
         state.updateQuietly { $0.line.wait(until: .after(duration), reason) }
         tell(
@@ -74,10 +74,10 @@ final class ProgressReport: Sendable {
     /// Removes the line, and reports the result.
     ///
     /// - Parameters:
-    ///   - status: the response's status; nil: no response.
+    ///   - status: the response's status, or nil if there was no response.
     ///   - code: the exit code.
     ///   - reason: the reason for the exit code.
-    ///   - place: the URL that the response redirects to; nil: none.
+    ///   - place: the URL that the response redirects to, or nil if it does not redirect.
     func end(status: Int?, code: Int32, reason: String?, place: String? = nil) {
         if form == .lines {
             state.update { $0.isEnded = true }

@@ -10,10 +10,10 @@ enum ReportForm {
     case lines
     /// One JSON object on each line.
     case json
-    /// Only problems.
+    /// Only messages about problems.
     case none
 
-    /// Selects the requested form, if it is possible here.
+    /// Selects the requested form if standard error allows it.
     ///
     /// - Parameters:
     ///   - form: the requested form.

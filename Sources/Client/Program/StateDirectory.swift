@@ -12,7 +12,7 @@ import SpoolgateTextFormats
 struct StateDirectory {
     private let directory: Directory
 
-    /// Opens the directory; creates it if it is missing.
+    /// Opens the directory, creating it if it is missing.
     init(environment: (String) -> String? = Listener.processEnvironment) throws(Ending) {
         // If there are several, systemd separates them by colons.
         let ofService = environment("STATE_DIRECTORY")?.split(separator: ":").first.map(String.init)
@@ -41,7 +41,7 @@ struct StateDirectory {
         }
     }
 
-    /// Returns all states, oldest first, and whether a process uses each.
+    /// Returns all states, oldest first, each with whether a process uses it.
     func all() throws(Ending) -> [(state: TransferState, isInUse: Bool)] {
         do throws(SystemError) {
             var states: [(TransferState, Bool)] = []
@@ -61,7 +61,7 @@ struct StateDirectory {
         }
     }
 
-    /// Returns all journals, oldest first, and whether a process uses each.
+    /// Returns all journals, oldest first, each with whether a process uses it.
     func journals() throws(Ending) -> [(content: JournalContent, isInUse: Bool)] {
         do throws(SystemError) {
             var journals: [(JournalContent, Bool)] = []
@@ -79,9 +79,9 @@ struct StateDirectory {
         }
     }
 
-    /// Locks the journal of a command; creates it if it is missing.
+    /// Locks the journal of a command, creating it if it is missing.
     ///
-    /// - Returns: the journal; nil if another process has locked it.
+    /// - Returns: the journal, or nil if another process has locked it.
     func take(_ command: JournalCommand) throws(Ending) -> UploadJournal? {
         do throws(SystemError) {
             return try UploadJournal.take(command, in: directory)
@@ -92,7 +92,7 @@ struct StateDirectory {
 
     /// Locks the state of a transfer; uses `fresh` if the state is missing or unreadable.
     ///
-    /// - Returns: the state; nil if another process has locked it.
+    /// - Returns: the locked state, or nil if another process has locked it.
     func take(_ fresh: TransferState) throws(Ending) -> StateFile? {
         do throws(SystemError) {
             return try StateFile.take(fresh, in: directory)
@@ -106,12 +106,12 @@ struct StateDirectory {
 ///
 /// Used by one thread at a time.
 final class StateFile {
-    /// The suffix of a new state until it is renamed.
+    /// The suffix of a new state file until the file is renamed.
     static let unfinished = ".new"
-    /// The maximum number of bytes read of a state.
+    /// The maximum number of bytes that are read of a state file.
     static let limit = 1 << 16
 
-    /// The state; `save` writes it.
+    /// The state in memory, which `save` writes to the file.
     var state: TransferState
     /// Whether the state is from an earlier run.
     let wasThere: Bool
@@ -157,7 +157,7 @@ final class StateFile {
         }
     }
 
-    /// Opens or creates the file; nil if another process created it meanwhile.
+    /// Opens or creates the file; returns nil if another process created it at the same time.
     private static func open(
         _ name: String,
         in directory: Directory
@@ -169,10 +169,10 @@ final class StateFile {
         }
     }
 
-    /// Replaces the state in the directory.
+    /// Replaces the state file by one with the present `state`.
     ///
     /// - Parameter isDurable: whether the new state is durable on return.
-    /// - Throws: `SystemError`; the old state remains.
+    /// - Throws: `SystemError` if writing fails; the old state file remains.
     func save(isDurable: Bool = true) throws(SystemError) {
         let temporary = name + Self.unfinished
         let path = directory.path(of: temporary)
@@ -187,7 +187,7 @@ final class StateFile {
         file = next
     }
 
-    /// Removes the state: there is nothing to resume.
+    /// Removes the state file, because there is no transfer to resume.
     func remove() {
         // If this fails, the next run finds the state and asks the server.
         _ = try? disk.unlink(name, in: directory)

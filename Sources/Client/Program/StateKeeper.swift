@@ -13,13 +13,15 @@ final class StateKeeper: @unchecked Sendable {
     private let isDurable: Bool
     private var next = Deadline.after(.seconds(1))
 
-    /// Creates a keeper: without a file it keeps nothing, with `isDurable` each token is durable.
+    /// Creates a keeper that writes to `file`, or keeps nothing if `file` is nil.
+    ///
+    /// If `isDurable` is true, each token is durable before the transfer continues.
     init(_ file: StateFile?, isDurable: Bool = true) {
         self.file = file
         self.isDurable = isDurable
     }
 
-    /// Returns the handler of a transfer's events, which writes the state and calls `report`.
+    /// Returns a handler for a transfer's events that writes the state and passes the events to `report`.
     func handler<Token>(
         _ report: ProgressReport,
         text: @escaping @Sendable (Token) -> String
@@ -46,7 +48,7 @@ final class StateKeeper: @unchecked Sendable {
         try? file.save(isDurable: isDurable || token == nil)
     }
 
-    /// Writes the progress for `--list`, every five seconds.
+    /// Saves the progress for `--list`, at most every five seconds.
     private func note(_ progress: Transfer.Progress) {
         guard let file else { return }
         file.state.received = progress.received

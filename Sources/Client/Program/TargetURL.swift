@@ -4,7 +4,7 @@
 
 import SpoolgateTextFormats
 
-/// The URL of the command line, split at the position for names.
+/// The URL on the command line, split at the position where file names are inserted.
 struct TargetURL: Sendable, Equatable {
     /// The URL as given.
     let text: String
@@ -24,7 +24,7 @@ struct TargetURL: Sendable, Equatable {
     /// Whether the path ends with a slash, so that the file's name is appended.
     var isDirectory: Bool { path.utf8.last == UInt8(ascii: "/") }
 
-    /// Returns the URL of a file below this one; a query stays after the path.
+    /// Returns the URL of a file below this URL; a query stays after the path.
     ///
     /// - Parameter segments: the path of the file, each name as bytes.
     /// - Returns: an absolute URL; all bytes of names are percent-encoded unless they are unreserved (RFC 3986, §2.3).

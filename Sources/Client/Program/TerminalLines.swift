@@ -9,10 +9,10 @@ import SpoolgatePosix
 ///
 /// Used by one thread.
 final class TerminalLines: @unchecked Sendable {
-    /// The columns of each drawn line; empty: nothing is drawn.
+    /// The width of each drawn line in columns; empty if no line is drawn.
     private var drawn: [Int] = []
 
-    /// Replaces the drawn lines; `lines` returns at most as many as there are rows.
+    /// Replaces the drawn lines by those that `lines` returns, at most as many as there are rows.
     func draw(_ lines: (_ size: (columns: Int, rows: Int)) -> [String]) {
         // A background process must not write to the terminal.
         guard Terminal.errors.isInFront else { return }
@@ -29,7 +29,7 @@ final class TerminalLines: @unchecked Sendable {
         drawn = []
     }
 
-    /// Removes the lines, and writes one that stays.
+    /// Removes the drawn lines, and writes a line that stays.
     func say(_ sentence: String) {
         clear()
         Self.write(sentence + "\n")
@@ -41,12 +41,13 @@ final class TerminalLines: @unchecked Sendable {
         _ = Glibc.write(STDERR_FILENO, bytes, bytes.count)
     }
 
-    /// Read each time, because the size may change.
+    /// The terminal's size, read each time, because it may change.
     private var size: (columns: Int, rows: Int) {
         Terminal.errors.size.map { ($0.columns, $0.rows) } ?? (80, 24)
     }
 
-    /// Returns the escape sequence that moves to the first line; a narrower terminal has wrapped some lines.
+    /// Returns the escape sequence that moves to the first drawn line, also if the terminal has become narrower and
+    /// wrapped lines.
     private func beginning(_ columns: Int) -> String {
         let rows = drawn.map { max(1, ($0 + columns - 1) / columns) }
         let above = max(0, rows.reduce(0, +) - 1)

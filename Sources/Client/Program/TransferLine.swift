@@ -18,9 +18,9 @@ struct TransferLine {
     private var samples: [Sample] = []
     private var waiting: (until: Deadline, reason: String)?
 
-    /// The rate is an average over this time, in nanoseconds.
+    /// The time in nanoseconds over which the rate is averaged.
     private static let span: UInt64 = 8_000_000_000
-    /// The columns of a bar, with its brackets.
+    /// The possible widths of the progress bar in columns, with its brackets.
     private static let bar = 8...32
 
     /// Creates a line for the file `name` without progress.
@@ -51,12 +51,12 @@ struct TransferLine {
         samples = []
     }
 
-    /// Returns the line.
+    /// Returns the line of text that shows the progress.
     ///
     /// - Parameters:
     ///   - columns: the width of the terminal.
-    ///   - now: the time.
-    /// - Returns: at most `columns - 1` columns, because the last column would start another line.
+    ///   - now: the present time.
+    /// - Returns: a line of at most `columns - 1` columns, because the last column would start another line.
     func text(columns: Int, at now: Deadline) -> String {
         let room = max(1, columns - 1)
         if let waiting {
@@ -100,7 +100,7 @@ struct TransferLine {
         return "".cut(toColumns: room)
     }
 
-    /// Returns the part of a reason that fits.
+    /// Returns the part of a reason that fits into `columns`.
     ///
     /// If the reason is too long, its URLs are dropped, and then its beginning, because the cause is at its end.
     private static func cause(_ reason: String, columns: Int) -> String {
@@ -135,7 +135,7 @@ struct TransferLine {
             + String(repeating: " ", count: room - sent) + "]"
     }
 
-    /// Returns the bytes sent per second; nil in the first second.
+    /// Returns the bytes sent per second, or nil during the first second.
     private func rate(at now: Deadline) -> Int64? {
         guard let first = samples.first, let progress,
             now.nanoseconds - first.nanoseconds > 1_000_000_000

@@ -4,7 +4,7 @@ import SpoolgatePosix
 import SpoolgateTextFormats
 
 enum TransferListing {
-    /// Prints one line for each, oldest first; if there are none, a message on standard error.
+    /// Prints one line for each unfinished transfer, oldest first, or a message on standard error if there are none.
     static func tell(_ kind: TransferState.Kind) throws(Ending) {
         let states = try StateDirectory()
         let transfers = try states.all().filter { $0.state.kind == kind }

@@ -10,7 +10,7 @@ import SpoolgateUploadProtocol
 
 /// The form of progress on standard error.
 enum ProgressForm: String, CaseIterable, ExpressibleByArgument {
-    /// A line on a terminal, nothing elsewhere.
+    /// A line that is redrawn if standard error is a terminal, otherwise no progress.
     case auto
     /// One JSON object on each line.
     case json
@@ -158,7 +158,7 @@ struct TransferOptions: ParsableArguments {
         return fields
     }
 
-    /// Returns how to reach the server.
+    /// Returns the library's settings for the connection to the server.
     func connection() throws -> Transfer.Connection {
         var connection = Transfer.Connection()
         connection.version = http == .http1 ? .http1 : .http2
@@ -182,7 +182,9 @@ struct TransferOptions: ParsableArguments {
     }
 }
 
-/// Returns the transform of an option: if `read` returns nil, the error is the option's text followed by `fault`.
+/// Returns a function that parses an option with `read`.
+///
+/// If `read` returns nil, the function throws an error: the option's text followed by `fault`.
 func reading<Value>(
     _ fault: String,
     _ read: @escaping @Sendable (String) -> Value?

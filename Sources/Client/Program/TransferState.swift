@@ -19,17 +19,17 @@ struct TransferState: Equatable {
     var file: String
     var method: String
     var begun: WallTime
-    /// The text of the library's token; nil: the server has nothing to resume.
+    /// The text of the token to resume with; nil if the server has no content of the transfer.
     var token: String?
-    /// The last known number of bytes that the receiver has.
+    /// The number of bytes that the receiving side has, as last known.
     var received: Int64 = 0
-    /// The total number of bytes; nil: unknown.
+    /// The total number of bytes; nil if unknown.
     var total: Int64?
-    /// When the transfer may start; nil: at once.
+    /// The time at which the transfer may start; nil for at once.
     var notBefore: WallTime?
     /// The value of the upload's `Repr-Digest`.
     var digest: String?
-    /// Why it is unknown whether the server accepted the upload; nil: it is known.
+    /// The reason why it is unknown whether the server accepted the upload; nil if it is known.
     var unknownOutcome: String?
 
     init(_ kind: Kind, url: String, file: String, method: String = "GET") {
@@ -86,7 +86,7 @@ struct TransferState: Equatable {
 
     private static let first = "spoolgate-upload 1"
 
-    /// Percent-encodes the bytes that would end the line, and `%`.
+    /// Percent-encodes the bytes that would end the line, and `%` itself.
     private static func escaped(_ value: String) -> String {
         var text: [UInt8] = []
         for byte in value.utf8 {

@@ -11,7 +11,7 @@ enum TreeFileKind: Equatable {
     /// A device, a socket or a named pipe.
     case special(String)
 
-    /// Returns the kind of a file; follows a link if `isFollowing`.
+    /// Returns the kind of a file; follows a symbolic link if `isFollowing` is true.
     ///
     /// - Throws: the error of the system call, with the path.
     static func of(
@@ -45,11 +45,12 @@ enum TreeFileKind: Equatable {
 /// A walk through a directory and its subdirectories.
 struct TreeWalk {
     let isFollowing: Bool
-    /// Receives each regular file: its path, and its names below the directory of the walk.
+    /// Called for each regular file with its path, the parts of its path below the walk's directory, and its size in
+    /// bytes.
     let found: (FilePath, [[UInt8]], _ size: Int64) -> Void
-    /// Receives each skipped path, with the reason.
+    /// Called for each skipped path, with the reason.
     let leftOut: (FilePath, String) -> Void
-    /// Receives each path that could not be read.
+    /// Called for each path that could not be read, with the error.
     let failed: (SystemError) -> Void
 
     /// Walks through `directory`, in the order of the names' bytes.

@@ -312,7 +312,7 @@ struct UploadCommand: ParsableCommand {
 
     // MARK: Giving up
 
-    /// Cancels the transfers of the same command; the files may be missing.
+    /// Cancels the transfers of an earlier run of the same command; the files need not exist any more.
     private func cancel(
         _ request: UploadSources.Request,
         _ interruption: Interruption
@@ -351,8 +351,8 @@ struct UploadCommand: ParsableCommand {
 
     /// Cancels all uploads of a journal, and reports those that could not be cancelled.
     ///
-    /// - Returns: `later` if the same command must run again; `refused` if an upload remains on the server, without
-    ///   local state; nil if all were cancelled.
+    /// - Returns: `later` if the user must run the same command again; `refused` if an upload remains on the server
+    ///   without local state; nil if all uploads were cancelled.
     private func cancel(
         _ journal: UploadJournal,
         _ upload: Upload.Options

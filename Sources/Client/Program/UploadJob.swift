@@ -45,7 +45,8 @@ struct UploadJob {
         if let digest = file.state.digest { options.fields[.reprDigest] = digest }
     }
 
-    /// Cancels the upload of the last stream; without `--same-stream`, this stream is another one.
+    /// Cancels the upload that an interrupted run has left, because without `--same-stream` this stream is a different
+    /// one.
     private func giveUpStream() throws {
         guard let token = file.state.token.flatMap({ Upload.Token($0) }) else { return }
         if token.mayBeComplete, !options.method.isIdempotent {
@@ -80,7 +81,7 @@ struct UploadJob {
 
     // MARK: The upload
 
-    /// Uploads, and prints the response.
+    /// Uploads the file or stream, and prints the response.
     func perform() throws {
         let watch = Stopwatch()
         let begun = file.state.received
@@ -101,7 +102,7 @@ struct UploadJob {
         }
     }
 
-    /// Returns the token to resume with; nil: start again.
+    /// Returns the token to resume with, or nil to upload from the beginning.
     private func tokenToGoOnWith() throws -> Upload.Token? {
         let kept = file.state.token.flatMap { Upload.Token($0) }
         do throws(TransferError) {

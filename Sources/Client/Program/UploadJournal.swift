@@ -14,7 +14,7 @@ import SpoolgateTextFormats
 final class UploadJournal: Sendable {
     private struct State {
         var content: JournalContent
-        /// The number of lines written by this process, and of durable ones.
+        /// The number of lines that this process has written.
         var written = 0
         var durable = 0
         var isSyncing = false
@@ -41,10 +41,10 @@ final class UploadJournal: Sendable {
         state = Monitor(State(content: content))
     }
 
-    /// Locks the journal of a command; creates it if it is missing.
+    /// Locks the journal of a command, creating it if it is missing.
     ///
-    /// - Returns: the journal; nil if another process has locked it.
-    /// - Throws: `SystemError` if it cannot be created or read.
+    /// - Returns: the journal, or nil if another process has locked it.
+    /// - Throws: `SystemError` if the journal cannot be created or read.
     static func take(
         _ command: JournalCommand,
         in directory: Directory
@@ -80,14 +80,14 @@ final class UploadJournal: Sendable {
     /// The content of the journal.
     var content: JournalContent { state.updateQuietly(\.content) }
 
-    /// Returns the state of one file.
+    /// Returns what the journal records about one upload.
     func entry(of key: JournalKey) -> JournalContent.Entry {
         state.updateQuietly { $0.content.entries[key] } ?? JournalContent.Entry()
     }
 
-    /// Adds a line; it survives a crash, but not a power failure.
+    /// Adds a line that survives a crash, but perhaps not a power failure.
     ///
-    /// - Throws: `SystemError` if it was not written completely; then it is ignored.
+    /// - Throws: `SystemError` if the line was not written completely; the next run then ignores it.
     func add(_ line: JournalLine) throws(SystemError) {
         try file.add(line: line.text)
         state.updateQuietly { state in
@@ -96,9 +96,9 @@ final class UploadJournal: Sendable {
         }
     }
 
-    /// Adds a line; it is durable on return.
+    /// Adds a line, which is durable on return.
     ///
-    /// - Throws: `SystemError` if it was not written, or is not durable.
+    /// - Throws: `SystemError` if the line was not written, or is not durable.
     func addDurably(_ line: JournalLine) throws(SystemError) {
         try add(line)
         try sync()
@@ -108,7 +108,8 @@ final class UploadJournal: Sendable {
     func sync() throws(SystemError) {
         let own = state.updateQuietly(\.written)
         while true {
-            // The inner nil: another thread has synced. Otherwise this thread syncs for all that wait.
+            // The inner nil means that another thread has synced. Otherwise this thread syncs for all threads that
+            // wait.
             let target = state.wait(until: .never, isQuiet: true) { state -> Int?? in
                 if state.durable >= own { return .some(nil) }
                 guard !state.isSyncing else { return nil }
@@ -129,9 +130,9 @@ final class UploadJournal: Sendable {
         }
     }
 
-    /// Ends the command: all its files were accepted.
+    /// Removes the journal; call it once all files of the command were accepted.
     ///
-    /// Removes the journal, but keeps the entries of files that this run did not name if another run needs them.
+    /// Entries of files that this run did not name are kept if another run needs them.
     func finish() throws(SystemError) {
         let content = content
         guard content.entries.values.contains(where: \.isOpen) else { return try remove() }

@@ -6,14 +6,14 @@ import SpoolgatePosix
 
 /// The source of an upload, and its URL.
 struct UploadSource: Sendable {
-    /// The absolute path; nil: standard input.
+    /// The absolute path of the file; nil for standard input.
     let path: FilePath?
     /// The name on the progress line.
     let name: String
     /// The name in messages: the path as given.
     let shown: String
     let url: String
-    /// Whether it cannot be read again from its beginning.
+    /// Whether the source is a stream, which cannot be read again from its beginning.
     let isStream: Bool
     /// The size in bytes when the command began; 0 for a stream.
     let size: Int64
@@ -35,11 +35,11 @@ struct UploadSource: Sendable {
         size = 0
     }
 
-    /// The text that identifies it in the state.
+    /// The text that identifies the source in the state file.
     var key: String { path?.text ?? "-" }
 
     var body: Upload.Body { path.map { .file(bytes: $0.bytes) } ?? .descriptor(STDIN_FILENO) }
 
-    /// The fingerprint of the file as it is now, as in the library's tokens; nil: it cannot be read.
+    /// The fingerprint of the file as it is now, as in the library's tokens; nil if the file cannot be read.
     var fingerprint: String? { path.flatMap { Upload.fingerprint(ofFile: $0.bytes) } }
 }

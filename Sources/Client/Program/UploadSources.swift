@@ -9,20 +9,20 @@ import SpoolgateTextFormats
 
 /// The files of a command line.
 struct UploadSources {
-    /// The arguments of the user.
+    /// The arguments on the command line that name files and URLs.
     struct Request: Sendable {
         /// The files and directories as given.
         var paths: [FilePath]
-        /// The list of files; nil: none.
+        /// The path of the list of files (`--files-from`); nil if there is none.
         var list: FilePath?
-        /// Whether names in the list end with a zero byte.
+        /// Whether names in the list end with a zero byte instead of a newline.
         var isNull = false
         var url: TargetURL
         var isFollowing = false
-        /// Whether each file is sent to the URL unchanged.
+        /// Whether each file is sent to the URL as given, without its name appended.
         var isExact = false
 
-        /// Whether this is one file or stream, or one directory.
+        /// Whether the arguments name exactly one file, stream or directory.
         var isForOne: Bool { list == nil && paths.count == 1 }
         var isForStandardInput: Bool { isForOne && paths[0].bytes == [UInt8(ascii: "-")] }
         /// Returns the command that identifies the journal.
@@ -46,9 +46,9 @@ struct UploadSources {
     }
 
     private(set) var files: [UploadSource] = []
-    /// The skipped paths, with the reason.
+    /// The skipped paths, each with the reason.
     private(set) var leftOut: [String] = []
-    /// The named paths and the directories that cannot be sent, with the reason.
+    /// The paths on the command line and the directories that cannot be sent, each with the reason.
     private(set) var failures: [String] = []
 
     private var seen: Set<FilePath> = []
@@ -56,9 +56,9 @@ struct UploadSources {
     private var collision: String?
     private let request: Request
 
-    /// Returns the single file or stream; nil if a directory or several files are named.
+    /// Returns the single file or stream of the command line, or nil if it names a directory or several files.
     ///
-    /// - Throws: `Ending` if it cannot be read.
+    /// - Throws: `Ending` if the file cannot be read.
     static func one(_ request: Request) throws(Ending) -> UploadSource? {
         guard request.isForOne else { return nil }
         guard !request.isForStandardInput else {
