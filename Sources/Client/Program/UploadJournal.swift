@@ -14,7 +14,7 @@ import SpoolgateTextFormats
 final class UploadJournal: Sendable {
     private struct State {
         var content: JournalContent
-        /// The number of lines that this process has written.
+        /// The number of lines that this process has written; the first `durable` of them are durable.
         var written = 0
         var durable = 0
         var isSyncing = false

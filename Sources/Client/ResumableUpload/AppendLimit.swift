@@ -4,14 +4,14 @@
 
 import SpoolgatePosix
 
-/// The maximum content of one request, for any thread.
+/// The maximum number of content bytes that one request may have; may be used from any thread.
 final class AppendLimit: Sendable {
-    /// The smallest limit: a proxy that allows less is of no use.
+    /// The smallest limit in bytes; a proxy with a lower limit is not supported.
     static let least: Int64 = 64 << 10
 
     private let known = Monitor<Int64?>(nil)
 
-    /// The limit; nil if unknown.
+    /// The present limit in bytes; nil if none is known.
     var bytes: Int64? { known.updateQuietly { $0 } }
 
     /// Applies the user's limit.
@@ -19,7 +19,7 @@ final class AppendLimit: Sendable {
         known.updateQuietly { $0 = min($0 ?? .max, max(bytes, Self.least)) }
     }
 
-    /// Lowers the limit to half of `bytes`, which were refused, or leaves it if it is lower.
+    /// Lowers the limit to half of `bytes`, a size that was refused, unless it is lower already, and returns the limit.
     func lower(below bytes: Int64) -> Int64 {
         known.updateQuietly { known in
             let limit = min(known ?? .max, max(bytes / 2, Self.least))

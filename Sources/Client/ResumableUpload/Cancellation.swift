@@ -4,7 +4,7 @@ import HTTPTypes
 import SpoolgateCurl
 import SpoolgateUploadProtocol
 
-/// Used by one thread, once.
+/// One run that cancels an upload; used by one thread, once.
 final class Cancellation: TransferRun {
     private let token: Upload.Token
     private let options: Upload.Options
@@ -71,7 +71,7 @@ final class Cancellation: TransferRun {
         }
     }
 
-    /// Blocks until the server reports whether it lacks a part of the body.
+    /// Returns whether the server lacks a part of the body; blocks until the server has responded.
     func isPartial() throws(TransferError) -> Bool {
         while true {
             let (answer, read) = try ask(.head)
@@ -88,7 +88,7 @@ final class Cancellation: TransferRun {
         }
     }
 
-    /// Reports whether the upload resource is gone.
+    /// Returns whether the upload resource is gone.
     private func isGone() throws(TransferError) -> Bool {
         while true {
             let (answer, read) = try ask(.head)
@@ -100,7 +100,7 @@ final class Cancellation: TransferRun {
         }
     }
 
-    /// Repeats a request until a response arrives.
+    /// Sends a request, repeatedly if necessary, until a response arrives.
     private func ask(
         _ method: HTTPRequest.Method
     ) throws(TransferError) -> (Transfer.Answer, UploadAnswer) {
@@ -111,6 +111,6 @@ final class Cancellation: TransferRun {
         }
     }
 
-    /// A cancellation has no events.
+    /// Does nothing, because a cancellation reports no events.
     func tellWaiting(_ pause: Duration, reason: String) {}
 }

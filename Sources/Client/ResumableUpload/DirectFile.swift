@@ -6,13 +6,13 @@ import Glibc
 import SpoolgatePosix
 import SpoolgateTextFormats
 
-/// Used by one thread.
+/// A destination that is written to directly, without a `.part` file; used by one thread.
 final class DirectFile {
     private let path: String
     private let file: Descriptor
     private let isStopped: () -> Bool
 
-    /// The interval between checks for a stop or a reader.
+    /// The interval at which a wait checks whether the download was stopped or a FIFO has a reader.
     private static let look = Duration.milliseconds(100)
 
     static func isOne(_ path: String) -> Bool {
@@ -21,7 +21,7 @@ final class DirectFile {
 
     /// Opens the destination; waits until a FIFO has a reader.
     ///
-    /// - Throws: a fault of kind `.paused` if the download is stopped meanwhile.
+    /// - Throws: a fault of kind `.paused` if the download is stopped during the wait.
     init(_ path: String, isStopped: @escaping () -> Bool) throws(ContentFault) {
         (self.path, self.isStopped) = (path, isStopped)
         while true {
@@ -42,7 +42,7 @@ final class DirectFile {
         }
     }
 
-    /// The open descriptor that `path` names; its file may be a regular one.
+    /// Returns the open descriptor that a path such as `/dev/stdout` names, or nil; it may refer to a regular file.
     private static func descriptor(_ path: String) -> Int32? {
         if path == "/dev/stdout" { return STDOUT_FILENO }
         if path == "/dev/stderr" { return STDERR_FILENO }
@@ -52,7 +52,7 @@ final class DirectFile {
         return nil
     }
 
-    /// Writes all of `bytes`, and waits for a slow reader.
+    /// Writes all of `bytes`, waiting for a slow reader.
     func write(_ bytes: UnsafeRawBufferPointer) throws(ContentFault) {
         var rest = bytes
         while !rest.isEmpty {
@@ -88,7 +88,7 @@ final class DirectFile {
         }
     }
 
-    /// Calls write(2) without raising SIGPIPE, which the program may not handle.
+    /// Calls write(2) without raising SIGPIPE, which the program may not handle; returns the result and `errno`.
     private static func write(_ bytes: UnsafeRawBufferPointer, to number: Int32) -> (Int, Int32) {
         var (pipe, before) = (sigset_t(), sigset_t())
         sigemptyset(&pipe)
@@ -110,8 +110,8 @@ final class DirectFile {
 }
 
 extension Download {
-    /// Reports whether `Destination.file(path)` is written to directly, without `PATH.part`.
+    /// Returns whether `Destination.file(path)` is written to directly, without `PATH.part`.
     ///
-    /// True for a file that is not regular, and for a name of an open descriptor, such as `/dev/stdout`.
+    /// This is true for a file that is not regular, and for the name of an open descriptor, such as `/dev/stdout`.
     package static func writesDirectly(to path: String) -> Bool { DirectFile.isOne(path) }
 }

@@ -12,12 +12,13 @@ public final class Download: Sendable {
 
     private let transfer: TransferHandle<Download.Token>
     private let isBody: Bool
-    /// The unread bytes of the body.
+    /// The buffer for received bytes that the reader of `body` has not read yet.
     let channel: DownloadChannel
 
     /// A stream of the events from now on; the newest 256 are buffered.
     ///
-    /// It ends with the current run or the next one; if the last run succeeded or failed permanently, it ends at once.
+    /// The stream ends when the current run ends or, if there is none, when the next run ends. After a run that
+    /// succeeded or failed permanently, a new stream ends at once.
     public var events: AsyncStream<Download.Event> { transfer.events }
 
     /// Creates a download; no request is sent before it runs.
@@ -26,7 +27,7 @@ public final class Download: Sendable {
     ///   - url: the URL to download; absolute, without user and password.
     ///   - destination: the place for the content.
     ///   - options: the options.
-    ///   - onEvent: called for each event on the download's thread, which waits for it.
+    ///   - onEvent: called for each event on the download's thread; the download waits until it returns.
     public convenience init(
         _ url: String,
         to destination: Download.Destination = .body,
@@ -76,8 +77,8 @@ public final class Download: Sendable {
 
     /// Creates the download that a token belongs to.
     ///
-    /// If the server has another representation, a file starts again, and any other destination ends with
-    /// `.changed`.
+    /// If the content on the server has changed since, a file is downloaded from the beginning; for any other
+    /// destination, the run throws an error of kind `.changed`.
     public static func resume(
         from token: Download.Token,
         to destination: Download.Destination = .body,
@@ -89,7 +90,8 @@ public final class Download: Sendable {
 
     /// The token to resume with; nil if no content has arrived or the server sends no strong validator.
     ///
-    /// The token of a body continues after the last bytes that its reader received.
+    /// If the destination is `.body`, a download from this token continues after the last bytes that the reader
+    /// received.
     public var token: Download.Token? {
         guard isBody, var token = transfer.token else { return transfer.token }
         token.offset = channel.given
@@ -104,10 +106,10 @@ public final class Download: Sendable {
     /// ```
     public var body: Download.Body { Download.Body(download: self) }
 
-    /// The status and fields of the response that carries the body; nil before its first bytes, and for other
-    /// destinations.
+    /// The status and fields of the response whose content `body` passes on.
     ///
-    /// After an interruption they are from the response with the remaining content.
+    /// Nil before the first bytes arrive, and if the destination is not `.body`. After an interruption, they are those
+    /// of the response with the remaining content.
     public var answer: Transfer.Answer? { channel.answer }
 
     /// Downloads all content.
@@ -130,9 +132,10 @@ public final class Download: Sendable {
         try perform(unless: { false })
     }
 
-    /// Downloads like `perform`, for an owner that may be told to stop on another thread.
+    /// Downloads like `perform`, but also ends the run if a request to stop arrived before it began.
     ///
-    /// - Parameter isStopped: called once after the run has begun; from then on `requestPause` takes effect.
+    /// - Parameter isStopped: called once after the run has begun; returns true to pause the run. From then on,
+    ///   `requestPause` on another thread takes effect.
     /// - Returns: the status and fields of the last response.
     /// - Throws: the reason if the download did not complete; `token` resumes it.
     package func perform(unless isStopped: () -> Bool) throws(TransferError) -> Transfer.Answer {
@@ -146,12 +149,13 @@ public final class Download: Sendable {
         return token
     }
 
-    /// Pauses like `pause`, without waiting.
+    /// Asks the current run to end like `pause`, but returns before it has ended.
     public func requestPause() { transfer.control.ask(.pause) }
 
     // MARK: The body
 
-    /// Begins the run that fills the body; returns nil if there is no body, or if it already has a reader.
+    /// Begins the run that fills the body, and returns its task; nil if there is no body, or if it already has a
+    /// reader.
     func beginBody() -> Task<Void, Never>? {
         guard isBody, channel.take() else { return nil }
         return Task { [self] in

@@ -8,7 +8,7 @@ import SpoolgatePosix
 final class DownloadChannel: Sendable {
     private struct State {
         var pieces: [[UInt8]] = []
-        /// The first unread piece.
+        /// The index of the first unread piece.
         var first = 0
         var waiting = 0
         var given: Int64 = 0
@@ -18,7 +18,8 @@ final class DownloadChannel: Sendable {
         var reader: CheckedContinuation<[UInt8]?, any Error>?
         var answer: Transfer.Answer?
 
-        /// Removes the next piece, or returns the end; nil if there is neither.
+        /// Removes and returns the next piece, or returns the end (a nil piece or an error); nil if the reader must
+        /// wait.
         mutating func next() -> Result<[UInt8]?, any Error>? {
             if first < pieces.count {
                 let piece = pieces[first]
@@ -42,7 +43,7 @@ final class DownloadChannel: Sendable {
 
     private let state = Monitor(State())
 
-    /// The response that carries the bytes; nil before the first one.
+    /// The response whose content passes through the channel; nil before its first bytes.
     var answer: Transfer.Answer? { state.updateQuietly(\.answer) }
 
     /// The offset of the reader's next byte, from which another download can continue.
@@ -56,7 +57,8 @@ final class DownloadChannel: Sendable {
     /// Sets the response that carries the following bytes.
     func note(_ answer: Transfer.Answer) { state.updateQuietly { $0.answer = answer } }
 
-    /// Adds bytes, and waits while the buffer is full; returns false if `close` was called.
+    /// Adds bytes, waiting while the buffer is full; returns false if they were not added, because `close` was called
+    /// or `isStopped` returned true.
     func add(_ bytes: [UInt8], isStopped: () -> Bool) -> Bool {
         while true {
             let isClosed = state.wait(until: .after(Self.look), isQuiet: true) { state in
@@ -104,10 +106,10 @@ final class DownloadChannel: Sendable {
         }
     }
 
-    /// Waits for the next bytes and returns them; nil at the end.
+    /// Waits for the next bytes and returns them, or nil at the end of the content.
     ///
-    /// - Throws: the download's error, after its last bytes; `CancellationError` if `close` was called, or if another
-    ///   task waits.
+    /// - Throws: the error of the download, once its last bytes were read; `CancellationError` if `close` was called,
+    ///   or if another task is waiting.
     func next() async throws -> [UInt8]? {
         try await withCheckedThrowingContinuation { continuation in
             let result = state.update { state -> Result<[UInt8]?, any Error>? in
@@ -120,7 +122,7 @@ final class DownloadChannel: Sendable {
         }
     }
 
-    /// Ends the reading; a waiting reader receives `CancellationError`.
+    /// Ends the reading; a waiting reader throws `CancellationError`.
     func close() {
         let reader = state.update { state in
             defer { state.reader = nil }

@@ -11,20 +11,20 @@ extension Download {
 
         let kind: Kind
 
-        /// A file, written as `PATH.part`, made durable and then renamed.
+        /// A file; the content is written to `PATH.part`, made durable and then renamed.
         ///
-        /// If two downloads write to one file at a time, in any process, the second one ends with an error of kind
-        /// `.later`. A device, a FIFO or another file that is not regular is written to directly and in order.
+        /// If another download, in any process, is writing to the same file, a run ends with an error of kind `.later`.
+        /// A device, a FIFO or another file that is not regular is written to directly and in order.
         public static func file(_ path: String) -> Destination {
             Destination(kind: .file(path))
         }
 
-        /// The sequence `Download.body`, which the program reads.
+        /// The sequence `Download.body`, from which the program reads the content.
         public static var body: Destination { Destination(kind: .body) }
 
-        /// A function that receives the bytes in order; the download waits until it returns.
+        /// A function that is called repeatedly with the bytes, in order; the download waits until each call returns.
         ///
-        /// An error that it throws ends the download.
+        /// An error that the function throws ends the download.
         public static func pieces(
             _ take: @escaping @Sendable ([UInt8]) throws -> Void
         ) -> Destination {

@@ -10,13 +10,13 @@ import SpoolgateUploadProtocol
 struct DownloadDigest: Equatable {
     private let values: DigestValues
 
-    /// The value of `Want-Repr-Digest`.
+    /// The value of the request's `Want-Repr-Digest`.
     static let wanted = "sha-256=10, sha-512=9"
     /// The reason for a missing digest, as a part of a sentence.
     static let absence =
         "the server sends no Repr-Digest with sha-256 or sha-512"
 
-    /// Reads `Repr-Digest`; nil if it has no supported digest.
+    /// Reads `Repr-Digest` of a response; nil if it contains no supported digest.
     init?(_ fields: HTTPFields) {
         // `try?`: an invalid field counts as missing.
         guard let values = try? DigestValues(.reprDigest, in: fields), !values.isEmpty else {
@@ -29,7 +29,7 @@ struct DownloadDigest: Equatable {
 
     var value: String { values.fieldValue }
 
-    /// Reports whether both can belong to the same bytes.
+    /// Returns whether both digests can belong to the same bytes.
     func agrees(with other: DownloadDigest) -> Bool {
         DigestAlgorithm.integrity.allSatisfy { algorithm in
             guard let own = values[algorithm], let others = other.values[algorithm] else {
@@ -41,7 +41,7 @@ struct DownloadDigest: Equatable {
 
     func running() -> RunningDigests { RunningDigests(values.algorithms) }
 
-    /// Reports whether the computed digests match the server's.
+    /// Returns whether the computed digests match the server's.
     func isRight(_ computed: RunningDigests) -> Bool { values.agrees(with: computed.finish()) }
 }
 

@@ -9,8 +9,9 @@ extension Download {
         public var fields = HTTPFields()
         /// Whether the content must match the server's `Repr-Digest` (RFC 9530; sha-256, sha-512).
         ///
-        /// If the server sends no such digest, the download is refused. A file that does not match is downloaded once
-        /// more before the download fails, and never gets its name; pieces have been passed on by then.
+        /// If the server sends no such digest, the download fails. A file that does not match is downloaded a second
+        /// time before the download fails, and never gets its final name. For other destinations, the content has
+        /// already been passed on when the mismatch is detected.
         public var verifiesDigest = false
         /// The connection to the server.
         public var connection = Transfer.Connection()

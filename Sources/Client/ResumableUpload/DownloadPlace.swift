@@ -4,7 +4,7 @@
 
 import SpoolgatePosix
 
-/// Used by the thread of its download.
+/// The destination while a download runs; used by the thread of the download.
 final class DownloadPlace {
     private enum Kind {
         case file(PartFile)
@@ -15,9 +15,9 @@ final class DownloadPlace {
 
     private let kind: Kind
     private let isStopped: () -> Bool
-    /// The number of bytes present.
+    /// The number of bytes that the destination has, and so the offset of the next byte.
     private(set) var offset: Int64
-    /// The reason why the destination lacks bytes that the token counts; nil if it has them.
+    /// The reason why the destination lacks bytes that the token counts as received; nil if it has them.
     let loss: String?
     /// The digests of bytes that cannot be read back; nil if they are not wanted.
     private var running: RunningDigests?
@@ -28,7 +28,7 @@ final class DownloadPlace {
     ///   - destination: the place for the content.
     ///   - channel: the channel of a body.
     ///   - token: the token of an earlier run; nil for a new download.
-    ///   - isStopped: returns whether the download should end.
+    ///   - isStopped: called during waits; returns true if the download should end.
     /// - Throws: a fault if the destination cannot be written to; of kind `.later` if another download writes to the
     ///   file.
     init(
@@ -65,7 +65,7 @@ final class DownloadPlace {
         }
     }
 
-    /// The reason why the file does not match the token; nil if no difference is found.
+    /// Returns the reason why the file does not match the token, or nil if no difference is found.
     private static func loss(
         of token: Download.Token,
         in part: PartFile,
@@ -82,18 +82,18 @@ final class DownloadPlace {
     /// Whether received bytes are passed on and cannot be read back.
     var isHandedOver: Bool { if case .file = kind { false } else { true } }
 
-    /// The offset to resume at: bytes of a body count only once they are read.
+    /// The offset to resume at; bytes of a `.body` count only once its reader has received them.
     var offsetTaken: Int64 {
         if case .body(let channel) = kind { channel.given } else { offset }
     }
 
-    /// A digest of the last bytes of a file; nil for other destinations.
+    /// Returns a digest of the last bytes of a file, or nil for other destinations.
     func tail() throws(ContentFault) -> String? {
         guard case .file(let part) = kind else { return nil }
         return try part.tail(before: offset)
     }
 
-    /// Discards the received bytes; returns false if they were passed on.
+    /// Discards the received bytes; returns false if that is impossible, because they were passed on.
     func restart() -> Bool {
         if isHandedOver, offset > 0 { return false }
         offset = 0
@@ -129,7 +129,7 @@ final class DownloadPlace {
         if isHandedOver, offset == 0 { running = digest.running() }
     }
 
-    /// Reports whether all received bytes match the digest; nil if the download was stopped first.
+    /// Returns whether all received bytes match the digest, or nil if the download was stopped first.
     func isRight(_ digest: DownloadDigest) throws(ContentFault) -> Bool? {
         guard case .file(let part) = kind else {
             return running.map { digest.isRight($0) } ?? false
@@ -146,7 +146,7 @@ final class DownloadPlace {
 
     func sync() throws(ContentFault) { if case .file(let part) = kind { try part.sync() } }
 
-    /// Gives a complete file its name.
+    /// Makes a complete file durable and gives it its final name.
     func finish() throws(ContentFault) {
         switch kind {
         case .file(let part): try part.finish(offset)

@@ -11,7 +11,7 @@ import SpoolgatePosix
 import SpoolgateTextFormats
 import SpoolgateUploadProtocol
 
-/// Used by one thread, once.
+/// One run of a download; used by one thread, once.
 final class DownloadRun: TransferRun {
     private let source: URLText
     private let options: Download.Options
@@ -30,9 +30,9 @@ final class DownloadRun: TransferRun {
     private var mismatches = 0
     /// The highest offset reached so far.
     private var furthest: Int64 = 0
-    /// Whether the current response's content is written; nil before its header section was examined.
+    /// Whether the current response's content is written to the destination; nil until its header section was examined.
     private var isTaken: Bool?
-    /// The range of the current part; nil for the whole.
+    /// The range of the current response's content; nil if it is the whole representation.
     private var part: PartRange?
     private var mismatch: String?
     private var kept: [UInt8] = []
@@ -45,7 +45,7 @@ final class DownloadRun: TransferRun {
     private static let mismatchLimit = 2
     var name: String { "the download of \(source.text)" }
     var connection: Transfer.Connection { options.connection }
-    /// An event reports the token of a download.
+    /// Always nil; the token of a download is reported by an event.
     var tokenLeft: Upload.Token? { nil }
 
     init(
@@ -151,7 +151,7 @@ final class DownloadRun: TransferRun {
         return nil
     }
 
-    /// Handles a response without content of the representation.
+    /// Handles a response that has no content of the representation, such as an error or a redirect.
     private func judged(_ head: ResponseHead, _ told: Duration?) throws(TransferError) -> Transfer
         .Answer?
     {
@@ -182,7 +182,7 @@ final class DownloadRun: TransferRun {
         return nil
     }
 
-    /// Gives a complete file its name; returns nil if its digest does not match and it is downloaded again.
+    /// Gives a complete file its final name; returns nil if its digest does not match and it must be downloaded again.
     private func finish(_ head: ResponseHead) throws(TransferError) -> Transfer.Answer? {
         do throws(ContentFault) {
             if options.verifiesDigest, try !verified() {
@@ -214,7 +214,10 @@ final class DownloadRun: TransferRun {
         return isRight
     }
 
-    /// Starts again, once, if the received bytes can be discarded: a disk may have lost bytes in a crash.
+    /// Discards the received bytes to start again, and returns true; returns false the second time or if that is
+    /// impossible.
+    ///
+    /// A second download makes sense because a disk may have lost bytes in a crash.
     private func mayComeAgain() -> Bool {
         guard !wasCorrupt, place.restart() else { return false }
         wasCorrupt = true
@@ -249,7 +252,7 @@ final class DownloadRun: TransferRun {
         return true
     }
 
-    /// Counts progress; bytes that are downloaded again count only beyond the highest earlier offset.
+    /// Records progress; bytes that are downloaded again are no progress until the highest earlier offset is passed.
     private func noteProgress() {
         guard begun?.validator != nil || place.offset > furthest else { return }
         furthest = max(furthest, place.offset)
@@ -309,7 +312,7 @@ final class DownloadRun: TransferRun {
         isTaken = true
     }
 
-    /// The reason why a part does not continue the received bytes; nil if no difference is found.
+    /// Returns the reason why a part does not continue the received bytes, or nil if no difference is found.
     private func difference(of range: PartRange?, in fields: HTTPFields) -> String? {
         guard place.offset > 0, let begun else {
             return "the server sent a part that was not requested"
@@ -341,7 +344,7 @@ final class DownloadRun: TransferRun {
         place.willCompare(with: digest)
     }
 
-    /// Starts again after a part that does not match, or ends the download.
+    /// Prepares to start again after a part that does not match; throws if the download must end.
     private func comeAgain(_ reason: String) throws(TransferError) {
         guard mismatches < Self.mismatchLimit else {
             // Resuming from these bytes would fail in the same way.

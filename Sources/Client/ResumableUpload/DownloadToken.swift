@@ -13,14 +13,14 @@ extension Download {
         public var offset: Int64
         /// The validator of the representation: its strong entity tag or its `Last-Modified` date.
         ///
-        /// A date counts only with a `date` at least 60 seconds later; otherwise two representations may have the same
-        /// one.
+        /// A `Last-Modified` date is used only if `date` is at least 60 seconds later; otherwise two representations
+        /// may have the same `Last-Modified`.
         public var validator: String
-        /// The representation's `Last-Modified` next to an entity tag; nil if unknown.
+        /// The representation's `Last-Modified` if `validator` is an entity tag; nil if unknown.
         public var lastModified: String?
         /// The `Date` of the response with the validator; nil if unknown.
         public var date: String?
-        /// The length of the whole representation; nil if unknown.
+        /// The length of the whole representation in bytes; nil if unknown.
         public var total: Int64?
         /// The value of the representation's `Repr-Digest`; nil if unknown.
         public var digest: String?

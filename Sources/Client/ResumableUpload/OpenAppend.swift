@@ -8,7 +8,7 @@ import SpoolgateCurl
 import SpoolgatePosix
 import SpoolgateUploadProtocol
 
-/// The state of open appends to a server.
+/// Whether appends of unknown length ("open appends") work with a server, as far as is known.
 enum OpenAppends {
     /// No report has arrived yet.
     case unheard
@@ -22,13 +22,13 @@ enum OpenAppends {
 
 /// The content of one append, on the thread of its upload.
 private final class OpenAppend {
-    /// The wait for new bytes after which the append ends.
+    /// The time without new bytes from the stream after which the append ends.
     private static let streamPatience = Duration.seconds(1)
-    /// The wait for a report, with a full window, after which the append ends.
+    /// The time with a full window and without a report after which the append ends.
     private static let reportPatience = Duration.seconds(3)
     /// The time without a report after which the append ends: a proxy may buffer the request until then.
     private static let silence = Duration.seconds(10)
-    /// The longest wait of one call.
+    /// The maximum time for which one call waits.
     private static let look = Duration.milliseconds(20)
 
     private(set) var count: Int64 = 0
@@ -49,7 +49,7 @@ private final class OpenAppend {
     /// - Parameters:
     ///   - buffer: the memory for them.
     ///   - isReported: whether the server reports received content.
-    /// - Returns: the next step of the request.
+    /// - Returns: the number of bytes provided, the end of the content, or that the request must wait.
     /// - Throws: the errors of `StreamContent.take`.
     func give(
         into buffer: UnsafeMutableRawBufferPointer,
@@ -78,7 +78,7 @@ private final class OpenAppend {
 }
 
 extension UploadRun {
-    /// Appends a stream from `offset` on by one request of unknown length.
+    /// Appends the bytes of a stream from `offset` on with one request of unknown length.
     ///
     /// - Returns: whether the append was attempted, and the final response if it has arrived. No attempt is made if the
     ///   end of the stream is known, or if the server requires the length of each append.
@@ -132,7 +132,7 @@ extension UploadRun {
         return (true, try conclude(sent, from: offset, answer, read, verdict, purpose))
     }
 
-    /// Starts an open append at `offset` once the stream has bytes for it; nil if none is possible.
+    /// Prepares an open append at `offset` once the stream has bytes for it; returns nil if no open append is possible.
     private func beginOpenly(at offset: Int64) throws(TransferError) -> OpenAppend? {
         guard let stream = content as? StreamContent, openAppends != .unusable else { return nil }
         let half = stream.capacity / 2
@@ -149,7 +149,7 @@ extension UploadRun {
         }
     }
 
-    /// Reports whether this form of append was refused; if so, selects another form.
+    /// Returns whether the server refused this form of append; if so, selects another form for later appends.
     private func isRefusedOpenly(
         _ sent: Portion,
         from start: Int64,

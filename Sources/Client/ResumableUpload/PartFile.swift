@@ -7,9 +7,9 @@ import SpoolgateCrypto
 import SpoolgatePosix
 import SpoolgateTextFormats
 
-/// Used by one thread.
+/// The file `PATH.part` of one download, locked; used by one thread.
 final class PartFile {
-    /// The final path.
+    /// The path that the file gets when the download is complete.
     private let path: String
     private let part: String
     private let file: Descriptor
@@ -17,7 +17,7 @@ final class PartFile {
 
     private static let tailLength: Int64 = 64 << 10
 
-    /// Opens the file, creates it if it is missing, and locks it.
+    /// Opens the file, creating it if it is missing, and locks it.
     ///
     /// - Throws: a fault of kind `.later` if another download holds the lock.
     init(of path: String) throws(ContentFault) {
@@ -43,7 +43,7 @@ final class PartFile {
         }
     }
 
-    /// Locks the opened file; returns false if another open file description holds the lock.
+    /// Locks the opened file; returns true if that succeeded, false if another open file description holds the lock.
     private static func isLocked(
         _ file: borrowing Descriptor,
         _ path: String
@@ -78,7 +78,8 @@ final class PartFile {
         }
     }
 
-    /// Passes the bytes from `start` up to `end` to `body`, piece by piece; returns false if `body` did.
+    /// Passes the bytes from `start` up to `end` to `body`, piece by piece; stops and returns false if `body` returns
+    /// false.
     func read(
         from start: Int64,
         to end: Int64,
@@ -126,7 +127,7 @@ final class PartFile {
 extension Download {
     /// Removes `PATH.part` of an incomplete download.
     ///
-    /// - Throws: `TransferError` of kind `.later` if a download writes to it.
+    /// - Throws: `TransferError` of kind `.later` if a download is writing to it.
     package static func discardPart(of path: String) throws(TransferError) {
         guard FileIdentity(of: path + ".part", followingLinks: false) != nil else { return }
         do throws(ContentFault) { try PartFile(of: path).discard() } catch {
@@ -136,12 +137,12 @@ extension Download {
 }
 
 extension ContentFault {
-    /// The fault of a call on a destination that has just failed, from `errno`.
+    /// Returns the fault for a call on a destination that has just failed, from `errno`.
     static func of(_ call: String, _ subject: @autoclosure () -> String) -> ContentFault {
         of(SystemError(call, on: subject()))
     }
 
-    /// The fault of a failed call on a destination.
+    /// Returns the fault for a failed call on a destination.
     static func of(_ error: SystemError) -> ContentFault {
         let remedy = error.isFull ? error.roomRemedy : "check the directory and its disk"
         return ContentFault(kind: .unreadable, reason: "\(error); \(remedy)")

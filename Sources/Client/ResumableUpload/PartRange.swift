@@ -7,11 +7,11 @@ import SpoolgateTextFormats
 import SpoolgateUploadProtocol
 
 struct PartRange: Equatable {
-    /// The offset of the first byte.
+    /// The offset of the part's first byte.
     let start: Int64
-    /// The offset after the last byte.
+    /// The offset after the part's last byte.
     let end: Int64
-    /// The length of the whole; nil if unknown.
+    /// The length of the whole representation in bytes; nil if unknown.
     let total: Int64?
 
     var count: Int64 { end - start }

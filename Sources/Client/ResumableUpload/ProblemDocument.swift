@@ -8,18 +8,20 @@ import SpoolgateTextFormats
 import SpoolgateUploadProtocol
 
 enum ProblemDocument {
-    /// Returns the `detail`, or else the `title`; nil if it has neither.
+    /// Returns the `detail` of the problem document in a response, or else its `title`; nil if there is neither.
     static func sentence(_ fields: HTTPFields, _ content: [UInt8]) -> String? {
         guard let members = members(fields, content) else { return nil }
         return members["detail"] ?? members["title"]
     }
 
-    /// Returns the `code`, by which programs distinguish a gateway's refusals; nil if it has none.
+    /// Returns the `code` of the problem document in a response, which identifies a gateway's refusal to programs.
+    ///
+    /// Nil if the response has no problem document, or the document has no `code`.
     static func code(_ fields: HTTPFields, _ content: [UInt8]) -> String? {
         members(fields, content)?["code"]
     }
 
-    /// Returns the string members of a problem document; nil if the content is not one.
+    /// Returns the string members of a problem document, or nil if the content is not a problem document.
     private static func members(_ fields: HTTPFields, _ content: [UInt8]) -> [String: String]? {
         guard let type = fields.value(of: .contentType),
             MediaType.of(type, is: "application/problem+json")
@@ -49,7 +51,7 @@ enum ProblemDocument {
         return members
     }
 
-    /// Reads a string after its opening quotation mark; nil if it does not end.
+    /// Reads a string after its opening quotation mark; returns nil if the closing one is missing.
     private static func string(_ rest: inout ArraySlice<UInt8>) -> String? {
         var bytes: [UInt8] = []
         while let byte = rest.popFirst() {

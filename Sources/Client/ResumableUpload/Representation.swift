@@ -14,9 +14,9 @@ struct Representation {
     private(set) var modified: String?
     /// The `Date` of the same response.
     private(set) var date: String?
-    /// The length of the whole; nil if unknown.
+    /// The length of the whole representation in bytes; nil if unknown.
     private(set) var total: Int64?
-    /// The digest; nil if the response has no supported one.
+    /// The representation's digest; nil if the response has no supported one.
     private(set) var digest: DownloadDigest?
 
     /// The number of seconds by which `Date` must be later than `Last-Modified`.
@@ -28,7 +28,7 @@ struct Representation {
     static let absence =
         "the server sends no strong validator (an ETag, or a Last-Modified a minute before Date)"
 
-    /// Reads the fields of a response; `total` is the length by its framing or its range.
+    /// Reads the fields of a response; `total` is the whole length in bytes by its framing or range, or nil if unknown.
     init(_ fields: HTTPFields, total: Int64?) {
         tag = fields.value(of: .eTag)
         modified = fields.value(of: .lastModified)
@@ -46,7 +46,7 @@ struct Representation {
         digest = token.digest.flatMap { DownloadDigest(value: $0) }
     }
 
-    /// The validator for `If-Range`: a strong entity tag, or a strong date if there is no weak tag; nil if it has
+    /// The validator for `If-Range`: a strong entity tag or, without any entity tag, a strong date; nil if there is
     /// neither.
     var validator: String? {
         if let tag, Self.isStrong(tag) { return tag }
@@ -58,17 +58,17 @@ struct Representation {
         return modified
     }
 
-    /// Whether it has an entity tag or a date, weak or strong.
+    /// Whether the representation has an entity tag or a date, weak or strong.
     var isNamed: Bool { tag != nil || modified != nil }
 
-    /// Adds the values that a part has and the beginning did not.
+    /// Adds the values that the response with `part` has and earlier responses did not have.
     mutating func learn(from part: Representation) {
         total = total ?? part.total
         digest = digest ?? part.digest
     }
 
-    /// The reason why `part` belongs to another representation, as the end of a sentence; nil if no difference is
-    /// found.
+    /// Returns the reason why `part` belongs to another representation, as the end of a sentence, or nil if no
+    /// difference is found.
     func difference(from part: Representation) -> String? {
         if let other = part.tag, isOther(other) {
             return "the part has the ETag \(other), but the beginning had \(tag ?? "none")"
@@ -85,7 +85,7 @@ struct Representation {
         return nil
     }
 
-    /// Reports whether the tag is of another representation; some proxies turn strong tags into weak ones.
+    /// Returns whether an entity tag belongs to another representation; some proxies turn strong tags into weak ones.
     private func isOther(_ other: String) -> Bool {
         guard let tag else { return !Self.isWeak(other) }
         return !other.hasSameBytes(as: tag) && !other.hasSameBytes(as: "W/" + tag)
@@ -97,7 +97,7 @@ struct Representation {
         return seconds != nil && seconds == HTTPDate.seconds(other, now: WallTime.now.seconds)
     }
 
-    /// One tag in quotes, without a quote or control character inside.
+    /// Returns whether the text is one strong entity tag: in quotes, without a quote or control character inside.
     private static func isStrong(_ tag: String) -> Bool {
         let bytes = tag.utf8
         return bytes.count >= 2 && bytes.first == UInt8(ascii: "\"")

@@ -11,13 +11,13 @@ import SpoolgateUploadProtocol
 struct ExchangeResult {
     /// The final response's head; nil if none has arrived.
     var head: ResponseHead?
-    /// The reason if the response is missing or incomplete.
+    /// The reason if the response is missing or incomplete; nil if it is complete.
     var fault: ClientFault?
-    /// The pause that the response requests; nil if it requests none.
+    /// The pause that the response requests before a retry; nil if it requests none.
     var retryAfter: Duration?
-    /// The response's content, up to the limit.
+    /// The start of the response's content, up to the limit.
     var content: [UInt8]
-    /// Whether `content` is incomplete.
+    /// Whether `content` is only the start of the response's content.
     var isCut: Bool
     /// Whether a part of the request may have been sent.
     var wasBegun: Bool
@@ -41,7 +41,7 @@ struct ExchangeResult {
 }
 
 extension Transfer.Answer {
-    /// Resolves `Location` against the request's URL; nil if it is missing or invalid.
+    /// Resolves `Location` against the request's URL; returns nil if the field is missing or invalid.
     func location(from url: URLText) -> URLText? {
         fields.value(of: .location).flatMap { url.resolved($0) }
     }
@@ -58,7 +58,7 @@ extension Transfer.Answer {
 
 /// Sends the requests of one transfer, on its thread.
 final class ServerExchange {
-    /// The limit for a response's kept content.
+    /// The maximum number of bytes kept of a response's content.
     private let answerLimit: Int
     private let options: Transfer.Connection
     private let control: TransferControl
@@ -84,9 +84,10 @@ final class ServerExchange {
     ///   - method: the method.
     ///   - url: the URL.
     ///   - fields: the fields; credentials are added.
-    ///   - content: the content; nil for none.
+    ///   - content: the content, or nil if the request has none.
     ///   - heard: called for each interim response.
-    ///   - sink: receives the content of a response; nil to keep it in the result.
+    ///   - sink: called for each piece of the response's content, returns false to end the request; if nil, the content
+    ///     is kept in the result.
     /// - Returns: the result of the request.
     func send(
         _ method: HTTPRequest.Method,

@@ -24,12 +24,12 @@ final class StreamWindow: Sendable {
     }
 
     struct Ready {
-        /// The end of the available bytes.
+        /// The offset after the last available byte.
         var end: Int64
-        /// Whether the stream ends there.
+        /// Whether the stream ends at `end`.
         var isEnded: Bool
         var isFull: Bool
-        /// The error of a failed stream.
+        /// The description of the error if the stream has failed, otherwise nil.
         var failure: String?
     }
 
@@ -47,7 +47,7 @@ final class StreamWindow: Sendable {
 
     // MARK: The producer's side
 
-    /// Adds bytes, and waits while the window is full; returns false if it is closed.
+    /// Adds bytes, waiting while the window is full; returns false if the window was closed.
     func add(_ bytes: [UInt8]) async -> Bool {
         var added = 0
         while !isClosed {
@@ -76,14 +76,14 @@ final class StreamWindow: Sendable {
         }
     }
 
-    /// Waits for space; returns false at `deadline`, or if the window is closed.
+    /// Waits for space in the window; returns true if there is space, false at `deadline` or if the window was closed.
     func waitForRoom(until deadline: Deadline) -> Bool {
         state.wait(until: deadline, isQuiet: true) {
             $0.isClosed ? false : room($0) > 0 ? true : nil
         } ?? false
     }
 
-    /// Lets `fill` write into free memory; returns the number of bytes added, 0 if the window is full.
+    /// Calls `fill` to write into free memory; returns the number of bytes added, 0 if the window is full.
     func put(_ fill: (UnsafeMutableRawBufferPointer) -> Int) -> Int {
         let (end, most) = state.updateQuietly { ($0.end, room($0)) }
         let place = Int(end % capacity)
@@ -113,7 +113,7 @@ final class StreamWindow: Sendable {
 
     // MARK: The upload's side
 
-    /// Reports whether the bytes from `offset` on are available or can still arrive.
+    /// Returns whether the bytes from `offset` on are available or can still arrive; false if they were released.
     func canGive(from offset: Int64) -> Bool {
         state.updateQuietly { offset >= max($0.start, $0.wanted) }
     }
@@ -136,7 +136,7 @@ final class StreamWindow: Sendable {
         return whole ?? state.updateQuietly { look($0) }
     }
 
-    /// Copies bytes from `offset` on; returns false if some are not in the window.
+    /// Fills `buffer` with the bytes from `offset` on; returns false if some of them are not in the window.
     func read(into buffer: UnsafeMutableRawBufferPointer, at offset: Int64) -> Bool {
         let (start, end) = state.updateQuietly { ($0.start, $0.end) }
         guard offset >= start, offset + Int64(buffer.count) <= end else { return false }
@@ -148,7 +148,7 @@ final class StreamWindow: Sendable {
         return true
     }
 
-    /// Releases the bytes before `offset`; those that arrive later are dropped.
+    /// Releases the bytes before `offset`; any of them that arrive later are dropped.
     func release(upTo offset: Int64) {
         wake { state in
             state.wanted = max(state.wanted, offset)
@@ -156,7 +156,7 @@ final class StreamWindow: Sendable {
         }
     }
 
-    /// Closes the window; a waiting producer receives false.
+    /// Closes the window; `add` and `waitForRoom` return false from then on.
     func close() { wake { $0.isClosed = true } }
 
     private func wake(_ change: (inout State) -> Void) {
@@ -216,8 +216,8 @@ final class StreamContent: UploadContent {
 
     /// Waits for `count` bytes from `offset` on, at most half the window.
     ///
-    /// - Returns: whether the bytes have arrived and the end of the stream is still unknown; false if `isStopped`
-    ///   returned true.
+    /// - Returns: true if the bytes have arrived and the end of the stream is still unknown; false otherwise, and if
+    ///   `isStopped` returned true.
     /// - Throws: `ContentFault` if the stream failed, or if its length differs from the declared one.
     func goesOn(
         from offset: Int64,
@@ -238,16 +238,16 @@ final class StreamContent: UploadContent {
         var count: Int
         /// Whether the stream ends after these bytes.
         var isEnded: Bool
-        /// Whether the window is full, so that more bytes need a release.
+        /// Whether the window is full, so that no more bytes can arrive before some are released.
         var isFull: Bool
     }
 
-    /// Copies the available bytes from `offset` on, and waits briefly for the first one if more can arrive.
+    /// Copies the available bytes from `offset` on; if there are none yet, waits up to `limit` for the first one.
     ///
     /// - Parameters:
     ///   - buffer: the memory for the bytes.
     ///   - offset: their offset in the stream.
-    ///   - limit: the longest wait.
+    ///   - limit: the maximum time to wait.
     /// - Returns: the number of bytes, and the state of the stream.
     /// - Throws: `ContentFault` if the stream failed, or if its length differs from the declared one.
     func take(
@@ -286,7 +286,7 @@ final class StreamContent: UploadContent {
     }
 
     private static let look = Duration.milliseconds(200)
-    /// The time that bytes wait for more before they are sent.
+    /// How long bytes wait for further bytes before they are sent.
     private static let patience = Duration.seconds(1)
 
     private func check(_ ready: StreamWindow.Ready, _ offset: Int64) throws(ContentFault) {

@@ -13,22 +13,23 @@ public enum Transfer {
         case resumable(Token)
         /// The transfer has progressed.
         case progress(Progress)
-        /// The transfer waits before the next attempt, for this time and this reason.
+        /// The transfer waits for this time before its next attempt, for this reason.
         case waiting(Duration, reason: String)
         /// The transfer starts again from the first byte.
         ///
-        /// The upload resource is gone or could not be created, or the server has another representation of the
-        /// download.
+        /// For an upload, the upload resource is gone or could not be created; for a download, the content on the
+        /// server has changed.
         case begunAnew(reason: String)
     }
 
     /// The progress of a transfer, in bytes.
     public struct Progress: Sendable, Equatable {
-        /// The number of bytes acknowledged by the server, or of a download written here.
+        /// For an upload, the number of bytes that the server has acknowledged; for a download, the number of bytes
+        /// written to the destination.
         public var received: Int64
-        /// The number of bytes sent, acknowledged or not; of a download, the number received.
+        /// For an upload, the number of bytes sent, acknowledged or not; for a download, the number of bytes received.
         public var sent: Int64
-        /// The length of the whole; nil if unknown.
+        /// The total number of bytes of the content; nil if unknown.
         public var total: Int64?
 
         /// Creates progress from its parts.
@@ -41,18 +42,20 @@ public enum Transfer {
 
     /// The final response.
     public struct Answer: Sendable, Equatable {
-        /// The status.
+        /// The status of the response.
         public var status: HTTPResponse.Status
-        /// The fields.
+        /// The fields of the response.
         public var fields: HTTPFields
-        /// The content, at most `Upload.Options.answerLimit` bytes.
+        /// The start of the response's content, at most `Upload.Options.answerLimit` bytes.
         public var content: [UInt8]
-        /// Whether `content` is incomplete.
+        /// Whether `content` is only the start of the response's content.
         public var isCut: Bool
-        /// Whether the server accepted the upload but no longer has its response; the status is then not the
-        /// application's.
+        /// Whether the server accepted the upload but no longer has the application's response.
+        ///
+        /// If true, `status` is not the status that the application sent.
         public var isLost: Bool
-        /// The target of a final response of 302 or 303, as an absolute URL; nil for any other response.
+        /// The target of the redirect if the final response is a 302 or 303, as an absolute URL; nil for any other
+        /// response.
         public var place: String?
 
         /// Creates a response from its parts.

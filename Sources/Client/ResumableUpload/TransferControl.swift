@@ -23,7 +23,7 @@ final class TransferControl: Sendable {
     /// Whether the run should end.
     var isStopped: Bool { wish != .run }
 
-    /// Asks the current run to end; the first call counts, and a call without a run has no effect.
+    /// Asks the current run to end, without waiting; only the first call counts, and without a run it has no effect.
     func ask(_ wish: Wish) {
         let action = state.update { state -> (@Sendable () -> Void)? in
             guard state.isRunning, state.wish == .run else { return nil }
@@ -34,7 +34,7 @@ final class TransferControl: Sendable {
         action?()
     }
 
-    /// Calls `action` once the owner asks for an end, or now if that has happened.
+    /// Calls `action` when the owner asks the run to end, or at once if it already has.
     func whenAsked(_ action: @escaping @Sendable () -> Void) {
         let isAsked = state.updateQuietly { state in
             if state.wish == .run { state.whenAsked = action }
@@ -43,12 +43,12 @@ final class TransferControl: Sendable {
         if isAsked { action() }
     }
 
-    /// Waits for `duration`, or until the owner asks for an end.
+    /// Waits for `duration`, or until the owner asks the run to end.
     func wait(_ duration: Duration) {
         _ = state.wait(until: .after(duration), isQuiet: true) { $0.wish == .run ? nil : true }
     }
 
-    /// Begins a run; returns false if there already is one.
+    /// Marks a run as begun; returns false if a run is already in progress.
     func begin() -> Bool {
         state.updateQuietly { state in
             defer { state.isRunning = true }
@@ -56,7 +56,7 @@ final class TransferControl: Sendable {
         }
     }
 
-    /// Ends the run and discards its instruction.
+    /// Marks the run as ended and discards the owner's instruction.
     func end() {
         let awaiting = state.update { state in
             let awaiting = state.awaiting
@@ -66,7 +66,7 @@ final class TransferControl: Sendable {
         for continuation in awaiting { continuation.resume() }
     }
 
-    /// Waits for the end of the run, if there is one.
+    /// Waits until the current run has ended; returns at once if there is none.
     func ended() async {
         await withCheckedContinuation { continuation in
             let isOver = state.update { state in
@@ -78,7 +78,7 @@ final class TransferControl: Sendable {
     }
 }
 
-/// The pauses between attempts, and their end.
+/// Determines the pauses between attempts, and when attempts end.
 struct RetryBackoff {
     private let options: Transfer.Connection
     private var pause: Duration
@@ -90,13 +90,13 @@ struct RetryBackoff {
         end = .after(options.retryFor)
     }
 
-    /// Starts again after progress.
+    /// Resets the pauses and the time for attempts after progress.
     mutating func progressed() { self = RetryBackoff(options) }
 
-    /// Returns the next pause; nil if it would last beyond the end.
+    /// Returns the pause before the next attempt, or nil if there must be no further attempt.
     ///
-    /// - Parameter told: the pause that the server requests.
-    /// - Returns: the time to wait.
+    /// - Parameter told: the pause that the server requests, or nil if it requests none.
+    /// - Returns: the pause; nil if it would last beyond the time for attempts.
     mutating func next(_ told: Duration?) -> Duration? {
         // Clients that were disconnected together should not reconnect together.
         let next = told ?? pause * Double.random(in: 0.75...1.25)

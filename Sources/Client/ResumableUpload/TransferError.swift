@@ -4,27 +4,27 @@
 
 /// The reason why a transfer did not complete.
 public struct TransferError: Error, Sendable, Equatable, CustomStringConvertible {
-    /// The kind of an error, which determines the reaction.
+    /// The kind of an error, by which a program decides how to react.
     @nonexhaustive
     public enum Kind: Sendable, Equatable {
         /// The URL or an option cannot be used; no request was sent.
         case invalid
-        /// The body could not be read, or received content could not be written.
+        /// The body of an upload could not be read, or the content of a download could not be written.
         case unreadable
-        /// The body differs from the token's, or changed while it was sent.
+        /// The body of an upload has changed since the token was created, or while it was sent.
         ///
-        /// For a download: the server has another representation, and earlier content was already passed on.
+        /// For a download, the content on the server has changed, and earlier content was already passed on.
         case changed
-        /// The received content does not match the server's digest; no part of a file was kept.
+        /// The content of a download does not match the server's digest; no part of a file was kept.
         case corrupt
         /// TLS could not be negotiated, or the certificate is not trusted.
         case untrusted
-        /// The server refused permanently; `answer` has its response.
+        /// The server refused the transfer permanently; `answer` is its response.
         case refused
-        /// The server or a proxy redirects to another URL, which is not followed; the upload is not known to be
-        /// accepted.
+        /// The server or a proxy redirects to another URL; the redirect is not followed, and the upload was probably
+        /// not accepted.
         case redirected
-        /// The upload resource has another origin, which `Upload.Options.allowsOtherOrigin` does not allow.
+        /// The upload resource has another origin than the target, and `Upload.Options.allowsOtherOrigin` is false.
         case otherOrigin
         /// The server accepted the request but does not support resumable uploads.
         case unsupported
@@ -34,11 +34,11 @@ public struct TransferError: Error, Sendable, Equatable, CustomStringConvertible
         case unknownOutcome
         /// The transfer made no progress for `retryFor`; resume it with `token`, or start again.
         case later
-        /// `pause` was called; resume the transfer with the token.
+        /// `pause` was called; resume the transfer with its token.
         case paused
         /// `cancel` was called.
         case cancelled
-        /// The body was finished, or the run of its upload has ended with its own error.
+        /// A write came too late: the body was finished, or the run of its upload has ended with its own error.
         case closed
     }
 
@@ -46,9 +46,9 @@ public struct TransferError: Error, Sendable, Equatable, CustomStringConvertible
     public var kind: Kind
     /// One sentence with the failed step, the resource, the reason and the remedy.
     public var reason: String
-    /// The response of the server; nil if none is relevant.
+    /// The server's response that led to the error; nil if there is none.
     public var answer: Transfer.Answer?
-    /// The token to resume the upload with; nil if the server has no content.
+    /// The token to resume the upload with; nil if the server has no content of it, and for downloads.
     public var token: Upload.Token?
 
     /// Creates an error from its parts.
@@ -66,6 +66,6 @@ public struct TransferError: Error, Sendable, Equatable, CustomStringConvertible
 
     public var description: String { reason }
 
-    /// Whether the same transfer can succeed later.
+    /// Whether the same transfer can succeed if it is resumed or started again later.
     public var mayWorkLater: Bool { kind == .later || kind == .paused }
 }

@@ -77,7 +77,7 @@ package struct UploadMetadata: Sendable {
     /// Returns the media type of the uploaded file.
     ///
     /// This is `own`, the request's own media type, if it is more specific than `application/octet-stream`, otherwise
-    /// the value of `filetype`. A `multipart/…` type there is ignored, because the upstream would parse the file as a form.
+    /// the value of `filetype`, unless that is a `multipart/…` type: the upstream would parse the file as a form.
     ///
     /// - Returns: the media type, or nil if neither is usable.
     package func type(beside own: String?) -> String? {
