@@ -11,14 +11,14 @@ package struct Finding: Sendable, Equatable {
     package enum Level: String, Sendable, CaseIterable {
         /// No problem.
         case ok
-        /// Uploads work, but not as well as they could.
+        /// Uploads work, but slowly or with some risk.
         case warning = "warn"
         /// Uploads fail or cannot be resumed.
         case failure = "fail"
-        /// Not tested.
+        /// The check was not made; the text says why.
         case skipped = "skip"
 
-        /// The word in lines for people.
+        /// The level as shown to people.
         var shown: String {
             switch self {
             case .ok, .warning: rawValue
@@ -33,7 +33,7 @@ package struct Finding: Sendable, Equatable {
     package var level: Level
     /// The observation, without a final period.
     package var text: String
-    /// Fixes: one directive, setting or command each; empty only if none is needed.
+    /// The ways to fix the problem, each a directive, a setting or a command; empty only if there is no problem.
     package var fixes: [String]
 
     /// Creates a finding.
@@ -41,7 +41,7 @@ package struct Finding: Sendable, Equatable {
         (self.level, self.name, self.text, self.fixes) = (level, name, text, fixes)
     }
 
-    /// Creates a finding without a problem.
+    /// Creates a finding that reports no problem.
     package static func ok(_ name: String, _ text: String) -> Finding { .init(.ok, name, text) }
 
     /// Creates a finding for a skipped check; `text` says why.
@@ -49,17 +49,18 @@ package struct Finding: Sendable, Equatable {
         .init(.skipped, name, text)
     }
 
-    /// Creates a finding for a problem that uploads survive.
+    /// Creates a finding for a problem despite which uploads work.
     static func warning(_ name: String, _ text: String, _ fixes: [String]) -> Finding {
         .init(.warning, name, text, fixes: fixes)
     }
 
-    /// Creates a finding for a problem that breaks uploads.
+    /// Creates a finding for a problem that makes uploads fail.
     static func failure(_ name: String, _ text: String, _ fixes: [String]) -> Finding {
         .init(.failure, name, text, fixes: fixes)
     }
 
-    /// ` FAIL  streaming   …`, and a line for each fix; control characters are replaced.
+    /// The finding for people: a line such as ` FAIL  streaming   …`, then a line for each fix; control characters are
+    /// replaced.
     package var line: String {
         let head = " \(level.shown.padded(toColumns: 5)) \(name.padded(toColumns: 11)) "
         let indent = String(repeating: " ", count: head.count)
@@ -76,15 +77,15 @@ package struct Finding: Sendable, Equatable {
     }
 }
 
-/// The number of warnings and failures.
+/// The number of warnings and failures among the findings.
 package struct Verdict: Sendable, Equatable {
     package private(set) var failures = 0
     package private(set) var warnings = 0
 
-    /// Creates a count of zero.
+    /// Creates counts of zero.
     package init() {}
 
-    /// Adds a finding to the count.
+    /// Counts a finding if it is a warning or a failure.
     package mutating func count(_ finding: Finding) {
         switch finding.level {
         case .failure: failures += 1
@@ -93,7 +94,7 @@ package struct Verdict: Sendable, Equatable {
         }
     }
 
-    /// The count for people, such as `2 failures, 1 warning.`.
+    /// The counts as shown to people, such as `2 failures, 1 warning.`.
     package var line: String {
         func counted(_ count: Int, _ word: String) -> String {
             "\(count == 0 ? "no" : "\(count)") \(word)\(count == 1 ? "" : "s")"
@@ -101,7 +102,7 @@ package struct Verdict: Sendable, Equatable {
         return "\(counted(failures, "failure")), \(counted(warnings, "warning"))."
     }
 
-    /// The count as a JSON object.
+    /// The counts as a JSON object.
     package var json: JSON {
         .versioned([
             ("failures", .integer(Int64(failures))),

@@ -1,20 +1,20 @@
-// The common protocol of observations, which create findings in the name of their check.
+// The common protocol of observations. Each creates findings with the name of its check.
 
-/// The observation of one check.
+/// The result of one check before it is judged: what was observed, as opposed to what it means.
 protocol Seen {
     var check: String { get }
 }
 
 extension Seen {
-    /// Creates a finding without a problem.
+    /// Creates a finding that reports no problem.
     func ok(_ text: String) -> Finding { .ok(check, text) }
 
     /// Creates a finding for a skipped check; `text` says why.
     func skipped(_ text: String) -> Finding { .skipped(check, text) }
 
-    /// Creates a finding for a problem that uploads survive.
+    /// Creates a finding for a problem despite which uploads work.
     func warning(_ text: String, _ fixes: [String]) -> Finding { .warning(check, text, fixes) }
 
-    /// Creates a finding for a problem that breaks uploads.
+    /// Creates a finding for a problem that makes uploads fail.
     func failure(_ text: String, _ fixes: [String]) -> Finding { .failure(check, text, fixes) }
 }

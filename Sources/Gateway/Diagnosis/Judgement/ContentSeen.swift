@@ -6,16 +6,16 @@ import SpoolgateCurl
 import SpoolgatePosix
 import SpoolgateTextFormats
 
-/// How much content the gateway had received while it was sent slowly.
+/// How much of a slowly sent content the gateway had received when the probe retrieved the offset.
 struct StreamingSeen: Seen, Sendable, Equatable {
     var check: String { "streaming" }
-    /// Bytes sent.
+    /// The number of bytes sent.
     var sent: Int64
-    /// The offset that the gateway reported by then; nil if it reported none.
+    /// The offset that the gateway reported during the transfer, or nil if it reported none.
     var arrived: Int64?
-    /// The time since the transfer began.
+    /// The time from the start of the transfer to this report.
     var after: Duration
-    /// The response to the offset retrieval, or to the transfer if that ended early.
+    /// The response to the offset retrieval, or to the transfer if the transfer ended early.
     var answer: ProbeAnswer
 
     var finding: Finding {
@@ -43,16 +43,16 @@ struct StreamingSeen: Seen, Sendable, Equatable {
     }
 }
 
-/// How much content the gateway kept after a connection reset, and whether the upload resumed.
+/// How much content the gateway kept after the probe reset the connection, and whether the upload could be resumed.
 struct CutSeen: Seen, Sendable, Equatable {
     var check: String { "cut" }
-    /// Bytes sent.
+    /// The number of bytes sent.
     var sent: Int64
-    /// The offset after the reset; nil if the gateway reported none.
+    /// The offset after the reset, or nil if the gateway reported none.
     var kept: Int64?
-    /// The response to the append that resumed the upload; nil if it was not sent.
+    /// The response to the append that resumes the upload, or nil if this append was not sent.
     var resumed: ProbeAnswer?
-    /// The response to the interrupted append, if it was received before the reset.
+    /// The response to the interrupted append; it has no head unless it was received before the reset.
     var answer: ProbeAnswer
 
     var finding: Finding {
@@ -84,12 +84,14 @@ struct CutSeen: Seen, Sendable, Equatable {
     }
 }
 
-/// Whether an append of the largest permitted length is accepted; its content is not sent.
+/// Whether an append of the largest permitted length is accepted, as far as a server decides before it receives
+/// content.
 struct SizeSeen: Seen, Sendable, Equatable {
     var check: String { "size" }
     /// The `Content-Length` of the append.
     var declared: Int64
-    /// Whether 100 (Continue) was received, or the wait for it ended without a response.
+    /// Whether the content was asked for: 100 (Continue) was received, or no response within the time a client waits
+    /// for it.
     var isWelcome: Bool
     var answer: ProbeAnswer
 
@@ -109,13 +111,13 @@ struct SizeSeen: Seen, Sendable, Equatable {
     }
 }
 
-/// The transfer speed over each version of HTTP.
+/// The transfer speed over HTTP/1.1 and HTTP/2, as far as the probe tests them.
 struct SpeedSeen: Seen, Sendable, Equatable {
     var check: String { "speed" }
     /// The transfer over one version of HTTP.
     struct Run: Sendable, Equatable {
         var version: ClientRequest.Version
-        /// Bytes sent.
+        /// The number of bytes sent.
         var bytes: Int64
         var time: Duration
         var answer: ProbeAnswer
@@ -128,7 +130,7 @@ struct SpeedSeen: Seen, Sendable, Equatable {
     var runs: [Run]
     var roundTrip: Duration
 
-    /// The round-trip time below which a small window does not limit the measured speed.
+    /// The round-trip time below which a small HTTP/2 window does not limit the measured speed.
     private static let shortTrip = Duration.milliseconds(10)
     /// The HTTP/2 window in bytes that the shipped files set.
     private static let window = 1_048_576.0
@@ -165,16 +167,17 @@ struct SpeedSeen: Seen, Sendable, Equatable {
     }
 }
 
-/// Whether a connection survives a long pause in the content.
+/// Whether a connection stays open while the client pauses for a long time in the middle of the content.
 struct SilenceSeen: Seen, Sendable, Equatable {
     var check: String { "silence" }
-    /// How long the connection stayed open during the pause.
+    /// How long the connection stayed open without a byte from the client.
     var borne: Duration
+    /// Whether the server closed the connection before the pause was over.
     var wasEnded: Bool
 
-    /// The length of the pause, longer than the shipped files allow.
+    /// The length of the pause, longer than the timeout in the shipped nginx files.
     static let length = Duration.seconds(70)
-    /// The shortest acceptable timeout, slightly less than in the shipped files.
+    /// The shortest acceptable timeout, slightly less than the one in the shipped nginx files.
     private static let least = Duration.seconds(55)
 
     var finding: Finding {

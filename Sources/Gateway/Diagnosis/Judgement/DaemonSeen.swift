@@ -1,29 +1,29 @@
-// The daemon's own status, from its admin socket. An accepted connection proves nothing, because systemd may hold the
-// socket.
+// The daemon's own status, from its admin socket. An accepted connection alone proves nothing, because systemd may hold
+// the socket.
 //
 // Pure: turns a response into a finding.
 
-/// The daemon's response to a request for its status.
+/// The result of asking the daemon for its status.
 package struct DaemonSeen: Seen, Sendable, Equatable {
     /// The outcome of the request.
     package enum Answer: Sendable, Equatable {
         /// The first line of the status, such as `OK: 0 receiving, …`.
         case status(String)
-        /// No process accepts the connection.
+        /// No process listens on the socket.
         case nobody
-        /// This user may not connect.
+        /// The user of this process may not connect to the socket.
         case denied
-        /// There was no response for another reason, given in words.
+        /// The daemon did not respond, for the given reason.
         case silence(String)
     }
 
     var check: String { "daemon" }
     package var socket: String
     package var answer: Answer
-    /// Whether systemd reports that the service runs; nil if systemd does not know the service.
+    /// The state of the service according to systemd, or nil if systemd does not know the service.
     package var run: UnitsSeen.Run?
 
-    /// Creates the observation.
+    /// Creates the observation from the path of the admin socket, the daemon's answer and systemd's.
     package init(socket: String, answer: Answer, run: UnitsSeen.Run?) {
         (self.socket, self.answer, self.run) = (socket, answer, run)
     }

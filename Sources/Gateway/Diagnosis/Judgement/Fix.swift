@@ -6,7 +6,7 @@ import SpoolgateTextFormats
 enum Fix {
     /// The include of the shipped location files, which contain most of the other directives.
     static let location = "include /usr/share/spoolgate/nginx/location*.conf;"
-    /// `location`, for a list with a directive that these files contain.
+    /// `location`, as an alternative to a directive that the included files contain.
     static let hasIt = location + "  (includes it)"
     static let buffering = "fastcgi_request_buffering off;"
     static let lateBody = "client_body_early_read 0;"
@@ -35,15 +35,16 @@ enum Fix {
     static let units = "systemctl status spoolgate.socket spoolgate"
     static let owner =
         "fastcgi_param SPOOLGATE_OWNER $remote_user;  (only with auth_basic and auth_basic_user_file)"
-    /// A hint for probes without `--local`.
+    /// A hint to use `--local`, for problems whose cause only a probe on the server can find.
     static let local = "run the probe with --local on the server, which reports more"
 
-    /// The fixes for a refusal of content: the size limit after a 413 from a web server, otherwise `fixes`.
+    /// Returns the fixes for a refusal of content: to raise the size limit if a web server responded with 413,
+    /// otherwise `fixes`.
     static func refusal(_ answer: ProbeAnswer, otherwise fixes: [String]) -> [String] {
         answer.isTooLarge ? [size] : fixes
     }
 
-    /// The command that adds a user to a password file; it prompts for the password.
+    /// Returns the command that adds a user to a password file; the command prompts for the password.
     static func addUser(_ name: String, to path: String) -> String {
         // A name that the shell would not take literally is left for the operator to fill in.
         let word = name.shellWord == name ? name : "NAME"
@@ -51,8 +52,8 @@ enum Fix {
             "printf '\(word):%s\\n' \"$(openssl passwd -apr1)\" >>\(path.shellWord)  (asks for the password)"
     }
 
-    /// Parses the nginx directive at the beginning of a fix into words without quotes; nil if it is a command or a
-    /// setting.
+    /// Returns the words, without quotes, of the nginx directive with which a fix begins, or nil if the fix is a
+    /// command or a setting.
     static func directive(_ fix: String) -> [String]? {
         guard fix.contains(where: { ";{".contains($0) }) else { return nil }
         var reader = NginxReader(fix.prefix { !";{".contains($0) } + ";", file: "")
@@ -66,7 +67,8 @@ enum Fix {
         return isDirective ? words : nil
     }
 
-    /// The parameter that distinguishes directives of the same name, such as `SPOOLGATE_ORIGIN`; nil if there is none.
+    /// Returns the parameter that distinguishes directives of the same name, such as `SPOOLGATE_ORIGIN`, or nil if the
+    /// name suffices.
     static func parameter(of words: [String]) -> String? {
         words.first == "fastcgi_param" ? words.dropFirst().first : nil
     }

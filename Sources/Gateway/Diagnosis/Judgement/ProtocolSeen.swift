@@ -8,11 +8,12 @@ import SpoolgateCurl
 import SpoolgateTextFormats
 import SpoolgateUploadProtocol
 
-/// Whether a creation with content receives a 104.
+/// Whether a client that creates an upload with content receives the interim response 104 (Upload Resumption
+/// Supported).
 struct InterimSeen: Seen, Sendable, Equatable {
     var check: String { version == .http2 ? "104-http2" : "104-http1" }
     var version: ClientRequest.Version
-    /// The first 104; nil if there was none.
+    /// The first 104, or nil if none was received.
     var first: ClientInterim?
     var answer: ProbeAnswer
 
@@ -44,9 +45,9 @@ struct InterimSeen: Seen, Sendable, Equatable {
 /// Whether the client receives the gateway's refusals unchanged.
 struct ErrorsSeen: Seen, Sendable, Equatable {
     var check: String { "errors" }
-    /// The response to an append at a wrong offset; expected is 409.
+    /// The response to an append at a wrong offset, which should be 409.
     var conflict: ProbeAnswer
-    /// The response to an append to an unknown upload; expected is 404.
+    /// The response to an append to an unknown upload, which should be 404.
     var unknown: ProbeAnswer
 
     var finding: Finding {
@@ -62,11 +63,12 @@ struct ErrorsSeen: Seen, Sendable, Equatable {
     }
 }
 
-/// Whether long fields are accepted, as in uploads with several kilobytes of metadata or of hundreds of parts.
+/// Whether long header fields are accepted, as sent with metadata of several kilobytes or with an upload in hundreds of
+/// parts.
 struct LongFieldSeen: Seen, Sendable, Equatable {
     var check: String { "fields" }
     var size: Int
-    /// The response to an offset retrieval with that field.
+    /// The response to an offset retrieval with a long field.
     var answer: ProbeAnswer
 
     var finding: Finding {
@@ -80,12 +82,12 @@ struct LongFieldSeen: Seen, Sendable, Equatable {
     }
 }
 
-/// Whether pages of another origin may upload.
+/// Whether browsers let pages of another origin upload (CORS).
 struct CrossOriginSeen: Seen, Sendable, Equatable {
     var check: String { "cors" }
     var origin: String
     var preflight: ProbeAnswer
-    /// The response to a creation with that `Origin`.
+    /// The response to a creation whose `Origin` field names the other origin.
     var creation: ProbeAnswer
 
     var finding: Finding {
@@ -130,14 +132,14 @@ struct CrossOriginSeen: Seen, Sendable, Equatable {
     }
 }
 
-/// Whether tus works on the route.
+/// Whether the protocol tus works on the route.
 struct TusSeen: Seen, Sendable, Equatable {
     var check: String { "tus" }
-    /// The response to OPTIONS.
+    /// The response to OPTIONS, which says whether tus is enabled.
     var options: ProbeAnswer
-    /// The response to a creation; nil if tus is not enabled.
+    /// The response to a creation with tus, or nil if tus is not enabled.
     var creation: ProbeAnswer?
-    /// The response to HEAD on the created upload; nil if there is no such upload.
+    /// The response to HEAD on the created upload, or nil if the creation failed.
     var retrieval: ProbeAnswer?
 
     var isSpoken: Bool { options[.tusVersion] != nil }
@@ -159,15 +161,15 @@ struct TusSeen: Seen, Sendable, Equatable {
     }
 }
 
-/// Whether requests for an upload reach the node that is named in its path.
+/// Whether requests for an upload reach the node that received it, named in the path of the upload resource.
 struct NodesSeen: Seen, Sendable, Equatable {
     var check: String { "nodes" }
-    /// The nodes of the created uploads.
+    /// The nodes that received the uploads of the probe.
     var names: Set<String>
-    /// The nodes among them whose requests reached another node.
+    /// The nodes in `names` for which a request reached another node.
     var missed: Set<String>
 
-    /// Creates it from uploads and the responses to OPTIONS on them.
+    /// Creates the observation from the paths of upload resources and the responses to OPTIONS on each.
     init(_ uploads: [(target: String, answer: ProbeAnswer)]) {
         names = Set(uploads.compactMap { Self.node(in: $0.target) })
         missed = Set(
@@ -176,7 +178,7 @@ struct NodesSeen: Seen, Sendable, Equatable {
         )
     }
 
-    /// Returns the node in the path of an upload resource; nil if the path names none.
+    /// Returns the node in the path of an upload resource, or nil if the path names none.
     static func node(in target: String) -> String? {
         let parts = target.split(separator: "/").suffix(3)
         guard parts.count == 3, parts.first == "upload-resource" else { return nil }
@@ -201,9 +203,9 @@ struct NodesSeen: Seen, Sendable, Equatable {
 struct CleanupSeen: Seen, Sendable {
     var check: String { "cleanup" }
     var cancelled: Int
-    /// The uploads that could not be cancelled, each with the response.
+    /// The uploads that could not be cancelled, each with the response to its cancellation.
     var left: [(address: String, answer: ProbeAnswer)]
-    /// The number of uploads that may exist with an unknown URL, because the response was lost.
+    /// The number of uploads that may exist but have an unknown URL, because the response to their creation was lost.
     var unnamed = 0
 
     var finding: Finding {

@@ -5,36 +5,38 @@
 import SpoolgateExchange
 import SpoolgateTextFormats
 
-/// The state of nginx that decides whether it writes content into the spool.
+/// The directives and limits of nginx that decide whether it writes content into the spool by itself.
 package struct NginxLane: Sendable, Equatable {
-    /// The effective directive `spool_receive`; nil if there is none.
+    /// The directive `spool_receive` in effect, or nil if there is none.
     var directive: NginxDirective?
-    /// Whether nginx buffers a request's content before it passes it on (`fastcgi_request_buffering`).
+    /// Whether nginx buffers a request's content before passing the request to the gateway
+    /// (`fastcgi_request_buffering`).
     var isBuffering = false
-    /// Whether nginx connects to the gateway over a unix socket, the only way to pass a file.
+    /// Whether nginx connects to the gateway over a unix socket, which is required for the gateway to pass it a file.
     var passesFiles = true
-    /// Whether nginx's files load the module or use its directives.
+    /// Whether nginx's files load `ngx_http_interim_module` or use its directives.
     var hasModule = true
-    /// The limit on the size of the workers' files in bytes; nil if there is none or this process may not read it.
+    /// The limit on the size of files that nginx's workers write, in bytes; nil if there is no limit or this process
+    /// may not read it.
     var fileSizeLimit: Int64?
 
-    /// Whether the directive exists and its value is not `off`.
+    /// Whether `spool_receive` is set to a value other than `off`.
     var isOn: Bool { directive.map { !$0.saysOff } ?? false }
 }
 
 extension NginxDirective {
-    /// Whether the first parameter is `off`.
+    /// Whether the directive's first parameter is `off`.
     var saysOff: Bool { arguments.first?.lowercased() == "off" }
 }
 
-/// The path of content into the spool.
+/// How a route's content reaches the spool: written by nginx, or through the gateway.
 struct ReceiveSeen: Seen, Sendable, Equatable {
     var check: String { "receive" }
-    /// The route; nil for the route of the probed URL.
+    /// The route, or nil for the route of the probed URL.
     var route: String?
-    /// The path of the last large content; nil if unknown.
+    /// How the last large content reached the spool; nil if unknown.
     var path: ContentPath?
-    /// The state of nginx; nil if its files were not read.
+    /// The relevant directives and limits of nginx; nil if its files were not read.
     var nginx: NginxLane?
 
     var finding: Finding {
@@ -92,7 +94,7 @@ struct ReceiveSeen: Seen, Sendable, Equatable {
             return ok(notInUse("nginx reaches the gateway by TCP, which cannot pass files"))
         }
         guard let directive = nginx.directive else {
-            // The include of an older package of the module does not set it.
+            // The file to include from an older package of the module does not set `spool_receive`.
             return warning(
                 notInUse("no spool_receive applies to the location"),
                 [Fix.location, Fix.module]

@@ -4,17 +4,18 @@
 
 import SpoolgateTextFormats
 
-/// The space in the spool, in bytes.
+/// The space in the spool; all sizes are in bytes.
 struct RoomSeen: Seen, Sendable, Equatable {
     var check: String { "spool" }
     var path: String
     var user: String
-    /// The free space of the file system.
+    /// The free space in the spool's file system.
     var free: Int64
+    /// The free space that the gateway must leave (`spool.reserve`).
     var reserve: Int64
-    /// The maximum size of the spool; 0 if unlimited.
+    /// The maximum size of the spool (`spool.quota`); 0 if unlimited.
     var quota: Int64
-    /// The size of the largest upload that any route accepts.
+    /// The largest size that any route accepts for an upload.
     var largest: Int64
 
     var finding: Finding {

@@ -1,26 +1,26 @@
 // The result of connecting to an upstream, an authorizer or the webhook, with the setting to change.
 //
-// Pure: turns an observation into a finding. Each cause has its own advice: starting a server that already runs does
-// not help.
+// Pure: turns an observation into a finding. Each cause has its own advice: to start a server that is already running
+// does not help.
 
 import SpoolgateCurl
 import SpoolgateTextFormats
 
-/// The result of connecting to one target.
+/// The result of connecting to one server that the settings name.
 struct UpstreamSeen: Seen, Sendable, Equatable {
-    /// `upstream`, `authorizer` or `webhook`.
+    /// The name of the check: `upstream`, `authorizer` or `webhook`.
     var check: String
-    /// The route; `events` for the webhook.
+    /// The name of the route, or `events` for the webhook.
     var name: String
-    /// The target as it is written in the settings.
+    /// The server's address as written in the settings.
     var target: String
-    /// The path of the unix socket; nil if the target is a URL.
+    /// The path of the server's unix socket, or nil if `target` is a URL.
     var socket: String?
-    /// The file of trusted authorities in the settings; nil for the system's.
+    /// The file of trusted authorities that the settings name, or nil for the system's.
     var authorities: String?
-    /// Why the connection failed; nil if it succeeded.
+    /// Why the connection failed, or nil if it succeeded.
     var fault: ClientFault?
-    /// Whether a server that the settings expect to speak plain HTTP speaks TLS.
+    /// Whether the server speaks TLS although the settings give it an `http` URL.
     var speaksTLS = false
 
     var finding: Finding {
@@ -109,7 +109,7 @@ struct UpstreamSeen: Seen, Sendable, Equatable {
         }
     }
 
-    /// The key of the setting that names the target.
+    /// The key of the setting that contains the server's address.
     private var setting: String {
         switch check {
         case "webhook": "events.webhook.url"
@@ -118,7 +118,7 @@ struct UpstreamSeen: Seen, Sendable, Equatable {
         }
     }
 
-    /// The common prefix of the keys of its TLS settings.
+    /// The common prefix of the keys of the server's TLS settings.
     private var tls: String {
         switch check {
         case "webhook": "events.webhook.tls"
@@ -135,7 +135,7 @@ struct UpstreamSeen: Seen, Sendable, Equatable {
 
     private var place: String { url.map { "\($0.origin[1]):\($0.origin[2])" } ?? target }
 
-    /// The target with another scheme and with its port written out.
+    /// Returns `target` with another scheme and an explicit port.
     private func other(scheme: String) -> String {
         guard let url else { return target }
         let prefix = target.hasPrefix("s3:") ? "s3:" : ""

@@ -7,19 +7,19 @@ import SpoolgateCurl
 import SpoolgateTextFormats
 import SpoolgateUploadProtocol
 
-/// The result of connecting.
+/// The result of connecting to the probed server.
 struct ReachSeen: Seen, Sendable, Equatable {
     var check: String { "reach" }
     var isSecure: Bool
     /// The versions of HTTP to test.
     var asked: [ClientRequest.Version]
-    /// The version of TLS, such as `TLS 1.3`; nil without TLS.
+    /// The version of TLS, such as `TLS 1.3`, or nil without TLS.
     var tls: String?
-    /// Why the connection failed; nil if it succeeded.
+    /// Why the connection failed, or nil if it succeeded.
     var fault: ClientFault?
-    /// Whether the server responded over HTTP/2; nil if that was not tested or there was no response.
+    /// True if the server responded over HTTP/2; nil if HTTP/2 was not tested or the server did not respond.
     var hasHTTP2: Bool?
-    /// The server's `Server` field.
+    /// The value of the field `Server` in the response.
     var server: String?
 
     var finding: Finding {
@@ -80,14 +80,14 @@ struct ReachSeen: Seen, Sendable, Equatable {
 struct GatewaySeen: Seen, Sendable, Equatable {
     var check: String { "gateway" }
     var answer: ProbeAnswer
-    /// The response to OPTIONS, which is sent only if the creation received no response.
+    /// The response to OPTIONS, or nil if it was not sent because the creation got a response.
     var options: ProbeAnswer?
     var url: ProbeURL
-    /// The interop version that the probe and the gateway agreed on; nil if they did not.
+    /// The interop version (draft-12) that the probe and the gateway agreed on, or nil if they did not agree.
     var version: Int?
     var login = ProbeLogin.none
 
-    /// Whether the creation was refused for lack of a login.
+    /// Whether the creation was refused because the client did not log in.
     var wantsLogin: Bool { answer.status == 401 || answer.code == "anonymous-refused" }
 
     /// Whether the gateway accepted the creation.
@@ -96,7 +96,7 @@ struct GatewaySeen: Seen, Sendable, Equatable {
             && version != nil
     }
 
-    /// Whether a server other than the gateway responded that the path or the method is unknown.
+    /// Whether a server other than the gateway responded with 404 or 405, and so does not pass the path to the gateway.
     var isElsewhere: Bool {
         [404, 405].contains(answer.status) && answer.code == nil
     }
@@ -158,7 +158,7 @@ struct GatewaySeen: Seen, Sendable, Equatable {
         }
     }
 
-    /// The text and the fixes for a missing or refused login.
+    /// The text and the fixes if the login is missing or was refused.
     private var refusedLogin: (String, [String]) {
         let told = answer.description
         let realm = answer[.wwwAuthenticate].map { " (\($0))" } ?? ""
@@ -229,7 +229,7 @@ struct GatewaySeen: Seen, Sendable, Equatable {
     }
 }
 
-/// The result of a creation with a made-up login.
+/// The result of creating an upload with a made-up login, which a web server must not accept.
 struct LoginSeen: Seen, Sendable, Equatable {
     var check: String { "login" }
     var answer: ProbeAnswer
@@ -259,7 +259,7 @@ struct LoginSeen: Seen, Sendable, Equatable {
     }
 }
 
-/// Whether the creation's `Location` leads back to the probed server.
+/// Whether the URL in the creation's `Location` has the origin of the probed server.
 struct LocationSeen: Seen, Sendable, Equatable {
     var check: String { "location" }
     var location: String
@@ -281,7 +281,8 @@ struct LocationSeen: Seen, Sendable, Equatable {
     }
 }
 
-/// Whether file names with common endings reach the gateway; nginx may have another location for an ending.
+/// Whether requests for file names with common endings, such as `.php`, reach the gateway: nginx may have another
+/// location for such an ending.
 struct NamesSeen: Seen, Sendable, Equatable {
     var check: String { "names" }
     struct Creation: Sendable, Equatable {
@@ -289,7 +290,7 @@ struct NamesSeen: Seen, Sendable, Equatable {
         var answer: ProbeAnswer
     }
 
-    /// Endings that web servers often have locations for: scripts, images, parts of pages, archives and films, and
+    /// Endings for which web servers often have locations: scripts, images, parts of pages, archives and films, and
     /// hidden files.
     static let endings = [
         ".php", ".jpg", ".png", ".gif", ".svg", ".css", ".js", ".html", ".txt", ".pdf", ".zip",
@@ -297,16 +298,16 @@ struct NamesSeen: Seen, Sendable, Equatable {
     ]
 
     var creations: [Creation]
-    /// The path of the directory, which ends in a slash.
+    /// The path below which the uploads were created, with a slash at the end.
     var directory: String
 
-    /// Creates it from the last parts of paths and the responses to creations there.
+    /// Creates the observation from file names below `directory` and the responses to creations at these paths.
     init(_ creations: [(name: String, answer: ProbeAnswer)], below directory: String) {
         self.creations = creations.map { Creation(name: $0.name, answer: $0.answer) }
         self.directory = directory
     }
 
-    /// Whether the response comes from the gateway.
+    /// Returns whether the response comes from the gateway.
     static func isTaken(_ answer: ProbeAnswer) -> Bool {
         answer.code != nil || (answer.status == 201 && answer[.uploadOffset] != nil)
     }

@@ -1,7 +1,7 @@
 // The checks that need the running system: sockets, nginx, the other servers, and the space in the spool.
 //
-// It connects without sending requests, except to a bucket's store: only a request for a list tests the key. The files
-// that settings name are checked before.
+// It connects without sending requests, except to the store of a bucket, because only a request tests the key. The
+// files that settings name are checked before.
 
 import HTTPTypes
 import SpoolgateCurl
@@ -15,9 +15,9 @@ import SpoolgateUpstream
 package struct LiveCheck {
     package private(set) var findings: [Finding] = []
 
-    /// The longest wait for another server.
+    /// The longest wait for a response of another server.
     private static let patience = Duration.seconds(10)
-    /// The longest wait for a plain HTTP server to refuse TLS.
+    /// The longest wait for a server with an `http` URL to refuse TLS.
     private static let tlsPatience = Duration.seconds(2)
 
     /// Runs the checks as this process's user.
@@ -25,11 +25,12 @@ package struct LiveCheck {
     /// - Parameters:
     ///   - settings: the settings.
     ///   - user: this process's user.
-    ///   - nginx: the nginx processes, inspected while this process was possibly still root.
-    ///   - files: their configurations, read at the same time.
-    ///   - units: the state of the gateway's units; nil if systemd does not know them.
-    ///   - answer: the daemon's response to a request for its status.
-    ///   - paths: the path of the last large content of each route, from the daemon; nil if it did not respond.
+    ///   - nginx: the nginx processes, which the caller inspects before it gives up root's rights, if it has them.
+    ///   - files: the configurations of these nginx processes, also read with root's rights if possible.
+    ///   - units: the state of the gateway's systemd units; nil if systemd does not know them.
+    ///   - answer: the result of asking the daemon for its status.
+    ///   - paths: for each route, how its last large content reached the spool, as reported by the daemon; nil if the
+    ///     daemon did not respond.
     package init(
         _ settings: Settings,
         as user: SystemUser,
@@ -131,7 +132,7 @@ package struct LiveCheck {
         }
     }
 
-    /// Checks that nginx may connect to the admin socket, if one of its locations uses it.
+    /// Checks that nginx may connect to the admin socket, if a location of nginx passes requests to this socket.
     private mutating func look(
         atAdmin path: String,
         _ nginx: NginxProcesses,
@@ -196,7 +197,8 @@ package struct LiveCheck {
         }
     }
 
-    /// Checks that no other location takes paths from those that pass uploads to this gateway.
+    /// Returns failures for other locations that get requests meant for `places`, the locations that pass uploads to
+    /// this gateway.
     private static func rivals(of places: [NginxPlace], _ files: [NginxDump]) -> [Finding] {
         guard !files.isEmpty else {
             return [.skipped("nginx", NginxProcesses.noFiles)]
@@ -262,7 +264,7 @@ package struct LiveCheck {
         case .bucket(let bucket):
             seen.target = "s3:\(bucket.endpoint)/\(bucket.name)"
             connect(to: bucket.endpoint, settings, &seen)
-            // The store's response about the key implies a connection.
+            // A response of the store about the key also proves that a connection is possible.
             guard seen.finding.level == .ok else {
                 findings.append(seen.finding)
                 return
@@ -276,9 +278,10 @@ package struct LiveCheck {
         }
     }
 
-    /// Connects, including TLS, without a request.
+    /// Connects to a server without sending a request, and records the result in `seen`.
     ///
-    /// On a plain HTTP target it also tries TLS, which a plain HTTP server refuses.
+    /// For an `https` URL it also negotiates TLS. For an `http` URL it tries TLS as well, to find a server that expects
+    /// TLS.
     private func connect(to base: String, _ settings: UpstreamSettings, _ seen: inout UpstreamSeen)
     {
         var request = ClientRequest(.head, base)
@@ -291,13 +294,13 @@ package struct LiveCheck {
         seen.fault = Self.fault(of: request)
         if let fault = seen.fault, fault.isLate, base.hasPrefix("https://") {
             request.url = "http" + base.dropFirst(5)
-            // Then the server accepts connections but does not respond to TLS.
+            // If this succeeds, the server accepts connections but does not respond to TLS.
             if Self.fault(of: request) == nil { seen.fault?.tls = .silence }
         }
         guard seen.fault == nil, seen.socket == nil, base.hasPrefix("http://") else { return }
         request.url = "https" + base.dropFirst(4)
         request.timeout = Self.tlsPatience
-        // An untrusted certificate also proves TLS.
+        // An untrusted certificate also proves that the server speaks TLS.
         seen.speaksTLS =
             Self.fault(of: request).map { fault in
                 switch fault.tls {
@@ -307,9 +310,9 @@ package struct LiveCheck {
             } ?? true
     }
 
-    /// Returns why a request fails.
+    /// Sends a request and returns why it failed, or nil if it succeeded.
     ///
-    /// Its connection is closed on return, since some servers accept only one at a time.
+    /// The connection is closed on return, because some servers accept only one at a time.
     private static func fault(of request: ClientRequest) -> ClientFault? {
         let transfer = ClientTransfer(request)
         transfer.run()

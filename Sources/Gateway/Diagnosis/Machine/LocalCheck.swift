@@ -8,18 +8,22 @@ import SpoolgatePosix
 /// The check of the local machine.
 package struct LocalCheck {
     package private(set) var findings: [Finding] = []
-    /// The state of nginx that decides whether it writes content into the spool; nil if its files were not read.
+    /// The directives and limits of nginx that decide whether it writes content into the spool; nil if nginx's files
+    /// were not read.
     package private(set) var lane: NginxLane?
-    /// The default path of the admin socket, next to the socket in nginx's files; nil if unknown.
+    /// The default path of the admin socket: next to the socket to which nginx passes uploads.
+    ///
+    /// nil if nginx's files name none.
     package private(set) var adminSocket: String?
+    /// The location of the probed URL in nginx's files; nil if unknown.
     private var place: NginxPlace?
 
     /// Runs the checks.
     ///
     /// - Parameters:
-    ///   - url: the URL of creations.
+    ///   - url: the URL to which clients send creations.
     ///   - nginx: the command that prints nginx's files: `nginx -T`.
-    ///   - fields: the common fields of the probe's requests, such as a login.
+    ///   - fields: the fields that the probe adds to each request, such as a login.
     package init(of url: ProbeURL, nginx: [String], fields: HTTPFields = [:]) {
         let processes = NginxProcesses(of: nginx)
         let units = UnitsSeen()
@@ -42,7 +46,8 @@ package struct LocalCheck {
         }
     }
 
-    /// Returns the finding for unreadable files, which without root may only lack permissions.
+    /// Returns the finding if nginx's configuration could not be read: a failure for an error in its files, a warning
+    /// for other reasons, such as missing permissions.
     static func unread(_ reason: String) -> Finding {
         guard reason.contains("[emerg]"), !reason.contains("ermission denied") else {
             return .warning("nginx", reason, ["run the probe as root, on the machine of nginx"])
@@ -100,12 +105,12 @@ package struct LocalCheck {
         }
     }
 
-    /// Adds to the fixes of a finding their places in nginx's files, and removes the hint to use `--local`.
+    /// Returns the finding with the place of each fix in nginx's files, and without the hint to use `--local`.
     package func placed(_ finding: Finding) -> Finding {
         var finding = finding
         finding.fixes.removeAll { $0 == Fix.local }
         guard let place, finding.name != "nginx" else { return finding }
-        // A directive that is already present is no fix, unless there is no other.
+        // A directive that is already present is left out of the fixes, unless no other fix remains.
         let others = finding.fixes.filter { fix in
             Fix.directive(fix).flatMap { place.place(ofSame: $0) } == nil
         }

@@ -6,12 +6,13 @@
 import SpoolgatePosix
 import SpoolgateUpstream
 
-/// The entries to one gateway.
+/// The ways by which a request on this machine can reach one gateway: its own socket, and locations of nginx.
 struct LoopSeen {
+    /// The address on which the gateway listens.
     let address: ListenAddress
     /// The configurations of the local nginx processes.
     let files: [NginxDump]
-    /// Their locations that pass requests to the gateway.
+    /// The locations in `files` that pass requests to the gateway, or may do so.
     let places: [NginxPlace]
 
     /// Finds the locations that pass requests to the gateway at `address`.
@@ -20,7 +21,7 @@ struct LoopSeen {
         self.files = files
         places = files.flatMap { dump in
             dump.gateways.filter { place in
-                // A variable or a port may lead to this gateway.
+                // An address that is a variable or a port may lead to this gateway.
                 guard case .unix(let path, _, _) = address, let socket = dump.socket(of: place)
                 else { return true }
                 return socket == path
@@ -28,14 +29,16 @@ struct LoopSeen {
         }
     }
 
-    /// Returns the failure for a target whose requests return to the gateway; nil if no loop is known.
+    /// Returns a failure if requests that the gateway sends to `target` return to the gateway, or nil if no loop is
+    /// found.
     ///
     /// - Parameters:
-    ///   - target: the target of an upstream or a service.
-    ///   - kind: `upstream`, `authorizer` or `webhook`.
-    ///   - name: the route; `events` for the webhook.
-    ///   - service: the request target of a service; nil for an upstream, which receives the clients' own.
-    /// - Returns: the finding.
+    ///   - target: the address of an upstream, an authorizer or the webhook.
+    ///   - kind: the name of the check: `upstream`, `authorizer` or `webhook`.
+    ///   - name: the name of the route, or `events` for the webhook.
+    ///   - service: the path and query that an authorizer or the webhook receives; nil for an upstream, which receives
+    ///     those of the client's request.
+    /// - Returns: the failure, or nil.
     func finding(
         _ target: UpstreamTarget,
         _ kind: String,
@@ -70,7 +73,7 @@ struct LoopSeen {
         .failure(kind, text, ["set the application's own address in spoolgate.yaml"])
     }
 
-    /// Returns the gateway's location that receives the requests.
+    /// Returns the nginx location that receives the requests and passes them back to the gateway, or nil if none does.
     private func place(
         _ url: ProbeURL,
         _ addresses: [String],
@@ -93,8 +96,8 @@ struct LoopSeen {
         return nil
     }
 
-    /// Returns the state of nginx at the first location of a route that decides whether nginx writes content into the
-    /// spool; nil if there is none.
+    /// Returns the directives and limits that decide whether nginx writes content into the spool, at the first location
+    /// of a route; nil if the route has no location.
     func lane(ofRoute name: String, _ processes: NginxProcesses) -> NginxLane? {
         for dump in files {
             let place = dump.gateways.first { isOurs($0) && $0.route == name }
@@ -109,12 +112,12 @@ struct LoopSeen {
 }
 
 extension NginxPlace {
-    /// The route in its parameters.
+    /// The route that the location passes in `SPOOLGATE_ROUTE`, or `default`.
     var route: String {
         value(of: "fastcgi_param", "SPOOLGATE_ROUTE")?.arguments.last ?? "default"
     }
 
-    /// The server names of its server block.
+    /// The server names of the server block that contains the location.
     fileprivate var serverNames: [String] {
         around.first { $0.name == "server" }?.serverNames ?? []
     }
@@ -138,13 +141,15 @@ extension NginxDirective {
     }
 }
 
-/// The address of a `listen` directive.
+/// The address and port of a `listen` directive.
 struct NginxListen: Equatable {
-    /// nil for all addresses.
+    /// The host, or nil for all addresses.
     private let host: String?
-    /// nil for a unix socket.
+    /// The port, or nil for a unix socket.
     let port: UInt16?
-    /// Whether the address is IPv6: `80` and `[::]:80` are two sockets.
+    /// Whether the address is an IPv6 address.
+    ///
+    /// It matters because `80` and `[::]:80` are two sockets.
     private let isSix: Bool
 
     /// Parses `80`, `192.0.2.1:80`, `[::1]:80`, `*:80`, `192.0.2.1` or `unix:…`.
@@ -164,17 +169,18 @@ struct NginxListen: Equatable {
         port = colon.map { UInt16(text[text.index(after: $0)...]) ?? 0 } ?? 80
     }
 
-    /// Returns whether it accepts connections to this port of one of these addresses.
+    /// Returns whether nginx accepts connections to `port` on at least one of `addresses` because of this directive.
     func hears(_ addresses: [String], port: UInt16) -> Bool {
         self.port == port && (host.map { addresses.contains($0) } ?? true)
     }
 }
 
 extension NginxDump {
-    /// Returns the location that serves a path, if it belongs to a gateway: the longest prefix in the server block that
-    /// nginx chooses by address, port and name.
+    /// Returns the location that nginx chooses for a path if this location passes requests to a gateway, or nil if it
+    /// does not.
     ///
-    /// Ignores regular expressions, which have their own check.
+    /// nginx chooses the server block by address, port and name, and in it the location with the longest matching
+    /// prefix. Locations with regular expressions are ignored, because another check covers them.
     fileprivate func gateway(
         _ path: String,
         of names: [String],

@@ -1,6 +1,7 @@
 // The output of `nginx -T`, parsed into directives with file and line.
 //
-// Pure, except for the version and the password files. Included files replace their include, as in nginx.
+// Pure, except that it runs `nginx -v` and reads password files. The content of an included file replaces the `include`
+// directive, as in nginx.
 
 import Glibc
 
@@ -8,28 +9,28 @@ import Glibc
 struct NginxDirective: Sendable, Equatable {
     var words: [String]
     var file: String
-    /// The line, counted from 1.
+    /// The number of the line, counted from 1.
     var line: Int
-    /// The content of the block; nil without a block.
+    /// The directives in the directive's block, or nil if it has no block.
     var block: [NginxDirective]?
 
     var name: String { words.first ?? "" }
     var arguments: ArraySlice<String> { words.dropFirst() }
-    /// File and line: `/etc/nginx/nginx.conf:12`.
+    /// The file and line of the directive, such as `/etc/nginx/nginx.conf:12`.
     var place: String { "\(file):\(line)" }
     /// The directive as text, without the content of its block.
     var text: String { words.joined(separator: " ") + (block == nil ? ";" : " {") }
 }
 
-/// A configuration of nginx.
+/// The whole configuration of one nginx: its main file and all included files.
 package struct NginxDump: Sendable {
-    /// The directives of the main file, with included ones in place.
+    /// The directives of the main file, with the content of each included file in place of its `include`.
     let directives: [NginxDirective]
-    /// The directory of the main file, the base of relative paths.
+    /// The directory of the main file, to which relative paths refer.
     let folder: String
     /// The version of nginx; nil if unknown.
     var version: NginxVersion?
-    /// The password files of the gateway's locations by path, if read.
+    /// The password files of the gateway's locations, by path; empty if they were not read.
     private(set) var passwordFiles: [String: PasswordFile] = [:]
 
     private static let mark = "# configuration file "
@@ -62,7 +63,7 @@ package struct NginxDump: Sendable {
     ///
     /// - Parameters:
     ///   - text: the command's standard output.
-    ///   - command: `nginx -T`, possibly with options.
+    ///   - command: the command that was run: `nginx -T`, possibly with options.
     init(_ text: String, by command: [String]) {
         self.init(text)
         let asking = command.map { $0 == "-T" ? "-v" : $0 }
@@ -75,17 +76,17 @@ package struct NginxDump: Sendable {
         }
     }
 
-    /// Returns the password file of a location; nil if there is none or it was not read.
+    /// Returns the password file of a location, or nil if the location has none or the file was not read.
     func passwordFile(at place: NginxPlace) -> PasswordFile? {
         NginxLogin(at: place).passwordFile(below: folder).flatMap { passwordFiles[$0] }
     }
 
-    /// Finds faults of the login and the ports of a location.
+    /// Returns findings about errors in a location's login and ports.
     ///
     /// - Parameters:
     ///   - place: a location that passes requests to the gateway.
-    ///   - workers: the distinct credentials of nginx's workers.
-    /// - Returns: empty if no fault is known.
+    ///   - workers: the users and groups as which nginx's workers run, each combination once.
+    /// - Returns: the findings; empty if no error is found.
     func findings(at place: NginxPlace, workers: Set<Credentials>) -> [Finding] {
         cleartextHTTP2(at: place)
             + NginxLogin(at: place).findings(passwordFile(at: place), workers: workers)
@@ -112,7 +113,8 @@ package struct NginxDump: Sendable {
         }
     }
 
-    /// Returns the unix socket that receives a location's requests; nil if it is another address.
+    /// Returns the path of the unix socket to which a location passes requests, or nil if it passes them to another
+    /// kind of address.
     func socket(of place: NginxPlace) -> String? {
         guard let target = place.value(of: "fastcgi_pass")?.arguments.first else { return nil }
         if let path = Self.socket(target) { return path }
@@ -134,11 +136,11 @@ package struct NginxDump: Sendable {
             ? String(target.dropFirst(5).prefix { $0 != ":" }) : nil
     }
 
-    /// Returns the locations that pass requests for a URL on over FastCGI, best match first.
+    /// Returns the locations that match a URL and pass requests to a FastCGI server, best match first.
     ///
-    /// Server blocks rank by port, name and `default_server`, as in nginx, and the gateway's locations before others.
-    /// If the block with this port and name has no such location, the result is empty, or, if that block is a proxy,
-    /// contains only the locations on other ports.
+    /// Locations are sorted by their server block's port, name and `default_server`, as in nginx; the gateway's
+    /// locations precede others of the same block. If the block with this port and name has no such location, the
+    /// result is empty, or, if that block is a proxy, contains only the locations on other ports.
     func locations(of path: String, host: String, port: UInt16) -> [NginxPlace] {
         var found: [(place: NginxPlace, rank: Int)] = []
         var isBehind = false
@@ -165,10 +167,10 @@ package struct NginxDump: Sendable {
             .sorted { $0.rank > $1.rank }.map(\.place)
     }
 
-    /// The rank of a block that listens on the port, higher than all other ranks together.
+    /// The rank of a block that listens on the requested port, higher than the sum of all other ranks.
     private static let heard = 80_000
 
-    /// Returns whether a block passes requests to an HTTP server.
+    /// Returns whether a block, or a block in it, passes requests to an HTTP server (`proxy_pass`).
     private static func handsOn(_ block: NginxDirective) -> Bool {
         (block.block ?? []).contains { $0.name == "proxy_pass" || handsOn($0) }
     }
@@ -181,7 +183,8 @@ package struct NginxDump: Sendable {
         places { $0.block?.contains { $0.name == "fastcgi_pass" } ?? false }.filter(isAdmin)
     }
 
-    /// Returns whether a location is that of admin.conf, or passes requests to an admin socket.
+    /// Returns whether a location is the one in the shipped admin.conf, or passes requests to a socket named
+    /// `admin.sock`.
     private func isAdmin(_ place: NginxPlace) -> Bool {
         place.path == "/-/spoolgate/" || socket(of: place)?.hasSuffix("/admin.sock") ?? false
     }
@@ -215,14 +218,16 @@ package struct NginxDump: Sendable {
 }
 
 struct NginxPlace: Sendable {
-    /// The location and its enclosing blocks, up to `http`.
+    /// The location, followed by the blocks that enclose it, from the innermost to `http`.
     let around: [NginxDirective]
 
     var location: NginxDirective { around[0] }
 
-    /// Returns the length of the match with a path, a measure of its precedence; nil without a match.
+    /// Returns how many characters of a path the location matches, or nil if it does not match.
     ///
-    /// A regular expression counts as the shortest match.
+    /// The location with the highest number has precedence.
+    ///
+    /// For a regular expression the number is the lowest possible.
     func match(_ path: String) -> Int? {
         switch location.match {
         case .exact(let exact)?: exact == path ? 9_000 : nil
@@ -232,19 +237,20 @@ struct NginxPlace: Sendable {
         }
     }
 
-    /// Returns the effective directives of a name, from the innermost block that has any.
+    /// Returns the directives with this name that are in effect: those of the innermost block that has any.
     func values(of name: String) -> [NginxDirective] {
         around.lazy.map { ($0.block ?? []).filter { $0.name == name } }.first { !$0.isEmpty } ?? []
     }
 
-    /// Returns the effective directive of a name and, if given, a first parameter.
+    /// Returns the directive in effect with this name and, unless `first` is nil, this first parameter; nil if there is
+    /// none.
     func value(of name: String, _ first: String? = nil) -> NginxDirective? {
         for block in around {
             let found = (block.block ?? []).last {
                 $0.name == name && (first == nil || $0.arguments.first == first)
             }
             if let found { return found }
-            // `fastcgi_pass` is not inherited, and `fastcgi_param` only by a block without any.
+            // A block does not inherit `fastcgi_pass`, and inherits `fastcgi_param` only if it has none itself.
             if name == "fastcgi_pass" { return nil }
             if name == "fastcgi_param", block.block?.contains(where: { $0.name == name }) ?? false {
                 return nil

@@ -6,7 +6,9 @@ import Glibc
 import SpoolgateTextFormats
 
 extension NginxDirective {
-    /// Returns whether the words mean the same to nginx, which ignores quotes and the case of `on` and `off`.
+    /// Returns whether nginx treats a directive of these words like this one.
+    ///
+    /// nginx ignores quotes and the case of `on` and `off`.
     func hasSameEffect(as other: [String]) -> Bool {
         func plain(_ word: String) -> String {
             let lower = word.lowercased()
@@ -17,10 +19,10 @@ extension NginxDirective {
 }
 
 extension NginxPlace {
-    /// A directive and its permitted values.
+    /// A directive, and the values that are suitable for uploads.
     private struct Rule: Sendable {
         var name: String
-        /// The default value in nginx.
+        /// The value that nginx uses if the directive is missing.
         var standard: String
         var level: Finding.Level
         var effect: String
@@ -66,7 +68,7 @@ extension NginxPlace {
         ) { seconds($0) >= 60 },
     ]
 
-    /// The harmful directives; empty if none are known.
+    /// Findings about directives in effect that are harmful to uploads; empty if none is known.
     var faults: [Finding] {
         var found: [Finding] = []
         for rule in Self.rules {
@@ -94,10 +96,11 @@ extension NginxPlace {
         return found
     }
 
-    /// The finding for an nginx that buffers content before it chooses a location, and thus before any other directive
-    /// applies (nginx master of August 2026); nil otherwise.
+    /// The finding if nginx buffers content before it chooses a location, and so before any other directive applies
+    /// (nginx master of August 2026); otherwise nil.
     ///
-    /// Each argument is a condition; one that is neither empty nor 0 makes nginx buffer the content.
+    /// Each argument of `client_body_early_read` is a condition; nginx buffers the content if any is neither empty nor
+    /// 0.
     private var earlyRead: Finding? {
         guard let directive = value(of: "client_body_early_read") else { return nil }
         let conditions = directive.arguments.filter { !["", "0"].contains($0) }
@@ -112,14 +115,15 @@ extension NginxPlace {
         )
     }
 
-    /// Returns the present or future place of a fix's directive; nil if the fix is not a directive of this location.
+    /// Returns text that says at which place in nginx's files the directive of a fix is or should be written; nil if
+    /// the fix is not a directive for this location.
     func place(of fix: String) -> String? {
         guard let directive = Fix.directive(fix), let name = directive.first else { return nil }
         if let there = place(ofSame: directive) {
             return "(already present at \(there): check the proxies in front)"
         }
         switch name {
-        // It belongs into a proxy in front.
+        // This directive belongs in the configuration of a proxy in front.
         case "proxy_request_buffering": return nil
         case "location": return "(in place of \(location.text) at \(location.place))"
         case "listen": return "(in the server block at \(server?.place ?? location.place))"
@@ -134,7 +138,8 @@ extension NginxPlace {
 
     private var server: NginxDirective? { around.first { $0.name == "server" } }
 
-    /// Returns the place of a directive with the same effect; nil if there is none.
+    /// Returns the file and line of a directive in effect here that has the same effect as `words`, or nil if there is
+    /// none.
     func place(ofSame words: [String]) -> String? {
         guard let name = words.first else { return nil }
         if name == "location" { return location.words == words ? location.place : nil }
@@ -153,7 +158,7 @@ extension NginxPlace {
             }?.place
         }
         guard let present = value(of: name, Fix.parameter(of: words)) else { return nil }
-        // The operator's own value is as good as the proposed one.
+        // Any value that the operator chose is as good as the proposed one.
         let isOwn = name == "auth_basic_user_file" || Fix.parameter(of: words) == "SPOOLGATE_OWNER"
         if isOwn || name == "auth_basic" && !present.saysOff { return present.place }
         return present.hasSameEffect(as: words) ? present.place : nil
@@ -163,7 +168,8 @@ extension NginxPlace {
         amount(text.lowercased(), ["k": 1 << 10, "m": 1 << 20, "g": 1 << 30])
     }
 
-    /// Parses a time as nginx does: `60`, `60s`, `1m 30s` or `60000ms`; 0 if invalid.
+    /// Parses a time as nginx does, `60`, `60s`, `1m 30s` or `60000ms`, and returns whole seconds; 0 if the text is
+    /// invalid.
     private static func seconds(_ text: String) -> Int64 {
         var milliseconds: Int64 = 0
         let parts = text.lowercased().matches(of: /(\d+) *(ms|s|m|h|d|w)?/)
@@ -178,7 +184,8 @@ extension NginxPlace {
         return milliseconds / 1_000
     }
 
-    /// Parses digits with an optional unit; 0 if invalid.
+    /// Parses digits with an optional unit, and returns the number multiplied by the unit's value; 0 if the text is
+    /// invalid.
     private static func amount(_ text: String, _ units: [Character: Int64]) -> Int64 {
         guard let last = text.last, let unit = units[last] else { return Int64(digits: text) ?? 0 }
         return (Int64(digits: text.dropLast()) ?? 0) * unit

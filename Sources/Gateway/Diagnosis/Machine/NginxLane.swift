@@ -1,12 +1,13 @@
 // The directives and limits of nginx that decide whether it writes content into the spool directly.
 
 extension NginxDump {
-    /// Returns the state of nginx at a location.
+    /// Returns the directives and limits that decide whether nginx writes the content of a location's uploads into the
+    /// spool.
     ///
     /// - Parameters:
     ///   - place: a location that passes requests to the gateway.
-    ///   - processes: the processes of this nginx.
-    /// - Returns: the state that decides whether nginx can offer to write content.
+    ///   - processes: the running processes of this nginx.
+    /// - Returns: the directives and limits.
     func lane(at place: NginxPlace, _ processes: NginxProcesses) -> NginxLane {
         NginxLane(
             directive: place.spoolReceive,
@@ -26,7 +27,9 @@ extension NginxDump {
 }
 
 extension NginxPlace {
-    /// The effective directive; in a block with several, one that is `off` wins.
+    /// The directive `spool_receive` in effect; nil if there is none.
+    ///
+    /// In a block with several, one that is `off` has precedence.
     fileprivate var spoolReceive: NginxDirective? {
         for block in around {
             let found = (block.block ?? []).filter { $0.name == "spool_receive" }
@@ -36,7 +39,8 @@ extension NginxPlace {
         return nil
     }
 
-    /// Whether the gateway's address is a variable, which may name a socket.
+    /// Whether the location's `fastcgi_pass` contains a variable, so that the address is unknown and may be a unix
+    /// socket.
     fileprivate var isVariable: Bool {
         value(of: "fastcgi_pass")?.arguments.first?.hasPrefix("$") ?? false
     }

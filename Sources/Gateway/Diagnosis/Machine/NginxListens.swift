@@ -9,7 +9,7 @@ import SpoolgateTextFormats
 struct NginxVersion: Sendable, Equatable, Comparable, CustomStringConvertible {
     let numbers: [Int]
 
-    /// Parses the output of `nginx -v`, `nginx version: nginx/1.22.1`; nil if there is no version.
+    /// Parses the output of `nginx -v`, such as `nginx version: nginx/1.22.1`; returns nil if it contains no version.
     init?(_ text: String) {
         guard let slash = text.lastIndex(of: "/") else { return nil }
         let version = text[text.index(after: slash)...].prefix {
@@ -32,7 +32,7 @@ struct NginxVersion: Sendable, Equatable, Comparable, CustomStringConvertible {
 }
 
 extension NginxDump {
-    /// Finds ports of a location that accept only HTTP/2.
+    /// Returns findings about ports of a location's server block that, without TLS, accept only HTTP/2 connections.
     func cleartextHTTP2(at place: NginxPlace) -> [Finding] {
         if let version, version >= .tellsApart { return [] }
         guard let server = place.around.first(where: { $0.name == "server" }),
@@ -77,7 +77,7 @@ extension NginxDump {
 extension NginxDirective {
     fileprivate var listenLines: [NginxDirective] { (block ?? []).filter { $0.name == "listen" } }
 
-    /// Whether a server block enables TLS for all its ports, as before 1.25.1.
+    /// Whether a server block enables TLS for all its ports with the directive `ssl`, which nginx 1.25.1 removed.
     fileprivate var hasOldTLS: Bool {
         (block ?? []).contains { $0.name == "ssl" && !$0.saysOff }
     }

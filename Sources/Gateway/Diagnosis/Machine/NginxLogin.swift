@@ -6,11 +6,11 @@
 import SpoolgatePosix
 import SpoolgateTextFormats
 
-/// A file of names and passwords in `auth_basic_user_file`.
+/// A file that `auth_basic_user_file` names, with user names and hashed passwords.
 struct PasswordFile: Sendable, Equatable {
-    /// The path with its directories.
+    /// The path of the file and the permissions of each directory on it.
     var way: PathWay
-    /// The names in the file; nil if this process cannot read it.
+    /// The user names in the file, or nil if this process cannot read the file.
     var names: [String]?
 
     private static let limit = 4 << 20
@@ -19,14 +19,15 @@ struct PasswordFile: Sendable, Equatable {
         (self.way, self.names) = (way, names)
     }
 
-    /// Reads a file.
+    /// Reads the file and its permissions; `names` is nil if it cannot be read.
     init(at path: String) {
         self.init(way: PathWay(to: path), names: nil)
         // `try?`: an unreadable file is not checked.
         names = (try? TextFile.read(path, limit: Self.limit)).map(Self.names)
     }
 
-    /// Returns the names in a file: the text before the first colon of each line that also has a password.
+    /// Returns the user names in the text of a file: what precedes the first colon of each line that also has a
+    /// password.
     static func names(in text: String) -> [String] {
         text.split(whereSeparator: \.isNewline).compactMap { line in
             let parts = line.split(separator: ":", omittingEmptySubsequences: false)
@@ -38,15 +39,15 @@ struct PasswordFile: Sendable, Equatable {
     }
 }
 
-/// The login of a location.
+/// The directives of a location that decide how its clients log in.
 struct NginxLogin: Sendable {
     let place: NginxPlace
-    /// The parameter `SPOOLGATE_OWNER`; nil if it is not passed.
+    /// The directive that passes `SPOOLGATE_OWNER`, or nil if the parameter is not passed.
     let owner: NginxDirective?
     private let realm: NginxDirective?
     private let file: NginxDirective?
 
-    /// Reads the effective directives of a location.
+    /// Reads the directives that are in effect at a location.
     init(at place: NginxPlace) {
         self.place = place
         owner = place.value(of: "fastcgi_param", "SPOOLGATE_OWNER")
@@ -54,12 +55,14 @@ struct NginxLogin: Sendable {
         file = place.value(of: "auth_basic_user_file")
     }
 
-    /// Whether nginx requires a password, for which it needs both directives.
+    /// Whether nginx requires a password: this takes both `auth_basic` and `auth_basic_user_file`.
     var asksPassword: Bool { hasRealm && file != nil }
 
     private var hasRealm: Bool { realm.map { !$0.saysOff } ?? false }
 
-    /// Returns the path of the password file; nil if there is none or it contains a variable.
+    /// Returns the absolute path of the password file, or nil if there is none or its path contains a variable.
+    ///
+    /// A relative path refers to `folder`.
     func passwordFile(below folder: String) -> String? {
         guard asksPassword, let path = file?.arguments.first, !path.contains("$") else {
             return nil
@@ -69,12 +72,12 @@ struct NginxLogin: Sendable {
 
     // MARK: Findings
 
-    /// Finds faults of the login.
+    /// Returns findings about errors in the login.
     ///
     /// - Parameters:
-    ///   - password: the password file; nil if there is none or it was not read.
-    ///   - workers: the distinct credentials of nginx's workers.
-    /// - Returns: empty if no fault is known.
+    ///   - password: the password file, or nil if there is none or it was not read.
+    ///   - workers: the users and groups as which nginx's workers run, each combination once.
+    /// - Returns: the findings; empty if no error is found.
     func findings(_ password: PasswordFile?, workers: Set<Credentials>) -> [Finding] {
         if let halfLogin { return [halfLogin] }
         if let claimed { return [claimed] }
@@ -82,7 +85,7 @@ struct NginxLogin: Sendable {
             + [password.flatMap { unusable($0, workers) }].compactMap { $0 }
     }
 
-    /// The finding for an `auth_basic` without a password file.
+    /// The finding if `auth_basic` is set without a password file; otherwise nil.
     private var halfLogin: Finding? {
         guard let realm, hasRealm, file == nil else { return nil }
         return .failure(
@@ -92,7 +95,7 @@ struct NginxLogin: Sendable {
         )
     }
 
-    /// The finding for an owner that nginx does not verify.
+    /// The finding if the owner is a name that the client claims and nginx does not verify; otherwise nil.
     private var claimed: Finding? {
         guard let owner, isClaimed(owner), !asksPassword, !hasOtherLogin else { return nil }
         let where_ =
@@ -107,7 +110,7 @@ struct NginxLogin: Sendable {
         )
     }
 
-    /// The finding for clients admitted without the login.
+    /// The finding if `satisfy any` admits clients that do not log in; otherwise nil.
     private var letIn: Finding? {
         guard let satisfy = place.value(of: "satisfy"), satisfy.arguments.first == "any" else {
             return nil
@@ -138,7 +141,7 @@ struct NginxLogin: Sendable {
         )
     }
 
-    /// Returns the finding for a password file with which no login succeeds.
+    /// Returns the finding if no login can succeed with this password file; otherwise nil.
     private func unusable(_ password: PasswordFile, _ workers: Set<Credentials>) -> Finding? {
         guard let file else { return nil }
         let path = password.way.path
@@ -192,7 +195,7 @@ struct NginxLogin: Sendable {
         )
     }
 
-    /// Returns the finding for a user name that the password file lacks; nil if no fault is known.
+    /// Returns the finding if the password file does not contain a user name; nil if it does or was not read.
     func finding(forName name: String, _ password: PasswordFile?) -> Finding? {
         guard let names = password?.names, !names.isEmpty, !names.contains(where: { $0 == name }),
             let path = password?.way.path
@@ -204,7 +207,9 @@ struct NginxLogin: Sendable {
         )
     }
 
-    /// Returns the finding for a location that passes no owner although the settings require one; nil if it passes one.
+    /// Returns the finding if the location passes no owner; nil if it passes one.
+    ///
+    /// Call it only for a route whose settings require an owner.
     func findingOfRefusal(route: String) -> Finding? {
         guard owner == nil else { return nil }
         let path = place.location.arguments.joined(separator: " ")
@@ -216,9 +221,9 @@ struct NginxLogin: Sendable {
         )
     }
 
-    /// Returns the finding for a location that requires a password for preflight requests; nil otherwise.
+    /// Returns the finding if the location requires a password for CORS preflight requests; otherwise nil.
     ///
-    /// They never contain credentials (Fetch, section 4.8), so pages of other origins cannot upload.
+    /// Preflight requests never contain credentials (Fetch, section 4.8), so pages of other origins could not upload.
     func findingOfPreflight(route: String) -> Finding? {
         guard let realm, asksPassword, !realm.arguments.contains(where: { $0.contains("$") }),
             place.value(of: "satisfy")?.arguments.first != "any"
@@ -235,7 +240,7 @@ struct NginxLogin: Sendable {
 
     private static let fileLine = "auth_basic_user_file /etc/nginx/uploads.htpasswd;"
 
-    /// Whether another module authenticates clients; some modules set `$remote_user` too.
+    /// Whether a module other than `auth_basic` authenticates clients; some of these modules also set `$remote_user`.
     private var hasOtherLogin: Bool {
         place.around.contains { block in
             (block.block ?? []).contains { directive in
@@ -245,7 +250,8 @@ struct NginxLogin: Sendable {
         }
     }
 
-    /// Returns whether a directive's value contains the name that a client claims.
+    /// Returns whether a directive's value contains `$remote_user`, the name that a client claims, directly or through
+    /// other variables.
     private func isClaimed(_ directive: NginxDirective) -> Bool {
         directive.arguments.dropFirst().contains { isClaimed($0, depth: 0) }
     }
@@ -258,7 +264,7 @@ struct NginxLogin: Sendable {
         }
     }
 
-    /// Returns the sources of a variable in `map` and `set`.
+    /// Returns the expressions from which `map` and `set` directives compute a variable.
     private func sources(of name: String) -> [String] {
         let variables = ["$" + name, "${\(name)}"]
         let maps = (place.around.last?.block ?? []).filter {

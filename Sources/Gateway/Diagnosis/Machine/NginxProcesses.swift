@@ -4,19 +4,19 @@ import Glibc
 import SpoolgatePosix
 import SpoolgateTextFormats
 
-/// The identity of a process in permission checks.
+/// The user and groups of a process, by which the kernel checks permissions.
 struct Credentials: Sendable, Equatable, Hashable {
     var user: UInt32
     var groups: Set<UInt32>
-    /// The primary group ID; nil if unknown.
+    /// The ID of the primary group, or nil if unknown.
     var group: UInt32?
 
-    /// The primary group ID, or the lowest one if that is unknown.
+    /// The ID of the primary group or, if it is unknown, the lowest group ID.
     var mainGroup: UInt32 { group ?? groups.min() ?? 0 }
 }
 
 extension Credentials {
-    /// Parses /proc/PID/status; nil if it is invalid.
+    /// Parses the content of /proc/PID/status; returns nil if it is invalid.
     init?(status: String) {
         var values: [Substring: [UInt32]] = [:]
         for line in status.split(separator: "\n") {
@@ -35,7 +35,7 @@ extension Credentials {
         )
     }
 
-    /// Returns whether the process has these rights by owner, group or mode.
+    /// Returns whether a file's owner, group and mode give the process all of these rights.
     func has(_ rights: AccessRights, to facts: PathFacts) -> Bool {
         if user == 0 { return true }
         let shift: UInt32 =
@@ -44,19 +44,20 @@ extension Credentials {
     }
 }
 
-/// The nginx processes of this machine.
+/// Facts about the nginx processes that run on this machine.
 package struct NginxProcesses: Sendable {
-    /// The distinct credentials of the workers.
+    /// The users and groups as which the workers run, each combination once.
     private(set) var workers: Set<Credentials> = []
-    /// Whether the module for interim responses is loaded; nil if unknown to this user.
+    /// True if an nginx has loaded `ngx_http_interim_module`; nil if the user of this process may inspect no nginx.
     private(set) var hasModule: Bool?
-    /// The smallest limit on the size of the workers' files in bytes; nil if there is none or this process may not read
-    /// it.
+    /// The smallest limit on the size of files that the workers write, in bytes; nil if there is no limit or this
+    /// process may not read it.
     private(set) var fileSizeLimit: Int64?
-    /// The distinct commands that print the configurations of masters started by root or this user.
+    /// The commands that print the configurations of the master processes that root or the user of this process
+    /// started, each command once.
     private(set) var commands: [[String]] = []
 
-    /// Why no configuration was read.
+    /// The reason to report if no configuration was read.
     static var noFiles: String {
         geteuid() == 0
             ? "no nginx runs on this machine" : "no nginx whose files this user may read (root may)"
@@ -68,7 +69,8 @@ package struct NginxProcesses: Sendable {
 
     /// Inspects all visible processes.
     ///
-    /// - Parameter command: the command of nginx; only processes with the same files count. nil for all.
+    /// - Parameter command: an nginx command; only processes with the same `-p` and `-c` options are inspected, or all
+    ///   if nil.
     package init(of command: [String]? = nil) {
         let wanted = command.map { Self.files(of: $0[...]) }
         // Without /proc there is no information.
@@ -76,7 +78,7 @@ package struct NginxProcesses: Sendable {
         var masters: Set<String> = []
         var children: [(master: String, status: String, limit: Int64?)] = []
         for name in names where name.utf8.allSatisfy({ (0x30...0x39).contains($0) }) {
-            // A process may end meanwhile.
+            // A process may end while it is inspected.
             guard
                 let title = try? TextFile.read("/proc/\(name)/cmdline", limit: Self.limit),
                 title.hasPrefix("nginx: "),
@@ -103,7 +105,7 @@ package struct NginxProcesses: Sendable {
         fileSizeLimit = own.compactMap(\.limit).min()
     }
 
-    /// Parses the limit on file sizes in /proc/PID/limits, in bytes; nil if unlimited.
+    /// Returns the limit on file sizes, in bytes, from the content of /proc/PID/limits, or nil if there is no limit.
     static func fileSizeLimit(_ limits: String) -> Int64? {
         let name = "Max file size "
         return limits.split(separator: "\n").first { $0.hasPrefix(name) }
@@ -111,9 +113,9 @@ package struct NginxProcesses: Sendable {
             .flatMap { Int64(digits: $0) }
     }
 
-    /// Records the command that prints a master's configuration.
+    /// Adds the command that prints a master process's configuration to `commands`.
     ///
-    /// Ignores other users' processes, which could name any program to run.
+    /// Ignores processes of users other than root and this process's user, because they could name any program to run.
     private mutating func note(_ words: [String], _ status: String) {
         guard let program = words.first, let owner = Credentials(status: status)?.user,
             owner == 0 || owner == SystemUser.current.number
@@ -125,7 +127,7 @@ package struct NginxProcesses: Sendable {
         if !commands.contains(command) { commands.append(command) }
     }
 
-    /// Returns the readable configurations.
+    /// Runs `commands` and returns the configurations that could be read.
     package func dumps() -> [NginxDump] {
         commands.compactMap { command in
             // `try?`: a process in a container, or with unreadable files, is skipped.
@@ -133,7 +135,7 @@ package struct NginxProcesses: Sendable {
         }
     }
 
-    /// Returns the values of -p and -c in a command line of nginx.
+    /// Returns the values of the options -p and -c in a command line of nginx; nil for each that is missing.
     static func files(of words: ArraySlice<String>) -> [String?] {
         ["-p", "-c"].map { option in
             words.firstIndex(of: option).flatMap { index in

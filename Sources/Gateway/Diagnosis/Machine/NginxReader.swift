@@ -2,7 +2,7 @@
 //
 // Pure. NginxDump.swift resolves includes.
 
-/// Parses one file.
+/// A parser for the text of one file.
 struct NginxReader {
     private var rest: Substring
     private var line = 1
@@ -81,8 +81,10 @@ struct NginxReader {
         return word
     }
 
-    /// Returns the text for an escape sequence: a backslash is dropped before a quote, a backslash and some letters,
-    /// and kept before other characters, such as the dot of a regular expression.
+    /// Reads the rest of an escape sequence, after its backslash, and returns the text for it.
+    ///
+    /// A backslash is dropped before a quote, another backslash and some letters, and kept before other characters,
+    /// such as a dot in a regular expression.
     private mutating func escaped() -> String {
         guard let character = rest.popFirst() else { return "\\" }
         if character == "\n" { line += 1 }

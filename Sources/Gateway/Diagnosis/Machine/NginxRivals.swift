@@ -1,20 +1,24 @@
-// Locations of nginx that take paths from those of the gateway.
+// Locations of nginx that get requests meant for the gateway's locations.
 //
-// Pure. A regular expression has precedence over the longest prefix, unless that has `^~`. A location for `.php` or
-// images thus takes `/files/photo.jpg`, although requests for `/files/` itself succeed.
+// Pure. A location with a regular expression has precedence over the one with the longest prefix, unless the latter has
+// `^~`. A location for `.php` or images thus gets requests for `/files/photo.jpg`, although requests for `/files/`
+// reach the gateway.
 
 /// The paths that a location matches.
 enum NginxMatch: Equatable {
     /// `location = /files/`: one path.
     case exact(String)
-    /// `location /files/`: all paths with this prefix; `isFinal` (`^~`): regular expressions next to it are not tried.
+    /// `location /files/`: all paths with this prefix. If `isFinal` (`^~`), nginx does not try regular expressions at
+    /// the same level.
     case prefix(String, isFinal: Bool)
     /// `location ~ \.php$`, or `~*`, which ignores case.
     case pattern(String, ignoresCase: Bool)
     /// `location @name`: no path.
     case named
 
-    /// Parses the parameters of a location; nginx permits the modifier without a following space.
+    /// Parses the parameters of a `location` directive.
+    ///
+    /// The modifier need not be followed by a space, as in nginx.
     init(_ words: ArraySlice<String>) {
         var modifier = words.first ?? ""
         var rest = words.last ?? ""
@@ -47,25 +51,25 @@ extension NginxDirective {
 }
 
 extension NginxPlace {
-    /// The place of a rival, which determines the fix.
+    /// The position of a rival relative to this location, which determines the fix.
     enum Standing {
-        /// Next to this location; `^~` gives precedence to this one.
+        /// At the same level; `^~` would give this location precedence.
         case beside
-        /// Next to a location that encloses this one.
+        /// At the level of a location that encloses this one.
         case around
-        /// Inside this location; `^~` has no effect.
+        /// Inside this location; `^~` would have no effect.
         case inside
     }
 
-    /// A location that takes paths from this one.
+    /// A location that gets requests meant for this one.
     struct Rival {
         var location: NginxDirective
         var place: Standing
-        /// An example of a path that it takes; nil if none is known.
+        /// An example of a path whose requests the rival gets, or nil if none is known.
         var path: String?
     }
 
-    /// The locations with a regular expression that take paths from this one.
+    /// The locations with a regular expression that get requests meant for this one.
     var rivals: [Rival] {
         guard case .prefix(let prefix, _)? = location.match else { return patternsBefore }
         var found = Self.patterns(in: location.block).map { ($0, Standing.inside) }
@@ -77,7 +81,7 @@ extension NginxPlace {
             case .prefix(_, isFinal: true): continue
             case .prefix: found += patterns.map { ($0, standing) }
             case .pattern:
-                // nginx takes the first match and tries none further out.
+                // nginx uses the first match and tries no expression of an outer block.
                 found += Self.patterns(in: parent.block, before: child).map { ($0, standing) }
                 return Self.rivals(found, below: prefix)
             case .exact, .named: return []
@@ -86,7 +90,8 @@ extension NginxPlace {
         return Self.rivals(found, below: prefix)
     }
 
-    /// The rivals of a location that itself has a regular expression: those before it, because the first match wins.
+    /// The rivals if this location itself has a regular expression: locations before it, because nginx uses the first
+    /// match.
     private var patternsBefore: [Rival] {
         guard case .pattern(let own, _)? = location.match, around.count > 1,
             let prefix = LocationPattern.literal(own)
@@ -152,11 +157,11 @@ extension NginxPlace {
 
 /// The regular expression of a location.
 struct LocationPattern {
-    /// The paths that it takes below a prefix.
+    /// Which paths below a prefix an expression matches.
     enum Taken: Equatable {
         case none
         case path(String)
-        /// Some paths, without a known example.
+        /// Some paths, but no example is known.
         case some
     }
 
@@ -174,21 +179,22 @@ struct LocationPattern {
         "jsp", "cgi", "pl", "py", "sh", "sql", "log", "ini", "bak", "phtml", "phar",
     ]
 
-    /// Returns the paths beginning with `prefix` that it takes.
+    /// Returns whether the expression matches paths below `prefix`, with an example if one is found.
     func takes(below prefix: String) -> Taken {
         let folder = prefix.hasSuffix("/") ? prefix : prefix + "/"
         guard let regex = try? Regex(text).ignoresCase(ignoresCase) else { return guess }
         let path = paths(below: folder).first { path in
-            // `try?`: an expression that fails takes no path.
+            // `try?`: an expression that cannot be evaluated matches no path.
             (try? regex.firstMatch(in: path)) != nil
         }
         return path.map { .path($0) } ?? guess
     }
 
-    /// The result without an example: an expression that is not anchored takes some name in every directory.
+    /// The result if no example matches: an expression that is not anchored is assumed to match some name in every
+    /// directory.
     private var guess: Taken { text.contains("^") || text.contains("(?") ? .none : .some }
 
-    /// Returns example paths, the most familiar first.
+    /// Returns paths below `folder` to try, the most common names first.
     private func paths(below folder: String) -> [String] {
         let words = words
         var names = (Self.endings + words).map { "x." + $0 } + words
@@ -199,7 +205,7 @@ struct LocationPattern {
         return names.map { folder + $0 }
     }
 
-    /// The words in the expression, with and without optional letters.
+    /// The words in the expression, with and without letters followed by `?`.
     private var words: [String] {
         let without = text.replacing(/\w\?/, with: "")
         return [text.replacing("?", with: ""), without].flatMap { text in
@@ -207,7 +213,8 @@ struct LocationPattern {
         }
     }
 
-    /// Returns the prefix that all matches of an expression have; nil if it is not anchored.
+    /// Returns the prefix common to all paths that an expression matches, or nil if the expression is not anchored at
+    /// the start.
     static func literal(_ text: String) -> String? {
         guard text.hasPrefix("^/") else { return nil }
         var path = ""

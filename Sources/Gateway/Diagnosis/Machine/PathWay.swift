@@ -4,12 +4,12 @@
 
 import SpoolgatePosix
 
-/// A path with its directories.
+/// A path and the permissions of each directory on it.
 package struct PathWay: Sendable, Equatable {
     package var path: String
-    /// The directories from the root on, and the file itself; empty if the path is not accessible.
+    /// Facts about each directory from the root on, then about the file itself; empty if the path is not accessible.
     var facts: [PathFacts] = []
-    /// Why the path is not accessible; nil if it is.
+    /// Why the path is not accessible, or nil if it is accessible.
     var obstacle: String?
     /// Whether the path does not exist.
     var isMissing = false
@@ -51,10 +51,10 @@ package struct PathWay: Sendable, Equatable {
         }
     }
 
-    /// The file itself; nil if the path is not accessible.
+    /// Facts about the file itself, or nil if the path is not accessible.
     var last: PathFacts? { facts.last }
 
-    /// Returns the first directory that a process may not pass; nil if it may pass all.
+    /// Returns the first directory that a process may not enter, or nil if it may enter all.
     func closed(to process: Credentials) -> PathFacts? {
         facts.dropLast().first { !process.has(.search, to: $0) }
     }

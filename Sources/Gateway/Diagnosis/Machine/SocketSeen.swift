@@ -3,12 +3,12 @@
 import SpoolgatePosix
 import SpoolgateTextFormats
 
-/// A socket of the gateway.
+/// The state and permissions of one of the gateway's sockets.
 struct SocketSeen: Seen, Sendable {
     enum Kind: Sendable, Equatable {
         /// The socket for uploads.
         case uploads
-        /// The admin socket, which the daemon creates with the group of the other one.
+        /// The admin socket, which the daemon creates with the group of the socket for uploads.
         case admin
     }
 
@@ -26,11 +26,11 @@ struct SocketSeen: Seen, Sendable {
     var kind = Kind.uploads
     var path: String
     var state: State
-    /// The directories from the root on, and the socket; empty if it does not exist.
+    /// Facts about each directory from the root on, then about the socket; empty if the socket is not accessible.
     var way: [PathFacts]
-    /// The distinct credentials of nginx's workers; empty if none run.
+    /// The users and groups as which nginx's workers run, each combination once; empty if no worker runs.
     var workers: Set<Credentials>
-    /// The commands that unmask and start the units; nil if none is masked.
+    /// The commands that unmask and start the gateway's systemd units, or nil if neither is masked.
     var unmask: String?
 }
 

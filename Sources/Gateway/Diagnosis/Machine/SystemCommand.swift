@@ -9,12 +9,12 @@ enum SystemCommand {
     private static let timeout = Duration.seconds(20)
     private static let limit = 16 << 20
 
-    /// Returns the standard output of a program, or a one-line reason for its failure.
+    /// Runs a program and returns its standard output, or a one-line reason if it failed.
     static func output(of command: [String]) -> Result<String, SystemCommandFault> {
         run(command).map(\.output)
     }
 
-    /// Returns the standard error of a program; nil if it failed.
+    /// Runs a program and returns what it wrote on standard error, or nil if it failed.
     static func errors(of command: [String]) -> String? {
         // `try?`: the caller does not need the reason.
         try? run(command).get().errors

@@ -6,7 +6,7 @@
 import SpoolgatePosix
 import SpoolgateTextFormats
 
-/// The state of the gateway's units.
+/// The state of the gateway's systemd units, each given by its properties as `systemctl show` prints them.
 package struct UnitsSeen: Sendable, Equatable {
     typealias Properties = [String: String]
 
@@ -14,7 +14,7 @@ package struct UnitsSeen: Sendable, Equatable {
     var socket: Properties
     var timer: Properties = [:]
     var purge: Properties = [:]
-    /// The time of the query in microseconds, on the clock of systemd's timestamps; 0 if unknown.
+    /// The time of the query in microseconds on the monotonic clock, as in systemd's timestamps; 0 if unknown.
     var now: Int64 = 0
 
     private static let service = "spoolgate.service"
@@ -25,15 +25,16 @@ package struct UnitsSeen: Sendable, Equatable {
         "LoadState", "ActiveState", "SubState", "Result", "NRestarts", "ExecMainStatus",
         "UnitFileState", "TimeoutStopUSec", "ActiveEnterTimestampMonotonic",
     ]
-    /// A service with more restarts than this, the last one more recent than `shortRun`, does not stay up.
+    /// The number of restarts after which the service is reported as not staying up, if it was last restarted less than
+    /// `shortRun` ago.
     private static let mostRestarts: Int64 = 2
     private static let shortRun = Duration.seconds(60)
-    /// The time after the last restart during which restarts are a warning.
+    /// How long after the last restart earlier restarts still cause a warning.
     private static let longRun = Duration.seconds(600)
 }
 
 extension UnitsSeen {
-    /// Queries systemd; nil if it does not run or knows neither service nor socket.
+    /// Queries systemd; returns nil if systemd is not running or knows neither the service nor the socket.
     package init?() {
         let units = [Self.service, Self.socket, Self.timer, Self.purge]
         let command =
@@ -42,7 +43,8 @@ extension UnitsSeen {
         self.init(shown: text, now: Int64(clamping: Deadline.after(.zero).nanoseconds / 1_000))
     }
 
-    /// Parses the output of `systemctl show` for the four units in order; nil if neither service nor socket is known.
+    /// Parses the output of `systemctl show` for service, socket, purge timer and purge service, in this order; returns
+    /// nil if systemd knows neither the service nor the socket.
     init?(shown text: String, now: Int64) {
         let units = Self.readAll(text)
         guard units.count == 4 else { return nil }
@@ -71,12 +73,12 @@ extension UnitsSeen {
 
     // MARK: State
 
-    /// Whether the service runs.
+    /// Whether the service is running.
     package enum Run: Sendable, Equatable {
         case running
-        /// It does not run; the first connection to its socket starts it.
+        /// The service is not running; the next connection to its socket starts it.
         case waiting
-        /// It does not run.
+        /// The service is not running, and no connection starts it.
         case down
     }
 
@@ -99,7 +101,7 @@ extension UnitsSeen {
 
     private var restarts: Int64 { service["NRestarts"].flatMap { Int64(digits: $0) } ?? 0 }
 
-    /// The time since the service started; nil if it does not run or the time is unknown.
+    /// The time since the service started, or nil if it is not running or the time is unknown.
     private var age: Duration? {
         guard now > 0, run == .running,
             let start = service["ActiveEnterTimestampMonotonic"].flatMap({ Int64(digits: $0) }),
@@ -108,10 +110,10 @@ extension UnitsSeen {
         return .microseconds(now - start)
     }
 
-    /// The findings for the daemon's units, then for those of the purge.
+    /// The findings about the daemon's units, then about those of the purge.
     package var findings: [Finding] { [finding] + purgeFindings }
 
-    /// The finding for service and socket: they run and stay up.
+    /// The finding about service and socket: whether they are running, and keep running.
     var finding: Finding {
         if let masked { return masked }
         if let unread { return unread }
@@ -170,7 +172,7 @@ extension UnitsSeen {
 
     // MARK: Failures
 
-    /// The finding for a masked service or socket, which systemd cannot start; nil if neither is masked.
+    /// The finding if the service or the socket is masked, so that systemd cannot start it; nil if neither is.
     private var masked: Finding? {
         let all = named.filter { Self.isMasked($0.unit) }
         let main = all.filter { [Self.service, Self.socket].contains($0.name) }
@@ -192,7 +194,7 @@ extension UnitsSeen {
         )
     }
 
-    /// The commands that unmask and start the daemon's units; nil if neither is masked.
+    /// The commands that unmask and start the daemon's units, or nil if neither is masked.
     package var unmask: String? {
         let all = named.filter { Self.isMasked($0.unit) }
         guard all.contains(where: { [Self.service, Self.socket].contains($0.name) }) else {
@@ -201,7 +203,9 @@ extension UnitsSeen {
         return Self.unmask(all) + " && systemctl enable --now spoolgate"
     }
 
-    /// Returns the commands that unmask units; those masked until the next boot need their own.
+    /// Returns the commands that unmask units.
+    ///
+    /// Units masked only until the next boot need a command of their own.
     private static func unmask(_ units: [(name: String, unit: Properties)]) -> String {
         func command(_ option: String, _ isRuntime: Bool) -> String? {
             let names = units.filter {
@@ -214,7 +218,7 @@ extension UnitsSeen {
             .joined(separator: " && ")
     }
 
-    /// The finding for a unit that systemd cannot load; nil if it loaded both.
+    /// The finding if systemd cannot load the service or the socket; nil if it loaded both.
     private var unread: Finding? {
         let bad = named.prefix(2).first { unit in
             guard let state = unit.unit["LoadState"] else { return false }
@@ -229,7 +233,7 @@ extension UnitsSeen {
         return .failure("units", "systemd cannot load \(bad.name) (\(state))", [fix])
     }
 
-    /// Returns the commands that start a failed unit.
+    /// Returns the commands that start a failed unit, then those that show why it failed.
     private func starting(_ unit: Properties) -> [String] {
         var start = "systemctl start spoolgate.socket spoolgate"
         if unit["Result"]?.hasSuffix("limit-hit") ?? false {
@@ -238,7 +242,8 @@ extension UnitsSeen {
         return [start] + Self.causes(service)
     }
 
-    /// Returns the unit's last result, such as ` (exit status 78)`; empty after a success or if unknown.
+    /// Returns text that says how a unit last ended, such as ` (exit status 78)`; empty if it succeeded or the result
+    /// is unknown.
     private static func result(of unit: Properties) -> String {
         switch unit["Result"] {
         case nil, "", "success": ""
@@ -274,7 +279,8 @@ extension UnitsSeen {
 
     // MARK: The purge
 
-    /// The findings for the purge's units; while the daemon runs, it purges by itself.
+    /// The findings about the purge's units, which matter only while the daemon is stopped: a running daemon purges by
+    /// itself.
     private var purgeFindings: [Finding] {
         let masked = named.suffix(2).filter { Self.isMasked($0.unit) }
         if let first = masked.first {
@@ -302,7 +308,8 @@ extension UnitsSeen {
 
     // MARK: Stopping
 
-    /// Checks that systemd gives the daemon enough time to stop.
+    /// Returns whether systemd gives the daemon more time to stop than `drain`, the time the daemon waits for requests
+    /// and deliveries to end.
     func stopping(within drain: Duration) -> Finding {
         guard let text = service["TimeoutStopUSec"], let most = Self.time(text),
             !Self.isMasked(service)
@@ -320,7 +327,7 @@ extension UnitsSeen {
         )
     }
 
-    /// Parses systemd's `1min 30s` and `infinity`; nil if invalid.
+    /// Parses a time as systemd prints it, such as `1min 30s` or `infinity`; returns nil if the text is invalid.
     static func time(_ text: String) -> Duration? {
         if text == "infinity" { return .seconds(Int64.max / 4) }
         let units: [(String, Int64)] = [
