@@ -1,4 +1,4 @@
-// A response as the checks see it: its sender and its content.
+// A response to a request of the probe: which server sent it, and what it says.
 //
 // Pure. The gateway's own responses are problem documents with a code (spoolgate(8)); nginx's are HTML pages.
 
@@ -8,13 +8,13 @@ import SpoolgateUploadProtocol
 
 /// A response, or the reason why there is none.
 struct ProbeAnswer: Sendable, Equatable {
-    /// The head; nil if there was no response.
+    /// The status and header section; nil if there was no response.
     var head: ResponseHead?
-    /// The first bytes of the content.
+    /// The first bytes of the response's content, as text.
     var content = ""
-    /// Why there was no response.
+    /// Why there was no response; nil if there was one or the reason is unknown.
     var fault: ClientFault?
-    /// The status codes of the preceding interim responses.
+    /// The status codes of the interim responses (1xx) received before the final response, in order.
     var interim: [Int] = []
 }
 
@@ -41,28 +41,30 @@ extension ProbeAnswer {
         self[.contentType]?.hasPrefix("application/problem+json") ?? false
     }
 
-    /// The code in the problem document; nil if there is none.
+    /// The member `code` of the problem document, or nil if there is none.
+    ///
+    /// Only the gateway's responses have it.
     var code: String? { isProblem ? member("code") : nil }
 
-    /// The detail in the problem document; nil if there is none.
+    /// The member `detail` of the problem document, or nil if there is none.
     var detail: String? { isProblem ? member("detail") : nil }
 
-    /// The probable sender, in words.
+    /// The server that probably sent the response, as text for people.
     var author: String {
         if code != nil { return "the gateway" }
         if content.contains("<center>nginx") { return "nginx, not the gateway" }
         return "another server, not the gateway"
     }
 
-    /// Whether a server other than the gateway refuses content of this length.
+    /// Whether a server other than the gateway refused the request because its content is too large (413).
     var isTooLarge: Bool { status == 413 && code == nil }
 
-    /// The offset in the response; nil if there is none.
+    /// The upload's offset as reported in the response (`Upload-Offset`), or nil if the response has none.
     var offset: Int64? {
         head.flatMap { StructuredField.integer(.uploadOffset, in: $0.fields) }
     }
 
-    /// `413 from nginx, not the gateway`, or the reason why there is no response.
+    /// A text for people, such as `413 from nginx, not the gateway`, or the reason why there was no response.
     var description: String {
         guard let head else {
             return "no response (\(fault?.reason ?? "the connection was closed"))"
@@ -71,7 +73,9 @@ extension ProbeAnswer {
         return "\(head.status.code) from \(author)\(reason)"
     }
 
-    /// Returns a string member of a problem document of the gateway: one line, without spaces between tokens.
+    /// Returns a string member of the problem document, or nil if it has none.
+    ///
+    /// Expects JSON in the gateway's form: one line, without spaces between tokens.
     private func member(_ name: String) -> String? {
         guard let start = content.firstRange(of: "\"\(name)\":\"")?.upperBound else { return nil }
         var value = ""

@@ -1,13 +1,14 @@
-// The contents that a probe sends. Each behaves in one way that the response, or its absence, reveals.
+// The kinds of content that a probe sends. Each behaves in a way that shows in the response, or in the lack of one.
 //
-// None completes an upload: the request's fields say that more content follows.
+// None of them completes an upload: the request's fields say that more content follows.
 
 import HTTPTypes
 import SpoolgateCurl
 import SpoolgateUploadProtocol
 
 enum ProbeContent {
-    /// Creates `size` bytes, sent as fast as possible; calls `begun` before the first.
+    /// Creates content of `size` bytes that is sent as fast as possible; `begun` is called before the first byte is
+    /// sent.
     static func plain(_ size: Int64, begun: @escaping () -> Void = {}) -> ClientContent {
         ClientContent(length: size) { buffer, transfer in
             if transfer.sent == 0 { begun() }
@@ -15,7 +16,8 @@ enum ProbeContent {
         }
     }
 
-    /// Creates `size` bytes, sent when a 104 is received or `time` has passed.
+    /// Creates content of `size` bytes that is sent once a 104 response is received, `time` has passed or `isStopped`
+    /// returns true.
     static func held(
         _ size: Int64,
         for time: Duration,
@@ -28,7 +30,8 @@ enum ProbeContent {
         }
     }
 
-    /// Announces `length` bytes but resets the connection instead of sending them; calls `asked` just before.
+    /// Creates content that announces `length` bytes but resets the connection when the first byte is due; `asked` is
+    /// called just before the reset.
     static func none(of length: Int64, asked: @escaping () -> Void) -> ClientContent {
         ClientContent(length: length) { _, _ in
             asked()
@@ -36,10 +39,11 @@ enum ProbeContent {
         }
     }
 
-    /// Announces twice `size` bytes and sends `size`, evenly over `time` or, if that is zero, at once.
+    /// Creates content that announces twice `size` bytes and sends only `size`, evenly over `time`, or at once if
+    /// `time` is zero.
     ///
-    /// When these bytes have left the machine and `settling` has passed, calls `end` until it or the server ends the
-    /// transfer.
+    /// When the bytes have left this machine and `settling` has passed, `end` is called repeatedly until it ends the
+    /// transfer or the server does.
     static func broken(
         after size: Int64,
         over time: Duration = .zero,
@@ -58,7 +62,7 @@ enum ProbeContent {
             }
             guard time > .zero else { return .bytes(fill(buffer, upTo: size - transfer.sent)) }
             guard ContinuousClock.now >= next else { return .later }
-            // A buffer may be smaller than a piece; the rest of the piece then follows at once.
+            // If the buffer is smaller than a piece, the rest of the piece follows at once.
             let room = size / pieces - transfer.sent % (size / pieces)
             let count = fill(buffer, upTo: min(room, size - transfer.sent))
             if Int64(count) == room { next = .now + time / Int(pieces) }
@@ -66,7 +70,7 @@ enum ProbeContent {
         }
     }
 
-    /// Fills a buffer with bytes that do not compress.
+    /// Fills a buffer with up to `most` bytes that cannot be compressed, and returns their number.
     private static func fill(_ buffer: UnsafeMutableRawBufferPointer, upTo most: Int64) -> Int {
         let count = Int(min(Int64(buffer.count), most))
         var state: UInt64 = 0x9e37_79b9_7f4a_7c15

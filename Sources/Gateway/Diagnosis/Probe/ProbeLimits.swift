@@ -3,7 +3,7 @@
 import HTTPTypes
 import SpoolgateUploadProtocol
 
-/// The limits in the response to a creation (draft-12 §4.1.4).
+/// The gateway's limits in the response to a creation (`Upload-Limit`, draft-12 §4.1.4), in bytes; nil if unlimited.
 struct ProbeLimits {
     var maxSize: Int64?
     var maxAppendSize: Int64?

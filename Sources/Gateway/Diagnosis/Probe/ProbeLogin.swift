@@ -5,14 +5,14 @@
 import HTTPTypes
 import SpoolgateTextFormats
 
-/// The field `Authorization` of a probe's requests.
+/// The kind of login in the `Authorization` field of a probe's requests.
 enum ProbeLogin: Sendable, Equatable {
     case none
-    /// Basic, with this user name.
+    /// The scheme Basic, with the given user name.
     case password(String)
-    /// Basic without a name and password in Base64, or a value without a scheme.
+    /// The scheme Basic without a valid name and password in Base64, or a value without a scheme.
     case malformed
-    /// Another scheme, such as Bearer.
+    /// Another scheme, such as Bearer, given by its name.
     case other(String)
 
     init(_ fields: HTTPFields) {

@@ -5,27 +5,29 @@ package import SpoolgateCurl
 package import SpoolgateExchange
 package import SpoolgateUploadProtocol
 
-/// The URL to probe, the login and the extent of the probe.
+/// What to probe and how: the URL, the login and the checks to make.
 package struct ProbeQuestion: Sendable {
-    /// The URL of creations.
+    /// The URL to which clients send creations.
     package var url: ProbeURL
-    /// Fields of each request, such as a login.
+    /// Fields to add to each request, such as a login.
     package var fields: HTTPFields = [:]
     /// The versions of HTTP to test.
     package var versions = ClientRequest.Version.allCases
     /// The number of bytes sent to measure the speed of each version.
     package var size: Int64 = 32 << 20
-    /// The origin of pages that should be able to upload; nil to skip the check.
+    /// The origin of web pages that should be able to upload (CORS), or nil to skip this check.
     package var origin: String?
-    /// A PEM file of authorities to trust instead of the system's.
+    /// The path of a PEM file of certificate authorities to trust instead of the system's; nil for the system's.
     package var certificateAuthority: String?
-    /// Whether to test a long pause in the content.
+    /// Whether to also test a pause of over a minute in the content.
     package var isThorough = false
 
-    /// Returns the path of an upload's content into the spool, or nil if it is unknown; nil if the daemon is not
-    /// queried.
+    /// A function that asks the daemon how an upload's content reached the spool, and returns nil if this is unknown.
+    ///
+    /// If the property is nil, the check is skipped.
     package var contentPath: (@Sendable (UploadID) -> ContentPath?)?
-    /// The state of nginx that decides whether it writes content into the spool; nil if its files were not read.
+    /// The directives and limits of nginx that decide whether it writes content into the spool; nil if nginx's files
+    /// were not read.
     package var lane: NginxLane?
 
     /// Creates the default options for a URL.

@@ -8,23 +8,23 @@ import SpoolgateTextFormats
 import SpoolgateUploadProtocol
 
 struct ProbeUpload: Equatable {
-    /// The path of the upload resource.
+    /// The path and query of the upload resource.
     var target: String
-    /// The upload resource as in the creation's `Location`.
+    /// The URL or path of the upload resource, exactly as in the creation's `Location`.
     var location: String
-    /// The fields that each request for the upload needs.
+    /// The fields that each further request for the upload must contain.
     var fields: HTTPFields
-    /// Whether it was created without the common fields of all requests.
+    /// Whether the upload was created without the fields that the options add to each request.
     var isAnonymous = false
 }
 
-/// Sends requests: one at a time, or one while another sends its content.
+/// Sends the requests of a probe, one at a time; a callback of one request's content may send another request.
 final class ProbeRequests {
     let question: ProbeQuestion
     var interopVersion = Dialect.versions.upperBound
     var version: ClientRequest.Version
 
-    /// The shortest round-trip time of all connections; nil before the first.
+    /// The shortest round-trip time measured on any connection; nil before the first.
     private(set) var roundTrip: Duration?
 
     private let isStopped: () -> Bool
@@ -43,9 +43,11 @@ final class ProbeRequests {
 
     // MARK: Sending
 
-    /// Sends a request.
+    /// Sends a request and waits until the transfer ends.
     ///
-    /// `canStop` must be false for a request that may create an upload, so that a signal does not lose its URL.
+    /// If `canStop` is true, a signal ends the transfer early. It must be false for a request that may create an
+    /// upload, because the upload's URL would be lost. If `isAnonymous` is true, the fields that the options add to
+    /// each request are left out.
     func send(
         _ method: HTTPRequest.Method,
         _ target: String,
@@ -69,7 +71,7 @@ final class ProbeRequests {
         return run(request, canStop: canStop)
     }
 
-    /// Connects without sending a request; `wantsNewestTLS` accepts only TLS 1.3.
+    /// Connects without sending a request; if `wantsNewestTLS` is true, accepts only TLS 1.3.
     func connect(wantsNewestTLS: Bool) -> ClientTransfer {
         var request = ClientRequest(.head, question.url.text)
         request.timeout = Self.patience
@@ -94,7 +96,8 @@ final class ProbeRequests {
         [.uploadDraftInteropVersion: String(interopVersion)]
     }
 
-    /// Creates an incomplete upload at `target`, by default at the probed URL.
+    /// Creates an incomplete upload at the path `target`, by default that of the probed URL; `upload` is nil if this
+    /// fails.
     func create(
         at target: String? = nil,
         length: Int64? = nil,
@@ -122,7 +125,7 @@ final class ProbeRequests {
         return create(fields, own: own, version: nil, content: nil)
     }
 
-    /// Creates an upload with a made-up login and without the common fields of all requests.
+    /// Tries to create an upload with a made-up login, and without the fields that the options add to each request.
     func createByUnknown() -> ClientTransfer {
         let numbers = (0..<2).map { _ in String(UInt64.random(in: 0...(.max)), radix: 36) }
         let login = Base64.encode(Array("probe-\(numbers[0]):\(numbers[1])".utf8))
@@ -171,7 +174,7 @@ final class ProbeRequests {
         return (transfer, upload)
     }
 
-    /// A gateway's response to a creation has at least one of these fields.
+    /// The gateway's response to a creation has at least one of these fields.
     private static let ownFields: [HTTPField.Name] = [
         .uploadDraftInteropVersion, .uploadOffset, .uploadComplete, .tusResumable,
     ]
@@ -204,7 +207,7 @@ final class ProbeRequests {
         )
     }
 
-    /// Retrieves an upload's offset over a connection of its own.
+    /// Retrieves an upload's offset over a separate connection.
     func offset(of upload: ProbeUpload) -> ProbeAnswer {
         ProbeAnswer(send(.head, upload.target, upload.fields))
     }
@@ -229,7 +232,7 @@ final class ProbeRequests {
         return answer
     }
 
-    /// Cancels all remaining uploads and retries each failure once.
+    /// Cancels all uploads that are not cancelled yet, and retries each cancellation that fails once.
     func cancelAll() -> CleanupSeen {
         var left: [(address: String, answer: ProbeAnswer)] = []
         for upload in open {

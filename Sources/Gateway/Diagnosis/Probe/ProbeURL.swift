@@ -1,20 +1,20 @@
-// A URL, parsed as far as the probe compares it with a `Location`.
+// A URL, split into the parts that the probe compares with those of a `Location`.
 
 import SpoolgateTextFormats
 
 /// An `http` or `https` URL without user, fragment and spaces.
 package struct ProbeURL: Sendable, Equatable {
     package let isSecure: Bool
-    /// Host and port as written.
+    /// The host and port as written.
     package let authority: String
-    /// Path and query; begins with a slash.
+    /// The path and query; begins with a slash.
     package let target: String
 
     /// The host in lower case, without port and brackets.
     package let host: String
     package let port: UInt16
 
-    /// Parses a URL; nil if it is invalid or not `http` or `https`.
+    /// Parses a URL; returns nil if it is invalid or has a scheme other than `http` and `https`.
     package init?(_ text: String) {
         guard let url = AbsoluteURL(text) else { return nil }
         isSecure = url.origin[0] == "https"
@@ -27,13 +27,13 @@ package struct ProbeURL: Sendable, Equatable {
 
     package var text: String { origin + target }
 
-    /// Scheme, host and port as written.
+    /// The scheme, and the host and port as written.
     package var origin: String { "\(isSecure ? "https" : "http")://\(authority)" }
 
     /// The path without the query.
     package var path: String { String(target.prefix { $0 != "?" }) }
 
-    /// Returns whether scheme, host and port are the same, as browsers compare origins.
+    /// Returns whether scheme, host and port are those of `other`, by the rules by which browsers compare origins.
     package func hasSameOrigin(as other: ProbeURL) -> Bool {
         isSecure == other.isSecure && host == other.host && port == other.port
     }

@@ -1,7 +1,8 @@
 // Tests the whole path from a client to the gateway by uploading as clients do.
 //
-// Judgement turns the observations into findings. Invariant: nothing is delivered. No upload is completed and all are
-// cancelled, even if the probe is stopped; after the first response of the gateway no request reaches the upstream.
+// The types in Judgement turn the observations into findings. Invariant: nothing is delivered. No upload is completed
+// and all are cancelled, even if the probe is stopped; after the first response of the gateway no request reaches the
+// upstream.
 
 import HTTPTypes
 import SpoolgateCurl
@@ -10,47 +11,49 @@ import SpoolgateUploadProtocol
 
 /// A probe of one upload URL.
 ///
-/// Used on one thread, for one run.
+/// Use it on one thread, and for one run only.
 package final class UploadProbe {
     private let question: ProbeQuestion
     private let requests: ProbeRequests
     private let isStopped: () -> Bool
     private let tell: (Finding) -> Void
 
-    /// The number of bytes sent slowly, or before an interruption.
+    /// The number of bytes in the slow transfer, and before the connection is reset.
     private static let part: Int64 = 4 << 20
     /// The duration of the slow transfer.
     private static let trickling = Duration.seconds(2)
-    /// How long bytes that have left this machine may take to reach the gateway.
+    /// How long the probe waits for bytes that have left this machine to reach the gateway.
     private static let settling = Duration.milliseconds(500)
-    /// The wait for an interim response, in addition to round trips.
+    /// How long the probe waits for an interim response, in addition to the time of round trips.
     ///
-    /// Shorter than any server waits for content, because a timeout would lose the upload's URL.
+    /// It is shorter than the time that servers wait for content, because the URL of the upload would be lost in a
+    /// timeout.
     private static let interimPatience = Duration.milliseconds(800)
-    /// How long old workers of nginx may respond after a reload.
+    /// How long workers with the old configuration may still respond after nginx is reloaded.
     private static let reloading = Duration.seconds(1)
     /// The length of small content in bytes.
     private static let small: Int64 = 64 << 10
-    /// The size of a field that exceeds nginx's default limit.
+    /// The size, in bytes, of a header field that exceeds nginx's default limit.
     private static let longField = 32 << 10
     /// The number of uploads created to reach several nodes.
     private static let creations = 8
-    /// The length to test if the gateway allows any.
+    /// The length in bytes that the check of the size limit declares if the gateway has no lower limit.
     private static let large: Int64 = 16 << 30
 
     private var limits = ProbeLimits([:])
     private var hasHTTP2 = false
     /// Whether the response to the first creation was received over HTTP/2.
     private var wasHTTP2 = false
-    /// The upload that was sent slowly, long enough for nginx to write its content into the spool.
+    /// The upload of the slow transfer; its content is large enough for nginx to write it into the spool.
     private var trickled: ProbeUpload?
 
     /// Creates a probe.
     ///
     /// - Parameters:
     ///   - question: the options.
-    ///   - isStopped: called several times a second; true ends everything except cancellations.
-    ///   - tell: receives each finding immediately.
+    ///   - isStopped: called several times a second during requests; if it returns true, the probe only cancels its
+    ///     uploads and ends.
+    ///   - tell: called with each finding as soon as a check is made.
     package init(
         _ question: ProbeQuestion,
         isStopped: @escaping () -> Bool,
@@ -62,7 +65,7 @@ package final class UploadProbe {
         requests = ProbeRequests(question, isStopped: isStopped)
     }
 
-    /// Runs all checks and cancels all uploads.
+    /// Runs all checks, then cancels the uploads that they created.
     package func run() {
         defer { tell(requests.cancelAll().finding) }
         guard let first = reach(), nodes(first) else { return }
@@ -80,7 +83,7 @@ package final class UploadProbe {
 
     // MARK: Connection and creation
 
-    /// Connects and creates the first upload; nil if that fails.
+    /// Connects, creates the first upload and returns it, or returns nil if this fails.
     private func reach() -> ProbeUpload? {
         var seen = ReachSeen(isSecure: question.url.isSecure, asked: question.versions)
         var connection = requests.connect(wantsNewestTLS: question.url.isSecure)
@@ -104,7 +107,7 @@ package final class UploadProbe {
             (answer, upload, version) = begin()
         }
         seen.server = answer[.server]
-        // The first creation used the first of the versions.
+        // The first creation used the first version of HTTP to test.
         if question.versions == [.http2] {
             seen.hasHTTP2 = answer.head.map { _ in wasHTTP2 }
         } else if question.versions.contains(.http2) {
@@ -131,7 +134,7 @@ package final class UploadProbe {
         return gateway.isTaken ? upload : nil
     }
 
-    /// Tries a made-up login if a login is required (`isAsked`) or was given.
+    /// Checks that a made-up login is refused, if the server requires a login (`isAsked`) or the options contain one.
     private func login(isAsked: Bool) {
         guard isAsked || question.fields.contains(.authorization) else {
             return tell(.skipped("login", "no login is required"))
@@ -157,15 +160,16 @@ package final class UploadProbe {
         return (answer, nil, nil)
     }
 
-    /// Returns whether the server responds over HTTP/2; nil if it does not respond.
+    /// Returns true if the server responds over HTTP/2, false if over HTTP/1.1, and nil if it does not respond.
     private func speaksHTTP2() -> Bool? {
         let transfer = requests.create(version: .http2).transfer
         return transfer.head.map { _ in transfer.isHTTP2 }
     }
 
-    /// Checks that requests for an upload reach its node, if there are several nodes.
+    /// Checks, if the gateway has several nodes, that requests for an upload reach the node that received it.
     ///
-    /// - Returns: whether the other checks are meaningful; after a failure they would blame other causes.
+    /// - Returns: false if the other checks must be skipped, because they would fail for this reason and report
+    ///   another.
     private func nodes(_ first: ProbeUpload) -> Bool {
         guard NodesSeen.node(in: first.target) != nil else { return true }
         // Enough uploads to reach two nodes with high probability.
@@ -183,7 +187,7 @@ package final class UploadProbe {
         return seen.finding.level != .failure
     }
 
-    /// Checks that file names with other endings in the same directory reach the gateway.
+    /// Checks that requests for file names with common endings reach the gateway, if the probed URL ends in a slash.
     private func names() {
         let url = question.url
         guard url.path.hasSuffix("/") else {
@@ -192,7 +196,8 @@ package final class UploadProbe {
         func creation(_ ending: String) -> (name: String, answer: ProbeAnswer) {
             let name = "spoolgate-probe\(ending)"
             let (transfer, upload) = requests.create(at: url.path + name)
-            // The upload resource is below the name, so another location's response to its cancellation counts.
+            // The path of the upload resource begins with the file name, so another location may receive its
+            // cancellation.
             let end = upload.map { requests.cancel($0) }
             let answer = end.map { $0.code == nil && $0.status != 204 ? $0 : nil } ?? nil
             return (name, answer ?? ProbeAnswer(transfer))
@@ -260,7 +265,7 @@ package final class UploadProbe {
         )
     }
 
-    /// Queries the daemon for the path that the content of the slow upload took.
+    /// Asks the daemon how the content of the slow transfer reached the spool, and reports it.
     private func receive() {
         guard let ask = question.contentPath else {
             return tell(.skipped("receive", "not tested (--local)"))
