@@ -13,24 +13,28 @@ import SpoolgateUploadProtocol
 struct DaemonQuestion {
     private let question: FastCGIQuestion
 
-    /// The longest wait for a response, which the daemon makes from memory on threads of its own.
+    /// The longest wait for a response.
+    ///
+    /// The daemon responds from memory, on threads that serve no uploads.
     private static let timeout = Duration.seconds(2)
 
-    /// Creates requests to the socket at this path.
+    /// Creates the sender for the admin socket at this path; does not connect.
     init(_ socket: String) { question = FastCGIQuestion(path: socket, timeout: Self.timeout) }
 
-    /// The writers of an upload's content; nil: no daemon runs, access is denied, or the daemon does not know the
-    /// upload.
+    /// Returns how many bytes of an upload's content nginx wrote and how many passed through the gateway; nil if no
+    /// daemon is running, access is denied or the daemon does not know the upload.
     func shares(of id: UploadID) -> ContentShares? {
         text("/uploads/\(id)").flatMap { ContentShares(line: $0.prefix { $0 != "\n" }) }
     }
 
-    /// The path of an upload's content into the spool; nil: unknown, as for `shares(of:)`, or no content has ended yet.
+    /// Returns how an upload's content reached the spool; nil if no request with content has ended yet, or for the
+    /// reasons named at `shares(of:)`.
     func contentPath(of id: UploadID) -> ContentPath? {
         shares(of: id).flatMap { $0.nginx > 0 ? .taken : $0.path }
     }
 
-    /// The path of the last large content of each route, by route name; nil: no daemon runs, or access is denied.
+    /// Returns, for each route by name, how its last large content reached the spool; nil if no daemon is running or
+    /// access is denied.
     func lastPaths() -> [String: ContentPath?]? {
         text("/spool-receive").map { text in
             let rows = text.split(separator: "\n").map { $0.split(separator: " ") }
@@ -42,7 +46,7 @@ struct DaemonQuestion {
         }
     }
 
-    /// The state of the daemon, as it reports it.
+    /// Returns the first line of the daemon's status, or why the daemon did not report it.
     func status() -> DaemonSeen.Answer {
         do throws(SystemError) {
             let answer = try question.get("/status.txt")

@@ -3,14 +3,14 @@
 import SpoolgateDiagnosis
 import SpoolgateTextFormats
 
-/// Prints findings as they are made.
+/// Prints findings as soon as checks are made, and counts them.
 ///
-/// One thread.
+/// Use it on one thread only.
 final class FindingReport {
     private let isJSON: Bool
     private var verdict = Verdict()
 
-    /// Begins a report; `title` is printed only for people.
+    /// Begins a report; prints `title` unless `json` is true.
     init(_ title: String, json: Bool) {
         isJSON = json
         if !json { print(title.forTerminal) }
@@ -22,9 +22,10 @@ final class FindingReport {
         print(isJSON ? finding.json.text : finding.line)
     }
 
-    /// Prints the totals.
+    /// Prints the numbers of failures and warnings.
     ///
-    /// - Throws: `CommandFailure`, already reported, if there are failures or warnings.
+    /// - Throws: `CommandFailure` with the exit code if there are failures or warnings; it is marked as already
+    ///   reported.
     func end() throws(CommandFailure) {
         print(isJSON ? verdict.json.text : verdict.line)
         guard verdict.failures == 0, verdict.warnings == 0 else {

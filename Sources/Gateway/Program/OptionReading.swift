@@ -5,12 +5,12 @@ import SpoolgateSpool
 import SpoolgateTextFormats
 import SpoolgateUploadProtocol
 
-/// Makes the transform of an option or an argument.
+/// Returns a function that converts the text of an option or an argument, for ArgumentParser's `transform`.
 ///
 /// - Parameters:
-///   - fault: the error for an invalid text, which follows the text.
-///   - read: returns the value of a text; nil: it is invalid.
-/// - Returns: the transform for ArgumentParser.
+///   - fault: the error message for an invalid text; it is printed after this text.
+///   - read: returns the value of a text, or nil if the text is invalid.
+/// - Returns: the function; it throws the error message for an invalid text.
 func reading<Value>(
     _ fault: String,
     _ read: @escaping @Sendable (String) -> Value?
@@ -21,11 +21,11 @@ func reading<Value>(
     }
 }
 
-/// Reads a duration from the command line.
+/// Converts a duration on the command line.
 let readDuration = reading("is not a duration; use 90s, 30m, 24h or 7d.") { DurationText.read($0) }
 
-/// Reads a size from the command line.
+/// Converts a size on the command line into bytes.
 let readSize = reading("is not a size; use 500KiB, 20MiB or 50GiB.") { ByteSize.read($0) }
 
-/// Reads an upload's identity from the command line.
+/// Converts an upload's identity on the command line.
 let readUpload = reading("is not the identity of an upload; see spoolgate list.") { UploadID($0) }

@@ -6,7 +6,7 @@
 import SpoolgatePosix
 import SpoolgateTextFormats
 
-/// The use that the daemon makes of a path in the settings.
+/// What the daemon does with a path in the settings.
 enum PathUse {
     /// Keeps its own files in the directory.
     case ownDirectory
@@ -51,14 +51,15 @@ enum PathUse {
     }
 }
 
-/// Describes why a user cannot use a path.
+/// Messages that say why a user cannot use a path, and how to fix it.
 struct PathFault {
     let user: SystemUser
     let use: PathUse
     /// The path in the settings.
     let path: String
 
-    /// One sentence, whose last part is a command to type if there is one.
+    /// Returns one sentence about an obstacle; if a command can remove the obstacle, the sentence ends with this
+    /// command.
     func sentence(_ obstacle: PathObstacle) -> String {
         switch obstacle {
         case .missing(let missing, let isLast):
@@ -80,13 +81,14 @@ struct PathFault {
         }
     }
 
-    /// One sentence about a directory, or an entry in `directory`, that is usable but belongs to another user.
+    /// Returns one sentence about a directory, or about an entry in `directory`, that the user can access but does not
+    /// own.
     func sentence(notOwn facts: PathFacts, in directory: String? = nil) -> String {
         "\(facts.path) does not belong to user \(user.name) (\(facts.description)); "
             + (directory.map { "chown -R \(user.name): \($0.shellWord)" } ?? chown(facts.path))
     }
 
-    /// One sentence about a missing directory that the user cannot create.
+    /// Returns one sentence about a missing directory that the user cannot create.
     func sentence(notMade obstacle: PathObstacle) -> String {
         guard case .denied(let facts, _, isLast: true) = obstacle else { return sentence(obstacle) }
         return "\(path) does not exist, and user \(user.name) cannot create it in \(facts.path) "
@@ -109,7 +111,7 @@ struct PathFault {
         }
     }
 
-    /// The class of permission bits that applies to the user: owner, group or others.
+    /// Returns the class of permission bits that applies to the user, for chmod(1): owner, group or others.
     private func part(_ facts: PathFacts) -> String {
         if facts.owner == user.number { return "u" }
         return SystemUser.isMember(ofGroup: facts.group) ? "g" : "o"
@@ -147,7 +149,7 @@ struct PathFault {
 }
 
 extension AccessRights {
-    /// The letters for chmod(1).
+    /// The rights as letters for chmod(1), such as `rx`.
     fileprivate var letters: String {
         [(AccessRights.read, "r"), (.write, "w"), (.search, "x")]
             .filter { contains($0.0) }.map(\.1).joined()

@@ -5,17 +5,17 @@
 import Glibc
 import SpoolgatePosix
 
-/// A line that is overwritten in place.
+/// A line on standard error that each update overwrites.
 final class ProgressLine {
     private static let interval = Duration.milliseconds(200)
     private let isShowing: Bool
     private var next = Deadline.after(ProgressLine.interval)
     private var isShown = false
 
-    /// Creates an empty line; `isShown`: false if it is never shown.
+    /// Creates an empty line; if `isShown` is false or standard error is not a terminal, the line is never shown.
     init(isShown: Bool = true) { isShowing = isShown && isatty(STDERR_FILENO) == 1 }
 
-    /// Replaces the text, but at most once per interval.
+    /// Shows a new text, unless the line was updated less than an interval ago; then the text is not evaluated.
     func show(_ text: @autoclosure () -> String) {
         guard isShowing, next.hasPassed else { return }
         next = .after(Self.interval)
@@ -23,7 +23,7 @@ final class ProgressLine {
         isShown = true
     }
 
-    /// Prints a line on standard output, after removing the progress line.
+    /// Removes the progress line, then prints another line on standard output.
     func print(_ line: some StringProtocol) {
         end()
         Swift.print(line)

@@ -6,20 +6,21 @@ import SpoolgateSpool
 import SpoolgateTextFormats
 import SpoolgateUploadProtocol
 
-/// The results of a purge so far.
+/// Prints and counts the results of a purge.
 final class PurgeReport {
     /// Whether uploads are only reported, not removed.
     let isDryRun: Bool
     /// Whether the output is JSON.
     let isJSON: Bool
-    /// The bytes left in the spool; nil: not requested.
+    /// The number of bytes left in the spool, for the summary; nil if the command did not limit it.
     var left: Int64?
     private let progress = ProgressLine()
     private var count = 0
     private var removed = 0
     private var inUse = 0
     private var freed: Int64 = 0
-    /// The number of uploads kept because their route is missing from the settings, and some of these routes.
+    /// The number of uploads kept because their route is missing from the settings, and the names of up to `routeLimit`
+    /// such routes.
     private var kept = 0
     private var unknownRoutes: Set<String> = []
     private static let routeLimit = 10
@@ -34,7 +35,7 @@ final class PurgeReport {
 
     private var word: String { isDryRun ? "would remove" : "removed" }
 
-    /// Counts an upload that was checked.
+    /// Counts an upload that the purge has checked, and updates the progress line.
     func looked() {
         count += 1
         progress.show("\(count) checked, \(removed) \(word)")
@@ -48,7 +49,7 @@ final class PurgeReport {
         }
     }
 
-    /// Reports an upload that was removed or is in use.
+    /// Prints and counts an upload that was removed or, if `isRemoved` is false, kept because it is in use.
     func note(_ summary: UploadSummary, isRemoved: Bool) {
         let action = isRemoved ? word : "in use"
         if isRemoved {
@@ -74,7 +75,7 @@ final class PurgeReport {
         )
     }
 
-    /// Reports removed content without a record.
+    /// Prints and counts the removal of a data file without a record.
     func removed(orphan id: UploadID, _ status: FileStatus) {
         removed += 1
         freed += status.diskUsage
@@ -96,7 +97,8 @@ final class PurgeReport {
     ///
     /// - Parameters:
     ///   - retention: the retention times that applied.
-    ///   - clockLead: the seconds that the clock is ahead of the confirmed time; nil: it is not ahead.
+    ///   - clockLead: by how many seconds the system clock is ahead of the time known to have passed, or nil if it is
+    ///     not.
     func end(_ retention: Retention, clockLead: Int64?) {
         guard !isJSON else {
             return progress.print(

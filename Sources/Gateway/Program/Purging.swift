@@ -10,16 +10,18 @@ import SpoolgateSpool
 import SpoolgateTextFormats
 import SpoolgateUploadProtocol
 
-/// One purge.
+/// One run of the command `purge`.
 final class Purging {
     /// The number of uploads whose removals are made durable together.
     ///
-    /// Each needs a descriptor until then. The usual limit is 1,024, and the spool's directories
-    /// take a quarter.
+    /// Each upload needs a file descriptor until its removal is durable. The usual limit is 1,024, and the spool's
+    /// directories need a quarter of it.
     private static let batch = 512
-    /// The least age of orphaned content: newer content may belong to a creation in progress.
+    /// The minimum age, in seconds, at which content without a record is removed: newer content may belong to a
+    /// creation in progress.
     private static let orphanAge: Int64 = 3_600
-    /// The number of uploads found in one walk through the spool if the oldest are searched.
+    /// The maximum number of uploads kept in memory while the oldest are searched; each further walk through the spool
+    /// finds as many.
     private static let round = 20_000
 
     private let spool: Spool
@@ -34,7 +36,8 @@ final class Purging {
     /// Whether any upload was removed.
     private var hasRemoved = false
 
-    /// Prepares a purge of the uploads in `queues` that match `selection`.
+    /// Prepares a purge of the uploads in `queues` that match `selection`; if `isForced`, even before their retention
+    /// ends.
     init(
         spool: Spool,
         events: Events,
@@ -57,7 +60,10 @@ final class Purging {
 
     // MARK: All
 
-    /// Removes the uploads that are due; with `total`, only the oldest until the rest takes no more bytes on the disk.
+    /// Removes the uploads that are due.
+    ///
+    /// If `total` is not nil, removes the oldest first and stops once the spool occupies no more than `total` bytes on
+    /// the disk.
     func run(keeping total: Int64?) throws(SpoolError) {
         defer {
             spool.noteClock()
@@ -84,7 +90,7 @@ final class Purging {
         report.end(retention, clockLead: spool.clock.lead)
     }
 
-    /// Whether all expired uploads are removed, as in a daemon's own check.
+    /// Whether this purge removes all expired uploads, so that daemons need not repeat it.
     private var isWhole: Bool {
         !report.isDryRun && !selection.isNarrow && selection.olderThan == nil
             && Retention.queues.allSatisfy(queues.contains)
@@ -116,7 +122,7 @@ final class Purging {
         isForced || retention.isOver(summary, at: now)
     }
 
-    /// Removes the collected uploads and returns the number of bytes freed.
+    /// Removes the uploads in `due` and returns the number of bytes freed.
     @discardableResult
     private func removeDue() throws(SpoolError) -> Int64 {
         defer { due = [] }
@@ -146,7 +152,8 @@ final class Purging {
 
     // MARK: The oldest
 
-    /// Removes the oldest of the uploads that are due until at most `total` bytes are left, and returns the bytes left.
+    /// Removes uploads that are due, oldest first, until at most `total` bytes are left in the spool, and returns the
+    /// number of bytes left.
     private func removeOldest(keeping total: Int64) throws(SpoolError) -> Int64 {
         var left: Int64 = 0
         try spool.forEachUpload { left += $0.diskUsage }
@@ -172,7 +179,7 @@ final class Purging {
         to total: Int64
     ) throws(SpoolError) -> Int64 {
         var left = size
-        // The bytes left if all collected uploads can be removed.
+        // The number of bytes left if all uploads in `due` can be removed.
         var expected = left
         for (order, id) in found {
             if expected <= total || due.count >= Self.batch {
@@ -180,7 +187,7 @@ final class Purging {
                 expected = left
             }
             guard left > total else { break }
-            // The upload may have changed since the walk.
+            // The upload may have changed since it was found.
             guard let summary = try spool.look(at: id), UploadOrder(summary, by: .age) == order,
                 queues.contains(summary.queue), isDue(summary)
             else { continue }
@@ -222,7 +229,7 @@ final class Purging {
         try lines.end()
     }
 
-    /// The reason why an upload may not be removed; nil: it may.
+    /// Returns the reason why an upload may not be removed, or nil if it may.
     private func refusal(of summary: UploadSummary) -> String? {
         let state = "upload is \(summary.stateWord)"
         if summary.queue == .active { return "\(state); wait until its delivery has ended" }

@@ -1,4 +1,4 @@
-// Reports the daemon's status to the service manager, and that the daemon works.
+// Reports to the service manager what the daemon does, and regularly that it still works (sd_notify(3)).
 //
 // Invariant: the daemon is reported to work only if a thread accepts connections, or if it is shutting down, which has
 // a deadline.
@@ -8,12 +8,13 @@ import SpoolgateFastCGIFront
 import SpoolgateJournal
 import SpoolgatePosix
 
-/// The thread that reports.
+/// The thread that reports to the service manager.
 ///
-/// Any thread.
+/// Thread-safe.
 final class ServiceReport: Sendable {
     private static let interval = Duration.seconds(5)
-    /// The longest time until a thread accepts a connection: far more than a busy machine needs.
+    /// The time within which a thread must be accepting connections for the daemon to count as working; a busy machine
+    /// needs far less.
     private static let patience = Duration.seconds(10)
 
     private let manager: ServiceManager
@@ -44,7 +45,9 @@ final class ServiceReport: Sendable {
         }
     }
 
-    /// Notes that the daemon is shutting down, after which no connection has to be accepted.
+    /// Records that the daemon is shutting down.
+    ///
+    /// From then on it counts as working without accepting connections.
     func noteEnd() { isEnding.update { $0 = true } }
 
     private var isOver: Bool { isEnding.update { $0 } }

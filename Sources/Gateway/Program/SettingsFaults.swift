@@ -11,14 +11,14 @@ import SpoolgateTextFormats
 import SpoolgateUploadProtocol
 import SpoolgateUpstream
 
-/// The faults that one user has with the settings.
+/// The reasons why one user cannot use the paths in the settings.
 struct SettingsFaults {
     /// One sentence per fault, with the key of the setting.
     private(set) var sentences: [String] = []
     private let user: SystemUser
     private let makesDirectories: Bool
 
-    /// Checks `settings`.
+    /// Checks all paths in `settings` and collects the faults in `sentences`.
     ///
     /// - Parameters:
     ///   - settings: the settings.
@@ -97,7 +97,7 @@ struct SettingsFaults {
         return require(.file, path, key)
     }
 
-    /// Checks whether the user can use a path, and returns the result.
+    /// Checks whether the user can use a path; if not, adds a sentence and returns false.
     @discardableResult
     private mutating func require(_ use: PathUse, _ path: String, _ key: String) -> Bool {
         let fault = PathFault(user: user, use: use, path: path)
@@ -113,7 +113,7 @@ struct SettingsFaults {
             return true
         } catch {
             if case .missing = error {
-                // Its listener may be started later.
+                // The program that listens on the socket may be started later.
                 if use == .socket { return true }
                 if use.isDirectory, makesDirectories, canMake(path) { return true }
             }
@@ -122,7 +122,7 @@ struct SettingsFaults {
         }
     }
 
-    /// Whether the user can create a missing directory and its missing parents.
+    /// Returns whether the user can create a missing directory and its missing parents.
     private func canMake(_ path: String) -> Bool {
         let parent = PathAccess.parent(of: path)
         do throws(PathObstacle) {
@@ -146,7 +146,7 @@ struct SettingsFaults {
         )
     }
 
-    /// Requires that an existing file is writable, or that its directory is if the file is missing.
+    /// Adds a sentence unless the user can append to a file or, if it is missing, create it.
     private mutating func requireLog(_ path: String, _ key: String) {
         do throws(PathObstacle) {
             _ = try PathAccess.require([], to: path)
@@ -161,7 +161,7 @@ struct SettingsFaults {
 
     // MARK: The spool
 
-    /// The reason why a directory cannot be the user's spool; nil: it is one, is empty, or can be created.
+    /// Returns the reason why a directory cannot be the user's spool; nil if it is a spool, is empty or can be created.
     private func spoolFault(_ path: String) -> String? {
         let fault = PathFault(user: user, use: .ownDirectory, path: path)
         do throws(PathObstacle) {
@@ -181,7 +181,7 @@ struct SettingsFaults {
         }
     }
 
-    /// The reason why the user's own directory cannot be a spool; nil: it is one or is empty.
+    /// Returns the reason why a directory that the user owns cannot be a spool; nil if it is a spool or is empty.
     private func faultInside(_ path: String, _ fault: PathFault) -> String? {
         do {
             let names = try Directory(path: path).names()
@@ -207,7 +207,7 @@ struct SettingsFaults {
 }
 
 extension Settings {
-    /// One sentence for each route if neither the settings nor a service they name decides who may upload.
+    /// Warnings, one sentence each, about routes for which no setting decides who may upload.
     var openDoors: [String] {
         routes.sorted { $0.key < $1.key }
             .filter { $0.value.anonymous == nil && $0.value.authorization.url == nil }

@@ -33,13 +33,13 @@ struct SettingsFileOption: ParsableArguments {
     )
     var config: String?
 
-    /// The absolute path of the settings file; nil: no file.
+    /// The absolute path of the settings file, or nil if there is none.
     var file: String? {
         config.map { WorkingDirectory.absolute($0) }
             ?? (access(Self.systemFile, F_OK) == 0 ? Self.systemFile : nil)
     }
 
-    /// The settings from `file` and the environment, or the defaults.
+    /// Returns the settings from `file` and the environment; if there are neither, the defaults.
     func settings(from file: String?) throws(CommandFailure) -> Settings {
         do throws(SettingsFault) {
             return try Settings.load(file, environment: Listener.processEnvironment)
@@ -52,7 +52,7 @@ struct SettingsFileOption: ParsableArguments {
 
 struct SettingsOptions: ParsableArguments {
     static let systemFile = SettingsFileOption.systemFile
-    /// The user of the shipped service.
+    /// The user as which the shipped service runs.
     static let serviceUser = "spoolgate"
 
     @OptionGroup var settingsFile: SettingsFileOption
@@ -66,19 +66,21 @@ struct SettingsOptions: ParsableArguments {
     )
     var spool: String?
 
-    /// The absolute path of the settings file; nil: no file.
+    /// The absolute path of the settings file, or nil if there is none.
     var file: String? { settingsFile.file }
 
-    /// Whether `file` is the system's settings file, under any name.
+    /// Returns whether `file` is the system's settings file, even if the path differs, as for a link.
     static func isSystems(_ file: String?) -> Bool {
         guard let file, let identity = FileIdentity(of: file) else { return false }
         return identity == FileIdentity(of: systemFile)
     }
 
-    /// The settings, after the command line's are applied.
+    /// Returns the settings from the file and the environment, or the defaults, changed by the options of the command
+    /// line.
     func settings() throws(CommandFailure) -> Settings { try settings(from: file) }
 
-    /// The settings from `file` and the environment, or the defaults, after the command line's are applied.
+    /// Returns the settings from `file` and the environment, or the defaults, changed by the options of the command
+    /// line.
     func settings(from file: String?) throws(CommandFailure) -> Settings {
         var settings = try settingsFile.settings(from: file)
         if let spool {
@@ -90,7 +92,7 @@ struct SettingsOptions: ParsableArguments {
 }
 
 extension ListenOption {
-    /// Replaces the address in the settings by the one on the command line, if there is one.
+    /// Replaces the address in the settings with the one on the command line, if it is given.
     func apply(to settings: inout Settings) {
         guard let listen else { return }
         settings.listen = listen
@@ -99,27 +101,27 @@ extension ListenOption {
 }
 
 extension Settings {
-    /// The beginning of a sentence about the settings.
+    /// Returns the name of the settings' source, with which messages about the settings begin.
     ///
-    /// - Parameter file: the settings file; nil: no file.
-    /// - Returns: the file's name, or the source of the settings without a file.
+    /// - Parameter file: the path of the settings file, or nil if there is none.
+    /// - Returns: the path of the file, or `environment` or `built-in defaults`.
     func source(_ file: String?) -> String {
         file ?? (variables.isEmpty ? "built-in defaults" : "environment")
     }
 
-    /// The variables that set settings, each with its key, in one line; nil: no variables.
+    /// The environment variables that set settings, each with the key that it sets, in one line; nil if there are none.
     var fromEnvironment: String? {
         guard !variables.isEmpty else { return nil }
         return variables.map { "\($0.name) (\($0.key))" }.joined(separator: ", ")
     }
 }
 
-/// Checks whether the user of this process may use the daemon's files.
+/// Checks that the user of this process may use a file or directory of the daemon.
 ///
 /// - Parameters:
 ///   - rights: the rights that the command needs.
-///   - path: the path.
-/// - Throws: the command to type, if rights are missing.
+///   - path: the path of the file or directory.
+/// - Throws: an error that names the command to run, if the user lacks these rights. Other errors are ignored.
 func requireRight(_ rights: AccessRights, to path: String) throws(CommandFailure) {
     do throws(PathObstacle) {
         _ = try PathAccess.require(rights, to: path)

@@ -32,11 +32,11 @@ struct Spoolgate: ParsableCommand {
 
 /// A failure of a command: one sentence for the operator and the exit code.
 struct CommandFailure: Error {
-    /// Exit codes of sysexits(3), except for the first two.
+    /// Exit codes; except for the first two, they are those of sysexits(3).
     enum Code: Int32 {
-        /// It works, but an operator should look.
+        /// The command succeeded, but found something that requires an operator's attention.
         case warnings = 1
-        /// The service is down: a Nagios plugin's code, only for `status --check`.
+        /// The service is down. Only `status --check` uses this code, as a Nagios plugin.
         case critical = 2
         case refused = 65
         case unknownUpload = 66
@@ -50,18 +50,18 @@ struct CommandFailure: Error {
 
     var code: Code
     var sentence: String
-    /// Whether the operator was already informed.
+    /// Whether the failure was already printed, so that `sentence` must not be.
     var isTold = false
 }
 
 /// One command of the program.
 protocol SpoolgateCommand: ParsableCommand {
-    /// Performs the command.
+    /// Performs the command; a failure is thrown, not printed.
     func perform() throws(CommandFailure)
 }
 
 extension SpoolgateCommand {
-    /// Performs the command, and reports a failure on standard error and by the exit code.
+    /// Performs the command; on a failure, prints its sentence on standard error and throws its exit code.
     func run() throws {
         do throws(CommandFailure) {
             try perform()
@@ -72,7 +72,7 @@ extension SpoolgateCommand {
     }
 }
 
-/// Performs an operation of the spool; its error ends the command.
+/// Performs an operation of the spool and converts its error into a failure of the command.
 func askSpool<R>(_ answer: @autoclosure () throws(SpoolError) -> R) throws(CommandFailure) -> R {
     do throws(SpoolError) {
         return try answer()
@@ -81,7 +81,7 @@ func askSpool<R>(_ answer: @autoclosure () throws(SpoolError) -> R) throws(Comma
     }
 }
 
-/// Prints one line on standard error after the program's name; the journal stores it as an error.
+/// Prints one line on standard error, beginning with the program's name; the systemd journal stores it at level error.
 func printError(_ sentence: String) {
     // If this fails, there is no other place to report it.
     try? StandardError().write(line: "spoolgate: \(sentence.forTerminal)", .error)

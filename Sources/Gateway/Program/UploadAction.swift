@@ -1,5 +1,4 @@
-// The part that `hold`, `release` and `requeue` share: each named upload is locked, then changed or refused, and
-// reported.
+// The code that `hold`, `release` and `requeue` share. Each named upload is locked, changed or refused, and reported.
 //
 // It works while a daemon runs. Invariant: an upload that is in use is not changed, and every named upload has one
 // line.
@@ -22,20 +21,20 @@ struct NamedUploads: ParsableArguments {
     var ids: [UploadID] = []
 }
 
-/// The result for one upload.
+/// What became of one upload.
 enum ActionOutcome {
-    /// It was changed; the clause describes its former state.
+    /// The upload was changed; the clause describes its former state.
     case done(was: String)
-    /// It was already in the requested state, as the clause says.
+    /// The upload was already in the requested state, which the clause describes.
     case already(String)
-    /// It may not be changed; the clause says why, and what to do.
+    /// The upload may not be changed; the clause says why, and what to do.
     case refused(String)
 }
 
 /// Changes uploads one by one, and prints a line for each.
 struct UploadAction {
     let spool: Spool
-    /// The word for an upload that was changed, such as `held`.
+    /// The word that the output uses for a changed upload, such as `held`.
     let word: String
     private let events: Events
     private var lines: ActionLines
@@ -51,11 +50,11 @@ struct UploadAction {
         lines = ActionLines(json: json)
     }
 
-    /// Locks an upload while `body` changes it, and reports the result.
+    /// Locks an upload, calls `body` to change it, and prints the result.
     ///
     /// - Parameters:
     ///   - id: the upload.
-    ///   - body: changes the upload.
+    ///   - body: changes the locked upload; not called if the upload is unknown or in use.
     mutating func apply(
         to id: UploadID,
         _ body: (Upload) throws(SpoolError) -> ActionOutcome
@@ -83,22 +82,24 @@ struct UploadAction {
         }
     }
 
-    /// Reports that an upload is not changed, and why.
+    /// Prints that an upload was not changed, and why.
     mutating func refuse(_ id: UploadID, _ why: String) {
         lines.tell(id, "refused", .refused, "not \(word): \(why)")
     }
 
-    /// Notifies the daemons of held uploads, as of requeued ones, and ends the command with the code of its worst
-    /// error.
+    /// Notifies the daemons if uploads were held, then throws a failure with the exit code of the worst error, if there
+    /// was any.
     func end() throws(CommandFailure) {
-        // If this fails, their next queue run detects the change.
+        // If this fails, the next queue run of each daemon detects the change.
         if hasHeld { _ = try? spool.wakeDaemons() }
         try lines.end()
     }
 }
 
 extension Upload {
-    /// The state as a clause for an operator, without its reason, which `show` and `list` print.
+    /// The upload's state as a clause for an operator.
+    ///
+    /// It does not contain the reason, which `show` and `list` print.
     var stateClause: String {
         switch state.phase {
         case .receiving: return "upload is partial (its client has not sent all content)"
@@ -116,7 +117,7 @@ extension Upload {
         }
     }
 
-    /// The former state as such a clause, before a change.
+    /// The upload's state as a clause in the past tense; read it before the state is changed.
     var formerStateClause: String {
         switch state.phase {
         case .deferred: "was deferred"
@@ -127,7 +128,7 @@ extension Upload {
         }
     }
 
-    /// Queues the upload for an immediate attempt, if its content is complete.
+    /// Queues the upload for immediate delivery, or refuses if part of its content is missing.
     func requeueWhole() throws(SpoolError) -> ActionOutcome {
         guard state.offset == state.length else {
             return .refused("part of the content is missing")

@@ -8,12 +8,12 @@ import SpoolgateTextFormats
 import SpoolgateUploadProtocol
 
 extension JSON {
-    /// The line of an object with these members.
+    /// Returns a JSON object with these members, and with the version of the format, as one line.
     static func line(_ members: [(name: String, value: JSON)]) -> String { versioned(members).text }
 }
 
 extension UploadSummary {
-    /// The members of the JSON object that describes the upload, for a spool with these settings.
+    /// Returns the members of the JSON object that describes the upload; `settings` are those of its spool.
     func jsonMembers(_ settings: Settings) -> [(name: String, value: JSON)] {
         [
             ("upload", .string(id.description)),

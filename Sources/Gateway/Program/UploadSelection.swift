@@ -7,7 +7,7 @@ import SpoolgateSpool
 import SpoolgateTextFormats
 import SpoolgateUploadProtocol
 
-/// The criteria for uploads.
+/// The criteria by which a command selects uploads.
 struct UploadSelection: ParsableArguments {
     @Option(
         help: ArgumentHelp(
@@ -31,10 +31,11 @@ struct UploadSelection: ParsableArguments {
     )
     var owner: [String] = []
 
-    /// Whether the routes or owners are restricted.
+    /// Whether only uploads of named routes or owners are selected.
     var isNarrow: Bool { !route.isEmpty || !owner.isEmpty }
 
-    /// Whether an upload matches the named routes and owners.
+    /// Returns whether an upload matches the named routes and owners; nil, for an unknown creation, matches only if
+    /// none are named.
     func admits(_ creation: UploadCreation?) -> Bool {
         guard isNarrow else { return true }
         guard let creation else { return false }
@@ -43,15 +44,15 @@ struct UploadSelection: ParsableArguments {
             && (owner.isEmpty || owner.contains { ExactText($0) == principal })
     }
 
-    /// Whether an upload matches all criteria at `now`.
+    /// Returns whether an upload matches all criteria at the time `now`.
     func admits(_ summary: UploadSummary, at now: WallTime) -> Bool {
         let idle = now.seconds - summary.lastActivity.seconds
         return admits(summary.creation) && olderThan.map { idle >= $0.components.seconds } ?? true
     }
 
-    /// Throws an error about the first named route that the settings do not have, if there is one.
+    /// Throws an error about the first named route that is missing from the settings, if any is.
     ///
-    /// Call it only if no upload was found: a route may exist in the spool alone.
+    /// Call it only if no upload was found: uploads in the spool may have a route that is no longer in the settings.
     func requireRoutes(of settings: Settings) throws(CommandFailure) {
         guard let strange = route.first(where: { settings.routes[exactly: $0] == nil }) else {
             return

@@ -1,5 +1,5 @@
-// `spoolgate check`: reads the settings like `serve`, checks the paths they name as the daemon's user, and prints
-// settings that differ from their defaults; with --live, checks the running system as well.
+// `spoolgate check`: reads the settings like `serve`, checks, as the daemon's user, every path they name, and prints
+// settings that differ from their defaults; with --live, also checks the running system.
 
 import ArgumentParser
 import SpoolgateDiagnosis
@@ -58,7 +58,7 @@ struct Check: SpoolgateCommand {
         var settings = try options.settings(from: file)
         address.apply(to: &settings)
         let source = settings.source(file)
-        // The shipped units create the socket's directory, or the socket.
+        // The shipped systemd units create the socket, or the directory for it.
         let isUnits = isSystems && settings.listen.text == Settings().listen.text
         var faults = SettingsFaults(
             settings,
@@ -100,10 +100,11 @@ struct Check: SpoolgateCommand {
         printDifferences(settings)
     }
 
-    /// The results of `check` without --live, as findings.
+    /// Returns the results of `check` without --live as findings, about faults, ignored settings and settings from the
+    /// environment.
     private static func findings(_ faults: [String], _ settings: Settings) -> [Finding] {
         var findings = faults.map { fault in
-            // The last part of each sentence is its fix.
+            // The text after the last semicolon of a sentence is the fix.
             let parts = fault.split(separator: "; ").map(String.init)
             let text = parts.count > 1 ? parts.dropLast().joined(separator: "; ") : fault
             return Finding(
@@ -127,7 +128,7 @@ struct Check: SpoolgateCommand {
         return findings
     }
 
-    /// Becomes the daemon's user, so that all further checks have its rights.
+    /// Switches this process to the user to check as, for all further checks, and returns this user.
     private func becomeJudge(ofSystems isSystems: Bool) throws(CommandFailure) -> SystemUser {
         let current = SystemUser.current
         var judge = current
@@ -154,7 +155,8 @@ struct Check: SpoolgateCommand {
         return judge
     }
 
-    /// Requires root or the service's user, because the results of other users do not apply to the service.
+    /// Throws an error unless the checks are made as root or the service's user, because results for other users do not
+    /// apply to the service.
     private func requireJudge(_ judge: SystemUser) throws(CommandFailure) {
         guard !judge.isRoot, let service = SystemUser(named: SettingsOptions.serviceUser),
             judge.number != service.number
@@ -173,7 +175,7 @@ struct Check: SpoolgateCommand {
         do throws(PathObstacle) {
             _ = try PathAccess.require(.read, to: file)
         } catch {
-            // Reading the file reports other errors.
+            // Other errors are reported when the file is read.
             guard case .denied = error else { return }
             let fault = PathFault(user: user, use: .file, path: file)
             throw CommandFailure(
@@ -184,7 +186,7 @@ struct Check: SpoolgateCommand {
     }
 
     private func printDifferences(_ settings: Settings) {
-        // A route that only the file has is compared with the defaults of a route.
+        // The settings of a route that has no defaults of its own are compared with those of a new route.
         var plain = Settings()
         for name in settings.routes.keys { plain.routes[name] = RouteSettings() }
         let defaults = Dictionary(uniqueKeysWithValues: plain.table.map { ($0.key, $0.value) })

@@ -159,7 +159,8 @@ struct Probe: SpoolgateCommand {
         try report.end()
     }
 
-    /// The daemon's admin socket: from the command line or the environment, otherwise the one next to nginx's.
+    /// Returns the path of the daemon's admin socket: from the command line or the environment, otherwise next to the
+    /// socket to which nginx passes uploads.
     private func adminSocket(_ machine: LocalCheck?) throws(CommandFailure) -> String {
         if let socket { return socket }
         do throws(SettingsFault) {
@@ -175,7 +176,7 @@ struct Probe: SpoolgateCommand {
 private final class Stop: Sendable {
     private let flag = Atomic<Bool>(false)
 
-    /// Handles SIGINT and SIGTERM from now on.
+    /// Starts to handle SIGINT and SIGTERM, so that they no longer end this process by themselves.
     init() throws(CommandFailure) {
         let signals = Signals.block()
         do throws(SystemError) {

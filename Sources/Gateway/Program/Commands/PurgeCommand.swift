@@ -68,10 +68,11 @@ struct Purge: SpoolgateCommand {
 
     private static let queues = Queue.allCases.filter { $0 != .active }
 
-    /// The queues to purge, each once.
+    /// The queues to purge, without duplicates.
     private var chosenQueues: [Queue] {
         guard queue.isEmpty else { return Queue.allCases.filter(queue.contains) }
-        // `--force` removes uploads in `hold` only if they or the queue are named: no other place has their content.
+        // `--force` removes uploads in `hold` only if they or the queue are named, because their content exists only
+        // here.
         return Retention.queues.filter { !force || $0 != .hold }
     }
 

@@ -65,7 +65,7 @@ struct Requeue: SpoolgateCommand {
         try action.end()
     }
 
-    /// Makes the daemons run the queue.
+    /// Makes the daemons that use the spool run their queues now.
     private func runQueue() throws(CommandFailure) {
         let spool = try openSpool(try options.settings())
         let now = spool.clock.now
@@ -110,7 +110,7 @@ struct Requeue: SpoolgateCommand {
         if count == 0, !json { noteNothing(in: spool.directory, queues, held: held) }
     }
 
-    /// Reports that there was no upload to requeue.
+    /// Prints that there was no upload to requeue.
     private func noteNothing(in directory: String, _ queues: [Queue], held: Int) {
         let names = Self.queues.filter(queues.contains).map(\.rawValue)
         let rest =

@@ -97,7 +97,7 @@ struct Serve: SpoolgateCommand {
         _ = gateway.deliveries.stopQueue(until: .after(.zero))
         let isDrained = server.drain(until: deadline) { spool.requestReleaseOfAll() }
         let left = gateway.deliveries.stopQueue(until: deadline)
-        // Without the wait, the next process would send an event again whose response is on its way.
+        // Without the wait, the next process would send an event again although its response is under way.
         gateway.events.stopSending(until: .after(.seconds(1)))
         let undone = left + (isDrained ? 0 : server.load.active)
         // Unfinished work is left to the next start, as after a crash.
@@ -106,7 +106,8 @@ struct Serve: SpoolgateCommand {
         log.stopped(left: undone)
     }
 
-    /// Starts the threads that do not serve requests.
+    /// Starts the threads for everything except requests: the queue, events, the status and requests of other
+    /// processes.
     private static func startThreads(
         of gateway: Gateway,
         _ admin: Admin,
@@ -116,14 +117,14 @@ struct Serve: SpoolgateCommand {
         _ log: Log
     ) throws(CommandFailure) {
         do throws(SystemError) {
-            // Releases uploads that are being received here if another process that works in the spool requests them,
-            // and checks whether a command has changed the spool.
+            // Every 100 ms, releases uploads that are being received here if another process requests them, and checks
+            // whether a command has changed the spool.
             try Thread.start(name: "spool-watch") {
                 for turn in 1... {
                     Thread.pause(.milliseconds(100))
-                    // A request that reads the spool reports an unreadable spool.
+                    // `try?`: if the spool cannot be read, the next request that reads it reports the error.
                     try? spool.requestReleaseForOthers()
-                    // On a file system shared by hosts, each check is a request to a server.
+                    // On a file system that hosts share, each check is a request to a file server.
                     guard !spool.isShared || turn.isMultiple(of: 10) else { continue }
                     if spool.isWoken() { gateway.deliveries.noteChangedSpool() }
                 }
@@ -157,7 +158,7 @@ struct Serve: SpoolgateCommand {
         return settings
     }
 
-    /// Serves until a signal ends the daemon, and returns the signal's name.
+    /// Handles signals until one tells the daemon to end, and returns the name of this signal.
     private func obey(
         _ signals: Signals,
         _ gateway: Gateway,
@@ -190,14 +191,15 @@ struct Serve: SpoolgateCommand {
         }
     }
 
-    /// A logger for lines of at least `level`, with the `node` if there are several.
+    /// Returns a logger that writes lines of at least `level` to standard error, each with the key `node` unless `node`
+    /// is nil.
     static func logger(_ level: Logger.Level, node: String?) -> Logger {
         var handler = LineHandler(level: level)
         handler[metadataKey: "node"] = node.map { "\($0)" }
         return Logger(label: "spoolgate") { _ in handler }
     }
 
-    /// The spool, with this process registered as one of its daemons.
+    /// Opens the spool, creating it if necessary, and registers this process as one of its daemons.
     private static func openSpool(
         _ settings: Settings,
         _ log: Log
@@ -209,7 +211,8 @@ struct Serve: SpoolgateCommand {
                 quota: settings.spoolQuota == 0 ? nil : settings.spoolQuota,
                 node: settings.sharedNode
             )
-            // At once: the disk's state no longer belongs to this daemon, so it may neither be reported nor repaired.
+            // The process ends at once: the state on the disk no longer belongs to this daemon, which must neither
+            // report nor repair it.
             spool.onFenced { error in
                 log.fenced(reason: "\(error)")
                 _exit(CommandFailure.Code.inUse.rawValue)
@@ -221,7 +224,8 @@ struct Serve: SpoolgateCommand {
         }
     }
 
-    /// The number of concurrent requests that the available descriptors allow.
+    /// Returns the number of threads for requests: as in the settings, or fewer, with a log line, if file descriptors
+    /// are too few.
     private static func threadBudget(_ settings: Settings, _ log: Log) -> ThreadBudget {
         let descriptors = DescriptorLimit.raise()
         let budget = ThreadBudget(settings).within(
@@ -274,7 +278,9 @@ struct Serve: SpoolgateCommand {
         }
     }
 
-    /// Starts the admin server; nil: it cannot be started, and uploads continue without it.
+    /// Starts the server on the admin socket.
+    ///
+    /// If this fails, logs the reason and returns nil; uploads work without it.
     private static func startAdmin(
         _ settings: Settings,
         _ admin: Admin,
@@ -302,9 +308,10 @@ struct Serve: SpoolgateCommand {
 }
 
 extension Settings {
-    /// Creates the directories of the built-in defaults, so that `serve` works without preparation.
+    /// Creates the directories that the built-in defaults name, so that `serve` works without preparation.
     ///
-    /// Paths from a settings file are never created: a missing one is more likely a disk that is not mounted.
+    /// Paths from a settings file are never created: if one is missing, the likely reason is a disk that is not
+    /// mounted.
     fileprivate func makeDirectories() throws(CommandFailure) {
         var needed = [PathAccess.parent(of: spoolDirectory)]
         if case .unix(let path, _, _) = listen { needed.append(PathAccess.parent(of: path)) }

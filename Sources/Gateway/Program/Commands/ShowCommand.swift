@@ -125,7 +125,10 @@ extension UploadCreation {
         "authorization", "cookie", "proxy-authorization", "set-cookie",
     ]
 
-    /// The creation's fields without credentials, including those that the route names.
+    /// Returns the header fields of the creation.
+    ///
+    /// Values of fields with credentials, including those that the route's settings name, are replaced by `(not
+    /// shown)`.
     fileprivate func shownFields(_ settings: Settings) -> [(name: String, value: String)] {
         let own = settings.routes[exactly: route]?.fields.credentialFields ?? []
         return head.fields.map { field in

@@ -59,7 +59,8 @@ struct StatusCommand: SpoolgateCommand {
         for line in lines.dropLast() { print(String(line).cut(toColumns: columns)) }
     }
 
-    /// Prints the line and exits as a Nagios plugin, by the level at its beginning.
+    /// Prints the status line and throws the exit code of a Nagios plugin for the level at its beginning; OK returns
+    /// normally.
     private func end(_ line: String) throws(CommandFailure) {
         print(line)
         guard !line.hasPrefix("OK:") else { return }
@@ -72,10 +73,10 @@ struct StatusCommand: SpoolgateCommand {
 
     /// Requests the status from the daemon.
     ///
-    /// - Parameter fault: set if the settings are unusable but the daemon responded on the default socket: a running
-    ///   daemon continues with its old settings.
-    /// - Returns: the response.
-    /// - Throws: the reason for no response, or the error in the settings.
+    /// - Parameter fault: set to the error in the settings if they are unusable but the daemon responded on the default
+    ///   socket. This is possible because a running daemon keeps its old settings.
+    /// - Returns: the content of the response.
+    /// - Throws: the reason why the daemon did not respond, or the error in the settings.
     private func ask(_ fault: inout CommandFailure?) throws(CommandFailure) -> String {
         if let socket { return try ask(socket) }
         let settings: Settings

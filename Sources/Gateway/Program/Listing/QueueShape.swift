@@ -21,7 +21,7 @@ struct QueueShape {
     private struct Row {
         var ages = [Int](repeating: 0, count: ends.count + 1)
         var diskUsage: Int64 = 0
-        /// The oldest upload; nil: no uploads.
+        /// The oldest upload, with its age in seconds; nil if there are no uploads.
         var oldest: (age: Int64, id: UploadID, reason: String?)?
         var count: Int { ages.reduce(0, +) }
     }
@@ -31,10 +31,10 @@ struct QueueShape {
     /// The number of uploads counted.
     private(set) var count = 0
 
-    /// Creates empty counts; ages are relative to `now`.
+    /// Creates empty counts; ages are calculated from `now`.
     init(now: WallTime) { self.now = now }
 
-    /// Counts an upload.
+    /// Adds an upload to the counts.
     mutating func add(_ summary: UploadSummary) {
         count += 1
         let age = max(0, now.seconds - since(summary).seconds)
@@ -49,7 +49,8 @@ struct QueueShape {
         rows[kind] = row
     }
 
-    /// The time from which an upload's age counts: its completion if it waits, otherwise its last activity.
+    /// Returns the time at which an upload's age begins: its completion if it waits for delivery or an operator,
+    /// otherwise its last activity.
     private func since(_ summary: UploadSummary) -> WallTime {
         switch summary.queue {
         case .incoming, .delivered, .corrupt: summary.lastActivity
@@ -69,11 +70,11 @@ struct QueueShape {
 
     // MARK: For people
 
-    /// The table: a line for each row, followed by its oldest upload.
+    /// Returns the table: for each row one line of counts and one line about its oldest upload.
     ///
     /// - Parameters:
-    ///   - isWide: whether the route has a column even if there is only one.
-    ///   - width: the columns of the terminal to which lines are cut; nil: they are not cut.
+    ///   - isWide: whether to print the column for routes even if there is only one route.
+    ///   - width: the width of the terminal in columns, to which lines are cut, or nil to cut no line.
     /// - Returns: the lines; empty if there are no uploads.
     func lines(isWide: Bool, width: Int?) -> [String] {
         guard count > 0 else { return [] }
@@ -122,7 +123,7 @@ struct QueueShape {
 
     // MARK: For programs
 
-    /// One JSON object per row.
+    /// The rows as JSON objects, one line each.
     var objects: [String] {
         sorted.map { kind, row in
             JSON.line([
@@ -138,7 +139,8 @@ struct QueueShape {
         }
     }
 
-    /// The number of uploads below an age that no earlier column counts.
+    /// Returns a JSON object for one age column: its upper bound in seconds (null for the last column) and its number
+    /// of uploads.
     private func ageObject(_ place: Int, _ count: Int) -> JSON {
         let end: JSON = place < Self.ends.count ? .integer(Self.ends[place]) : .null
         return .object([("below", end), ("uploads", .integer(Int64(count)))])

@@ -5,9 +5,9 @@
 
 import SpoolgatePosix
 
-/// One screen while it is assembled.
+/// The lines of one screen while they are collected.
 final class Screen {
-    /// The maximum number of lines shown above the last one.
+    /// The maximum number of lines shown, not counting the last line, which is always shown.
     let rows: Int
     private let columns: Int
     private var lines: [String] = []
@@ -18,19 +18,20 @@ final class Screen {
         columns = size?.columns ?? 80
     }
 
-    /// Adds a line below the others, cut to the terminal's width.
+    /// Adds a line at the bottom, cut to the terminal's width.
     ///
-    /// If there are too many, the first ones and the last one are shown.
+    /// If there are too many lines, only the first `rows` lines and the last line are shown.
     func add(_ line: String) {
         if lines.count > rows { lines.removeLast() }
         lines.append(line.cut(toColumns: columns))
     }
 
-    /// Redraws the screen with the lines that `body` adds, until a signal ends the process or the terminal disappears.
+    /// Draws the screen repeatedly, with the lines that `body` adds, until a signal ends the process or the terminal
+    /// disappears.
     ///
     /// - Parameters:
-    ///   - pause: the time between two screens.
-    ///   - body: adds the lines.
+    ///   - pause: the time between drawing one screen and collecting the next.
+    ///   - body: called for each screen to add its lines.
     /// - Throws: the error of `body`, which ends the loop.
     static func redraw(
         every pause: Duration,

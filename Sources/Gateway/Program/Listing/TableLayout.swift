@@ -5,13 +5,13 @@
 
 import SpoolgatePosix
 
-/// The facts about an upload that can have a column.
+/// The columns that the table can have, one per fact about an upload.
 enum TableColumn: Int, CaseIterable {
     case upload, state, received, disk, idle, next, route, owner, target, reason
 
     var heading: String { "\(self)".uppercased() }
 
-    /// The maximum width that its longest cell can take on a terminal.
+    /// The maximum width on a terminal, in columns; longer cells are cut.
     fileprivate var widest: Int {
         switch self {
         case .upload: 27
@@ -28,7 +28,7 @@ enum TableColumn: Int, CaseIterable {
     }
 }
 
-/// The cells of one upload.
+/// The cells of one upload's row; a cell without text is empty.
 struct TableRow {
     private var cells = [String](repeating: "", count: TableColumn.allCases.count)
 
@@ -42,19 +42,20 @@ struct TableRow {
 struct TableLayout {
     private static let gap = 2
     private static let indent = 4
-    /// The minimum widths of columns for the target and the reason.
+    /// The minimum widths of the columns for the target and the reason, in columns of the terminal.
     private static let leastTarget = 16
     private static let leastReason = 30
 
     private var columns: [(column: TableColumn, width: Int)] = []
-    /// The cells printed below a row if they are not empty.
+    /// The table columns whose cells are printed on a line below the row, unless they are empty.
     private var below: [TableColumn] = []
-    /// Columns of the terminal; nil: lines of any length fit.
+    /// The width of the terminal in columns, or nil if lines may have any length.
     private let room: Int?
 
-    /// Creates the layout for rows that are all known.
+    /// Creates the layout if all rows are known, with the widths that they need.
     ///
-    /// Routes and owners have a column if there is more than one.
+    /// The column for the route, or the owner, is left out if it is the same in all rows, unless wide output is
+    /// requested.
     init(of rows: [TableRow], _ style: UploadTable.Style) {
         self.init(style) { column in
             let first = rows.first?[column]
@@ -64,7 +65,7 @@ struct TableLayout {
         }
     }
 
-    /// Creates the layout for rows that are not known yet.
+    /// Creates the layout if the rows are not known yet, with room for the longest cells.
     init(ofAny style: UploadTable.Style) {
         self.init(style, varies: { _ in true }, width: \.widest)
     }
@@ -88,7 +89,7 @@ struct TableLayout {
         if let room { fit(room, hasReasons: width(.reason) > 0) }
     }
 
-    /// Moves columns that do not fit below the rows.
+    /// Moves the columns that do not fit in `room` to a line below each row.
     private mutating func fit(_ room: Int, hasReasons: Bool) {
         let target = columns.count - 2
         let left = room - columns[..<target].reduce(0) { $0 + $1.width + Self.gap }
@@ -115,10 +116,10 @@ struct TableLayout {
 
     private mutating func moveBelow() { below.insert(columns.removeLast().column, at: 0) }
 
-    /// The line above all rows.
+    /// The line with the headings, above all rows.
     var head: [String] { [line { $0.heading }] }
 
-    /// The one or two lines of a row.
+    /// Returns a row as one line, or two if some of its cells are printed below it.
     func lines(of row: TableRow) -> [String] {
         let texts = below.map { row[$0] }.filter { !$0.isEmpty && $0 != "-" }
         let first = line { row[$0] }
@@ -131,7 +132,7 @@ struct TableLayout {
         var line = ""
         for (column, width) in columns {
             if !line.isEmpty { line += String(repeating: " ", count: Self.gap) }
-            // The last column takes the rest of the terminal's width.
+            // The last column occupies the rest of the terminal's width.
             let isLast = column == columns.last?.column
             let text = room == nil || isLast ? cell(column) : cell(column).cut(toColumns: width)
             line += text.padded(toColumns: width)

@@ -10,13 +10,13 @@ import SpoolgateUploadProtocol
 struct TopN<Key: Comparable, Element> {
     private let limit: Int
     private var all: [(key: Key, element: Element)] = []
-    /// Keys from this one on are not among the first.
+    /// Elements with this key or a greater one are not among the first; nil if no such key is known.
     private var bound: Key?
 
-    /// Creates an empty collection; `limit` is at least 1.
+    /// Creates an empty collection that keeps the first `limit` elements, at least 1.
     init(limit: Int) { self.limit = limit }
 
-    /// Adds an element if it may be among the first.
+    /// Adds an element if it may be among the first; otherwise does not evaluate `element`.
     mutating func add(_ key: Key, _ element: @autoclosure () -> Element) {
         if let bound, key >= bound { return }
         all.append((key, element()))

@@ -1,4 +1,5 @@
-// The table of `list`: rows by last activity if there are few enough to sort, or the first rows in a requested order.
+// The table of `list`: rows sorted by last activity if they are few, otherwise unsorted, or the first rows in a
+// requested order.
 //
 // Invariant: memory does not grow with the spool.
 
@@ -8,26 +9,26 @@ import SpoolgateSpool
 import SpoolgateTextFormats
 import SpoolgateUploadProtocol
 
-/// A table of uploads that is being printed.
+/// Prints a table of uploads while they are read.
 final class UploadTable {
-    /// The maximum number of rows that are sorted.
+    /// The maximum number of rows that are sorted; a longer table is printed unsorted.
     static let sortedLimit = 10_000
     /// The maximum number of characters of a cell: clients choose the length of their targets.
     private static let cellLimit = 200
 
     /// The form of the table.
     struct Style {
-        /// The requested order; nil: by age, for up to `sortedLimit` rows.
+        /// The requested order; nil sorts by last activity, and only up to `sortedLimit` rows.
         var order: UploadOrder.Kind?
-        /// Whether to print all columns and not to cut lines.
+        /// Whether to print all columns and to leave lines uncut.
         var isWide = false
-        /// Whether the bytes on the disk have a column.
+        /// Whether to print a column with the bytes on the disk.
         var showsDisk = false
-        /// Whether the queries of targets are shown.
+        /// Whether to show the queries of targets, which may contain tokens.
         var showsQueries = false
-        /// Columns of the terminal; nil: output is not a terminal.
+        /// The width of the terminal in columns, or nil if the output is not a terminal.
         var width: Int?
-        /// The maximum number of rows.
+        /// The maximum number of rows in a requested order; further uploads are only counted.
         var limit = UploadTable.sortedLimit
     }
 
@@ -45,9 +46,9 @@ final class UploadTable {
     ///
     /// - Parameters:
     ///   - style: the form of the table.
-    ///   - now: the time to which ages are relative.
-    ///   - step: called with the number of uploads read, before a line is emitted.
-    ///   - emit: called with each line.
+    ///   - now: the time from which ages are calculated.
+    ///   - step: called with the number of uploads read so far, after each upload that is not printed at once.
+    ///   - emit: called with each line of the table, in order.
     init(
         _ style: Style,
         now: WallTime,
@@ -58,11 +59,11 @@ final class UploadTable {
         self.now = now
         self.step = step
         self.emit = emit
-        // One row more than the limit begins the stream.
+        // If more rows than the limit are added, they are printed unsorted.
         rows = TopN(limit: style.limit + (style.order == nil ? 1 : 0))
     }
 
-    /// Adds an upload.
+    /// Adds a row for an upload; prints it at once if the table is too long to sort.
     func add(_ summary: UploadSummary) {
         count += 1
         diskUsage += summary.diskUsage
@@ -73,7 +74,7 @@ final class UploadTable {
         if style.order == nil, count > style.limit { beginStream() }
     }
 
-    /// Emits the remaining rows and the totals, if there was any upload.
+    /// Emits the rows that are still in memory and the totals; emits nothing if no upload was added.
     ///
     /// - Returns: the number of uploads added, including those left out because of the limit.
     func end() -> Int {
@@ -103,7 +104,7 @@ final class UploadTable {
         stream = layout
     }
 
-    /// The totals, such as `12 uploads, 3.4GiB on disk: 8 partial, 4 deferred`.
+    /// The last line, such as `12 uploads, 3.4GiB on disk: 8 partial, 4 deferred`.
     private var totals: String {
         let parts = UploadSummary.stateWords.compactMap { word in
             states[word].map { "\($0) \(word)" }
@@ -136,7 +137,8 @@ final class UploadTable {
         }
     }
 
-    /// The bytes received and the length, such as `1.2GiB/4.0GiB`; only the length if the upload is complete.
+    /// Returns the bytes received and the length, such as `1.2GiB/4.0GiB`, or only the length if the upload is
+    /// complete.
     private func received(_ summary: UploadSummary) -> String {
         let offset = ByteSize.rounded(summary.offset)
         guard summary.offset != summary.length else { return offset }
@@ -149,7 +151,7 @@ final class UploadTable {
         return String(String.UnicodeScalarView(kept)).forTerminal + "\u{2026}"
     }
 
-    /// The time until the next attempt, such as `5m`, or who must act before one.
+    /// Returns the time until the next delivery attempt, such as `5m`, or who must act before there is one.
     private func nextText(_ summary: UploadSummary) -> String {
         guard summary.queue == .deferred, let next = summary.nextAttempt else {
             return summary.awaited ?? "-"
