@@ -12,25 +12,27 @@ import SpoolgatePosix
 import SpoolgateSpool
 import SpoolgateUploadProtocol
 
-/// The queue of one spool.
+/// The webhook's queue of events in one spool.
 ///
-/// Thread-safe for adding; one thread of one process sends.
+/// Any thread of any process may add events; only one thread of one process sends them.
 final class EventQueue: Sendable {
     private struct Backlog {
         var lines: [String] = []
-        /// Lines that were added, and lines that were written or lost.
+        /// The number of lines that were added, and the number of lines that were written or lost.
         var noted = 0
         var done = 0
-        /// Whether a thread is writing; only that thread uses `late`.
+        /// Whether a thread is writing lines; only this thread uses `late`.
         var isWriting = false
+        /// Whether a thread left its line in `lines` for the writing thread and did not wait.
         var isLeft = false
-        /// This process's own file, locked, and the time until which lines are added to it.
+        /// This process's own file, locked by this process, and the time until which lines are added to it; nil without
+        /// such a file.
         var late: AppendedFile?
         var lateEnd = Deadline.after(.zero)
 
-        /// Returns the next step of a thread that has added line `number`; nil if another thread is writing.
+        /// Returns what a thread that has added line `number` must do next, or nil if another thread is writing.
         ///
-        /// On nil, a patient thread must wait; otherwise the line is left to the writing thread.
+        /// After nil, the thread must wait if `isPatient` is true; otherwise the writing thread writes the line too.
         mutating func turn(for number: Int, isPatient: Bool = true) -> Turn? {
             if done >= number { return .over }
             if isWriting {
@@ -41,7 +43,8 @@ final class EventQueue: Sendable {
             return .write(takeLines())
         }
 
-        /// Records that `count` lines are done; returns the lines that the same thread must write next.
+        /// Records that the writing thread has written or lost `count` lines; returns the lines that it must write
+        /// next, or nil to stop.
         mutating func end(_ count: Int) -> [String]? {
             done += count
             guard isLeft, !lines.isEmpty else {
@@ -59,36 +62,36 @@ final class EventQueue: Sendable {
     }
 
     private enum Turn {
-        /// Write these lines, which belong to all waiting threads.
+        /// Write these lines, which all waiting threads have added.
         case write([String])
-        /// Nothing: the line is written or lost.
+        /// Do nothing: the line is written or lost.
         case over
     }
 
-    /// The owner of the spool; nil if it cannot be read.
+    /// The user ID of the spool's owner, to whom new files are given; nil if unknown.
     let owner: UInt32?
     /// The events added by this process since `pending` was renamed, and the events of `sending` that are not done.
     let added = Counter()
     let left = Counter()
     private let spool: String
-    /// How long a line waits for the lock on `pending`, which other processes keep only briefly.
+    /// How long a line waits for the lock on `pending`, which other processes hold only briefly.
     private let patience: Duration
     private let backlog = Monitor(Backlog())
     private let onLoss: @Sendable (_ count: Int, SystemError) -> Void
     static let fileLimit: Int64 = 32 << 20
-    /// How long a thread waits for another one to write its line; only a stalled disk takes longer.
+    /// How long a thread waits for another thread to write its line; only a stalled disk takes longer.
     private static let longestWait = Duration.milliseconds(200)
-    /// How long lines are added to a file of this process once it exists.
+    /// How long lines are added to this process's own file after its creation.
     private static let lateSpan = Duration.seconds(1)
     private static let latePrefix = "late-"
     private static let mode: UInt32 = 0o600
 
-    /// Creates the queue of a spool; creates no file.
+    /// Creates the object for the queue of a spool; files are created when the first event is added.
     ///
     /// - Parameters:
     ///   - spool: the spool's directory.
-    ///   - patience: how long a line waits for another process.
-    ///   - onLoss: called with the number of lost events, and the reason.
+    ///   - patience: how long a line waits for another process that holds the lock on `pending`.
+    ///   - onLoss: called each time events cannot be written, with their number and the reason.
     init(
         spool: String,
         patience: Duration = .milliseconds(10),
@@ -103,9 +106,12 @@ final class EventQueue: Sendable {
 
     // MARK: Adding
 
-    /// Adds an event, which survives a crash but not a power failure.
+    /// Adds an event.
     ///
-    /// If it cannot be written, it is lost and `onLoss` is called.
+    /// On return it usually survives a crash of this process, but not a power failure.
+    ///
+    /// If the disk stalls, returns before the event is written, and another thread writes it. If the event cannot be
+    /// written, it is lost and `onLoss` is called.
     func add(_ event: String, at time: WallTime) {
         let line = QueuedEvent(time: time, json: event).line
         let number = backlog.updateQuietly { backlog in
@@ -123,7 +129,7 @@ final class EventQueue: Sendable {
         }
     }
 
-    /// Writes lines, then those that other threads have left meanwhile.
+    /// Writes lines, then the lines that other threads left to this thread while it was writing.
     private func work(_ lines: [String]) {
         var next: [String]? = lines
         while let lines = next {
@@ -159,7 +165,7 @@ final class EventQueue: Sendable {
         while true {
             let file = try openPending()
             if try file.descriptor.tryLock(subject: file.path) {
-                // Otherwise it was renamed before it was locked, and the sender may have finished with it.
+                // Otherwise the file was renamed before it was locked, and the sender may have finished with it.
                 guard file.isInPlace else { continue }
                 closeLate()
                 return file
@@ -181,12 +187,12 @@ final class EventQueue: Sendable {
             // The sender sends these files in the order of their names.
             let name = "\(Self.latePrefix)\(WallTime.now.seconds)-\(RandomToken.make())"
             let file = try open(name)
-            // A sender may have found it before it was locked.
+            // A sender may have found the file before it was locked.
             if try file.descriptor.tryLock(subject: file.path), file.isInPlace { return file }
         }
     }
 
-    /// Closes this process's own file, and so leaves it to the sender, once its time has passed.
+    /// Closes this process's own file if `lateEnd` has passed, and so leaves the file to the sender.
     private func closeLate() {
         // Closes the file after the lock is released.
         let late = backlog.updateQuietly { backlog -> AppendedFile? in
@@ -197,7 +203,7 @@ final class EventQueue: Sendable {
         withExtendedLifetime(late) {}
     }
 
-    /// Closes this process's own file if its time has passed and no thread is writing.
+    /// Closes this process's own file if `lateEnd` has passed and no thread is writing.
     func settle() {
         let isFree = backlog.updateQuietly { backlog in
             guard !backlog.isWriting, backlog.late != nil, backlog.lateEnd.hasPassed else {
@@ -225,7 +231,9 @@ final class EventQueue: Sendable {
         try AppendedFile(path: name, in: try directory(), mode: Self.mode, owner: owner)
     }
 
-    /// Opens the queue's directory; follows no link, because root uses it too.
+    /// Opens the queue's directory.
+    ///
+    /// Follows no symbolic link, because commands that root runs use the directory too.
     private func directory() throws(SystemError) -> Directory {
         try Directory("events", in: try Directory(path: spool))
     }
@@ -248,14 +256,17 @@ final class EventQueue: Sendable {
 
     // MARK: Sending
 
-    /// Becomes the sender; nil while another process is.
+    /// Tries to make this process the sender, and returns the file whose lock it holds while it is; nil if another
+    /// process is the sender.
     func takeSender() throws(SystemError) -> AppendedFile? {
         try makeDirectory()
         let file = try open("sender")
         return try file.descriptor.tryLock(subject: file.path) ? file : nil
     }
 
-    /// Opens the file whose lines are to be sent next; nil if there is none.
+    /// Opens the file whose lines are to be sent next, or returns nil if no lines wait.
+    ///
+    /// Renames the file to `sending` if necessary.
     func batch() throws(SystemError) -> EventBatch? {
         let directory = try directory()
         if let file = try directory.open("sending", forWriting: true) {
@@ -271,7 +282,8 @@ final class EventQueue: Sendable {
         return try EventBatch(file, in: directory, left: left)
     }
 
-    /// Renames the oldest `late-...` file that no process is writing any more.
+    /// Renames the oldest `late-...` file that no process is writing any more to `sending`; returns false if there is
+    /// none.
     private func takeLate(in directory: Directory) throws(SystemError) -> Bool {
         settle()
         let names = try directory.names().filter { $0.hasPrefix(Self.latePrefix) }.sorted()
@@ -292,7 +304,7 @@ final class EventQueue: Sendable {
 
 /// An event as a line of the queue.
 struct QueuedEvent {
-    /// The ID of its delivery.
+    /// The ID under which the event is sent, the same in each attempt.
     var id: String
     var time: WallTime
     var json: String
@@ -303,7 +315,7 @@ struct QueuedEvent {
         self.json = json
     }
 
-    /// Parses a line; nil if the event is done, or if the line is invalid.
+    /// Parses a line; returns nil if the event was already sent or dropped, or if the line is invalid.
     init?(line: String) {
         let words = line.split(separator: " ", maxSplits: 3)
         guard words.count == 4, words[0] == "-", words[3].hasPrefix("{"), words[3].hasSuffix("}"),
@@ -314,20 +326,20 @@ struct QueuedEvent {
         json = String(words[3])
     }
 
-    /// The line: a mark, the ID, the time in seconds and the event.
+    /// The event as a line: a mark (`-`, not done), the ID, the time in seconds and the JSON.
     var line: String { "- \(id) \(time.seconds) \(json)" }
 }
 
-/// The file of the queue that is being sent.
+/// The queue's file `sending`, whose events are being sent.
 ///
-/// Used by one thread.
+/// Use it on one thread only.
 final class EventBatch {
     enum Step {
-        /// An event to be sent; `advance` must be called after it is done.
+        /// An event to be sent; call `advance` after it was sent or dropped.
         case event(QueuedEvent)
-        /// A line that is done or is not an event.
+        /// A line that is marked as done or is not an event; call `advance`.
         case skipped
-        /// Every line is done.
+        /// No line is left; call `remove`.
         case end
     }
 
@@ -335,14 +347,14 @@ final class EventBatch {
     private let directory: Directory
     private var position: Int64 = 0
     private var next: Int64 = 0
-    /// The bytes of the file from `position` on that were read ahead.
+    /// The bytes that were read ahead, beginning at `position` in the file.
     private var ahead: ArraySlice<UInt8> = []
-    /// The maximum length of a line; longer ones are skipped.
+    /// The maximum length of a line in bytes; longer lines are skipped.
     private static let lineLimit = 256 << 10
     private var path: String { directory.path(of: "sending") }
     private let left: Counter
 
-    /// Starts at the first line; sets `left` to the number of events that are not done.
+    /// Starts at the first line, and sets `left` to the number of events that are not done.
     init(
         _ file: consuming Descriptor,
         in directory: Directory,
@@ -381,7 +393,7 @@ final class EventBatch {
         return QueuedEvent(line: line).map { .event($0) } ?? .skipped
     }
 
-    /// Moves past the line read last; marks it as done if `marking` is true.
+    /// Moves to the next line; if `marking` is true, first marks the current line as done.
     func advance(marking: Bool) throws(SystemError) {
         if marking {
             var place = position
@@ -395,7 +407,7 @@ final class EventBatch {
 
     /// Removes the file if every line is done.
     ///
-    /// - Returns: false if a line was added meanwhile.
+    /// - Returns: false if a line was added since the last one was read; the file is then kept.
     func remove() throws(SystemError) -> Bool {
         guard let locked = try directory.open("sending", forWriting: true) else { return true }
         try locked.lock(subject: path)

@@ -10,7 +10,7 @@ package import SpoolgateSpool
 import SpoolgateTextFormats
 package import SpoolgateUploadProtocol
 
-/// The events of one process.
+/// Writes the events of one process to the destinations in the settings.
 ///
 /// Thread-safe; several processes may write to the same file and queue.
 package final class Events: Sendable {
@@ -41,13 +41,13 @@ package final class Events: Sendable {
     private let standardError = StandardError()
     private static let fileMode: UInt32 = 0o640
 
-    /// Creates the events of a process that uses a spool.
+    /// Creates the object for a process that uses a spool; opens no file.
     ///
     /// - Parameters:
-    ///   - settings: the destinations of events.
+    ///   - settings: the settings, which name the destinations of events.
     ///   - spool: the spool, whose directory contains the webhook's queue.
-    ///   - log: the log for lost events.
-    ///   - gateway: the name of the gateway that sends events; nil if this process sends none.
+    ///   - log: the log, to which the loss of events is reported.
+    ///   - gateway: the name of the gateway in requests to the webhook; nil if this process sends no events.
     package init(_ settings: Settings, spool: Spool, log: Log, by gateway: GatewayName? = nil) {
         state = Monitor(State(settings))
         let losses = DroppedEvents(log)
@@ -63,27 +63,32 @@ package final class Events: Sendable {
         )
     }
 
-    /// Events that could not be written.
+    /// The number of events that were lost because they could not be written.
     package var lost: Int { losses.total.count }
-    /// Events that wait for the webhook, including those of other processes only after they were read.
+    /// The number of events that wait for the webhook.
+    ///
+    /// Events of other processes count once this process has begun to send them.
     package var pending: Int { queue.added.count + queue.left.count }
 
-    /// Applies new settings and reopens the file.
+    /// Applies new settings, and opens the file again for the next event.
     package func reload(_ settings: Settings) {
         state.update { $0 = State(settings) }
         webhook.reload(settings.events)
     }
 
-    /// Reopens the file, after a log rotation.
+    /// Opens the file again for the next event; call it after a log rotation.
     package func reopen() { state.update { $0.file = nil } }
 
-    /// Returns the value that correlates an upload with other logs; nil if there is none.
+    /// Returns the value of the request field that the settings name for correlation with other logs, or nil if the
+    /// upload has none.
     package func correlation(of creation: UploadCreation) -> String? {
         // Usually there is no such field; then nothing is copied.
         state.updateQuietly { $0.correlation(of: creation) }
     }
 
-    /// Writes an event, without waiting for its receivers.
+    /// Writes an event to the file and to the webhook's queue; does not wait for the webhook.
+    ///
+    /// Sets the event's time.
     package func note(_ event: @autoclosure () -> Event) {
         // Usually there is no destination; then not even the settings are copied.
         let isTold = state.updateQuietly { state in
@@ -115,7 +120,7 @@ package final class Events: Sendable {
 
     private func file(_ path: String) throws(SystemError) -> AppendedFile {
         if let file = state.update({ $0.file }), file.path == path { return file }
-        // Two threads may open it at the same time; either descriptor will do.
+        // Two threads may open the file at the same time; either descriptor can be used.
         let opened = try AppendedFile(path: path, mode: Self.fileMode, owner: queue.owner)
         state.update { if $0.settings.destination == .file(path) { $0.file = opened } }
         return opened
@@ -125,14 +130,16 @@ package final class Events: Sendable {
 
     /// Starts the thread that sends the events in the webhook's queue.
     ///
-    /// Must be called only once; the thread waits while another process sends.
+    /// Call it only once. While another process sends the queue's events, the thread waits.
     ///
     /// - Throws: `SystemError` if the thread cannot be started.
     package func startSending() throws(SystemError) { try webhook.start() }
 
-    /// Stops sending; events that were not confirmed stay in the queue.
+    /// Stops sending, and waits for the thread to end.
     ///
-    /// - Returns: whether the thread has ended by `deadline`.
+    /// Events that the webhook has not accepted stay in the queue.
+    ///
+    /// - Returns: true if the thread ended before `deadline`.
     @discardableResult
     package func stopSending(until deadline: Deadline) -> Bool { webhook.stop(until: deadline) }
 }

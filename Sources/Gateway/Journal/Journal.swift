@@ -1,6 +1,6 @@
-// Reports of what happens to uploads: log lines for people, events for programs, and metrics.
+// Reports about uploads: log lines for people, events for programs, and metrics.
 //
-// Invariant: anything reported to several of them is reported by one call, so that they agree.
+// Invariant: if a change is reported in several of these ways, one call reports it, so that the reports agree.
 
 import HTTPTypes
 package import SpoolgateExchange
@@ -11,9 +11,9 @@ package import SpoolgateUpstream
 
 /// The log, events and metrics of one process, or of one request in it.
 ///
-/// Thread-safe; no call waits for a receiver.
+/// Thread-safe; no call waits for a webhook.
 package struct Journal: Sendable {
-    /// The log, with the correlation ID of this request or upload in every line.
+    /// The log; each line contains the correlation ID of the request or upload, if there is one.
     package let log: Log
     package let events: Events
     package let metrics: Metrics
@@ -25,17 +25,17 @@ package struct Journal: Sendable {
         self.metrics = metrics
     }
 
-    /// Returns the journal with `correlation` in every line; unchanged for nil.
+    /// Returns a journal that writes the ID `correlation` in every log line; unchanged if nil.
     package func correlated(_ correlation: String?) -> Journal {
         Journal(log.correlated(correlation), events, metrics)
     }
 
-    /// Returns the journal of one upload, with its correlation ID.
+    /// Returns a journal that writes the upload's correlation ID, if it has one, in every log line.
     package func of(_ creation: UploadCreation) -> Journal {
         correlated(events.correlation(of: creation))
     }
 
-    /// Returns the journal of an upload that was read without a lock; unchanged if its creation is unknown.
+    /// Returns a journal for an upload that was read without a lock; unchanged if the upload's creation is unknown.
     package func of(_ summary: UploadSummary) -> Journal { summary.creation.map(of) ?? self }
 
     // MARK: Reception
@@ -47,13 +47,15 @@ package struct Journal: Sendable {
         events.note(Event(.created, of: upload))
     }
 
-    /// Reports the path of one message's content, after its proper or early end, unless there was no content.
+    /// Reports how the content of one request reached the spool.
+    ///
+    /// Call it when the content has ended, completely or early.
     ///
     /// - Parameters:
     ///   - upload: the upload.
-    ///   - path: the writer of the content, and the reason if it was not nginx.
-    ///   - nginx: bytes that nginx wrote.
-    ///   - gateway: bytes that passed through the gateway.
+    ///   - path: who wrote the content, and the reason if it was not nginx.
+    ///   - nginx: the number of bytes that nginx wrote.
+    ///   - gateway: the number of bytes that passed through the gateway.
     ///   - counts: the metrics of the route.
     package func written(
         _ upload: Upload,
@@ -62,20 +64,21 @@ package struct Journal: Sendable {
         gateway: Int64,
         on counts: RouteMetrics
     ) {
-        // If the client left before its content, nginx may not have sent an offer yet.
+        // Without content nothing is reported: if the client disconnected early, nginx may not have offered to write
+        // yet.
         guard nginx + gateway > 0 || path != .notOffered && path != .small else { return }
         log.written(upload.creation.id, path, nginx: nginx, gateway: gateway)
         counts.add(path)
     }
 
-    /// Reports that content ended early; the received bytes are kept.
+    /// Reports that the content of a request ended early; the bytes received so far are kept.
     package func interrupted(_ upload: Upload, reason: ContentError) {
         log.interrupted(upload.creation.id, offset: upload.offset, reason: reason)
         metrics.interruptions["\(reason)"].add()
         events.note(Event(.interrupted, of: upload, reason: "\(reason)"))
     }
 
-    /// Reports that the content is complete.
+    /// Reports that the content of an upload is complete.
     package func completed(_ upload: Upload) {
         let age = max(0, WallTime.now.seconds - upload.creation.created.seconds)
         let times = metrics[upload.creation.route].uploadTimes
@@ -105,7 +108,9 @@ package struct Journal: Sendable {
         events.note(Event(.expired, of: upload))
     }
 
-    /// Reports the removal of an expired upload that was not locked, or, in the log only, of a stored response.
+    /// Reports the removal of an expired upload that was read without a lock.
+    ///
+    /// If only its stored response was left, it is logged but no event is written.
     package func expired(_ summary: UploadSummary) {
         switch summary.queue {
         case .delivered: return log.responseExpired(summary.id)
@@ -119,7 +124,7 @@ package struct Journal: Sendable {
 
     // MARK: Delivery
 
-    /// Reports that the queue has accepted an upload.
+    /// Reports that a complete upload was accepted for delivery by the queue.
     package func accepted(_ upload: Upload) {
         let creation = upload.creation
         log.accepted(
@@ -137,15 +142,15 @@ package struct Journal: Sendable {
         metrics.waiting.forget(upload.creation.id)
     }
 
-    /// Reports the end of a delivery attempt, for an upload with or without a resource.
+    /// Reports the end of a delivery attempt.
     ///
     /// - Parameters:
     ///   - counts: the metrics of the route.
     ///   - outcome: how the attempt ended.
     ///   - client: the upload's client.
-    ///   - status: the upstream's status; 0 if it sent none.
-    ///   - isPutOff: whether the response asks for another attempt.
-    ///   - nanoseconds: the duration.
+    ///   - status: the status code of the upstream's response; 0 if it sent none.
+    ///   - isPutOff: whether the upstream's response asks for another attempt.
+    ///   - nanoseconds: the duration of the attempt.
     package func attempted(
         on counts: RouteMetrics,
         _ outcome: AttemptOutcome,
@@ -170,33 +175,35 @@ package struct Journal: Sendable {
         judge(counts, outcome, of: client, status: status)
     }
 
-    /// Reports the end of an attempt to stream an ordinary upload; `status` as for `attempted`.
+    /// Reports the end of an attempt to send an upload without a resource while it was received; `status` is 0 if the
+    /// upstream sent no response.
     package func streamed(
         on counts: RouteMetrics,
         _ outcome: AttemptOutcome,
         of client: ClientName,
         status: Int
     ) {
-        // The content ended early because of the client's connection.
+        // The client's connection ended the content early, so the attempt says nothing about the upstream.
         if case .abandoned = outcome { return }
         judge(counts, outcome, of: client, status: status)
     }
 
-    /// Reports that a complete upload could not be sent for a reason other than the upstream and the upload itself,
-    /// such as a failed check or conversion before the delivery.
+    /// Reports that a complete upload could not be sent, although neither the upstream nor the upload is at fault, as
+    /// when a check or conversion before the delivery fails.
     ///
     /// - Parameters:
     ///   - counts: the metrics of the route.
     ///   - client: the upload's client.
-    ///   - reason: one sentence.
+    ///   - reason: why, in one sentence.
     package func notSent(on counts: RouteMetrics, of client: ClientName, reason: String) {
         counts.health.addFailure(of: client, .notSent, reason: reason)
     }
 
-    /// Updates the route's health after an attempt.
+    /// Updates the route's health after a delivery attempt.
     ///
-    /// A 4xx response does not change it, because the web server of an application that is down sends such responses
-    /// too. Neither does a response that the client did not wait for, unless the upstream accepted the upload.
+    /// A 4xx response does not change the health, because the web server of an application that is down sends such
+    /// responses too. Neither does a response to a client that had disconnected, unless the upstream accepted the
+    /// upload.
     private func judge(
         _ counts: RouteMetrics,
         _ outcome: AttemptOutcome,
@@ -224,7 +231,7 @@ package struct Journal: Sendable {
         }
     }
 
-    /// Reports the upstream's final response, which the client receives.
+    /// Reports that the upstream sent its final response, which is passed on to the client.
     package func delivered(_ upload: Upload, status: Int) {
         log.answered(upload, status: status)
         countDelivery(upload.creation, length: upload.offset, status: status)
@@ -232,9 +239,9 @@ package struct Journal: Sendable {
         events.note(Event(.delivered, of: upload, status: status))
     }
 
-    /// Reports that the inspection or the authorizer refused an upload, with a final response.
+    /// Reports that the inspection or the authorizer refused a complete upload; it is not delivered.
     ///
-    /// `told` replaces the reason in the event.
+    /// `status` is that of the client's response. If `told` is not nil, the event contains it instead of `reason`.
     package func refused(
         _ upload: Upload,
         status: Int,
@@ -247,16 +254,18 @@ package struct Journal: Sendable {
         events.note(Event(.failed, of: upload, status: status, reason: told ?? reason))
     }
 
-    /// Reports that a delivery was deferred; the bytes are kept.
+    /// Reports that a delivery attempt failed and the upload is kept for another attempt.
     package func deferred(_ upload: Upload, reason: String) {
         log.deferred(upload.creation.id, reason: reason, next: upload.nextAttempt)
         metrics.waiting.note(upload)
         events.note(Event(.deferred, of: upload, reason: reason))
     }
 
-    /// Reports that an upload will not be delivered; it is kept in `hold` if it has a record.
+    /// Reports that an upload will not be delivered.
     ///
-    /// `status` is the upstream's status, if it sent one.
+    /// It is kept in the queue `hold` if it has a record, and removed otherwise.
+    ///
+    /// `status` is the status code of the upstream's response, or nil if it sent none.
     package func failed(_ upload: Upload, status: Int? = nil, reason: String) {
         if upload.isRecorded {
             log.failed(upload.creation.id, reason: reason)
@@ -268,7 +277,8 @@ package struct Journal: Sendable {
         events.note(Event(.failed, of: upload, status: status, reason: reason))
     }
 
-    /// Reports that the upstream sent no response; the upload is kept in `hold`.
+    /// Reports that the upstream may have received an upload but sent no response; the upload is kept in the queue
+    /// `hold` until an operator acts.
     package func indeterminate(_ upload: Upload, reason: String) {
         log.indeterminate(upload.creation.id, reason: reason)
         countFailure(upload.creation, .held, reason: "outcome unknown: \(reason)")
@@ -276,7 +286,8 @@ package struct Journal: Sendable {
         events.note(Event(.held, of: upload, reason: reason))
     }
 
-    /// Reports the same for an upload found by recovery.
+    /// Reports that recovery found an upload whose delivery a crash interrupted; the upload is kept in the queue `hold`
+    /// until an operator acts.
     package func indeterminate(_ summary: UploadSummary) {
         of(summary).log.indeterminate(summary.id, reason: summary.reason ?? "")
         count(.held, summary.creation)
@@ -296,7 +307,7 @@ package struct Journal: Sendable {
         of creation: UploadCreation
     ) -> RouteMetrics {
         let counts = metrics[creation.route]
-        // An ordinary upload has no resource.
+        // An ordinary upload, one without an upload resource, uses neither protocol.
         let dialect: RouteMetrics.DialectName =
             creation.resourcePath.isEmpty ? .none : creation.kind.family == .tus ? .tus : .ietf
         counts.add(outcome, dialect)

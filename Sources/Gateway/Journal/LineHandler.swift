@@ -7,26 +7,28 @@ package import SpoolgatePosix
 import SpoolgateTextFormats
 import SpoolgateUploadProtocol
 
-/// Writes log events to standard error, one line each.
+/// A log handler that writes each log event as one line to standard error.
 package struct LineHandler: LogHandler {
-    /// The lowest level that is written.
+    /// The lowest level of events that are written.
     package var logLevel: Logger.Level
     package var metadata: Logger.Metadata = [:]
     private let output: StandardError
 
-    /// Writes events of at least the level `level` to `output`.
+    /// Creates a handler that writes events of at least `level` to `output`.
     package init(level: Logger.Level, output: StandardError = StandardError()) {
         logLevel = level
         self.output = output
     }
 
-    /// The value of a key in the metadata added to every line.
+    /// The value of a key that is added to every line.
     package subscript(metadataKey key: String) -> Logger.MetadataValue? {
         get { metadata[key] }
         set { metadata[key] = newValue }
     }
 
-    /// Writes an event; one that cannot be written is lost, because no other output is left.
+    /// Writes an event as a line.
+    ///
+    /// If this fails, the event is lost, because there is no other output.
     package func log(event: LogEvent) {
         let pairs = Self.pairs(
             message: "\(event.message)",
@@ -39,9 +41,9 @@ package struct LineHandler: LogHandler {
         try? output.write(line: line, event.level.priority)
     }
 
-    /// Returns `msg="delivery deferred" upload=… next-attempt=- reason="…"`.
+    /// Returns the pairs of a line, such as `msg="delivery deferred" upload=… next-attempt=- reason="…"`.
     ///
-    /// The order is: message, upload, the other keys by name, and the reason, which is long.
+    /// The message comes first, then the upload, the other keys sorted by name, and last the reason, which is long.
     package static func pairs(message: String, _ metadata: Logger.Metadata) -> String {
         func rank(_ key: String) -> Int { key == "upload" ? 0 : key == "reason" ? 2 : 1 }
         let ordered = metadata.sorted { (rank($0.key), $0.key) < (rank($1.key), $1.key) }
@@ -49,7 +51,7 @@ package struct LineHandler: LogHandler {
         return all.map { "\($0.0)=\(quoted($0.1))" }.joined(separator: " ")
     }
 
-    /// Returns a value unchanged if it is unambiguous, otherwise as a JSON string.
+    /// Returns a value unchanged if it can be parsed without quotes, otherwise as a JSON string.
     private static func quoted(_ value: String) -> String {
         let isClear = value.unicodeScalars.allSatisfy { scalar in
             !scalar.isUnprintable && !scalar.properties.isWhitespace && scalar != "="

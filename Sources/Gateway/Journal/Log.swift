@@ -12,16 +12,16 @@ package import SpoolgateUploadProtocol
 package struct Log: Sendable {
     package let logger: Logger
 
-    /// Whether targets are written with their queries, which may contain credentials.
+    /// Whether request targets are written with their queries, which may contain credentials.
     private let showsQueries: Bool
 
-    /// Writes through `logger`.
+    /// Creates a log that writes its lines with `logger`.
     package init(_ logger: Logger, showsQueries: Bool = false) {
         self.logger = logger
         self.showsQueries = showsQueries
     }
 
-    /// Writes a line; nil becomes `-`.
+    /// Writes a line; a value that is nil is written as `-`.
     func write(
         _ level: Logger.Level,
         _ message: Logger.Message,
@@ -39,7 +39,7 @@ package struct Log: Sendable {
         target.shownTarget(withQuery: showsQueries)
     }
 
-    /// Returns the log with `correlation` in every line; unchanged for nil.
+    /// Returns a log that writes the ID `correlation` in every line; unchanged if nil.
     func correlated(_ correlation: String?) -> Log {
         guard let correlation else { return self }
         var logger = logger
@@ -61,14 +61,14 @@ package struct Log: Sendable {
         }
     }
 
-    /// Logs environment variables that contained settings.
+    /// Logs the names of environment variables that set settings.
     package func settingsFromEnvironment(_ variables: [String]) {
         write(.notice, "settings read from environment") {
             ["variables": variables.joined(separator: ",")]
         }
     }
 
-    /// Logs the result of a walk through the spool.
+    /// Logs how many uploads recovery found and repaired when it read the whole spool.
     package func recovered(_ recovery: Recovery) {
         write(.notice, "spool recovered") {
             [
@@ -80,12 +80,12 @@ package struct Log: Sendable {
         }
     }
 
-    /// Logs that recovery moved an upload to `corrupt`.
+    /// Logs that recovery moved an upload with an unreadable record to the directory `corrupt`, for an operator.
     package func setAside(_ id: UploadID, reason: String) {
         write(.error, "upload moved to corrupt/") { ["upload": id, "reason": reason] }
     }
 
-    /// Logs that recovery could not read or repair an upload, or several if `id` is nil.
+    /// Logs that recovery could not read or repair an upload; if `id` is nil, possibly several uploads.
     package func notRecovered(_ id: UploadID?, _ error: SpoolError) {
         write(.error, "upload recovery failed") { ["upload": id, "reason": error.sentence] }
     }
@@ -97,17 +97,17 @@ package struct Log: Sendable {
         }
     }
 
-    /// Logs that new settings were refused.
+    /// Logs that new settings were not applied; the old ones stay in force.
     package func reloadRefused(reason: String) {
         write(.error, "settings reload failed") { ["reason": reason] }
     }
 
-    /// Logs a line of the settings file with a setting that no longer exists.
+    /// Logs that the settings file contains a setting that no longer exists and is ignored.
     package func settingIgnored(reason: String) {
         write(.warning, "setting ignored") { ["reason": reason] }
     }
 
-    /// Logs that the system clock is `lead` seconds ahead of the time that is known to have passed.
+    /// Logs that the system clock is not trusted, because it is `lead` seconds ahead of the time known to have passed.
     package func clockDoubted(lead: Int64) {
         write(.warning, "system clock jumped") { ["ahead-seconds": lead] }
     }
@@ -115,12 +115,12 @@ package struct Log: Sendable {
     /// Logs that the system clock is trusted again.
     package func clockBelieved() { write(.notice, "system clock trusted again") }
 
-    /// Logs that the file system of a shared spool has shut out this host; the daemon ends.
+    /// Logs that the file system of a shared spool no longer accepts requests of this host; the daemon ends at once.
     package func fenced(reason: String) {
         write(.critical, "node fenced") { ["reason": reason] }
     }
 
-    /// Logs that the daemon stops accepting requests.
+    /// Logs that the daemon received a signal to end and stops accepting requests.
     package func draining(signal: String) {
         write(.notice, "shutdown started") { ["signal": signal] }
     }
@@ -142,12 +142,13 @@ package struct Log: Sendable {
         }
     }
 
-    /// Logs that content was received to its proper end.
+    /// Logs that the content of a request was received completely.
     package func received(_ id: UploadID, offset: Int64) {
         write(.info, "content received") { ["upload": id, "offset": offset] }
     }
 
-    /// Logs who wrote how much content, after its proper or early end.
+    /// Logs how many bytes of a request's content nginx wrote and how many passed through the gateway, after the
+    /// content has ended.
     func written(_ id: UploadID, _ path: ContentPath, nginx: Int64, gateway: Int64) {
         write(.debug, "content written") {
             [
@@ -157,7 +158,7 @@ package struct Log: Sendable {
         }
     }
 
-    /// Logs that content ended early; the received bytes are kept.
+    /// Logs that the content of a request ended early; the bytes received so far are kept.
     package func interrupted(_ id: UploadID, offset: Int64, reason: ContentError) {
         write(.info, "upload interrupted") { ["upload": id, "offset": offset, "reason": reason] }
     }
@@ -167,7 +168,7 @@ package struct Log: Sendable {
         write(.info, "delivery started") { ["upload": id, "length": length] }
     }
 
-    /// Logs the upstream's final response; a status below 400 accepts the upload.
+    /// Logs the upstream's final response: if `status` is below 400, it accepts the upload, otherwise it refuses it.
     func answered(_ upload: Upload, status: Int) {
         let (id, route, length) = (upload.creation.id, upload.creation.route, upload.offset)
         switch (upload.isRecorded, status < 400) {
@@ -187,7 +188,7 @@ package struct Log: Sendable {
         }
     }
 
-    /// Logs that the upstream did not accept the upload; the bytes are kept.
+    /// Logs that a delivery attempt failed and the upload is kept for another attempt.
     ///
     /// - Parameters:
     ///   - id: the upload.
@@ -199,19 +200,19 @@ package struct Log: Sendable {
         }
     }
 
-    /// Logs that the upload was accepted for the queue.
+    /// Logs that a complete upload was accepted for delivery by the queue.
     func accepted(_ id: UploadID, route: String, target: String, length: Int64) {
         write(.info, "upload accepted") {
             ["upload": id, "route": route, "target": shown(target), "length": length]
         }
     }
 
-    /// Logs that the upload cannot be delivered and is on hold.
+    /// Logs that an upload cannot be delivered; it is kept in the queue `hold` until an operator acts.
     package func failed(_ id: UploadID, reason: String) {
         write(.error, "delivery failed") { ["upload": id, "reason": reason] }
     }
 
-    /// Logs the removal of an expired failed upload.
+    /// Logs the removal of a failed upload at the end of its lifetime.
     package func failedExpired(_ summary: UploadSummary) {
         write(.notice, "failed upload removed") {
             ["upload": summary.id, "reason": summary.reason ?? ""]
@@ -231,70 +232,71 @@ package struct Log: Sendable {
         }
     }
 
-    /// Logs the removal of an expired response.
+    /// Logs the removal of a stored response at the end of its lifetime.
     package func responseExpired(_ id: UploadID) {
         write(.debug, "response expired") { ["upload": id] }
     }
 
-    /// Logs the removal of a file that was handed over without a 2xx response.
+    /// Logs the removal of a file that was handed over to the application, which did not accept it with a 2xx response.
     package func handoverExpired(_ path: String, route: String) {
         write(.info, "handed-over file removed") { ["path": path, "route": route] }
     }
 
-    /// Logs a failure of the delivery queue.
+    /// Logs an error that stops or delays the delivery queue.
     package func queueTrouble(_ reason: String) {
         write(.error, "delivery queue failed") { ["reason": reason] }
     }
 
-    /// Logs that a target was unreachable and another one received the request.
+    /// Logs that one of the upstream's targets was unreachable and another target received the request.
     package func upstreamSkipped(route: String, reason: String) {
         write(.warning, "upstream target skipped") { ["route": route, "reason": reason] }
     }
 
-    /// Logs that the upstream sent no response to the upload, which is on hold.
+    /// Logs that the upstream may have received an upload but sent no response; the upload is kept in the queue `hold`.
     package func indeterminate(_ id: UploadID, reason: String) {
         write(.error, "delivery outcome unknown") { ["upload": id, "reason": reason] }
     }
 
-    /// Logs a cancellation by the client.
+    /// Logs that the client cancelled an upload.
     package func cancelled(_ id: UploadID) {
         write(.info, "upload cancelled") { ["upload": id] }
     }
 
-    /// Logs that an upload has expired.
+    /// Logs the removal of an upload that was idle for longer than its route allows.
     package func expired(_ id: UploadID) {
         write(.info, "upload expired") { ["upload": id] }
     }
 
-    /// Logs that the upload's last activity was in the future, after the clock was set back, and was reset to now.
+    /// Logs that an upload's last activity was in the future, because the clock was set back since, and was changed to
+    /// the current time.
     package func timeCorrected(_ summary: UploadSummary) {
         write(.info, "upload time corrected") {
             ["upload": summary.id, "previous-time": summary.lastActivity]
         }
     }
 
-    /// Logs the removal of an upload that can never become complete.
+    /// Logs the removal of an incomplete upload that cannot be completed any more.
     package func deactivated(_ id: UploadID, reason: String) {
         write(.warning, "upload deactivated") { ["upload": id, "reason": reason] }
     }
 
     // MARK: Requests
 
-    /// Logs that an upload without a record was not delivered and was removed.
+    /// Logs that an ordinary upload, one without a record, could not be delivered and was removed.
     func ordinaryFailed(_ creation: UploadCreation, reason: String) {
         write(.warning, "ordinary upload failed") {
             ["upload": creation.id, "route": creation.route, "reason": reason]
         }
     }
 
-    /// Logs that the upstream did not respond to an ordinary request.
+    /// Logs that the upstream did not respond to a request that the gateway passed on.
     package func passThroughFailed(route: String, target: String, reason: String) {
         write(.warning, "request failed") {
             ["route": route, "target": shown(target), "reason": reason]
         }
     }
 
-    /// Logs the refusal of a request.
+    /// Logs that the gateway refused a request.
     package func refused(_ refusal: Refusal, target: String?) {
         write(.debug, "request refused") {
             [
@@ -304,7 +306,7 @@ package struct Log: Sendable {
         }
     }
 
-    /// Logs a connection that was closed because the refusal only meant "later".
+    /// Logs that a request was aborted without a response, because the refusal is temporary and the client may retry.
     package func brokenOff(_ refusal: Refusal, target: String) {
         write(.debug, "request aborted") { ["target": target, "reason": refusal.title] }
     }
@@ -316,19 +318,20 @@ package struct Log: Sendable {
         }
     }
 
-    /// Logs slow requests that were ended because few threads were free; `client` sent the last one.
+    /// Logs that `count` slow requests were ended since the last such line because few threads were free; `client` sent
+    /// the most recent one.
     package func slowLetGo(client: String, count: Int) {
         write(.warning, "slow requests interrupted") { ["client": client, "requests": count] }
     }
 
-    /// Logs a failure of the spool.
+    /// Logs an error of the spool; `upload` is nil if it does not concern a single upload.
     package func spoolFailed(_ error: SpoolError, upload: UploadID?) {
         write(.error, "spool error") { ["upload": upload, "reason": error.sentence] }
     }
 
     // MARK: Anonymous clients
 
-    /// Logs the refusal of an anonymous client.
+    /// Logs that an upload was refused because its client did not log in.
     package func anonymousRefused(route: String, target: String) {
         write(.info, "anonymous upload refused") { ["route": route, "target": shown(target)] }
     }
@@ -342,14 +345,14 @@ package struct Log: Sendable {
         }
     }
 
-    /// Logs that the authorizer could not be reached.
+    /// Logs that the authorizer could not be reached or gave no decision.
     package func authorizationFailed(route: String, target: String, reason: String) {
         write(.warning, "authorization failed") {
             ["route": route, "target": shown(target), "reason": reason]
         }
     }
 
-    /// Logs that the authorizer named a field that cannot be set.
+    /// Logs that the authorizer sent a field that must not be added to the upload's request; the field is ignored.
     package func fieldNotSet(route: String, field: String) {
         write(.warning, "authorizer field ignored") { ["route": route, "field": field] }
     }
@@ -363,17 +366,17 @@ package struct Log: Sendable {
 
     // MARK: Events
 
-    /// Logs that events could not be written.
+    /// Logs that `lost` events could not be written since the last such line.
     package func eventsLost(_ lost: Int, reason: String) {
         write(.error, "events lost") { ["events": lost, "reason": reason] }
     }
 
-    /// Logs that the webhook did not accept an event, which will be sent again.
+    /// Logs that the webhook did not accept an event; the event stays in the queue and is sent again.
     package func webhookFailed(reason: String) {
         write(.warning, "webhook failed") { ["reason": reason] }
     }
 
-    /// Logs an event that was dropped at the end of its lifetime.
+    /// Logs that an event was dropped because the webhook did not accept it within its lifetime.
     package func eventDropped(delivery: String, reason: String) {
         write(.error, "event dropped") { ["delivery": delivery, "reason": reason] }
     }

@@ -18,7 +18,8 @@ extension Log {
         write(.error, "admin socket unavailable") { ["reason": reason] }
     }
 
-    /// Logs that descriptors limit concurrent requests to fewer than the settings say.
+    /// Logs that there are too few file descriptors for `wanted` concurrent requests, so that only `maximum` are
+    /// served.
     package func threadsLowered(to maximum: Int, from wanted: Int, descriptors: Int) {
         let advice =
             "raise the limit on open files (LimitNOFILE) to \(wanted * ThreadBudget.ofRequest + 2000), "
@@ -28,37 +29,40 @@ extension Log {
         }
     }
 
-    /// Logs a connection without a valid FastCGI request in time.
+    /// Logs that a connection sent no valid FastCGI request in time and was closed.
     package func noRequest() { write(.debug, "connection without a request") }
 
-    /// Logs a response that ended before its announced length; the web server closes the client's connection.
+    /// Logs that a response ended before its announced length; the web server then closes the client's connection.
     package func incompleteAnswer() { write(.debug, "response incomplete") }
 
-    /// Logs that the client was gone or its content ended early.
+    /// Logs that a client disconnected before its request was finished.
     package func clientGone(route: String, target: String, reason: String) {
         write(.debug, "client disconnected") {
             ["route": route, "target": shown(target), "reason": reason]
         }
     }
 
-    /// Logs that most fields of a response were omitted because its head was too large for web servers.
+    /// Logs that most fields of a response were dropped because its header section, of `bytes` bytes, is too large for
+    /// web servers.
     package func headCut(upload: UploadID?, bytes: Int) {
         write(.warning, "response fields dropped") { ["upload": upload, "field-bytes": bytes] }
     }
 
-    /// Logs a field of an upstream's response that only the upstream's own web server would execute.
+    /// Logs that an upstream's response contains a field such as `X-Accel-Redirect`, which only a web server of the
+    /// upstream would act on.
     package func steeringIgnored(route: String, field: String) {
         write(.warning, "upstream field ignored") { ["route": route, "field": field] }
     }
 
-    /// Logs that the gateway received a request that it had sent itself.
+    /// Logs that the gateway received requests that it had sent itself, `count` since the last such line.
     package func cameBack(route: String, target: String, count: Int) {
         write(.error, "request loop detected") {
             ["route": route, "target": shown(target), "requests": count]
         }
     }
 
-    /// Logs that clients name an unknown version of the upload protocol.
+    /// Logs that clients use an unknown interop version of the upload protocol, in `count` requests since the last such
+    /// line.
     package func unknownVersion(_ version: Int, servedAs newest: Int, count: Int) {
         write(.warning, "unknown interop version") {
             [
@@ -70,7 +74,8 @@ extension Log {
 
     // MARK: Faults
 
-    /// Logs that the web server omits required parameters, so that every such request fails.
+    /// Logs that the web server does not pass required FastCGI parameters; `count` requests failed since the last such
+    /// line.
     package func frontMisconfigured(reason: String, count: Int) {
         write(.error, "web server misconfigured") {
             [
@@ -80,14 +85,16 @@ extension Log {
         }
     }
 
-    /// Logs that the web server passes no origin for a route.
+    /// Logs that the web server does not pass `SPOOLGATE_ORIGIN`, the scheme, host and port that clients use, for a
+    /// route.
     package func noOrigin(route: String) {
         write(.warning, "SPOOLGATE_ORIGIN is not set") {
             ["route": route, "directive": Self.originDirective]
         }
     }
 
-    /// Logs that the web server passes an invalid origin for a route.
+    /// Logs that the web server passes an invalid `SPOOLGATE_ORIGIN` for a route, in `count` requests since the last
+    /// such line.
     package func badOrigin(_ text: String, route: String, count: Int) {
         write(.warning, "SPOOLGATE_ORIGIN is invalid") {
             [
@@ -100,7 +107,9 @@ extension Log {
     private static let originDirective =
         "fastcgi_param SPOOLGATE_ORIGIN $scheme://$host:$server_port;"
 
-    /// Logs that nginx does not report whether it buffers uploads, which is its default.
+    /// Logs that nginx does not report whether it buffers uploads.
+    ///
+    /// It does so by default, so the operator should check.
     package func frontMayBuffer(route: String, count: Int) {
         write(.warning, "request buffering unknown") {
             [
@@ -110,7 +119,8 @@ extension Log {
         }
     }
 
-    /// Logs that the web server stores uploads in its own files before it passes them on.
+    /// Logs that the web server stores the whole content of uploads before it passes them on, so that they cannot be
+    /// resumed.
     package func frontBuffers(route: String, count: Int) {
         write(.warning, "request buffering enabled") {
             [
@@ -119,12 +129,13 @@ extension Log {
         }
     }
 
-    /// Logs that nginx could not use a file of the spool to write content.
+    /// Logs that nginx could not write content to a file of the spool; the content then passes through the gateway.
     package func frontCannotWrite(_ error: SystemError) {
         write(.warning, "nginx spool write failed") { ["reason": error.description] }
     }
 
-    /// Logs that the web server names a route that is not in the settings.
+    /// Logs that the web server passes a route that is not in the settings; `count` requests were refused since the
+    /// last such line.
     package func unknownRoute(_ route: String, target: String, count: Int) {
         write(.error, "unknown route") {
             ["route": route, "target": shown(target), "requests": count]

@@ -1,7 +1,7 @@
-// The metrics of one process, in memory. Each is updated in one place, mostly by the journal.
+// The metrics of one process, in memory. Each metric is updated in one place, mostly by the journal.
 //
-// Their names are in Admin/MetricsPage. Invariant: keys come from bounded sets (routes of the settings, methods,
-// statuses, codes of refusals) and never contain an owner, a path or an upload ID.
+// The names of the metrics are in Admin/MetricsPage. Invariant: keys come from bounded sets (routes of the settings,
+// methods, statuses, codes of refusals) and never contain an owner, a path or an upload ID.
 
 package import SpoolgatePosix
 package import SpoolgateUploadProtocol
@@ -15,20 +15,21 @@ package final class Metrics: Sendable {
     private let byRoute = Monitor<[String: RouteMetrics]>([:])
     /// The name that stands for a missing route.
     package static let noRoute = "-"
-    /// Refusals by code.
+    /// The number of refusals, by the code in the response.
     package let refusals = Counters<String>()
-    /// Messages whose content ended early, by reason.
+    /// The number of requests whose content ended early, by reason.
     package let interruptions = Counters<String>()
-    /// Interrupted uploads that were resumed.
+    /// The number of interrupted uploads that were resumed.
     package let resumptions = Counter()
+    /// The number of uploads that are being received now, including ordinary uploads.
     package let receiving = Counter()
-    /// Ordinary uploads among those, which have no ID for clients.
+    /// The number of ordinary uploads that are being received now: uploads without a resource, which cannot be resumed.
     package let receivingOrdinary = Counter()
-    /// Uploads with a resource that are being delivered.
+    /// The number of uploads with a resource that are being delivered now.
     package let delivering = Counter()
     package let queueRuns = Counter()
     private let interims = (0..<100).map { _ in Counter() }
-    /// Durations of requests to authorizers, by result.
+    /// The durations of requests to authorizers, by result.
     package let authorizerTimes = Histograms<String> { Histogram(Histogram.medium) }
     package let inspectionTimes = Histograms<String> { Histogram(Histogram.medium) }
     package let failures = RecentFailures()
@@ -39,12 +40,13 @@ package final class Metrics: Sendable {
 
     private let uptime: @Sendable () -> Int64
 
-    /// Creates metrics without counts; `uptime` returns seconds of a clock that cannot be set.
+    /// Creates metrics that are all zero; `uptime` returns the seconds since an arbitrary time, unaffected by changes
+    /// of the system clock.
     package init(uptime: @escaping @Sendable () -> Int64 = SystemClock.kernelUptime) {
         self.uptime = uptime
     }
 
-    /// The metrics of a route.
+    /// The metrics of the route with this name; created on the first access.
     package subscript(route: String) -> RouteMetrics {
         byRoute.updateQuietly { byRoute in
             if let found = byRoute[route] { return found }
@@ -63,12 +65,12 @@ package final class Metrics: Sendable {
         byRoute.updateQuietly { $0.values.reduce(0) { $0 + $1.received.count } }
     }
 
-    /// Counts an interim response that was sent.
+    /// Counts an interim response (1xx) that was sent.
     package func addInterim(_ status: Int) {
         if (100..<200).contains(status) { interims[status - 100].add() }
     }
 
-    /// Interim responses sent, for each status that occurred.
+    /// The number of interim responses (1xx) sent, for each status code that occurred.
     package var interimCounts: [(status: Int, count: Int)] {
         interims.enumerated().map { ($0.offset + 100, $0.element.count) }.filter { $0.1 > 0 }
     }
@@ -82,7 +84,7 @@ package struct RecentFailure: Sendable, Equatable {
     package var reason: String
 }
 
-/// The uploads whose delivery failed most recently.
+/// The most recent failures of deliveries.
 ///
 /// Thread-safe.
 package final class RecentFailures: Sendable {
@@ -97,6 +99,6 @@ package final class RecentFailures: Sendable {
         }
     }
 
-    /// The failures, newest first, at most 20.
+    /// The most recent failures, newest first, at most 20.
     package var newest: [RecentFailure] { list.updateQuietly { $0.reversed() } }
 }

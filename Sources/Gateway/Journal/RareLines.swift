@@ -1,10 +1,12 @@
-// Rate limits for log lines about frequent occurrences.
+// Limits how often log lines about frequent occurrences are written.
 //
-// Invariant: every occurrence is counted in exactly one line, or waits for one.
+// Invariant: every occurrence is counted in exactly one line, or will be counted in the next one.
 
 package import SpoolgatePosix
 
-/// Counts of occurrences by subject, logged at intervals.
+/// Counts occurrences, and decides when to write a log line with their number.
+///
+/// Each subject, such as a route, is counted separately.
 package struct RareLines<Subject: Hashable> {
     private struct Untold {
         var count = 0
@@ -16,14 +18,15 @@ package struct RareLines<Subject: Hashable> {
     /// Creates empty counts.
     package init() {}
 
+    /// The subjects that have occurred and were not forgotten.
     package var subjects: some Collection<Subject> { untold.keys }
 
-    /// Counts an occurrence.
+    /// Counts an occurrence, and returns a number if a line is due now.
     ///
     /// - Parameters:
-    ///   - subject: the subject, which has its own interval.
-    ///   - next: the earliest time of the next line, if one is due now.
-    /// - Returns: the occurrences for a line that is due now, including this one; nil if no line is due.
+    ///   - subject: what the line is about, such as a route.
+    ///   - next: the earliest time of the next line about this subject; used only if a line is due now.
+    /// - Returns: the number of occurrences since the last line, including this one, or nil if no line is due.
     package mutating func note(
         _ subject: Subject,
         next: Deadline = .after(.seconds(60))
@@ -35,7 +38,8 @@ package struct RareLines<Subject: Hashable> {
         return isTold ? noted.count : nil
     }
 
-    /// Makes the next occurrence of these subjects due at once.
+    /// Discards the counts of the subjects for which `isForgotten` returns true, so that a line is due at their next
+    /// occurrence.
     package mutating func forget(where isForgotten: (Subject) -> Bool) {
         untold = untold.filter { !isForgotten($0.key) }
     }

@@ -1,33 +1,34 @@
 // The health of a route: whether its uploads reach the upstream.
 //
-// This file owns the state; the status, the admin page, the metrics and readiness read it. Invariant: a route's memory
-// does not grow with its failures or its clients.
+// The status, the admin page, the metrics and the readiness checks read this state. Invariant: the memory used for a
+// route does not grow with its failures or its clients.
 
 import SpoolgatePosix
 import SpoolgateUploadProtocol
 
-/// The failures of one route since its last success.
+/// The failures of a route since its last success, as reported to readers.
 package struct FailureRun: Sendable, Equatable {
-    /// At least 1.
+    /// The number of failures, at least 1.
     package var count: Int
-    /// Whether at least two clients are affected.
+    /// Whether uploads of at least two clients failed.
     package var isOfSeveralClients: Bool
-    /// Seconds since the first failure.
+    /// The number of seconds since the first of these failures.
     package var age: Int64
-    /// Whether the upstream received any byte of these requests.
+    /// Whether the upstream received a part of at least one of these requests.
     package var wasReached: Bool
+    /// The reason of the last failure.
     package var reason: String
 }
 
-/// The failures of one route since its last success, in memory.
+/// Records whether the deliveries of one route succeed or fail.
 ///
 /// Thread-safe.
 package final class RouteHealth: Sendable {
-    /// The progress of a delivery before it failed.
+    /// How far a delivery attempt came before it failed.
     package enum Progress: Sendable {
-        /// This process could not start it; neither the upstream nor the request is at fault.
+        /// This process could not start the attempt; neither the upstream nor the request is at fault.
         case notTried
-        /// No byte was sent.
+        /// No byte of the request was sent.
         case notSent
         /// The upstream received at least a part of the request.
         case sent
@@ -41,39 +42,42 @@ package final class RouteHealth: Sendable {
         var last: Int64 = 0
         var wasReached = false
         var reason = ""
-        /// Failures at the end of the run that could not be started.
+        /// The number of the most recent failures, without a gap, in which this process could not start the attempt.
         var untried = 0
     }
 
-    /// Consecutive failures, of at least two clients, that make a route failing.
+    /// The number of consecutive failures, of at least two clients, after which a route is reported as failing.
     package static let mostFailures = 5
-    /// Seconds without a success after which one failure suffices, and after which a local fault may be repaired.
+    /// The number of seconds without a success after which one failure suffices for this report, and after which a
+    /// local fault counts as possibly repaired.
     package static let patience: Int64 = 600
-    /// Consecutive attempts that this process could not start, after which it is not ready.
+    /// The number of consecutive attempts that this process could not start after which it reports that it is not
+    /// ready.
     package static let mostUntried = 3
     private static let mostOfReason = 1_000
 
     private let uptime: @Sendable () -> Int64
     private let run = Monitor(Run())
-    /// Failures in `run`, so that a success on a healthy route takes no lock.
+    /// The number of failures in `run`, so that a success on a healthy route needs no lock.
     private let count = Counter()
 
-    /// Starts without failures; `uptime` returns seconds of a clock that cannot be set.
+    /// Creates a record without failures; `uptime` returns the seconds since an arbitrary time, unaffected by changes
+    /// of the system clock.
     init(uptime: @escaping @Sendable () -> Int64) { self.uptime = uptime }
 
-    /// Ends the run of failures, because the upstream accepted an upload or was replaced.
+    /// Discards the recorded failures; call it after the upstream accepts an upload or is replaced in the settings.
     package func reset() {
         guard count.count > 0 else { return }
         run.updateQuietly { $0 = Run() }
         count.set(0)
     }
 
-    /// Adds a failure.
+    /// Records that a delivery attempt failed.
     ///
     /// - Parameters:
     ///   - client: the upload's client.
-    ///   - progress: the progress of the delivery.
-    ///   - reason: one sentence.
+    ///   - progress: how far the attempt came.
+    ///   - reason: why, in one sentence.
     func addFailure(of client: ClientName, _ progress: Progress, reason: String) {
         let now = uptime()
         run.updateQuietly { run in
@@ -88,10 +92,10 @@ package final class RouteHealth: Sendable {
         }
     }
 
-    /// The failures since the last success, if the route is failing; otherwise nil.
+    /// The failures since the last success, or nil if the route does not count as failing.
     ///
-    /// It is failing after `mostFailures` failures of at least two clients, or if the first failure is `patience`
-    /// seconds old.
+    /// A route counts as failing after `mostFailures` failures of at least two clients, or if the first failure is
+    /// `patience` seconds old.
     package var failing: FailureRun? {
         guard count.count > 0 else { return nil }
         let now = uptime()
@@ -109,11 +113,10 @@ package final class RouteHealth: Sendable {
         }
     }
 
-    /// The reason why this process cannot deliver, if it could not start the last `mostUntried` attempts; otherwise
-    /// nil.
+    /// Why this process cannot start deliveries; nil unless the last `mostUntried` attempts could not be started.
     ///
-    /// It expires after `patience` seconds: a process that is not ready receives no requests, so only another attempt
-    /// can show that the fault is repaired.
+    /// It becomes nil again `patience` seconds after the last failure. Otherwise a process that is not ready would
+    /// receive no more requests, and no attempt could show that the fault is repaired.
     package var localFault: String? {
         guard count.count > 0 else { return nil }
         let now = uptime()

@@ -1,4 +1,4 @@
-// The metrics of one route. Every request updates them, so each is found without a lookup by name.
+// The metrics of one route. Every request updates them, so code finds each metric without a lookup by name.
 
 package import HTTPTypes
 package import SpoolgateExchange
@@ -12,7 +12,7 @@ package final class RouteMetrics: Sendable {
     package enum MethodName: Int, Sendable, CaseIterable {
         case other, get, head, post, put, patch, delete, options
 
-        /// Returns the name of a method; `other` if it is not counted separately.
+        /// Creates the name of a method, or `other` if the method is not counted separately.
         package init(_ method: HTTPRequest.Method) {
             self =
                 switch method {
@@ -33,11 +33,11 @@ package final class RouteMetrics: Sendable {
     /// The events in the life of an upload that are counted.
     package enum Outcome: Int, Sendable, CaseIterable {
         case created
-        /// The upstream sent a final response.
+        /// The upstream sent a final response, with any status.
         case delivered
-        /// It will not be delivered.
+        /// The upload will not be delivered.
         case failed
-        /// The upstream received it and sent no response.
+        /// The upstream may have received the upload but sent no response; the upload is kept for an operator.
         case held
         case cancelled
         case expired
@@ -45,7 +45,7 @@ package final class RouteMetrics: Sendable {
 
     /// The protocol of an upload.
     package enum DialectName: Int, Sendable, CaseIterable {
-        /// None: an ordinary upload.
+        /// No upload protocol: an ordinary upload, without a resource.
         case none
         case ietf
         case tus
@@ -53,19 +53,19 @@ package final class RouteMetrics: Sendable {
 
     /// The results of delivery attempts.
     package enum Result: Int, Sendable, CaseIterable {
-        /// The upstream sent a status below 400.
+        /// The upstream accepted the upload, with a status below 400.
         case taken
-        /// The upstream sent another status.
+        /// The upstream refused the upload, with a status of 400 or more.
         case refused
         /// The upstream asked for another attempt.
         case putOff
         /// This process could not start the attempt.
         case notTried
-        /// No byte was sent.
+        /// No byte of the request was sent.
         case notReached
-        /// The upstream's directory has no room.
+        /// The upstream is a directory, and it has no room.
         case noRoom
-        /// The upstream received the request and sent no complete response.
+        /// The upstream received the request but sent no complete response.
         case noAnswer
         /// The content could not be sent completely.
         case abandoned
@@ -85,18 +85,18 @@ package final class RouteMetrics: Sendable {
     }
 
     package let received = Counter()
-    /// Bytes of content that the web server wrote into the spool.
+    /// The number of bytes of content that the web server wrote into the spool directly.
     package let receivedByLane = Counter()
-    /// Bytes of uploads that the upstream accepted.
+    /// The number of bytes in uploads that the upstream accepted.
     package let delivered = Counter()
     package let deliveryTimes = Histogram(Histogram.medium)
-    /// Times from the creation of uploads until they are complete.
+    /// The times from the creation of uploads to their completion.
     package let uploadTimes = Histogram(Histogram.long)
-    /// Requests by method and status, few of which occur; locked only during an addition.
+    /// The number of requests by method and status, for the few pairs that occur.
     private let requests = Monitor<[Int: Int]>([:])
     private let uploads = RouteMetrics.counters(Outcome.allCases.count * DialectName.allCases.count)
     private let contentPaths = RouteMetrics.counters(ContentPath.allCases.count)
-    /// The last path that depends on the route, as its raw value plus 1; 0 if there was none.
+    /// The value of `lastContentPath`, as its raw value plus 1; 0 for nil.
     private let lastPath = Counter()
     private let deliveries = RouteMetrics.counters(Result.allCases.count)
 
@@ -111,15 +111,17 @@ package final class RouteMetrics: Sendable {
     package let health: RouteHealth
     private let hasToldSteering = Monitor(false)
 
-    /// Creates metrics without counts; `uptime` returns seconds of a clock that cannot be set.
+    /// Creates metrics that are all zero; `uptime` returns the seconds since an arbitrary time, unaffected by changes
+    /// of the system clock.
     init(uptime: @escaping @Sendable () -> Int64) { health = RouteHealth(uptime: uptime) }
 
-    /// Logs, once, a response field that tells an application's own web server to send a file.
+    /// Logs, once per route, that an upstream's response tells a web server of the upstream to send a file (such as
+    /// `X-Sendfile`).
     ///
-    /// The web server in front of the gateway ignores it, so the client receives a response without content.
+    /// The web server in front of the gateway ignores such a field, so the client receives a response without content.
     ///
     /// - Parameters:
-    ///   - fields: the response's fields.
+    ///   - fields: the fields of the upstream's response.
     ///   - route: the name of the route.
     ///   - log: the log.
     package func noteSteering(_ fields: HTTPFields, route: String, _ log: Log) {
@@ -140,7 +142,7 @@ package final class RouteMetrics: Sendable {
         "x-accel-redirect", "x-sendfile", "x-lighttpd-send-file", "x-sendfile2",
     ]
 
-    /// Counts a completed request; status 0: its connection was closed without a response.
+    /// Counts a finished request; `status` is 0 if its connection was closed without a response.
     package func add(_ method: MethodName, status: Int) {
         let key = method.rawValue * Self.statuses + status
         requests.updateQuietly { $0[key, default: 0] += 1 }
@@ -152,32 +154,34 @@ package final class RouteMetrics: Sendable {
 
     func add(_ result: Result) { deliveries[result.rawValue].add() }
 
-    /// Counts a message by the path of its content, except small ones, which have no choice of path.
+    /// Counts a request by how its content reached the spool.
+    ///
+    /// Small content is not counted, because it always passes through the gateway.
     func add(_ path: ContentPath) {
         guard path != .small else { return }
         contentPaths[path.rawValue].add()
         switch path {
         case .taken, .off, .shared, .unusable, .notOffered: lastPath.set(path.rawValue + 1)
-        // These depend on the message, not on the route.
+        // The reason is this request's content, not the configuration of the route.
         case .digest, .ordinary, .full, .small: break
         }
     }
 
     // MARK: Reading
 
-    /// Messages for each path that occurred.
+    /// The number of requests for each way in which content reached the spool.
     package var paths: [(path: ContentPath, count: Int)] {
         ContentPath.allCases.map { ($0, contentPaths[$0.rawValue].count) }.filter { $0.1 > 0 }
     }
 
-    /// The path of the last message that could have used the lane; nil if there was none.
+    /// How the last content that nginx could have written reached the spool; nil if there was none.
     ///
-    /// Paths that depend on the message alone are left out.
+    /// Content that passed through the gateway for a reason of its own, such as a digest, does not change this value.
     package var lastContentPath: ContentPath? {
         ContentPath(rawValue: lastPath.count - 1)
     }
 
-    /// Completed requests for each method and status that occurred, in a fixed order.
+    /// The number of finished requests for each method and status that occurred, in a fixed order.
     package var answered: [(method: MethodName, status: Int, count: Int)] {
         requests.updateQuietly { $0 }.sorted { $0.key < $1.key }.compactMap { key, count in
             MethodName(rawValue: key / Self.statuses).map { ($0, key % Self.statuses, count) }

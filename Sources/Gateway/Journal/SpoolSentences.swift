@@ -8,7 +8,7 @@ extension SpoolError: CustomStringConvertible {
     /// The message for the operator.
     package var description: String { sentence }
 
-    /// The message for the operator, in one line: what failed, on what, and what to do.
+    /// The message for the operator, in one line: what failed, the affected file or upload, and what to do.
     package var sentence: String {
         switch self {
         case .disk(let error) where error.isReadOnly:

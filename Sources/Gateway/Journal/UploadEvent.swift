@@ -1,4 +1,4 @@
-// Events in the life of an upload for programs; see spoolgate-events(5).
+// Events that report changes of uploads to programs; see spoolgate-events(5).
 //
 // Invariant: an event contains no credential and no field of a request except the correlation ID.
 
@@ -8,7 +8,7 @@ package import SpoolgateSpool
 package import SpoolgateTextFormats
 package import SpoolgateUploadProtocol
 
-/// An event in the life of an upload.
+/// An event: the report of one change of an upload.
 package struct Event: Sendable {
     /// The kinds of events.
     package enum Kind: String, Sendable, CaseIterable {
@@ -20,23 +20,23 @@ package struct Event: Sendable {
         case completed
         /// The upstream sent a final response, with any status.
         case delivered
-        /// There is no final response yet; another attempt follows.
+        /// A delivery attempt failed; another attempt follows.
         case deferred
-        /// It will not be delivered.
+        /// The upload will not be delivered.
         case failed
-        /// Its outcome is unknown, or an operator has put it on hold.
+        /// The outcome of the delivery is unknown, or an operator has put the upload on hold.
         case held
-        /// It was idle for longer than its route allows.
+        /// The upload was removed because it was idle for longer than its route allows.
         case expired
         case cancelled
-        /// An operator removed it.
+        /// The command `purge` removed the upload.
         case purged
     }
 
     package var kind: Kind
     /// The time of the event, set when it is written.
     package var time = WallTime(seconds: 0)
-    /// The node that reports it; nil if the settings name none.
+    /// The node that reports the event; nil if the settings name no node.
     package var node: String?
     package var upload: UploadID
     /// The upload's route; nil if unknown.
@@ -45,17 +45,18 @@ package struct Event: Sendable {
     package var method: String?
     package var target: String?
     package var offset: Int64?
-    /// Bytes of the complete upload, if known.
+    /// The length of the complete upload in bytes; nil if unknown.
     package var length: Int64?
+    /// The status code of the final response; nil if there is none.
     package var status: Int?
     package var reason: String?
     package var nextAttempt: WallTime?
     package var attempts: Int?
     package var correlation: String?
-    /// The creation, until `correlation` is read from it.
+    /// The upload's creation, from which `correlation` is read when the event is written; nil if unknown.
     package var creation: UploadCreation?
 
-    /// Creates an event of a locked upload.
+    /// Creates an event about a locked upload.
     package init(
         _ kind: Kind,
         of upload: Upload,
@@ -75,7 +76,7 @@ package struct Event: Sendable {
         nextAttempt = upload.nextAttempt
     }
 
-    /// Creates an event of an upload that was read without a lock.
+    /// Creates an event about an upload that was read without a lock.
     package init(_ kind: Kind, of summary: UploadSummary) {
         self.init(kind, of: summary.creation, id: summary.id)
         offset = summary.offset
@@ -84,7 +85,7 @@ package struct Event: Sendable {
         reason = summary.reason
     }
 
-    /// Creates an event of an upload whose creation may be unknown.
+    /// Creates an event about an upload of which at least the ID is known.
     package init(_ kind: Kind, of creation: UploadCreation?, id: UploadID) {
         self.kind = kind
         upload = id

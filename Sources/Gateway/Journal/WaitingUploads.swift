@@ -1,5 +1,5 @@
-// The complete uploads that wait, as far as this process knows. It records its own changes; each queue run adds those
-// of other processes.
+// The complete uploads that wait for delivery or an operator, as far as this process knows. The process records its own
+// changes; each queue run adds changes by other processes.
 //
 // Invariant: the memory used does not depend on the size of the spool.
 
@@ -7,20 +7,21 @@ package import SpoolgatePosix
 package import SpoolgateSpool
 package import SpoolgateUploadProtocol
 
-/// The uploads in `deferred` and `hold`.
+/// A table of the uploads in the queues `deferred` and `hold`, for metrics and the status.
 ///
 /// Thread-safe.
 package final class WaitingUploads: Sendable {
     private struct Table {
-        /// The known uploads, each with the queue run that last found it.
+        /// The known uploads, each with the number of the queue run that last found it.
         var known: [UploadID: (upload: WaitingUpload, run: Int)] = [:]
         /// The number of uploads that do not fit into `known`.
         var others = 0
         var run = 0
         var corrupt = 0
-        /// Whether recovery is walking through the spool and may find more uploads.
+        /// Whether recovery is reading the spool and may find more uploads.
         var isWalked = true
-        /// Whether the table may be incomplete, because no queue run has started since the last walk ended.
+        /// Whether the table may be incomplete, because no queue run has started and ended since recovery last read the
+        /// spool.
         var isCounting = true
 
         mutating func add(_ waiting: WaitingUpload) {
@@ -39,14 +40,14 @@ package final class WaitingUploads: Sendable {
     /// Creates an empty table.
     package init() {}
 
-    /// Records the state of a locked upload.
+    /// Records the state of a locked upload: adds the upload if it waits, removes it otherwise.
     package func note(_ upload: Upload) {
         let waiting = upload.waiting
         guard let waiting else { return forget(upload.creation.id) }
         change { $0.add(waiting) }
     }
 
-    /// Records that an upload no longer waits.
+    /// Removes an upload, which no longer waits, from the table.
     package func forget(_ id: UploadID) {
         guard count.count > 0 else { return }
         change { $0.known[id] = nil }
@@ -59,7 +60,9 @@ package final class WaitingUploads: Sendable {
         }
     }
 
-    /// Records that a walk through the spool begins or has ended; the table starts with a walk under way.
+    /// Records that recovery begins to read the spool (true) or has ended (false).
+    ///
+    /// A new table assumes that recovery is under way.
     package func noteWalk(isUnderWay: Bool) {
         table.updateQuietly { table in
             table.isWalked = isUnderWay
@@ -67,15 +70,19 @@ package final class WaitingUploads: Sendable {
         }
     }
 
-    /// Whether the table may be incomplete, because the process has just started or another daemon crashed.
+    /// Whether the table may still be incomplete, because recovery is under way after the start of this process or a
+    /// crash of another.
     package var isCounting: Bool { table.updateQuietly { $0.isCounting } }
 
-    /// Finds the waiting uploads of a spool; reads only unknown ones and those the caller needs.
+    /// Updates the table from the spool.
+    ///
+    /// Reads the records only of unknown uploads and of those the caller needs.
     ///
     /// - Parameters:
     ///   - spool: the spool.
-    ///   - isNeeded: returns whether to read a known upload, given the time in its name; nil: it waits for an operator.
-    ///   - body: called with each upload that was read.
+    ///   - isNeeded: returns whether to read a known upload, given the time of its next attempt, or nil if it waits for
+    ///     an operator.
+    ///   - body: called once with each upload that was read.
     /// - Throws: `.disk` if the spool cannot be read; no upload is then removed from the table.
     package func look(
         at spool: Spool,
@@ -90,7 +97,7 @@ package final class WaitingUploads: Sendable {
         var isNew = false
         try spool.forEachWaiting { id, time in
             isNew = table.updateQuietly { table in
-                // The code that makes later changes to it will record them.
+                // The upload is already known; code that changes it later records the change.
                 if let known = table.known[id], known.upload.nameTime == time {
                     table.known[id]?.run = run
                     return false

@@ -10,7 +10,7 @@ import SpoolgateSpool
 import SpoolgateUploadProtocol
 import SpoolgateUpstream
 
-/// The sender.
+/// Sends the events in the webhook's queue, on a thread of its own.
 ///
 /// Thread-safe.
 final class Webhook: Sendable {
@@ -26,9 +26,9 @@ final class Webhook: Sendable {
     private let queue: EventQueue
     private let clock: SpoolClock
     private let log: Log
-    /// The field that identifies this gateway, so that it recognises an event that returns to it.
+    /// The field with which this gateway recognises an event that is sent back to it; nil if it has no name.
     private let via: HTTPField?
-    /// The interval between checks for events of other processes, and for the end of another sender.
+    /// How often to check whether other processes have added events, and whether another process has stopped sending.
     private static let interval = Duration.seconds(1)
     private static let longestPause = Duration.seconds(300)
     private static let answerCap = 0
@@ -42,7 +42,9 @@ final class Webhook: Sendable {
         self.via = via
     }
 
-    /// Applies new settings; a waiting event is sent again at once.
+    /// Applies new settings.
+    ///
+    /// If an event waits for another attempt, it is sent at once.
     func reload(_ settings: EventSettings) {
         state.update {
             $0.settings = settings
@@ -75,7 +77,7 @@ final class Webhook: Sendable {
     private func work() {
         while let service = nextService() {
             do throws(SystemError) {
-                // Held while this service is used; other processes only add events.
+                // The lock is held while events are sent; other processes can only add events.
                 guard let place = try queue.takeSender() else {
                     queue.settle()
                     pause(Self.interval, service)
@@ -97,7 +99,7 @@ final class Webhook: Sendable {
         var generation: Int
     }
 
-    /// Waits until a webhook is configured; nil if the thread must end.
+    /// Waits until the settings name a webhook, and returns it; returns nil if the thread must end.
     private func nextService() -> Service? {
         state.wait(until: .never) { state -> Service?? in
             if state.isStopping { return .some(nil) }
@@ -143,7 +145,8 @@ final class Webhook: Sendable {
         }
     }
 
-    /// Sends an event until it is done; false if the settings changed or the daemon ends.
+    /// Sends an event repeatedly until it is accepted or too old; returns false if the settings changed or the daemon
+    /// ends before.
     private func send(_ event: QueuedEvent, to service: Service) -> Bool {
         var failures = 0
         while isCurrent(service) {
@@ -161,7 +164,7 @@ final class Webhook: Sendable {
         return false
     }
 
-    /// Sends an event once; nil if it was accepted, otherwise the reason.
+    /// Sends an event once, and returns why it was not accepted, or nil if it was.
     private func failure(of event: QueuedEvent, to service: Service) -> String? {
         let answer = WholeResponse(
             cap: Self.answerCap,
@@ -191,15 +194,17 @@ final class Webhook: Sendable {
 
     // MARK: Waiting
 
-    /// Returns the pause after a number of failures.
+    /// Returns the pause before the next attempt, after `failures` failed attempts.
     ///
-    /// It is drawn at random from the upper half of a time that starts at one second and doubles with each failure.
+    /// The maximum is one second after the first failure and doubles with each further one, up to `longestPause`. The
+    /// pause is a random time between half the maximum and the maximum.
     private static func backoff(_ failures: Int) -> Duration {
         let whole = min(longestPause, .seconds(1) * (1 << min(failures - 1, 10)))
         return whole / 2 + whole / 2 * Double.random(in: 0...1)
     }
 
-    /// Waits for `duration`, or until the daemon ends, the settings change or, for `orNews`, an event is added.
+    /// Waits for `duration`, or until the daemon ends, the settings change or, if `orNews` is true, this process adds
+    /// an event.
     private func pause(_ duration: Duration, _ service: Service, orNews: Bool = false) {
         _ = state.wait(until: .after(duration)) { state in
             state.isStopping || state.generation != service.generation || orNews && state.hasNews
