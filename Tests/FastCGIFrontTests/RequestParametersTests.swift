@@ -176,7 +176,7 @@ import Testing
                     continue
                 }
                 #expect(refusal.status.code == 500)
-                #expect(refusal.detail.contains("fastcgi_param \(name)"))
+                #expect(refusal.detail.contains("not pass \(name); set it with fastcgi_param"))
             }
         }
     }

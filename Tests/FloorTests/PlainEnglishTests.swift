@@ -37,12 +37,12 @@ struct PlainEnglishTests {
     static let bounds: [Bound] = [
         Bound(
             "comments in Sources",
-            what: 0.3,
+            what: 0.4,
             where: 0.1,
             whoever: 0.1,
-            ofWhich: 0.3,
-            fronted: 0.1,
-            leastIf: 12
+            ofWhich: 0.6,
+            fronted: 0.2,
+            leastIf: 14
         ),
         Bound("messages in Sources", what: 0.8, where: 0.1, whoever: 0.1, ofWhich: 0.5, fronted: 0),
         Bound("comments in Tests", what: 0.4, where: 0.2, whoever: 0.1, ofWhich: 0.5, fronted: 0.2),
@@ -50,12 +50,12 @@ struct PlainEnglishTests {
         Bound("pages", what: 0.8, where: 0.2, whoever: 0.1, ofWhich: 0.8, fronted: 0.1, leastIf: 4),
         Bound(
             "manual pages",
-            what: 0.1,
+            what: 0.3,
             where: 0.1,
             whoever: 0.1,
-            ofWhich: 0.5,
+            ofWhich: 0.6,
             fronted: 0.1,
-            leastIf: 9
+            leastIf: 10
         ),
     ]
 

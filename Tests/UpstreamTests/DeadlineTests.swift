@@ -32,7 +32,7 @@ struct DeadlineTests {
         arguments: [
             ("", "no response"), ("HTTP/1.1 100 Continue\r\n\r\n", "no response"),
             ("HTTP/1.1 200 OK\r\nContent-", "no response"),
-            ("HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\nabc", "no more of"),
+            ("HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\nabc", "no further part of"),
         ],
         [UpstreamContent.Kind.none, .small, .large, .stream]
     )

@@ -42,7 +42,7 @@ struct FilePath: Hashable, Sendable {
         }
     }
 
-    /// The path as text, from which `init(text:)` creates the same path.
+    /// The path as text; `init(text:)` creates the same path from it.
     var text: String {
         // The usual case, and by far the fastest.
         if let text = String(validating: bytes, as: UTF8.self),

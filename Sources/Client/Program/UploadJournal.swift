@@ -80,7 +80,7 @@ final class UploadJournal: Sendable {
     /// The content of the journal.
     var content: JournalContent { state.updateQuietly(\.content) }
 
-    /// Returns what the journal records about one upload.
+    /// Returns the journal's entry of one upload.
     func entry(of key: JournalKey) -> JournalContent.Entry {
         state.updateQuietly { $0.content.entries[key] } ?? JournalContent.Entry()
     }

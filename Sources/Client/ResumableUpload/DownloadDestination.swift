@@ -19,7 +19,7 @@ extension Download {
             Destination(kind: .file(path))
         }
 
-        /// The sequence `Download.body`, from which the program reads the content.
+        /// The sequence `Download.body`; the program reads the content from it.
         public static var body: Destination { Destination(kind: .body) }
 
         /// A function that is called repeatedly with the bytes, in order; the download waits until each call returns.

@@ -28,7 +28,7 @@ private final class OpenAppend {
     private static let reportPatience = Duration.seconds(3)
     /// The time without a report after which the append ends: a proxy may buffer the request until then.
     private static let silence = Duration.seconds(10)
-    /// The maximum time for which one call waits.
+    /// The maximum time that one call waits.
     private static let look = Duration.milliseconds(20)
 
     private(set) var count: Int64 = 0

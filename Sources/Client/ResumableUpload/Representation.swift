@@ -19,7 +19,7 @@ struct Representation {
     /// The representation's digest; nil if the response has no supported one.
     private(set) var digest: DownloadDigest?
 
-    /// The number of seconds by which `Date` must be later than `Last-Modified`.
+    /// The number of seconds that `Date` must be later than `Last-Modified`.
     ///
     /// RFC 9110 §8.8.2.2 requires one second if both dates are from the same clock, or a difference that makes
     /// different clocks unlikely to matter. RFC 7232 §2.2.2 had a minute.

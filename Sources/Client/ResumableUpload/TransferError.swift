@@ -4,7 +4,7 @@
 
 /// The reason why a transfer did not complete.
 public struct TransferError: Error, Sendable, Equatable, CustomStringConvertible {
-    /// The kind of an error, by which a program decides how to react.
+    /// The kind of an error, for programs that decide how to react.
     @nonexhaustive
     public enum Kind: Sendable, Equatable {
         /// The URL or an option cannot be used; no request was sent.

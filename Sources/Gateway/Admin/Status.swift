@@ -12,7 +12,7 @@ import SpoolgateTextFormats
 import SpoolgateUploadProtocol
 import SpoolgateUpstream
 
-/// The status of one daemon at one moment, from which the status page, screen and JSON are made.
+/// The status of one daemon at one moment, for the status page, screen and JSON.
 struct Status: Sendable {
     /// The severity, named as in Nagios plugins.
     enum Level: String, Sendable {

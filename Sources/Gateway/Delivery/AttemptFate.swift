@@ -57,7 +57,7 @@ enum ClientKnowledge: String, CaseIterable {
     case accepted = "received 202"
 }
 
-/// What becomes of an upload after an attempt.
+/// The consequence of an attempt for its upload.
 ///
 /// `?1` and `?0` are the values of `Upload-Complete` in the response to the client.
 enum AttemptFate: String, CaseIterable {

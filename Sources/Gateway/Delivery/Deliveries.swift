@@ -16,7 +16,7 @@ package import SpoolgateUploadProtocol
 ///
 /// Thread-safe.
 package final class Deliveries: Sendable {
-    /// The name by which the gateway identifies itself in `Via` fields.
+    /// The gateway's name in `Via` fields.
     package let name = GatewayName(token: RandomToken.make())
     package let spool: Spool
     package let journal: Journal

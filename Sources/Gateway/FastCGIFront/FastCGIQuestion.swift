@@ -1,4 +1,4 @@
-// A FastCGI client for one request without content, by which commands query a daemon.
+// A FastCGI client for one request without content; commands query a daemon with it.
 //
 // Invariant: an incomplete response is an error.
 

@@ -1,4 +1,4 @@
-// The FastCGI listener's part of the lane, by which nginx writes content into a file.
+// The FastCGI listener's part of the lane, on which nginx writes content into a file.
 //
 // Invariant: an offer receives exactly one reply: a grant, or a refusal at the first read of content.
 

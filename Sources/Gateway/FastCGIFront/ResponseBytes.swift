@@ -7,7 +7,7 @@ import SpoolgateTextFormats
 import SpoolgateUploadProtocol
 
 enum ResponseBytes {
-    /// Returns an interim head, which begins with the status line, by which web servers recognise it.
+    /// Returns an interim head, which begins with the status line, so that web servers recognise it.
     ///
     /// Names are in lower case, because lighttpd (1.4.69) passes them on unchanged, even to HTTP/2.
     static func interim(_ head: ResponseHead) -> ByteBuilder {

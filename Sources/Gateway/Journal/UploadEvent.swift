@@ -85,7 +85,7 @@ package struct Event: Sendable {
         reason = summary.reason
     }
 
-    /// Creates an event about an upload of which at least the ID is known.
+    /// Creates an event about an upload with at least a known ID.
     package init(_ kind: Kind, of creation: UploadCreation?, id: UploadID) {
         self.kind = kind
         upload = id

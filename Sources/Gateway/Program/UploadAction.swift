@@ -21,7 +21,7 @@ struct NamedUploads: ParsableArguments {
     var ids: [UploadID] = []
 }
 
-/// What became of one upload.
+/// The result for one upload.
 enum ActionOutcome {
     /// The upload was changed; the clause describes its former state.
     case done(was: String)

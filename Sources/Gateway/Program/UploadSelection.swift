@@ -7,7 +7,7 @@ import SpoolgateSpool
 import SpoolgateTextFormats
 import SpoolgateUploadProtocol
 
-/// The criteria by which a command selects uploads.
+/// The criteria that select a command's uploads.
 struct UploadSelection: ParsableArguments {
     @Option(
         help: ArgumentHelp(

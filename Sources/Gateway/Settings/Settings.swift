@@ -25,7 +25,7 @@ package struct Settings: Sendable, Equatable {
     /// It is part of the paths of this node's upload resources.
     package var node: String?
     package var spoolDirectory = "/var/spool/spoolgate"
-    /// Whether several hosts share the spool; each of them must have its own `node`.
+    /// Whether several hosts share the spool; each host must have its own `node`.
     package var sharesSpool = false
     /// The number of bytes that must stay free on the spool's file system.
     package var spoolReserve: Int64 = 256 << 20
@@ -33,7 +33,7 @@ package struct Settings: Sendable, Equatable {
     package var spoolQuota: Int64 = 0
     /// The maximum number of uploads in the spool, including delivered ones with a stored response, or 0 for no limit.
     package var maximumUploads = 1_000_000
-    /// The maximum number of concurrent requests, each of which uses one thread.
+    /// The maximum number of concurrent requests; each uses one thread.
     package var maximumThreads = 4096
     /// The maximum number of requests that wait for other requests, or 0 for no limit; nil means half of
     /// `maximumThreads`.

@@ -112,7 +112,7 @@ package enum SettingsFault: Error, Sendable, Equatable, CustomStringConvertible 
     /// A key or value is invalid.
     case wrong(SettingsError)
 
-    /// One line for the operator that says what is wrong.
+    /// The fault, as one line for the operator.
     package var description: String {
         switch self {
         case .unreadable(let error): "cannot read the settings: \(error)"

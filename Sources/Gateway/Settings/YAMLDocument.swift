@@ -34,7 +34,7 @@ package struct SettingsError: Error, Sendable, Equatable, CustomStringConvertibl
     package var file: String
     /// The place of the error, or nil if it is in an environment variable.
     package var place: SourcePlace?
-    /// What is wrong and how to correct it.
+    /// The fault and its correction.
     package var reason: String
 
     /// The error in one line, such as `settings.yaml:12:5: reason` or `SPOOLGATE_LISTEN: reason`.

@@ -18,7 +18,7 @@ package final class Spool: Sendable {
     let layout: SpoolLayout
     let disk: Disk
     let room: SpoolRoom
-    /// The clock by which the lifetimes of uploads are measured.
+    /// The clock that measures the lifetimes of uploads.
     package let clock: SpoolClock
     /// The name under which this process writes states; see `Writer`.
     let writer: String

@@ -93,7 +93,7 @@ package struct Listener: ~Copyable, Sendable {
 
     /// Makes future TCP connections send small writes at once; no effect on Unix sockets.
     ///
-    /// On Linux, connections inherit the listener's setting, which saves a call for each of them.
+    /// On Linux, connections inherit the listener's setting, which saves a call for each connection.
     package func setNoDelay() {
         var on: Int32 = 1
         let size = socklen_t(MemoryLayout<Int32>.size)

@@ -51,7 +51,7 @@ package final class Authorizer: Sendable {
     private let url: ServiceURL
     private let upstream: Upstream
     private let times: Histograms<String>
-    /// The gateway's name in `Via`, by which it recognizes its own request if it loops back.
+    /// The gateway's name in `Via`; with it, the gateway recognizes its own request if it loops back.
     private let gateway: GatewayName
     /// The maximum number of bytes of content in a response that the client receives.
     static let answerCap = 64 << 10

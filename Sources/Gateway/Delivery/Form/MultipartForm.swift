@@ -12,7 +12,7 @@ package struct MultipartForm: Sendable, Equatable {
     /// Writes the bytes before and after the file.
     ///
     /// - Parameters:
-    ///   - boundary: 1 to 60 letters and digits that nobody who chooses the content can predict.
+    ///   - boundary: 1 to 60 letters and digits that no client can predict.
     ///   - fields: the names and values of the fields before the file, in this order.
     ///   - file: the name of the file's field, the file's name, and its media type.
     package init(

@@ -27,7 +27,7 @@ package final class DeliveryQueue: Sendable {
         /// The latest due time in the table; later uploads are left to a later run, so that they do not displace
         /// earlier ones.
         var horizon = WallTime(seconds: .max)
-        /// The routes that have uploads for which the table has no room.
+        /// The routes with uploads that have no room in the table.
         var cut: Set<String> = []
         var schedule = DueHeap()
         /// The uploads that are due, by route.

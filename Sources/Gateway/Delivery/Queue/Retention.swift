@@ -21,7 +21,7 @@ package struct Retention: Sendable {
         all = settings.routes.values + [RouteSettings()]
     }
 
-    /// The queues from which expired uploads are removed.
+    /// The queues whose expired uploads are removed.
     package static let queues: [Queue] = [.incoming, .hold, .delivered]
 
     /// Whether the settings contain this route.

@@ -7,7 +7,7 @@
 
 import SpoolgateUploadProtocol
 
-/// The target, route and client for which a slot is counted.
+/// The target, route and client that a slot is counted for.
 struct SlotUser: Hashable, Sendable {
     /// The application, identified as by `UpstreamTarget.place`.
     let target: String

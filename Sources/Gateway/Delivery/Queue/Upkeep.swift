@@ -10,7 +10,7 @@ import SpoolgateSettings
 package import SpoolgateSpool
 import SpoolgateUploadProtocol
 
-/// The state by which other threads wake or end the upkeep thread.
+/// The state with which other threads wake or end the upkeep thread.
 ///
 /// Thread-safe.
 final class Upkeep: Sendable {

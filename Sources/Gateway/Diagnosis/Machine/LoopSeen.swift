@@ -6,7 +6,7 @@
 import SpoolgatePosix
 import SpoolgateUpstream
 
-/// The ways by which a request on this machine can reach one gateway: its own socket, and locations of nginx.
+/// The ways in which a request on this machine can reach one gateway: its own socket, and locations of nginx.
 struct LoopSeen {
     /// The address on which the gateway listens.
     let address: ListenAddress

@@ -4,7 +4,7 @@ import Glibc
 import SpoolgatePosix
 import SpoolgateTextFormats
 
-/// The user and groups of a process, by which the kernel checks permissions.
+/// The user and groups of a process; the kernel checks permissions with them.
 struct Credentials: Sendable, Equatable, Hashable {
     var user: UInt32
     var groups: Set<UInt32>

@@ -168,7 +168,7 @@ struct LocationPattern {
     let text: String
     let ignoresCase: Bool
 
-    /// Common file name endings, for which servers often have locations.
+    /// Common file name endings that servers often have locations for.
     private static let endings = [
         "php", "jpg", "jpeg", "png", "gif", "webp", "svg", "ico", "css", "js", "mjs", "map", "json",
         "xml", "html",

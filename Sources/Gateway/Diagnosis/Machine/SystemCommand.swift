@@ -14,7 +14,7 @@ enum SystemCommand {
         run(command).map(\.output)
     }
 
-    /// Runs a program and returns what it wrote on standard error, or nil if it failed.
+    /// Runs a program and returns its standard error, or nil if it failed.
     static func errors(of command: [String]) -> String? {
         // `try?`: the caller does not need the reason.
         try? run(command).get().errors

@@ -33,7 +33,7 @@ package struct ProbeURL: Sendable, Equatable {
     /// The path without the query.
     package var path: String { String(target.prefix { $0 != "?" }) }
 
-    /// Returns whether scheme, host and port are those of `other`, by the rules by which browsers compare origins.
+    /// Returns whether scheme, host and port are those of `other`, as browsers compare origins.
     package func hasSameOrigin(as other: ProbeURL) -> Bool {
         isSecure == other.isSecure && host == other.host && port == other.port
     }

@@ -46,7 +46,7 @@ final class UploadTable {
     ///
     /// - Parameters:
     ///   - style: the form of the table.
-    ///   - now: the time from which ages are calculated.
+    ///   - now: the time to calculate ages from.
     ///   - step: called with the number of uploads read so far, after each upload that is not printed at once.
     ///   - emit: called with each line of the table, in order.
     init(

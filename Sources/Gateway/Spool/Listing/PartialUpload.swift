@@ -4,7 +4,7 @@ package import SpoolgatePosix
 import SpoolgateTextFormats
 package import SpoolgateUploadProtocol
 
-/// An incomplete upload of which some content has been received.
+/// An incomplete upload with some received content.
 package struct PartialUpload: Sendable, Equatable {
     /// The upload's identity.
     package let id: UploadID

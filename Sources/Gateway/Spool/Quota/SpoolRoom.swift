@@ -287,7 +287,7 @@ final class SpoolRoom: Sendable {
     ///
     /// - Parameters:
     ///   - count: the number of bytes whose loan ends.
-    ///   - written: the number of bytes by which the content grew; negative if it shrank.
+    ///   - written: the change of the content's size in bytes; negative if it shrank.
     ///   - isCertain: false if `written` is unknown; all `count` bytes then count as written until the next count.
     func endLoan(of count: Int64, written: Int64, isCertain: Bool = true) {
         state.updateQuietly { state in

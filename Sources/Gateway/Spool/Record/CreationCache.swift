@@ -11,7 +11,7 @@ import SpoolgateUploadProtocol
 ///
 /// Thread-safe.
 final class CreationCache: Sendable {
-    /// A creation and the text from which it was parsed.
+    /// A creation and the text that it was parsed from.
     private final class Entry: Sendable {
         let text: [UInt8]
         let creation: UploadCreation

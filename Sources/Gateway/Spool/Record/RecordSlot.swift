@@ -1,4 +1,4 @@
-// The four slots of a record, one of which has the current state as a line of text; see spoolgate-spool(5), RECORDS.
+// The four slots of a record; one has the current state as a line of text; see spoolgate-spool(5), RECORDS.
 //
 // Two slots share a block with the creation and are used until an offset is durable. The other two have a block each,
 // so that a power failure destroys only one. Invariant: a line is used only if its checksum matches, and an older line

@@ -22,7 +22,7 @@ struct UnreadableRecord: Error, Equatable {
 
     /// What is wrong with the record, for the operator.
     var reason: String
-    /// What becomes of the record.
+    /// The consequence for the record.
     var kind = Kind.damaged
 
     /// Returns the error for a record written by a newer program; `word` is the first unknown word.

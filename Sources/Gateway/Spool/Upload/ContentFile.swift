@@ -260,7 +260,7 @@ package final class ContentFile {
         return made
     }
 
-    /// Calls `body` with a path by which other processes of this user can open the nameless file until `body` returns.
+    /// Calls `body` with a path with which other processes of this user can open the nameless file until `body` returns.
     ///
     /// If the file system cannot give the file a name, the path refers to this process's descriptor.
     func withNamelessPath<R>(

@@ -43,7 +43,7 @@ extension Upload {
     ///
     /// - Parameters:
     ///   - buffer: receives the bytes, from its start on.
-    ///   - position: the offset in the content from which to read.
+    ///   - position: the offset in the content to read from.
     /// - Returns: the number of bytes read, which is less than the size of `buffer` only at the end of the content.
     /// - Throws: `.disk` if the content cannot be read.
     package func read(
@@ -57,7 +57,7 @@ extension Upload {
     /// The descriptor of the data file, for delivery by a link or a copy; nil while the content is in memory.
     package var dataFile: Int32? { content.data?.descriptor.number }
 
-    /// Calls `body` with the path of the data file, by which other programs can open it until `body` returns.
+    /// Calls `body` with the path of the data file; other programs can open the file until `body` returns.
     ///
     /// - Throws: the error of `body`; `.disk` if the content cannot be written to the file; `.full` or `.overQuota` if
     ///   an upload without a record needs a file and there is no room for it.

@@ -145,7 +145,7 @@ extension BucketAddress {
     }
 }
 
-/// The requests of one attempt, all of them about one object.
+/// The requests of one attempt, all about one object.
 ///
 /// Not thread-safe.
 struct BucketRequests {
