@@ -22,7 +22,7 @@ struct FrontFaultTests {
         let sandbox = try Sandbox(front: .nginxMistaken(.buffering))
         // nginx writes content larger than `client_body_buffer_size` to a file.
         for _ in 0..<3 { #expect(try put(3 << 20, sandbox).status == 201) }
-        let told = lines("request buffering enabled", sandbox)
+        let told = lines("request buffering is enabled", sandbox)
         #expect(told.count == 1, "\(sandbox.log)")
         let line = try #require(told.first)
         #expect(line.contains(" level=warning ") && line.contains(" route=default"))
@@ -36,7 +36,7 @@ struct FrontFaultTests {
     func distributionsParameters() throws {
         let sandbox = try Sandbox(front: .nginxMistaken(.distributionsParameters))
         for _ in 0..<3 { #expect(try put(3 << 20, sandbox).status == 201) }
-        let told = lines("request buffering unknown", sandbox)
+        let told = lines("request buffering cannot be detected", sandbox)
         #expect(told.count == 1, "\(sandbox.log)")
         #expect(told.first?.contains("location*.conf;") == true)
     }

@@ -107,7 +107,7 @@ import Testing
     @Test("an upload that the web server buffered is logged with the directive that stops it")
     func buffered() throws {
         let test = try GatewayUnderTest()
-        let line = "request buffering enabled"
+        let line = "request buffering is enabled"
         test.serve(exchange(.delete, [.buffered]))
         #expect(!test.log.messages.contains(line))
         for _ in 0..<3 { #expect(test.serve(exchange(.put, [.buffered])).status == 201) }

@@ -27,7 +27,7 @@ struct BatchCount: Equatable, Sendable {
     /// The number of files accepted in this run, and their bytes.
     var taken = 0
     var bytes: Int64 = 0
-    /// The number of files skipped, because they were accepted in an earlier run.
+    /// The number of files skipped because they had been accepted in an earlier run.
     var skipped = 0
     /// The number of files that were refused or are missing.
     var refused = 0

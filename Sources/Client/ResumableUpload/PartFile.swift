@@ -43,7 +43,7 @@ final class PartFile {
         }
     }
 
-    /// Locks the opened file; returns true if that succeeded, false if another open file description holds the lock.
+    /// Tries to lock the open file; returns true if it did, or false if another open file description holds the lock.
     private static func isLocked(
         _ file: borrowing Descriptor,
         _ path: String

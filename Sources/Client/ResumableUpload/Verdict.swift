@@ -61,7 +61,7 @@ enum Verdict: Equatable {
     /// A permanent refusal.
     case refused
 
-    /// Finds the row for `answer` to `step` of an upload by `method`.
+    /// Creates the verdict on the response `answer` to the request `step`, from the table below.
     ///
     /// - Parameters:
     ///   - answer: the response.

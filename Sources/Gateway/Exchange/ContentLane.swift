@@ -2,7 +2,7 @@
 
 package import SpoolgatePosix
 
-/// The means to let the web server write one request's content into a file itself.
+/// Lets the web server write one request's content into a file by itself.
 ///
 /// Used by the request's thread.
 package protocol ContentLane: AnyObject {

@@ -162,7 +162,7 @@ extension FastCGIExchange {
 
     /// Reads until something arrives, and at most as much content as fits into `room`.
     ///
-    /// - Returns: nil if the alarm rang first.
+    /// - Returns: nil if the time set by `setAlarm` passed first.
     func wait(for room: UnsafeMutableRawBufferPointer) -> (count: Int, end: RecordReader.End)? {
         limitReceiving()
         guard connection.beginWaiting() else { return (0, .broken) }

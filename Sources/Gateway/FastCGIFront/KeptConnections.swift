@@ -66,7 +66,7 @@ struct KeptConnections {
         for (token, entry) in entries where entry.closing == nil { letGo(of: token) }
     }
 
-    /// Takes out the connections that the web server did not close in time; the caller closes them.
+    /// Removes and returns the connections that the web server did not close in time; the caller closes them.
     mutating func overdue() -> [Connection] {
         guard letGo > 0 else { return [] }
         let tokens = entries.filter { $0.value.closing?.hasPassed == true }.keys

@@ -19,7 +19,8 @@ extension FastCGIExchange: ContentLane {
         return reader.lane == .offered
     }
 
-    /// Reads records up to the next content; nil if the alarm rang first.
+    /// Reads records until the next one with content, and returns how reading ended; nil if the time set by `setAlarm`
+    /// passed first.
     private func readOn() -> RecordReader.End? {
         let nowhere = UnsafeMutableRawBufferPointer(start: nil, count: 0)
         return reader.hasBytes

@@ -6,7 +6,7 @@
 
 /// One request's begin record and parameters, as received.
 struct RequestBeginning {
-    /// The maximum number of bytes of parameters, far above the limits on heads.
+    /// The maximum number of bytes of parameters, well above the limits on request heads.
     static let mostBytes = 256 << 10
 
     /// The request's number on the connection, which the response's records carry.

@@ -85,7 +85,7 @@ struct ThreadPool {
         return true
     }
 
-    /// Whether half of the threads of a busy period have ended; true once for each halving.
+    /// Returns true once each time the number of threads has fallen to half of its peak in a busy period.
     mutating func busyTimeIsOver() -> Bool {
         guard mostThreads > maximumSpare, threads <= mostThreads / 2 else { return false }
         mostThreads = threads

@@ -196,7 +196,10 @@ package struct Log: Sendable {
     ///   - next: the time of the queue's next attempt, or nil if the upload waits for its client.
     package func deferred(_ id: UploadID, reason: String, next: WallTime?) {
         write(.warning, "delivery deferred") {
-            ["upload": id, "reason": reason, "next-attempt": next]
+            [
+                "upload": id, "reason": reason,
+                "next-attempt": next?.description ?? "when the client continues",
+            ]
         }
     }
 

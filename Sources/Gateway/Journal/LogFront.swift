@@ -111,7 +111,7 @@ extension Log {
     ///
     /// It does so by default, so the operator should check.
     package func frontMayBuffer(route: String, count: Int) {
-        write(.warning, "request buffering unknown") {
+        write(.warning, "request buffering cannot be detected") {
             [
                 "route": route, "directive": "include /usr/share/spoolgate/nginx/location*.conf;",
                 "requests": count,
@@ -122,7 +122,7 @@ extension Log {
     /// Logs that the web server stores the whole content of uploads before it passes them on, so that they cannot be
     /// resumed.
     package func frontBuffers(route: String, count: Int) {
-        write(.warning, "request buffering enabled") {
+        write(.warning, "request buffering is enabled") {
             [
                 "route": route, "directive": "fastcgi_request_buffering off;", "requests": count,
             ]

@@ -116,7 +116,7 @@ package final class RouteHealth: Sendable {
     /// Why this process cannot start deliveries; nil unless the last `mostUntried` attempts could not be started.
     ///
     /// It becomes nil again `patience` seconds after the last failure. Otherwise a process that is not ready would
-    /// receive no more requests, and no attempt could show that the fault is repaired.
+    /// receive no more requests, and no attempt could show that the fault has been fixed.
     package var localFault: String? {
         guard count.count > 0 else { return nil }
         let now = uptime()

@@ -34,7 +34,7 @@ enum ActionOutcome {
 /// Changes uploads one by one, and prints a line for each.
 struct UploadAction {
     let spool: Spool
-    /// The word that the output uses for a changed upload, such as `held`.
+    /// The word printed for an upload that was changed, such as `held`.
     let word: String
     private let events: Events
     private var lines: ActionLines

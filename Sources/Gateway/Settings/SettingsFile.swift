@@ -182,7 +182,7 @@ struct SettingsValue {
         )
     }
 
-    /// Returns the most likely correction of an unknown key, or the list of known keys.
+    /// Returns the most likely correction for an unknown key or, if there is none, the list of known keys.
     private static func advice(on key: String, of known: [String], isTop: Bool) -> String {
         if known.contains(key), let dot = key.lastIndex(of: ".") {
             let (section, name) = (key[..<dot], key[key.index(after: dot)...])

@@ -108,7 +108,7 @@ package struct Disk: Sendable {
         throw SystemError(Call.create.rawValue, on: directory.path)
     }
 
-    /// Creates an empty file, mode 0600, without opening it, unless it exists.
+    /// Creates an empty file, mode 0600, without opening it; does nothing if the file exists.
     package func createEmpty(_ name: String, in directory: Directory) throws(SystemError) {
         _ = try check?(.createEmpty, directory.path(of: name))
         guard mknodat(directory.descriptor.number, name, S_IFREG | 0o600, 0) == 0 || errno == EEXIST

@@ -126,7 +126,8 @@ extension Delivery {
             case .refused(let message):
                 return .refused(
                     Refusal.notTaken(message: message).response,
-                    reason: "refused by the inspection: \(message)",
+                    reason: "refused by the inspection"
+                        + (message.isEmpty ? ", which gave no reason" : ": \(message)"),
                     message: message
                 )
             case .failed(let reason): return .postponed(reason: reason)

@@ -202,7 +202,7 @@ package final class DeliveryQueue: Sendable {
 
     /// Records that the attempt to deliver an upload has ended.
     ///
-    /// Another attempt is due at `next`, or earlier if the upload was added again during this one. If neither applies,
+    /// Another attempt is due at `next`, or earlier if the upload was added again during the attempt. Otherwise,
     /// no attempt follows.
     func finish(_ id: UploadID, route: String, next: WallTime?) {
         table.update { table in

@@ -83,7 +83,7 @@ struct GatewaySeen: Seen, Sendable, Equatable {
     /// The response to OPTIONS, or nil if it was not sent because the creation got a response.
     var options: ProbeAnswer?
     var url: ProbeURL
-    /// The interop version (draft-12) that the probe and the gateway agreed on, or nil if they did not agree.
+    /// The interop version that the probe and the gateway agreed on, or nil if they did not agree.
     var version: Int?
     var login = ProbeLogin.none
 
@@ -301,7 +301,8 @@ struct NamesSeen: Seen, Sendable, Equatable {
     /// The path below which the uploads were created, with a slash at the end.
     var directory: String
 
-    /// Creates the observation from file names below `directory` and the responses to creations at these paths.
+    /// Creates the observation from file names, each appended to the URL path `directory`, and the response to the
+    /// creation of an upload at each resulting path.
     init(_ creations: [(name: String, answer: ProbeAnswer)], below directory: String) {
         self.creations = creations.map { Creation(name: $0.name, answer: $0.answer) }
         self.directory = directory

@@ -85,7 +85,7 @@ package struct NginxDump: Sendable {
     ///
     /// - Parameters:
     ///   - place: a location that passes requests to the gateway.
-    ///   - workers: the users and groups as which nginx's workers run, each combination once.
+    ///   - workers: the distinct combinations of user and groups that nginx's workers run as.
     /// - Returns: the findings; empty if no error is found.
     func findings(at place: NginxPlace, workers: Set<Credentials>) -> [Finding] {
         cleartextHTTP2(at: place)

@@ -76,7 +76,7 @@ struct NginxLogin: Sendable {
     ///
     /// - Parameters:
     ///   - password: the password file, or nil if there is none or it was not read.
-    ///   - workers: the users and groups as which nginx's workers run, each combination once.
+    ///   - workers: the distinct combinations of user and groups that nginx's workers run as.
     /// - Returns: the findings; empty if no error is found.
     func findings(_ password: PasswordFile?, workers: Set<Credentials>) -> [Finding] {
         if let halfLogin { return [halfLogin] }

@@ -10,7 +10,7 @@ import SpoolgateUploadProtocol
 struct TopN<Key: Comparable, Element> {
     private let limit: Int
     private var all: [(key: Key, element: Element)] = []
-    /// Elements with this key or a greater one are not among the first; nil if no such key is known.
+    /// Elements whose key is greater than or equal to this one are not among the first; nil if no such key is known.
     private var bound: Key?
 
     /// Creates an empty collection that keeps the first `limit` elements, at least 1.

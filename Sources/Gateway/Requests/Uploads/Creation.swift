@@ -57,7 +57,7 @@ extension Request {
         }
     }
 
-    /// Whether the client receives the upload's location in a 104 before its content is read.
+    /// Whether the client receives the upload's location in a 104 response before its content is read.
     var isLocationTold: Bool {
         dialect.allowsInterim(toCreationOf: head.contentLength)
             && context.interimStatuses.contains(104)

@@ -26,7 +26,7 @@ final class RecordFile {
     private let name: FileName
     /// The file, whose lock protects the upload, or nil once it is closed.
     private var file: OpenFile?
-    /// Whether the newest state is in a slot that is used once the upload has a durable offset.
+    /// Whether the newest state is in one of the slots reserved for uploads that have a durable offset.
     private var usesPromisedSlots = false
     /// Whether the newest state may not be durable.
     private var isStateDirty = true

@@ -50,7 +50,7 @@ struct MultipartUpload {
         try complete(upload, tags)
     }
 
-    /// Starts the upload in the store, and returns the ID that the store gave it.
+    /// Starts the upload in the store and returns the ID assigned by the store.
     private func begin() throws(NotStored) -> String {
         let answer = try repeating { () throws(NotStored) in
             try requests.send(

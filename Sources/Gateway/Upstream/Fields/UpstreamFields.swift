@@ -167,7 +167,7 @@ package enum UpstreamFields {
         kept(of: fields, without: leftOutOfResponse) { !isOfUploads($0.canonicalName) }
     }
 
-    /// The fields of an upstream's response to a request passed through that the client receives.
+    /// Returns the fields of the upstream's response to a passed-through request that are sent on to the client.
     ///
     /// Only connection fields, framing and `Content-Length` are left out: the upstream may use its own upload
     /// protocol.
