@@ -61,7 +61,7 @@ enum Verdict: Equatable {
     /// A permanent refusal.
     case refused
 
-    /// Creates the verdict on the response `answer` to the request `step`, from the table below.
+    /// Creates the value for the response `answer` to the request `step`, from the table below.
     ///
     /// - Parameters:
     ///   - answer: the response.
