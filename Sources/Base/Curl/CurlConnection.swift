@@ -69,7 +69,7 @@ package final class CurlConnection: @unchecked Sendable {
 
     /// Describes the failure of a connection that may use a Unix socket.
     ///
-    /// libcurl's own text would name its default instead, a port of localhost.
+    /// libcurl's own message would name its default, a port on localhost, instead of the socket.
     ///
     /// - Parameters:
     ///   - end: the result of the last transfer.

@@ -29,11 +29,11 @@ enum Step: Equatable {
 
 /// Whether a request with the whole body can be sent again.
 enum Repeating {
-    /// The server may accept it twice.
+    /// The server may accept the repeated request a second time.
     case unsafe
-    /// The method or an `Idempotency-Key` makes it safe.
+    /// The method or an `Idempotency-Key` makes a repetition safe.
     case safe
-    /// The server requests it, and it is safe or the server states that it has kept nothing.
+    /// The server requests a repetition, which is safe or which the server allows by stating that it has kept nothing.
     case asked
 }
 

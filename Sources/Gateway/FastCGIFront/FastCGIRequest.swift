@@ -90,7 +90,7 @@ struct FastCGIRequest: ~Copyable {
 
 /// Empty files in memory, shared by all threads.
 ///
-/// A request uses one for some microseconds, and holds none while it waits for content.
+/// A request uses one for a few microseconds, and holds none while it waits for content.
 private enum MemoryFiles {
     private static let spare = Monitor<[Int32]>([])
     /// The number of files created at the start; more are created if more threads need one at once.

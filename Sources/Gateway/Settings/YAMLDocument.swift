@@ -65,7 +65,7 @@ struct YAMLNode {
 
 /// Parses a YAML file that contains one document.
 struct YAMLDocument: ~Copyable {
-    /// The maximum depth of nodes, because parsing is recursive; settings are nested four levels deep.
+    /// The maximum nesting depth, limited because parsing is recursive; settings need only four levels.
     private static let depthLimit = 16
 
     private let file: String

@@ -10,7 +10,7 @@ import SpoolgateSpool
 import SpoolgateUploadProtocol
 
 extension Request {
-    /// Returns the means to deliver this request's upload, by the settings of `route`.
+    /// Returns the delivery of this request's upload according to the settings of `route`.
     func delivery(on route: Route, _ journal: Journal) -> Delivery {
         Delivery(
             gateway.deliveries,

@@ -8,10 +8,11 @@ import SpoolgatePosix
 import SpoolgateUploadProtocol
 
 extension Spool {
-    /// Makes this process release the uploads that requests in other processes wait for.
+    /// Makes this process release the uploads that requests in other processes are waiting for.
     ///
-    /// Call this several times a second. It makes no system call while this process receives no upload, and three calls
-    /// while no other process waits. An upload in delivery is not affected; the other process waits for it.
+    /// Call this several times a second. It makes no system calls while this process is not receiving any upload, and
+    /// three while it is receiving but no other process is waiting. An upload that is being delivered is not affected;
+    /// the other process waits for it.
     ///
     /// - Throws: `.disk` if the file `format` cannot be read.
     package func requestReleaseForOthers() throws(SpoolError) {

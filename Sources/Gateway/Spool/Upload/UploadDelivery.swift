@@ -42,7 +42,7 @@ extension Upload {
     /// Reads content to be sent to the upstream.
     ///
     /// - Parameters:
-    ///   - buffer: receives the bytes, from its start on.
+    ///   - buffer: receives the bytes, starting at its beginning.
     ///   - position: the offset in the content to read from.
     /// - Returns: the number of bytes read, which is less than the size of `buffer` only at the end of the content.
     /// - Throws: `.disk` if the content cannot be read.
