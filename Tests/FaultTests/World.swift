@@ -158,7 +158,9 @@ final class World {
             clock: machine.clock,
             node: node,
             writer: writer,
-            runBeside: runBeside
+            runBeside: runBeside,
+            // A model of one host's disk knows every size at once.
+            settling: .zero
         )
     }
 

@@ -179,35 +179,42 @@ struct SharedSpoolTests {
         chmod(directory.path, 0o755)
     }
 
+    /// Truncates the record or the content of an upload, as if its size were not known yet.
+    ///
+    /// - Returns: a function that gives the file its content back.
+    private func shorten(_ id: UploadID, suffix: String) throws -> @Sendable () -> Void {
+        let paths = try #require(FileManager.default.subpaths(atPath: directory.path))
+        let path = try #require(
+            paths.first { $0.hasPrefix("uploads") && $0.hasSuffix("\(id)\(suffix)") }
+        )
+        let place = "\(directory.path)/\(path)"
+        let bytes = try #require(FileManager.default.contents(atPath: place))
+        #expect(truncate(place, 0) == 0)
+        return {
+            let file = fopen(place, "r+")
+            _ = bytes.withUnsafeBytes { fwrite($0.baseAddress, 1, $0.count, file) }
+            fclose(file)
+        }
+    }
+
     @Test(
         "an upload whose record or content is too short for a moment is neither removed nor set aside",
-        arguments: ["record", "content"]
+        arguments: ["", ".data"]
     )
-    func sizeComesLater(file: String) throws {
+    func sizeComesLater(suffix: String) throws {
         let one = try Daemon("n1", in: directory)
         let two = try Daemon("n2", in: directory)
         let upload = try one.spool.create(.sample(), requestRelease: {})
         try upload.append("content")
         try upload.sync()
-        let id = upload.id
         upload.unlock()
-        let paths = try #require(FileManager.default.subpaths(atPath: directory.path))
-        let path = try #require(
-            paths.first {
-                $0.hasPrefix("uploads") && $0.hasSuffix(file == "record" ? "\(id)" : "\(id).data")
-            }
-        )
-        let place = "\(directory.path)/\(path)"
-        let bytes = try #require(FileManager.default.contents(atPath: place))
-        #expect(truncate(place, 0) == 0)
+        let restore = try shorten(upload.id, suffix: suffix)
         try SpoolgatePosix.Thread.start(name: "size", stackSize: 1 << 20) {
-            // Long enough for the other node to find the file too short.
+            // Long enough for the other node to find it too short.
             SpoolgatePosix.Thread.pause(.milliseconds(300))
-            let file = fopen(place, "r+")
-            _ = bytes.withUnsafeBytes { fwrite($0.baseAddress, 1, $0.count, file) }
-            fclose(file)
+            restore()
         }
-        #expect(try two.spool.lock(id)?.state.offset == 7)
+        #expect(try two.spool.lock(upload.id)?.state.offset == 7)
     }
 
     @Test("a walk does not wait for the size of a record, but returns to it")
@@ -217,20 +224,13 @@ struct SharedSpoolTests {
         let upload = try one.spool.create(.sample(), requestRelease: {})
         try upload.append("content")
         try upload.sync()
-        let id = upload.id
         upload.unlock()
-        let paths = try #require(FileManager.default.subpaths(atPath: directory.path))
-        let path = try #require(paths.first { $0.hasPrefix("uploads") && $0.hasSuffix("\(id)") })
-        let place = "\(directory.path)/\(path)"
-        let bytes = try #require(FileManager.default.contents(atPath: place))
-        #expect(truncate(place, 0) == 0)
+        let restore = try shorten(upload.id, suffix: "")
         let walk = two.spool.recover()
-        #expect((walk.skipped, walk.orphans) == ([id], 0))
-        let file = fopen(place, "r+")
-        _ = bytes.withUnsafeBytes { fwrite($0.baseAddress, 1, $0.count, file) }
-        fclose(file)
+        #expect((walk.skipped, walk.orphans) == ([upload.id], 0))
+        restore()
         #expect(two.spool.recoverAgain(walk.skipped).skipped.isEmpty)
-        #expect(try two.spool.lock(id)?.state.offset == 7)
+        #expect(try two.spool.lock(upload.id)?.state.offset == 7)
     }
 
     @Test("a node that was taken for dead reports no offset and no missing upload")

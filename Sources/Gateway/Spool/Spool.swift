@@ -27,7 +27,7 @@ package final class Spool: Sendable {
     let fence = Fence()
     let creations = CreationCache()
     /// The uploads whose files another host may have left too short.
-    let settling = SettlingUploads()
+    let settling: SettlingUploads
     let syncedStates = SyncedStates()
     /// Runs a sync on another thread, so that more content can be received at the same time.
     let runBeside: HelperThreads.Run
@@ -40,6 +40,9 @@ package final class Spool: Sendable {
     package static func syncThreads() -> HelperThreads.Run {
         HelperThreads(name: "sync", maximum: 64).run
     }
+
+    /// How long a file of a shared spool can still grow after the crash of the host that has written it.
+    package static let settling = Duration.seconds(5)
 
     /// Opens a spool and creates its directories on first use.
     ///
@@ -54,6 +57,8 @@ package final class Spool: Sendable {
     ///   - writer: the name of this process in states, or nil for the running kernel or, in a shared spool, this
     ///     process of its node. Tests pass another name to simulate a power failure.
     ///   - runBeside: runs a sync while more content is received; tests choose when it runs.
+    ///   - settling: how long a file of a shared spool that another host may have left too short can still grow; tests
+    ///     without such hosts pass zero.
     /// - Throws: `.unusable` if the directory is not a spool, has another format, or other users can access it; `.disk`
     ///   if its file system is read-only; `.bootUnknown` if the kernel's boot identity cannot be read.
     package convenience init(
@@ -64,7 +69,8 @@ package final class Spool: Sendable {
         clock: SystemClock = SystemClock(),
         node: String? = nil,
         writer: String? = nil,
-        runBeside: @escaping HelperThreads.Run = Spool.syncThreads()
+        runBeside: @escaping HelperThreads.Run = Spool.syncThreads(),
+        settling: Duration = Spool.settling
     ) throws(SpoolError) {
         try self.init(
             SpoolLayout(path: directory, creating: true, disk: disk),
@@ -75,7 +81,8 @@ package final class Spool: Sendable {
             clock,
             node,
             writer,
-            runBeside
+            runBeside,
+            settling
         )
         if quota != nil {
             do throws(SystemError) {
@@ -101,7 +108,18 @@ package final class Spool: Sendable {
     ) throws(SpoolError) {
         let disk = Disk()
         let layout = try SpoolLayout(path: directory, creating: false, disk: disk)
-        try self.init(layout, directory, 0, nil, disk, SystemClock(), node, nil, Self.syncThreads())
+        try self.init(
+            layout,
+            directory,
+            0,
+            nil,
+            disk,
+            SystemClock(),
+            node,
+            nil,
+            Self.syncThreads(),
+            Self.settling
+        )
     }
 
     private init(
@@ -113,10 +131,12 @@ package final class Spool: Sendable {
         _ clock: SystemClock,
         _ node: String?,
         _ writer: String?,
-        _ runBeside: @escaping HelperThreads.Run
+        _ runBeside: @escaping HelperThreads.Run,
+        _ settling: Duration
     ) throws(SpoolError) {
         self.layout = layout
         self.runBeside = runBeside
+        self.settling = SettlingUploads(for: settling)
         self.directory = directory
         self.disk = disk
         self.node = node

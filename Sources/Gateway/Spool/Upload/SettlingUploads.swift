@@ -11,13 +11,16 @@ import SpoolgateUploadProtocol
 ///
 /// Thread-safe.
 final class SettlingUploads: Sendable {
-    private static let time = Duration.seconds(5)
+    private let time: Duration
     private let ends = Monitor([UploadID: Deadline]())
+
+    /// Creates an empty collection for files that can grow for `time`.
+    init(for time: Duration) { self.time = time }
 
     /// Returns the end of the time in which the files of an upload may grow, counted from the first call for it.
     func end(for id: UploadID) -> Deadline {
         ends.update { ends in
-            let end = ends[id] ?? .after(Self.time)
+            let end = ends[id] ?? .after(time)
             ends[id] = end
             return end
         }
