@@ -196,7 +196,7 @@ def remove_each(day):
     for step in ("remove", "purge"):
         result = apt(day, f"{step} -y {MODULE}", f"the module's package: {step}")
         if step == "remove":
-            day.check(f"in: {OLD} take" in result.output, "it names a file that needs the module")
+            day.check(f"in {OLD}: remove these lines" in result.output, "it names a file that needs the module")
         judge(day, options, f"after {step} of the module")
     day.machine.quietly(f"rm {OLD}")
     lane(day, False)
@@ -219,7 +219,7 @@ def purge_all(day):
     install(day)
     options = write(day)
     result = apt(day, f"purge -y spoolgate spoolgate-client {MODULE}", "all packages: purge")
-    day.check("conf.d/spoolgate.conf stays" in result.output, "it names the file that stays for nginx")
+    day.check("kept /etc/nginx/conf.d/spoolgate.conf" in result.output, "it names the file that stays for nginx")
     judge(day, options, "after a purge of everything at once")
     day.must("test -s /etc/nginx/conf.d/spoolgate.conf", "the names exist")
     day.must(f"rm -r {SITE} {FOLDER} {NODES} /etc/nginx/drill-*", "the operator removes them")
