@@ -19,7 +19,7 @@ struct Purge: SpoolgateCommand {
             Removes partial uploads (queue incoming) idle for their route's limits.max-age, stored \
             responses of delivered uploads (queue delivered) after its response-retention, and failed \
             uploads (queue hold) after its queue.failed-retention. Select some of them by identity, \
-            age, route or owner, or use --keep-total to remove the oldest until the rest fits. With \
+            age, route or owner, or use --keep-total to remove the oldest until the spool fits. With \
             --force, all selected uploads are removed, even if they were promised to clients; complete \
             uploads that wait for the upstream or an operator (deferred, hold) and corrupt ones only \
             if they or their queue are named. Safe while a daemon runs, which removes expired uploads \
@@ -33,7 +33,7 @@ struct Purge: SpoolgateCommand {
 
     @Option(
         help: ArgumentHelp(
-            "Remove the oldest uploads until the rest takes no more space on the disk than this: "
+            "Remove the oldest uploads until the spool occupies no more than this size on disk: "
                 + "500MiB, 50GiB.",
             valueName: "size"
         ),

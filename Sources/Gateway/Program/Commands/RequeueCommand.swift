@@ -12,10 +12,11 @@ struct Requeue: SpoolgateCommand {
     static let configuration = CommandConfiguration(
         abstract: "Retry the delivery of uploads.",
         discussion: """
-            Retries uploads that are deferred, failed, held or indeterminate, immediately; their time \
-            in the queue begins again. The upstream may already have an indeterminate upload, and then \
-            receives it twice. With --due the daemon only runs the queue now, for uploads that are due. \
-            Safe while a daemon runs; an upload that is in use is not changed.
+            Immediately retries uploads that are deferred, failed, held or indeterminate. Their time \
+            in the queue starts over. The upstream may already have received an indeterminate upload; \
+            if so, it receives the upload a second time. With --due, no upload is changed: the daemon \
+            attempts the uploads that are due. Safe while a daemon runs; an upload that is in use is \
+            not changed.
             """
     )
 
@@ -25,7 +26,7 @@ struct Requeue: SpoolgateCommand {
     @Flag(help: "Requeue all deferred and failed uploads; held uploads stay on hold.")
     var all = false
 
-    @Flag(help: "Make the daemon run the queue now; no upload is changed.")
+    @Flag(help: "Make the daemon attempt the uploads that are due; no upload is changed.")
     var due = false
 
     @Option(
@@ -40,7 +41,7 @@ struct Requeue: SpoolgateCommand {
     )
     var queue: [Queue] = []
 
-    @Flag(help: "With --all: also requeue uploads that the upstream may already have.")
+    @Flag(help: "With --all: also requeue uploads that the upstream may already have received.")
     var indeterminate = false
 
     @Flag(help: "Print one JSON object per upload.")

@@ -13,14 +13,14 @@ struct StatusCommand: SpoolgateCommand {
         abstract: "Show the state of the running daemon.",
         discussion: """
             Asks the daemon on its admin socket, and does not read the spool. With --check, prints one \
-            line and exits as a Nagios plugin: 0 if all is well, 1 if an operator should look, 2 if the \
-            daemon does not serve, is not ready or refuses uploads because the spool is full.
+            line and exits like a Nagios plugin: 0 if all is well, 1 if an operator should look, 2 if \
+            the daemon is not serving, is not ready, or is refusing uploads because space is low.
             """
     )
 
     @OptionGroup var options: SettingsFileOption
 
-    @Flag(help: "Print one line, and exit as a Nagios plugin: 0, 1 or 2.")
+    @Flag(help: "Print one line, and exit like a Nagios plugin: 0, 1 or 2.")
     var check = false
 
     @Flag(help: "Print one JSON object; ignore unknown members.")
