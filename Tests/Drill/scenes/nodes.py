@@ -114,7 +114,7 @@ def upgrade_each(day, machines):
         day.check(
             NEW in now and process.strip() not in now.split(), f"another process serves on {node}"
         )
-        day.check(takes_more(day, node), "and takes uploads")
+        day.check(takes_more(day, node), "and accepts uploads")
 
 
 def taken(day, node):

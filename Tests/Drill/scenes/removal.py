@@ -18,10 +18,10 @@ def without_module(day):
     day.check_delivered("without-104.bin")
     package = next(name for name in day.packages if name.startswith(MODULE))
     result = day.run(f"cd /root && apt install -y ./{package}", network=True)
-    day.check(result.ok, "it comes back", result.output[-2000:])
+    day.check(result.ok, "the package is installed again", result.output[-2000:])
     day.reload_nginx()
     result = day.send("with-104.bin", 2_000_000)
-    day.check("answered 201" in result.output and "< 104" in result.output, "and so does 104")
+    day.check("answered 201" in result.output and "< 104" in result.output, "and the client receives 104 again")
     day.check_delivered("with-104.bin")
 
 

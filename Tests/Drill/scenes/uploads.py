@@ -33,7 +33,7 @@ def resumable(day):
     day.check(day.deliveries("film.mp4") == [], "the application received nothing")
     result = day.resume("film.mp4")
     offset = re.search(r"(?m)^< 20\d .*upload-offset: (\d+)", result.output)
-    day.check(offset and 0 < int(offset[1]) <= 8_000_000, "HEAD tells how much arrived")
+    day.check(offset and 0 < int(offset[1]) <= 8_000_000, "HEAD returns the offset")
     day.check(
         "answered 201" in result.output,
         "the rest by PATCH, and the client receives the application's response",
@@ -69,7 +69,7 @@ def over_http2(day):
         return
     head = day.run(f"{curl} -I {location[1]}").output
     offset = re.search(r"(?im)^upload-offset: *(\d+)", head)
-    if not day.check(offset and 0 < int(offset[1]) < SIZE, "HEAD tells how much arrived"):
+    if not day.check(offset and 0 < int(offset[1]) < SIZE, "HEAD returns the offset"):
         return
     result = day.run(
         f"tail -c +{int(offset[1]) + 1} /root/{name} | {curl} -w 'status %{{http_code}}\\n' -X PATCH "
@@ -77,7 +77,7 @@ def over_http2(day):
         f"-H 'Content-Type: application/partial-upload' -T - {location[1]}"
     )
     day.check(
-        "status 201" in result.output, "the rest by PATCH, and the application's answer comes back"
+        "status 201" in result.output, "the rest by PATCH, and the client receives the application's response"
     )
     day.check_delivered(name)
 
