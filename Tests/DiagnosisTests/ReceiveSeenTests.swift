@@ -25,10 +25,10 @@ import Testing
     @Test(
         "spool receive is in use, or the reason is given, with a fix if nothing else reports it",
         arguments: [
-            judged(.taken, nil, .ok, "in use: nginx writes content into the spool"),
-            judged(.taken, on, .ok, "into the spool on threads (spool_receive on;)"),
+            judged(.used, nil, .ok, "in use: nginx writes content into the spool"),
+            judged(.used, on, .ok, "into the spool on threads (spool_receive on;)"),
             judged(
-                .taken,
+                .used,
                 NginxLane(directive: directive("worker"), fileSizeLimit: 1 << 30),
                 .ok,
                 "in use: nginx writes content into the spool in its workers (spool_receive worker;)",

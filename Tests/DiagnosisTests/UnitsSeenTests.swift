@@ -223,7 +223,7 @@ import Testing
                 DaemonSeen.Answer.status("OK: 0 receiving"), UnitsSeen.Run?.some(.running),
                 Finding.Level.ok
             ),
-            (.status("WARNING: 1 needs you"), .running, .warning),
+            (.status("WARNING: 1 needs attention"), .running, .warning),
             (.status("CRITICAL: 0 receiving; spool-writable: x"), .running, .failure),
             (.nobody, .running, .warning), (.nobody, .waiting, .skipped),
             (.nobody, .down, .failure),

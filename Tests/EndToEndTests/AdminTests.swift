@@ -86,7 +86,7 @@ struct AdminTests {
         for line in [
             "spoolgate_uploads_total{route=\"default\",dialect=\"ietf\",outcome=\"delivered\"} 1",
             "spoolgate_received_bytes_total{route=\"default\"} 5",
-            "spoolgate_deliveries_total{route=\"default\",result=\"taken\"} 1",
+            "spoolgate_deliveries_total{route=\"default\",result=\"accepted\"} 1",
             "spoolgate_uploads{queue=\"delivered\",cause=\"\"} 1", "spoolgate_ready 1",
             "spoolgate_build_info{version=\"0.1.0\",build=\"unknown\"} 1",
         ] {
@@ -131,7 +131,7 @@ struct AdminTests {
                     - {series: 'spoolgate_spool_full{instance="a",cause="reserve"}', values: '1x3'}
                   alert_rule_test:
                     - eval_time: 1m
-                      alertname: SpoolgateNeedsYou
+                      alertname: SpoolgateNeedsAttention
                       exp_alerts:
                         - exp_labels: {instance: a, cause: failed, severity: warning}
                           exp_annotations:
@@ -189,7 +189,7 @@ struct AdminTests {
         let sandbox = try Sandbox()
         let screen = try sandbox.spoolgate("status")
         #expect(screen.status == 0)
-        #expect(screen.output.hasPrefix("OK: 0 receiving, 0 waiting, 0 need you, "))
+        #expect(screen.output.hasPrefix("OK: 0 receiving, 0 waiting, 0 need attention, "))
         #expect(screen.output.split(separator: "\n").count <= 24)
         let check = try sandbox.spoolgate("status", "--check")
         #expect(check.status == 0)
@@ -337,7 +337,7 @@ struct AdminTests {
             ]
         )
         try manager.waitFor { $0 == "READY=1" }
-        try manager.waitFor { $0.hasPrefix("STATUS=0 receiving, 0 waiting, 0 need you, ") }
+        try manager.waitFor { $0.hasPrefix("STATUS=0 receiving, 0 waiting, 0 need attention, ") }
         for _ in 0..<3 { try manager.waitFor { $0 == "WATCHDOG=1" } }
         let client = try sandbox.open("PUT", "/files/a", length: 1_000)
         client.send(Data("begin".utf8))

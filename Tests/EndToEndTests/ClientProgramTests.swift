@@ -35,7 +35,7 @@ struct ClientProgramTests {
         #expect(try sandbox.delivered().isEmpty)
         proxy.hold(at: nil)
         let second = try Command(Self.built("stream-and-resume"), [url, token])
-        #expect(second.output == "taken: 201\n", "\(second.errors)")
+        #expect(second.output == "accepted: 201\n", "\(second.errors)")
         #expect(!FileManager.default.fileExists(atPath: token))
         var whole = Data()
         for number in 0..<1024 {
@@ -70,7 +70,7 @@ struct ClientProgramTests {
         let sandbox = try Sandbox(front: .nginxWithModule, origin: "$scheme://$http_host")
         let url = "http://127.0.0.1:\(sandbox.port)/files/squares.csv"
         let run = try Command(Self.built("write-body"), [url])
-        #expect(run.output == "taken: 201\n", "\(run.errors)")
+        #expect(run.output == "accepted: 201\n", "\(run.errors)")
         let whole = (1...100_000).map { "\($0),\($0 * $0)\n" }.joined()
         #expect(try Self.delivered(in: sandbox) == [Data(whole.utf8)])
         #expect(try Self.isShown("Tests/Samples/WriteBody/main.swift"))
@@ -96,7 +96,7 @@ struct ClientProgramTests {
         }
         let url = "http://127.0.0.1:\(sandbox.port)/files/relayed.bin"
         let run = try Command(try #require(Self.relay), [source.base + "/f", url])
-        #expect(run.output == "taken: 201\n", "\(run.errors)")
+        #expect(run.output == "accepted: 201\n", "\(run.errors)")
         #expect(try Self.delivered(in: sandbox) == [bytes])
         #expect(try Self.isShown("Tests/ClientPackage/Sources/relay/main.swift"))
     }

@@ -174,7 +174,7 @@ struct UploadBatchTests {
         #expect(exits == [place.scratch.file("a"): 0, place.scratch.file("b"): 1])
         let summary = try #require(lines.last)
         #expect(summary["event"] as? String == "summary")
-        #expect(summary["taken"] as? Int == 1 && summary["refused"] as? Int == 1)
+        #expect(summary["accepted"] as? Int == 1 && summary["refused"] as? Int == 1)
         #expect(summary["exit"] as? Int == 1)
     }
 

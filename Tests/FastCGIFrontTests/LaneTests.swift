@@ -68,7 +68,7 @@ extension FrontTests {
                     }
                 } catch {
                     exchange.lane?.stop()
-                    return TestServer.reply(exchange, 200, "\(told) \(error)")
+                    return TestServer.reply(exchange, 200, "\(told) \(error.label)")
                 }
                 TestServer.reply(exchange, 200, "\(told) \(rest(exchange))")
             }

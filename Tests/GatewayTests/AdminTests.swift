@@ -71,7 +71,7 @@ struct AdminTests {
         let location = try #require(test.serve(creation.offer(ScriptedLane())).location)
         let id = try #require(location.split(separator: "/").last)
         #expect(ask("/-/spoolgate/uploads/\(id)").text == "nginx=300000 gateway=0 result=-\n")
-        #expect(ask("/spool-receive").text == "default taken\n")
+        #expect(ask("/spool-receive").text == "default used\n")
         #expect(ask("/uploads/none0000000000000000000000").status == 404)
     }
 
@@ -365,7 +365,10 @@ struct AdminTests {
     func order() throws {
         let html = Status(of: Admin.of(test.gateway)).html
         let parts = html.split(separator: "<h2>").dropFirst().map { $0.prefix { $0 != "<" } }
-        #expect(parts == ["Needs you ", "Now ", "Waiting ", "Last failures ", "Routes ", "Room"])
+        #expect(
+            parts
+                == ["Needs attention ", "Now ", "Waiting ", "Last failures ", "Routes ", "Space"]
+        )
     }
 
     @Test(
@@ -414,7 +417,7 @@ struct AdminTests {
         #expect(before.level == .warning)
         #expect(
             before.text.hasPrefix(
-                "WARNING: 0 receiving, 0 waiting, 0 need you, still counting; "
+                "WARNING: 0 receiving, 0 waiting, 0 need attention, still counting; "
                     + "a daemon crashed; its uploads are being counted\n"
             )
         )
@@ -440,18 +443,19 @@ struct AdminTests {
         #expect(status.level == .ok)
         #expect(status.needy.count == 0)
         #expect(status.held.first.map(\.id) == [id])
-        #expect(status.line.hasPrefix("0 receiving, 0 waiting, 0 need you, 1 held"))
-        #expect(!status.text.contains("Needs you"))
+        #expect(status.line.hasPrefix("0 receiving, 0 waiting, 0 need attention, 1 held"))
+        #expect(!status.text.contains("Needs attention"))
         #expect(status.text.contains("\nHeld (1)\n"))
         #expect(status.text.contains("\n    to release it: spoolgate release \(id)\n"))
-        #expect(status.html.contains("<h2>Needs you <span>0</span></h2>"))
+        #expect(status.html.contains("<h2>Needs attention <span>0</span></h2>"))
         #expect(status.html.contains("<h2>Held <span>1</span></h2>"))
         let json = status.json.text
-        #expect(json.contains("\"needing-you\":0,\"needs-you\":[],\"held\":1,\"on-hold\":[{"))
+        #expect(json.contains("\"needing-attention\":0,\"needs-attention\":[],\"held\":1,"))
+        #expect(json.contains("\"on-hold\":[{"))
     }
 
     @Test("an upload of unknown outcome needs a person, with advice what to check and type")
-    func needsYou() throws {
+    func needsAttention() throws {
         let slow = try SlowUpstream(then: "")
         let test = try GatewayUnderTest(slow.target)
         let (running, location) = try test.startDelivery(to: slow)
@@ -460,10 +464,10 @@ struct AdminTests {
         let status = Status(of: Admin.of(test.gateway))
         let id = try test.id(location)
         #expect(status.level == .warning)
-        #expect(status.concerns == ["1 needs you"])
+        #expect(status.concerns == ["1 needs attention"])
         #expect(status.needy.first.map(\.id) == [id])
         #expect(status.held.count == 0)
-        #expect(status.text.hasPrefix("WARNING: 0 receiving, 0 waiting, 1 needs you"))
+        #expect(status.text.hasPrefix("WARNING: 0 receiving, 0 waiting, 1 needs attention"))
         #expect(
             status.text.contains(
                 """

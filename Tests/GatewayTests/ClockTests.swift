@@ -168,7 +168,7 @@ final class SetClock: Sendable {
         func attempt() throws -> WallTime {
             try test.withUpload("/\(id)") { upload in
                 try upload.postpone(reason: "not reached", .queue(upload.nextAttempt ?? .now))
-                return try #require(upload.wholeSince)
+                return try #require(upload.completeSince)
             }
         }
         let since = try attempt()

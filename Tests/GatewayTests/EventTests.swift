@@ -71,7 +71,10 @@ import Testing
         #expect(
             try events(test) == [
                 event("created", ["offset": "0", "attempts": "0"]),
-                event("interrupted", ["offset": "3", "attempts": "0", "reason": "truncated"]),
+                event(
+                    "interrupted",
+                    ["offset": "3", "attempts": "0", "reason": "the connection was closed"]
+                ),
                 event("completed", ["offset": "5", "attempts": "0"]),
                 event("delivered", ["offset": "5", "attempts": "1", "status": "201"]),
             ]

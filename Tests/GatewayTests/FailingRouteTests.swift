@@ -329,7 +329,7 @@ struct FailingRouteTests {
         #expect(Admin.of(test.gateway).metricsText.contains("spoolgate_ready 0\n"))
         #expect(
             Admin.of(test.gateway).metricsText
-                .contains("deliveries_total{route=\"default\",result=\"not_tried\"} 3\n")
+                .contains("deliveries_total{route=\"default\",result=\"not_attempted\"} 3\n")
         )
         // Without requests, nothing else could show that it has recovered.
         clock.sleep(600)
@@ -396,7 +396,7 @@ struct FailingRouteTests {
         )
         _ = test.createPartial()
         #expect(status(test).level == .ok)
-        #expect(status(test).line.contains("0 need you, 2 partial"))
+        #expect(status(test).line.contains("0 need attention, 2 partial"))
         #expect(status(test).html.contains("<h2>Partial <span>2</span></h2>"))
         #expect(status(test).json.text.contains("\"partial\":2,"))
         // An upload with a running request counts as received, not as partial.

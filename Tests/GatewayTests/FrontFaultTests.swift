@@ -63,7 +63,8 @@ import Testing
     @Test("the kinds have the names that metrics use")
     func names() {
         let names = [
-            "buffered", "buffering_untold", "no_origin", "bad_origin", "no_method", "unknown_route",
+            "buffered", "buffering_unknown", "no_origin", "bad_origin", "no_method",
+            "unknown_route",
         ]
         #expect(FrontFault.allCases.map(\.rawValue) == names)
     }

@@ -91,7 +91,7 @@ import Testing
     @Test(
         "the log, the counts and the daemon report which path content took, and why",
         arguments: [
-            Counted(path: .taken), Counted(path: .off, setting: .off),
+            Counted(path: .used), Counted(path: .off, setting: .off),
             Counted(path: .notOffered, hasOffer: false),
             Counted(path: .notOffered, hasOffer: false, setting: .off),
             Counted(path: .digest, fields: [.contentDigest: wrongDigest]),
@@ -117,7 +117,7 @@ import Testing
             )
         if counted.hasOffer { _ = exchange.offer(ScriptedLane()) }
         let record = test.serve(exchange)
-        let isNginx = counted.path == .taken
+        let isNginx = counted.path == .used
         let (nginx, gateway) = isNginx ? (content.count, 0) : (0, content.count)
         #expect(test.log.level(of: "content written") == .debug)
         #expect(test.log.values(of: "nginx-bytes", in: "content written") == ["\(nginx)"])
@@ -126,7 +126,7 @@ import Testing
         )
         let counts = test.gateway.metrics.routes[0].counts
         #expect(counts.paths.map(\.path) == (counted.isSmall ? [] : [counted.path]))
-        let isOfRoute = [.taken, .off, .shared, .notOffered].contains(counted.path)
+        let isOfRoute = [.used, .off, .shared, .notOffered].contains(counted.path)
         #expect(counts.lastContentPath == (isOfRoute ? counted.path : nil))
         guard !counted.isOrdinary, counted.path != .digest else { return }
         #expect(test.log.values(of: "gateway-bytes", in: "content written") == ["\(gateway)"])
@@ -437,7 +437,7 @@ import Testing
         #expect(test.serve(again.offer(third)).status == 201)
         #expect(third.events.first?.hasPrefix("grant 0 ") == true)
         let counts = test.gateway.metrics.routes[0].counts.paths.map { "\($0.path) \($0.count)" }
-        #expect(counts == ["taken 2", "unusable 1"])
+        #expect(counts == ["used 2", "unusable 1"])
     }
 
     @Test("the quota limits what nginx may write, and the unwritten rest is free again")

@@ -61,7 +61,7 @@ struct MetricsTests {
                 "{route=\"default\",dialect=\"ietf\",outcome=\"delivered\"}": "1",
             ]
         )
-        #expect(samples("deliveries_total") == ["{route=\"default\",result=\"taken\"}": "1"])
+        #expect(samples("deliveries_total") == ["{route=\"default\",result=\"accepted\"}": "1"])
         #expect(samples("delivery_seconds_count") == ["{route=\"default\"}": "1"])
         #expect(samples("upload_seconds_count") == ["{route=\"default\"}": "1"])
         #expect(
@@ -112,7 +112,7 @@ struct MetricsTests {
         #expect(samples["{queue=\"incoming\",cause=\"\"}"] == "0")
         #expect(
             self.samples("deliveries_total", of: test.gateway)
-                == ["{route=\"default\",result=\"not_reached\"}": "1"]
+                == ["{route=\"default\",result=\"unreachable\"}": "1"]
         )
         #expect(
             self.samples("queue_oldest_seconds", of: test.gateway).keys.contains(

@@ -53,7 +53,7 @@ struct OutcomeTests {
         "content that a retry could deliver is never removed, unless its client receives the response"
     )
     func nothingLost() {
-        for result in AttemptResult.allCases where result != .taken && result != .refused {
+        for result in AttemptResult.allCases where result != .accepted && result != .refused {
             for client in ClientKnowledge.allCases {
                 let fate = AttemptFate(after: result, isRepeatable: true, client)
                 let hears = client == .message || client == .all

@@ -191,17 +191,17 @@ struct OutcomeTests {
     }
 
     @Test("time in the queue begins when the upload is complete, and again when it is requeued")
-    func wholeSince() throws {
+    func completeSince() throws {
         let upload = try whole()
-        #expect(upload.wholeSince == nil)
+        #expect(upload.completeSince == nil)
         try upload.postpone(reason: nil, .queue(.now))
-        let since = try #require(upload.wholeSince)
+        let since = try #require(upload.completeSince)
         try upload.beginAttempt()
         try upload.postpone(reason: "not reached", .queue(.now))
-        #expect(upload.wholeSince == since)
+        #expect(upload.completeSince == since)
         try upload.hold(.held, reason: "wait")
         try upload.requeue(at: .now)
-        #expect(try #require(upload.wholeSince) >= since)
+        #expect(try #require(upload.completeSince) >= since)
     }
 
     // MARK: Queue runs

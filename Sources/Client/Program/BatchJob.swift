@@ -25,7 +25,7 @@ struct BatchOptions: Sendable {
 /// The number of files by result.
 struct BatchCount: Equatable, Sendable {
     /// The number of files accepted in this run, and their bytes.
-    var taken = 0
+    var accepted = 0
     var bytes: Int64 = 0
     /// The number of files skipped because they had been accepted in an earlier run.
     var skipped = 0
@@ -39,9 +39,9 @@ struct BatchCount: Equatable, Sendable {
         func files(_ count: Int) -> String { count == 1 ? "1 file" : "\(count) files" }
         let seconds = max(1, seconds)
         var parts: [String] = []
-        if taken > 0 || skipped + refused + later == 0 {
+        if accepted > 0 || skipped + refused + later == 0 {
             parts.append(
-                "\(files(taken)) uploaded, \(ByteSize.rounded(bytes)) in \(TransferLine.time(seconds)), "
+                "\(files(accepted)) uploaded, \(ByteSize.rounded(bytes)) in \(TransferLine.time(seconds)), "
                     + "\(ByteSize.rounded(bytes / seconds))/s"
             )
         }
@@ -59,7 +59,7 @@ struct BatchCount: Equatable, Sendable {
 /// Each job has its own thread; signals arrive on another thread.
 final class BatchJob: Sendable {
     private enum Outcome {
-        case taken(Transfer.Answer)
+        case accepted(Transfer.Answer)
         case skipped
         case failed(Ending.Code, String, status: Int?)
         /// The command was asked to stop.
@@ -135,7 +135,7 @@ final class BatchJob: Sendable {
         let (counted, fault) = state.updateQuietly { ($0.count, $0.fault) }
         if let fault { throw fault }
         var count = counted
-        count.later = files.count - count.taken - count.skipped - count.refused
+        count.later = files.count - count.accepted - count.skipped - count.refused
         return count
     }
 
@@ -169,8 +169,8 @@ final class BatchJob: Sendable {
     private func settle(_ outcome: Outcome, _ source: UploadSource, _ slot: Int) {
         state.updateQuietly { state in
             switch outcome {
-            case .taken:
-                state.count.taken += 1
+            case .accepted:
+                state.count.accepted += 1
                 state.count.bytes += source.size
             case .skipped: state.count.skipped += 1
             case .failed(.later, _, _):
@@ -183,7 +183,7 @@ final class BatchJob: Sendable {
             state.patience = .after(retryFor)
         }
         switch outcome {
-        case .taken(let answer):
+        case .accepted(let answer):
             report.end(slot, source, status: answer.status.code, code: 0, place: answer.place)
         case .skipped: report.end(slot, source, status: nil, code: 0, wasTaken: true)
         case .failed(let code, let sentence, let status):
@@ -236,7 +236,7 @@ final class BatchJob: Sendable {
             defer { state.updateQuietly { $0.running[slot] = nil } }
             let answer = try transfer.perform(unless: { isStopped })
             note(.done(key, sent.updateQuietly { $0 }))
-            return .taken(answer)
+            return .accepted(answer)
         } catch let error as TransferError {
             return failed(error, key, entry)
         } catch {

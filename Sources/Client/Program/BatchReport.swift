@@ -172,7 +172,7 @@ final class BatchReport: Sendable {
         case .none: return code == 0 ? nil : summary
         case .json:
             let members: [(name: String, value: JSON)] = [
-                ("event", .string("summary")), ("taken", .integer(Int64(count.taken))),
+                ("event", .string("summary")), ("accepted", .integer(Int64(count.accepted))),
                 ("before", .integer(Int64(count.skipped))),
                 ("refused", .integer(Int64(count.refused))),
                 ("later", .integer(Int64(count.later))), ("bytes", .integer(count.bytes)),

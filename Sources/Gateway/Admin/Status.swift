@@ -223,7 +223,7 @@ struct Status: Sendable {
     /// The concerns that are not part of `line`.
     var furtherConcerns: [String] { concerns.filter { $0 != needs } }
 
-    private var needs: String { "\(needy.count) \(needy.count == 1 ? "needs" : "need") you" }
+    private var needs: String { "\(needy.count) \(needy.count == 1 ? "needs" : "need") attention" }
 
     /// The status in one line, shown for example by `systemctl status`.
     var line: String {
@@ -398,11 +398,11 @@ extension Status {
                 ("partial-uploads", .array(partial.first.map(\.json))),
                 ("waiting", .integer(Int64(waiting.count))),
                 ("next", .array(waiting.first.map(\.json))),
-                ("needing-you", .integer(Int64(needy.count))),
-                ("needs-you", .array(needy.first.map(\.json))),
+                ("needing-attention", .integer(Int64(needy.count))),
+                ("needs-attention", .array(needy.first.map(\.json))),
                 ("held", .integer(Int64(held.count))),
                 ("on-hold", .array(held.first.map(\.json))),
-                ("failures", .array(failures.map(\.json))), ("room", roomJSON),
+                ("failures", .array(failures.map(\.json))), ("space", spaceJSON),
                 ("routes", .array(routes.map(\.json))),
             ] + (node.map { [("node", .string($0)), ("nodes", nodesJSON)] } ?? [])
         )
@@ -416,7 +416,7 @@ extension Status {
         )
     }
 
-    private var roomJSON: JSON {
+    private var spaceJSON: JSON {
         .object([
             ("bytes", .integer(figures.bytes)),
             ("quota", figures.quota.map { .integer($0) } ?? .null),
@@ -459,7 +459,7 @@ extension WaitingUpload {
             ("upload", .string(id.description)), ("route", .string(route)),
             ("owner", owner.map { .string($0) } ?? .null), ("length", .integer(size)),
             ("cause", cause.map { .string($0.rawValue) } ?? .null),
-            ("whole-since", since.map { .string($0.description) } ?? .null),
+            ("complete-since", since.map { .string($0.description) } ?? .null),
             ("next-attempt", next.map { .string($0.description) } ?? .null),
             ("attempts", .integer(Int64(attempts))),
             ("reason", reason.map { .string($0) } ?? .null),

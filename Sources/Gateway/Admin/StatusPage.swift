@@ -56,7 +56,7 @@ extension Status {
             \(list(furtherConcerns))
             </header>
             <main>
-            \(needsYou)\(fails)\(receives)\(waits)\(partialPart)\(isHeld)\(recent)\(goesTo)\(roomPart)
+            \(needsAttention)\(fails)\(receives)\(waits)\(partialPart)\(isHeld)\(recent)\(goesTo)\(spacePart)
             </main>
             <footer>\(HTML.text("\(running), \(now)"))</footer>
             <p id="note" role="status"></p>
@@ -171,8 +171,10 @@ extension Status {
         }
     }
 
-    private var needsYou: String {
-        part("Needs you", needy, none: "Nothing needs you.") { inHold($0, class: "needy") }
+    private var needsAttention: String {
+        part("Needs attention", needy, none: "Nothing needs attention.") {
+            inHold($0, class: "needy")
+        }
     }
 
     private var isHeld: String {
@@ -203,14 +205,14 @@ extension Status {
         text.map { HTML.element("p", $0, class: "reason") } ?? ""
     }
 
-    private var roomPart: String {
+    private var spacePart: String {
         var bars = ""
         if let quota = figures.quota, quota > 0 {
             let value = min(100, figures.bytes * 100 / quota)
             bars = "<progress max=\"100\" value=\"\(value)\" aria-label=\"Quota\"></progress>"
         }
-        return "<section><h2>Room</h2>\(bars)"
-            + HTML.element("p", room.joined(separator: " · ")) + "</section>\n"
+        return "<section><h2>Space</h2>\(bars)"
+            + HTML.element("p", space.joined(separator: " · ")) + "</section>\n"
     }
 }
 

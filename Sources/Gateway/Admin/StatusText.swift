@@ -49,7 +49,7 @@ extension Status {
                 upload.when(now), upload.reason ?? "",
             ]
         }
-        for (title, part) in [("Needs you", needy), ("Held", held)] {
+        for (title, part) in [("Needs attention", needy), ("Held", held)] {
             add(title, part, to: &lines) { upload in
                 [
                     "\(upload.id)", upload.route, upload.owner ?? "-",
@@ -71,7 +71,7 @@ extension Status {
         add("Routes", Part(routes, most: .max), most: .max, to: &lines) { route in
             [route.name, route.upstream]
         }
-        lines += ["", "Room", "  " + room.joined(separator: ", ")]
+        lines += ["", "Space", "  " + space.joined(separator: ", ")]
         return lines.map { $0.forTerminal + "\n" }.joined()
     }
 
@@ -127,7 +127,7 @@ extension Status {
     func idle(_ upload: PartialUpload) -> String { "idle for \(since(upload.lastActivity))" }
 
     /// The used and the free space, in a few phrases.
-    var room: [String] {
+    var space: [String] {
         var parts = [
             "\(ByteSize.decimal(figures.bytes))"
                 + (figures.quota.map { " of \(ByteSize.decimal($0))" } ?? "") + " in the spool"

@@ -12,7 +12,7 @@ import SpoolgateUpstream
 /// The result of an attempt, which decides what becomes of the upload.
 enum AttemptResult: String, CaseIterable {
     /// A status below 400, including redirects that are the application's own response.
-    case taken = "below 400"
+    case accepted = "below 400"
     /// 400 or above, except for the cases below.
     case refused = "400 or above"
     /// 401: the credentials are wrong or expired.
@@ -37,7 +37,7 @@ enum AttemptResult: String, CaseIterable {
         case 502, 503, 504: self = .gatewayError
         case let code where Redirection.repeatsRequest(status: code, method: method):
             self = .redirect
-        case ..<400: self = .taken
+        case ..<400: self = .accepted
         default: self = .refused
         }
     }
@@ -65,7 +65,7 @@ enum AttemptFate: String, CaseIterable {
     case delivered
     /// The response is stored, and sent with `?1` if a client waits; the content moves to `hold` as `failed`.
     case failed
-    /// As `failed`, but in `hold` as `indeterminate`, because the application may have taken the upload.
+    /// As `failed`, but in `hold` as `indeterminate`, because the application may have accepted the upload.
     ///
     /// If `hold` is full, as `delivered`.
     case heldWithResponse = "response, held"
@@ -85,7 +85,7 @@ enum AttemptFate: String, CaseIterable {
         let refused: AttemptFate = client == .accepted ? .failed : .delivered
         self =
             switch result {
-            case .taken: .delivered
+            case .accepted: .delivered
             case .refused: refused
             case .unauthorized:
                 switch client {

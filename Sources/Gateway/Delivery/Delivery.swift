@@ -262,7 +262,7 @@ package struct Delivery {
     private func isOver(_ upload: Upload, in pause: Duration = .zero) -> Bool {
         let now = deliveries.clock.confirmed
         return route.settings.queue.isOver(
-            since: upload.wholeSince ?? now,
+            since: upload.completeSince ?? now,
             at: WallTime(seconds: now.seconds + pause.components.seconds)
         )
     }

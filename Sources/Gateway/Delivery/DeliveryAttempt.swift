@@ -32,7 +32,7 @@ final class DeliveryAttempt {
     private var content: [UInt8] = []
     private var isStreaming = false
     /// The result that follows from the response's status.
-    private var result = AttemptResult.taken
+    private var result = AttemptResult.accepted
     private var fate = AttemptFate.delivered
     private var challenges: [String] = []
     private var retryAfter: Int?
@@ -114,7 +114,7 @@ final class DeliveryAttempt {
         if outcome == .answered { finish() }
         form.end(status: isStored ? status : nil)
         if let error = spoolError {
-            // The upstream has taken the upload, so its response counts even if it is not stored.
+            // The upstream has accepted the upload, so its response counts even if it is not stored.
             guard hasBegun else { throw error }
             log.spoolFailed(error, upload: upload.creation.id)
         }

@@ -3,7 +3,7 @@
 /// The writer of a message's content: the web server, or the gateway for one of several reasons.
 package enum ContentPath: Int, Sendable, CaseIterable {
     /// The web server: it received the file; any content that it did not write passed through the gateway.
-    case taken
+    case used
     /// The gateway: the route's setting `spool-receive` is off.
     case off
     /// The gateway: the spool is shared with other nodes.
@@ -33,7 +33,7 @@ package enum ContentPath: Int, Sendable, CaseIterable {
     /// A text for people that says why the web server did not write the content; nil if it did.
     package var reason: String? {
         switch self {
-        case .taken: nil
+        case .used: nil
         case .off: "the route has spool-receive: off"
         case .shared: "the spool is shared"
         case .digest: "the content has a digest"

@@ -6,7 +6,7 @@ package import SpoolgateUploadProtocol
 /// The reason why content did not end properly.
 ///
 /// The bytes received before the error are valid.
-package enum ContentError: Error, Sendable, Equatable {
+package enum ContentError: Error, Sendable, Equatable, CustomStringConvertible {
     /// The connection was closed before the content was complete, or the message was malformed.
     case truncated
     /// No byte arrived within the stall timeout of the route's settings.
@@ -15,6 +15,26 @@ package enum ContentError: Error, Sendable, Equatable {
     case tooSlow
     /// A newer request for the same upload, or the daemon's shutdown, asked this request to end.
     case released
+
+    /// The text that log messages and events use as the reason.
+    package var description: String {
+        switch self {
+        case .truncated: "the connection was closed"
+        case .stalled: "no content arrived within timeouts.stall"
+        case .tooSlow: "the content was slower than limits.min-rate for a minute"
+        case .released: "a newer request, a shutdown or a lack of threads ended the request"
+        }
+    }
+
+    /// The label in metrics.
+    package var label: String {
+        switch self {
+        case .truncated: "truncated"
+        case .stalled: "stalled"
+        case .tooSlow: "too_slow"
+        case .released: "released"
+        }
+    }
 }
 
 /// The error thrown if nothing more can be sent because the client has disconnected.

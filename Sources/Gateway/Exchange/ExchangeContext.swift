@@ -52,7 +52,7 @@ package enum FrontFault: String, Sendable, CaseIterable {
     case buffered
     /// nginx does not say whether it buffers content, because its configuration does not include spoolgate's parameter
     /// file.
-    case bufferingUntold = "buffering_untold"
+    case bufferingUnknown = "buffering_unknown"
     /// `SPOOLGATE_ORIGIN` is not passed.
     case noOrigin = "no_origin"
     /// The value of `SPOOLGATE_ORIGIN` is not an origin.

@@ -116,7 +116,7 @@ package struct RequestParameters: ~Copyable {
         if context.badOrigin != nil { context.faults.insert(.badOrigin) }
         if isBuffered { context.faults.insert(.buffered) }
         // SERVER_SOFTWARE is among nginx's stock parameters, and not among the shipped ones.
-        if isNginx, !isBufferingTold { context.faults.insert(.bufferingUntold) }
+        if isNginx, !isBufferingTold { context.faults.insert(.bufferingUnknown) }
         return (head, context)
     }
 

@@ -74,7 +74,7 @@ package struct Journal: Sendable {
     /// Reports that the content of a request ended early; the bytes received so far are kept.
     package func interrupted(_ upload: Upload, reason: ContentError) {
         log.interrupted(upload.creation.id, offset: upload.offset, reason: reason)
-        metrics.interruptions["\(reason)"].add()
+        metrics.interruptions[reason.label].add()
         events.note(Event(.interrupted, of: upload, reason: "\(reason)"))
     }
 
@@ -161,13 +161,13 @@ package struct Journal: Sendable {
     ) {
         let result: RouteMetrics.Result =
             switch outcome {
-            case .answered, .unheard: isPutOff ? .putOff : status < 400 ? .taken : .refused
-            case .notTried: .notTried
-            case .notReached: .notReached
-            case .noRoom: .noRoom
-            case .putOff, .redirected: .putOff
-            case .notForwarded: .notReached
-            case .indeterminate: .noAnswer
+            case .answered, .unheard: isPutOff ? .deferred : status < 400 ? .accepted : .refused
+            case .notTried: .notAttempted
+            case .notReached: .unreachable
+            case .noRoom: .upstreamFull
+            case .putOff, .redirected: .deferred
+            case .notForwarded: .unreachable
+            case .indeterminate: .noResponse
             case .abandoned: .abandoned
             }
         counts.add(result)

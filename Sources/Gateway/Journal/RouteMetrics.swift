@@ -54,31 +54,31 @@ package final class RouteMetrics: Sendable {
     /// The results of delivery attempts.
     package enum Result: Int, Sendable, CaseIterable {
         /// The upstream accepted the upload, with a status below 400.
-        case taken
+        case accepted
         /// The upstream refused the upload, with a status of 400 or more.
         case refused
         /// The upstream asked for another attempt.
-        case putOff
+        case deferred
         /// This process could not start the attempt.
-        case notTried
+        case notAttempted
         /// No byte of the request was sent.
-        case notReached
-        /// The upstream is a directory, and it has no room.
-        case noRoom
+        case unreachable
+        /// The upstream is a directory or a bucket, and has no space for the upload.
+        case upstreamFull
         /// The upstream received the request but sent no complete response.
-        case noAnswer
+        case noResponse
         /// The content could not be sent completely.
         case abandoned
 
         package var label: String {
             switch self {
-            case .taken: "taken"
+            case .accepted: "accepted"
             case .refused: "refused"
-            case .putOff: "put_off"
-            case .notTried: "not_tried"
-            case .notReached: "not_reached"
-            case .noRoom: "no_room"
-            case .noAnswer: "no_answer"
+            case .deferred: "deferred"
+            case .notAttempted: "not_attempted"
+            case .unreachable: "unreachable"
+            case .upstreamFull: "upstream_full"
+            case .noResponse: "no_response"
             case .abandoned: "abandoned"
             }
         }
@@ -161,7 +161,7 @@ package final class RouteMetrics: Sendable {
         guard path != .small else { return }
         contentPaths[path.rawValue].add()
         switch path {
-        case .taken, .off, .shared, .unusable, .notOffered: lastPath.set(path.rawValue + 1)
+        case .used, .off, .shared, .unusable, .notOffered: lastPath.set(path.rawValue + 1)
         // The reason is this request's content, not the configuration of the route.
         case .digest, .ordinary, .full, .small: break
         }

@@ -30,7 +30,7 @@ struct DaemonQuestion {
     /// Returns how an upload's content reached the spool; nil if no request with content has ended yet, or for the
     /// reasons named at `shares(of:)`.
     func contentPath(of id: UploadID) -> ContentPath? {
-        shares(of: id).flatMap { $0.nginx > 0 ? .taken : $0.path }
+        shares(of: id).flatMap { $0.nginx > 0 ? .used : $0.path }
     }
 
     /// Returns, for each route by name, how its last large content reached the spool; nil if no daemon is running or

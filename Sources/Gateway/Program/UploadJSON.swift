@@ -41,7 +41,7 @@ extension UploadSummary {
             ("attempts", .integer(Int64(attempts))),
             ("promise", creation.map { .string($0.promise.rawValue) } ?? .null),
             ("next-attempt", nextAttempt.map { .string($0.description) } ?? .null),
-            ("whole-since", wholeSince.map { .string($0.description) } ?? .null),
+            ("complete-since", completeSince.map { .string($0.description) } ?? .null),
             ("reason", reason.map { .string($0) } ?? .null),
         ] + ((node ?? settings.node).map { [("node", .string($0))] } ?? [])
     }

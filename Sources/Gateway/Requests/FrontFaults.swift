@@ -86,8 +86,8 @@ extension Gateway {
         }
         // Buffering is harmless for other requests.
         guard isUpload else { return }
-        if context.faults.contains(.bufferingUntold),
-            let count = faults.note(.bufferingUntold, route: route)
+        if context.faults.contains(.bufferingUnknown),
+            let count = faults.note(.bufferingUnknown, route: route)
         {
             log.frontMayBuffer(route: route, count: count)
         }

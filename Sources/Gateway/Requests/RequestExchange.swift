@@ -126,7 +126,7 @@ final class RequestExchange: Exchange {
     /// - Parameter obstacle: the reason to decline the web server's offer; nil if there was none.
     /// - Returns: the writer, with the reason if it was the gateway; `obstacle` only if there was an offer.
     func contentPath(_ obstacle: ContentPath?) -> ContentPath {
-        if isLaneTaken { return .taken }
+        if isLaneTaken { return .used }
         guard isLarge else { return .small }
         guard exchange.lane?.wasOffered == true else { return .notOffered }
         return obstacle ?? .full

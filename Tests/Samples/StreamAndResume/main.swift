@@ -32,7 +32,7 @@ Task {
 do {
     let answer = try await upload.run()
     try? FileManager.default.removeItem(atPath: file)
-    print("taken: \(answer.status.code)")
+    print("accepted: \(answer.status.code)")
 } catch let error as TransferError {
     print(error.kind == .paused ? "paused" : "\(error)")
 }

@@ -8,4 +8,4 @@ for number in 1...100_000 {
     try await writer.write("\(number),\(number * number)\n".utf8)
 }
 writer.finish()
-print("taken: \(try await answer.status.code)")
+print("accepted: \(try await answer.status.code)")

@@ -62,7 +62,9 @@ extension Delivery {
         case .postponed(let reason):
             journal.notSent(on: route.counts, of: upload.creation.client, reason: reason)
             // The checks count no attempt, so the pauses grow with the time that the upload has waited.
-            let waited = upload.wholeSince.map { deliveries.clock.confirmed.seconds - $0.seconds }
+            let waited = upload.completeSince.map {
+                deliveries.clock.confirmed.seconds - $0.seconds
+            }
             return .ended(
                 try postpone(
                     upload,
@@ -122,7 +124,7 @@ extension Delivery {
                 }
             }
             switch verdict {
-            case .taken: break
+            case .passed: break
             case .refused(let message):
                 return .refused(
                     Refusal.notTaken(message: message).response,

@@ -13,14 +13,14 @@ import SpoolgateUpstream
 
 /// The result of an inspection.
 package enum InspectionVerdict: Sendable, Equatable {
-    case taken
+    case passed
     /// The command refused the upload; `message` is its output, for the client.
     case refused(message: String)
     case failed(reason: String)
 
     fileprivate var word: String {
         switch self {
-        case .taken: "taken"
+        case .passed: "passed"
         case .refused: "refused"
         case .failed: "failed"
         }
@@ -160,7 +160,7 @@ package final class Inspection: Sendable {
     ) -> InspectionVerdict {
         let program = settings.command[0]
         switch end {
-        case .exited(0): return .taken
+        case .exited(0): return .passed
         case .exited(1):
             // Scanners begin their line with the path, which clients must not learn.
             let output = child.output.replacing(Array(path.utf8), with: Self.name(head).utf8)

@@ -41,7 +41,7 @@ struct ReceiveSeen: Seen, Sendable, Equatable {
 
     var finding: Finding {
         switch path {
-        case .taken?: ok(text(inUse))
+        case .used?: ok(text(inUse))
         case .off?, .shared?: ok(notInUse(path?.reason ?? ""))
         case .notOffered?, nil: notOffered
         case .unusable?:

@@ -104,7 +104,7 @@ struct Show: SpoolgateCommand {
         line("promise", summary.creation?.promise.rawValue)
         line("waits for", summary.awaited)
         line("created", summary.creation?.created.description)
-        line("whole since", summary.wholeSince?.description)
+        line("complete since", summary.completeSince?.description)
         line("last activity", summary.lastActivity.description)
         line("disk usage", ByteSize.rounded(summary.diskUsage))
         line("response", summary.status.map { "\($0)" })

@@ -54,7 +54,7 @@ struct QueueShape {
     private func since(_ summary: UploadSummary) -> WallTime {
         switch summary.queue {
         case .incoming, .delivered, .corrupt: summary.lastActivity
-        case .active, .deferred, .hold: summary.wholeSince ?? summary.lastActivity
+        case .active, .deferred, .hold: summary.completeSince ?? summary.lastActivity
         }
     }
 

@@ -39,7 +39,7 @@ extension UploadOperation {
         let path = exchange.contentPath(obstacle)
         transfer.note(path)
         // Includes the bytes that nginx had written but not reported when the client disconnected.
-        if path == .taken { transfer.add(Int(max(0, offset - transfer.offset)), byNginx: true) }
+        if path == .used { transfer.add(Int(max(0, offset - transfer.offset)), byNginx: true) }
         let shares = transfer.shares
         exchange.noteWritten(shares.nginx)
         journal.written(

@@ -65,7 +65,7 @@ package final class Transfer: Sendable {
         return ContentShares(
             nginx: Int64(nginx),
             gateway: Int64(max(0, count - nginx)),
-            path: path == .taken ? nil : path
+            path: path == .used ? nil : path
         )
     }
 

@@ -213,7 +213,7 @@ extension UploadSummary {
             attempts: state.attempts,
             reason: state.reason ?? fault,
             nextAttempt: state.next,
-            wholeSince: state.whole,
+            completeSince: state.whole,
             holdCause: state.cause,
             status: response,
             isInUse: isInUse,

@@ -118,7 +118,7 @@ package struct UploadSummary: Sendable, Equatable {
     /// The time at which the next or current attempt is or was due, or nil if the upload is not queued.
     package var nextAttempt: WallTime?
     /// The time at which the upload was completed or last requeued by an operator, or nil if it is incomplete.
-    package var wholeSince: WallTime?
+    package var completeSince: WallTime?
     package var holdCause: HoldCause?
     /// The status of the stored final response, or nil if none is stored or it cannot be read.
     package var status: Int?

@@ -10,7 +10,7 @@ extension Upload {
     /// The time at which the next attempt is due, or nil if the upload waits for its client or an operator.
     package var nextAttempt: WallTime? { record.state.next }
     /// The time at which the upload was completed or last requeued by an operator, or nil if it is incomplete.
-    package var wholeSince: WallTime? { record.state.whole }
+    package var completeSince: WallTime? { record.state.whole }
     package var attempts: Int { record.state.attempts }
     package var holdCause: HoldCause? { record.state.cause }
     package var reason: String? { record.state.reason }

@@ -7,4 +7,4 @@ let response = try await HTTPClient.shared.execute(request, timeout: .seconds(60
 let length = response.headers.first(name: "Content-Length").flatMap { Int64($0) }
 let body = Upload.Body.stream(response.body.map { $0.readableBytesView }, length: length)
 let answer = try await Upload(body, to: CommandLine.arguments[2]).run()
-print("taken: \(answer.status.code)")
+print("accepted: \(answer.status.code)")
