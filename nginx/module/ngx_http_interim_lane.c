@@ -634,8 +634,9 @@ ngx_http_interim_lane_send(ngx_http_request_t *r,
 
 
 /*
- * Processes a message of the responder.  NGX_ERROR: the message is invalid, or
- * not allowed in this state.
+ * Processes a message of the responder.  NGX_DECLINED: the message is invalid,
+ * or not allowed in this state; NGX_ERROR: nginx's own message could not be
+ * sent.
  */
 
 ngx_int_t
@@ -658,7 +659,7 @@ ngx_http_interim_lane_answer(ngx_http_request_t *r,
         || (p[2] & ~NGX_HTTP_INTERIM_REST)
         || p[3] || p[4] || p[5] || p[6] || p[7])
     {
-        return NGX_ERROR;
+        return NGX_DECLINED;
     }
 
     kind = p[0];
@@ -666,7 +667,7 @@ ngx_http_interim_lane_answer(ngx_http_request_t *r,
     limit = (off_t) ngx_http_interim_lane_get(p + 16);
 
     if (offset < 0 || limit < 0) {
-        return NGX_ERROR;
+        return NGX_DECLINED;
     }
 
     c = r->upstream->peer.connection;
@@ -688,7 +689,7 @@ ngx_http_interim_lane_answer(ngx_http_request_t *r,
         }
 
         if (kind != NGX_HTTP_INTERIM_GRANT) {
-            return NGX_ERROR;
+            return NGX_DECLINED;
         }
 
         lane->state = ngx_http_interim_lane_granted;
@@ -719,7 +720,7 @@ ngx_http_interim_lane_answer(ngx_http_request_t *r,
         }
 
         if (kind != NGX_HTTP_INTERIM_WINDOW || limit < lane->limit) {
-            return NGX_ERROR;
+            return NGX_DECLINED;
         }
 
         lane->limit = limit;
@@ -736,10 +737,10 @@ ngx_http_interim_lane_answer(ngx_http_request_t *r,
             return NGX_OK;
         }
 
-        return NGX_ERROR;
+        return NGX_DECLINED;
 
     default:
-        return NGX_ERROR;
+        return NGX_DECLINED;
     }
 
     /* held content can be processed now */

@@ -171,10 +171,14 @@ ngx_http_interim_process_header(ngx_http_request_t *r)
         }
 
         if (rc == NGX_DONE) {
-            if (ngx_http_interim_lane_answer(r, ctx, &block) != NGX_OK) {
+            rc = ngx_http_interim_lane_answer(r, ctx, &block);
+
+            if (rc == NGX_DECLINED) {
                 ngx_log_error(NGX_LOG_ERR, r->connection->log, 0,
                               "upstream sent invalid message about content");
+            }
 
+            if (rc != NGX_OK) {
                 return NGX_HTTP_UPSTREAM_INVALID_HEADER;
             }
 

@@ -13,6 +13,8 @@
 
 import os
 import re
+import signal
+import time
 import unittest
 
 import http1
@@ -110,6 +112,22 @@ class NginxTestCase(unittest.TestCase):
         client = kind.Client(self.nginx.ports[protocol], protocol in (TLS, H2), **options)
         self.addCleanup(client.close)
         return client
+
+    def stopped_worker(self):
+        """Stop nginx's worker until SIGCONT, or the end of the test; returns its process ID."""
+        worker = self.nginx.workers()[0]
+        os.kill(worker, signal.SIGSTOP)
+        self.addCleanup(os.kill, worker, signal.SIGCONT)
+        deadline = time.monotonic() + options.patience(5)
+        while self.state(worker) != "T":
+            self.assertLess(time.monotonic(), deadline, "the worker still runs")
+            time.sleep(0.001)
+        return worker
+
+    def state(self, process):
+        """The state of a process, a letter as in proc_pid_stat(5)."""
+        with open("/proc/%d/stat" % process) as stat:
+            return stat.read().rpartition(")")[2].split()[0]
 
     def logged(self):
         """What this test made nginx write to error.log."""

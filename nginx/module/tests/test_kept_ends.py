@@ -2,10 +2,8 @@
 
 import os
 import signal
-import time
 
 import case
-import options
 from fastcgi import STDERR, STDOUT, block, end, record
 from test_keep import KeepTestCase
 
@@ -100,21 +98,6 @@ class LetGo(KeptTestCase):
 class Died(KeptTestCase):
     """nginx is stopped, so that it finds a request and the end of a kept connection at once, in this order."""
 
-    def stopped(self):
-        """Stop nginx's worker and wait until it has."""
-        worker = self.nginx.workers()[0]
-        os.kill(worker, signal.SIGSTOP)
-        self.addCleanup(os.kill, worker, signal.SIGCONT)
-        deadline = time.monotonic() + options.patience(5)
-        while self.state(worker) != "T":
-            self.assertLess(time.monotonic(), deadline, "the worker goes on")
-            time.sleep(0.001)
-        return worker
-
-    def state(self, process):
-        with open("/proc/%d/stat" % process) as stat:
-            return stat.read().rpartition(")")[2].split()[0]
-
     @case.over(*(how + "_" + protocol for how in ("closed", "reset", "let_go", "answered")
                  for protocol in case.PROTOCOLS))
     def test_before_the_request_is_sent(self, how):
@@ -122,7 +105,7 @@ class Died(KeptTestCase):
         for method, path in (("HEAD", "/"), ("POST", "/"), ("POST", "/off"), ("POST", "/buffered")):
             with self.subTest(method=method, path=path):
                 client, old = self.keep(protocol, path)
-                worker = self.stopped()
+                worker = self.stopped_worker()
                 message = client.start(method, path, content=b"hello" if method == "POST" else None)
                 if how == "let_go":
                     old.write(LET_GO)

@@ -5,6 +5,7 @@ import errno
 import os
 import random
 import resource
+import signal
 import socket
 import subprocess
 import tempfile
@@ -569,6 +570,16 @@ class Ends(Begun):
         one.exchange.close()
         self.assertEqual(message.finish()[1].status, 502)
         self.assertTrue(one.content() == CONTENT[:150_000])
+
+    def test_responder_closes_after_stop(self):
+        """nginx cannot report the end, but the responder's message was valid."""
+        message, one = self.begin(150_000)
+        worker = self.stopped_worker()
+        one.stop()
+        one.exchange.close()
+        os.kill(worker, signal.SIGCONT)
+        self.assertEqual(message.finish()[1].status, 502)
+        self.assertNotIn("invalid message", self.logged())
 
     def test_responder_goes_before_it_answers(self):
         message = self.connect().start("PUT", "/a", length=len(CONTENT))
