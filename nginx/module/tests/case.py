@@ -1,4 +1,4 @@
-"""The base of all test classes: one nginx and its responders for each class.
+"""The base of all test classes: each class has its own nginx and responders.
 
     class Example(case.NginxTestCase):
         server = "location / { fastcgi_pass %%UPSTREAM%%; interim_responses 104; }"
@@ -29,7 +29,7 @@ HTTP2 = (H2C, H2)
 
 
 def over(*values):
-    """Make one test of a function for each value, which it gets as its argument."""
+    """Run the test once for each value, passed as its argument."""
     def mark(function):
         function.over = values
         return function
@@ -39,12 +39,12 @@ def over(*values):
 class NginxTestCase(unittest.TestCase):
     http = ""           # configuration of the http block
     server = ""         # configuration of the server block
-    listen = ""         # more of it, with listen directives
+    listen = ""         # more `listen` directives of the server block
     main = ""           # configuration of the main context
-    upstreams = 1       # how many responders; %%UPSTREAM1%% (or %%UPSTREAM%%), %%UPSTREAM2%%
-    unix = False        # they listen on unix sockets
+    upstreams = 1       # number of responders: %%UPSTREAM1%% (or %%UPSTREAM%%), %%UPSTREAM2%%
+    unix = False        # responders listen on Unix sockets
     send_buffer = None  # SO_SNDBUF of nginx's client connections
-    environment = {}    # more of nginx's
+    environment = {}    # variables added to nginx's environment
     maxDiff = 4000
 
     def __init_subclass__(cls):
@@ -60,7 +60,7 @@ class NginxTestCase(unittest.TestCase):
 
     @classmethod
     def configuration(cls):
-        """The server block's, for classes that complete it."""
+        """The configuration of the server block; subclasses may override this."""
         return cls.server
 
     @classmethod
@@ -103,7 +103,7 @@ class NginxTestCase(unittest.TestCase):
         errors = [error for responder in self.responders for error in responder.reset()]
         trouble = self.nginx.trouble()
         if trouble:
-            self.fail("in error.log:\n" + "\n".join(trouble))
+            self.fail("problems in error.log:\n" + "\n".join(trouble))
         for error in errors:
             raise AssertionError("the responder's script failed") from error
 
@@ -114,27 +114,27 @@ class NginxTestCase(unittest.TestCase):
         return client
 
     def stopped_worker(self):
-        """Stop nginx's worker until SIGCONT, or the end of the test; returns its process ID."""
+        """Stop nginx's worker until SIGCONT or the end of the test; returns its process ID."""
         worker = self.nginx.workers()[0]
         os.kill(worker, signal.SIGSTOP)
         self.addCleanup(os.kill, worker, signal.SIGCONT)
         deadline = time.monotonic() + options.patience(5)
         while self.state(worker) != "T":
-            self.assertLess(time.monotonic(), deadline, "the worker still runs")
+            self.assertLess(time.monotonic(), deadline, "the worker did not stop")
             time.sleep(0.001)
         return worker
 
     def state(self, process):
-        """The state of a process, a letter as in proc_pid_stat(5)."""
+        """The state of a process: a letter, see proc_pid_stat(5)."""
         with open("/proc/%d/stat" % process) as stat:
             return stat.read().rpartition(")")[2].split()[0]
 
     def logged(self):
-        """What this test made nginx write to error.log."""
+        """The text in error.log since the start of this test."""
         return self.nginx.read("error.log")[self.mark:]
 
     def assertStatuses(self, message, interims, final):
-        """All responses of a message by status; returns the final one."""
+        """Check the status of each response; returns the final response."""
         early, response = message.finish()
         self.assertEqual(([one.status for one in early], response.status), (interims, final))
         return response

@@ -1,6 +1,6 @@
-"""FastCGI records as bytes, for a responder that must also be able to write bad ones.
+"""FastCGI records as bytes, including invalid ones.
 
-No multiplexing and no management records: nginx uses neither.
+Multiplexing and management records are not supported, because nginx uses neither.
 """
 
 import struct
@@ -28,7 +28,7 @@ def end(status=0, protocol_status=0):
 
 
 def block(status, *fields, newline="\r\n", reason=None):
-    """A CGI header block; `fields` are "Name: value" lines, str (latin-1) or bytes."""
+    """A CGI header section; `fields` are "Name: value" lines, str (latin-1) or bytes."""
     reason = REASONS.get(status, "Reason") if reason is None else reason
     lines = [("Status: %s %s" % (status, reason)).rstrip(), *fields, "", ""]
     return newline.encode().join(

@@ -1,8 +1,8 @@
-"""Random record streams and clients of every manner against one nginx, seed after seed.
+"""Fuzz nginx with random record streams and clients that read, stall or close early.
 
-After every seed the worker must be the same process, its error log clean and a plain request answered;
-what a well-formed stream said must have arrived. A seed that fails is printed and can be run alone. Every third
-seed is one of content that nginx writes by itself (fuzz_lane.py).
+After each seed, the worker must be the same process, the error log must contain no problem, and nginx must serve a
+static file. A client that reads a valid stream must receive all of its responses. A seed that fails is printed and
+can be run alone. Every third seed tests the lane (fuzz_lane.py).
 """
 
 import concurrent.futures
@@ -46,7 +46,7 @@ PATHS = ["/", "/", "/", "/buffered", "/collected", "/kept", "/kept_off", "/kept_
 
 
 class Bench:
-    """One nginx and one responder for many seeds."""
+    """One nginx, with a TCP responder and a Unix socket responder, for many seeds."""
 
     def __init__(self):
         self.responder = Responder()
@@ -65,7 +65,7 @@ class Bench:
         return wrong
 
     def run(self, seed):
-        """Raises what is wrong with this seed."""
+        """Run one seed; raises an exception if it fails."""
         if seed % 3 == 0:
             fuzz_lane.run(self, seed, self.folder)
             return self.inspect(case.PLAIN)
@@ -88,12 +88,12 @@ class Bench:
         self.inspect(protocol)
 
     def take(self, path, over):
-        """The seed's request, or None if the client was gone before nginx made one of it."""
+        """Accept the seed's request; returns None if the client closed before nginx sent it."""
         while not over.is_set() or not self.responder.idle():
             if self.responder.idle():
                 over.wait(0.001)
                 continue
-            # An earlier seed's comes late if its client did not wait for it.
+            # The request of an earlier seed arrives late if its client did not wait for the response.
             with contextlib.suppress(Disconnected):
                 exchange = self.responder.accept()
                 if exchange.params["REQUEST_URI"] == path:
@@ -110,14 +110,14 @@ class Bench:
             try:
                 if stream.reads_first:
                     exchange.content()
-                # nginx may close before it has read the end, and the client asks on.
+                # nginx may close before it has read the whole stream; the client still sends its next request.
                 with contextlib.suppress(Disconnected):
                     for data, pause in stream.writes:
                         exchange.write(data)
                         if pause:
                             time.sleep(pause)
                 if exchange.keep and stream.valid:
-                    self.go_on(exchange, path + "-next", over)
+                    self.respond_next(exchange, path + "-next", over)
                 elif exchange.keep and stream.how == "end":
                     over.wait(options.patience(5))
                 elif stream.valid or stream.how == "end":
@@ -132,8 +132,8 @@ class Bench:
         except Exception as error:
             self.problem = error
 
-    def go_on(self, exchange, path, over):
-        """Answer the client's next request, whether nginx has kept the connection or not."""
+    def respond_next(self, exchange, path, over):
+        """Respond to the client's next request, on the kept connection or on a new one."""
         while not over.is_set():
             with contextlib.suppress(Disconnected):
                 if not self.responder.idle():
@@ -167,28 +167,28 @@ class Bench:
                 if defined:
                     self.compare(stream, path, interims, final)
                     if path.startswith("/kept"):
-                        self.ask_next(kind, protocol, path + "-next")
+                        self.request_next(kind, protocol, path + "-next")
             elif manner == "stalls":
                 time.sleep(choose.choice([0.002, 0.02]))
                 message.finish()
             elif manner == "aborts" and choose.random() < 0.5:
                 message.next()
         except (http1.Closed, TimeoutError, AssertionError, ValueError, IndexError):
-            # What comes of a malformed stream need not be HTTP, nor end.
+            # The response to a malformed stream may be invalid HTTP or incomplete.
             if defined:
                 raise
         finally:
             client.reset() if choose.random() < 0.5 else client.close()
 
-    def ask_next(self, kind, protocol, path):
-        """Nothing of the response before may be in this one."""
+    def request_next(self, kind, protocol, path):
+        """Send the next request; its response must contain no part of the previous one."""
         client = kind.Client(self.nginx.ports[protocol], protocol in (server.TLS, server.H2))
         try:
             interims, final = client.start("GET", path).finish()
         finally:
             client.close()
         if (interims, final.status, final.content) != ([], 200, b"second"):
-            raise AssertionError("the next request gets %r %r" % (interims, final))
+            raise AssertionError("the next request received %r %r" % (interims, final))
 
     def compare(self, stream, path, interims, final):
         got = [(one.status, [(name.lower(), value) for name, value in one.fields]) for one in interims
@@ -210,16 +210,16 @@ class Bench:
         finally:
             client.close()
         if (final.status, final.content) != (200, b"a static file\n"):
-            raise AssertionError("afterwards a plain request gets %r" % final)
+            raise AssertionError("GET /static after the seed received %r" % final)
         trouble = self.nginx.trouble()
         if trouble:
-            raise AssertionError("in error.log:\n" + "\n".join(trouble))
+            raise AssertionError("problems in error.log:\n" + "\n".join(trouble))
         if self.nginx.workers() != self.workers:
-            raise AssertionError("the worker died")
+            raise AssertionError("the worker process has changed")
 
 
 def run_seeds(seeds):
-    """[(seed or None, what is wrong)] of some seeds on one nginx."""
+    """Run seeds on one nginx; returns [(seed or None, error text)]."""
     failed, bench = [], Bench()
     try:
         for seed in seeds:
@@ -247,7 +247,7 @@ def main(first, count, jobs, verbose):
             if verbose:
                 print("%d seeds from %d: %d failed" % (len(seeds), seeds[0], len(done)), flush=True)
     for seed, text in failed:
-        print("=" * 70 + "\nFAIL: seed %s (repeat with --seed %s)\n%s" % (seed, seed, text))
+        print("=" * 70 + "\nFAIL: seed %s (reproduce with --seed %s)\n%s" % (seed, seed, text))
     print("-" * 70 + "\nRan %d seeds in %.3fs\n" % (count, time.monotonic() - started))
     print("FAILED (failures=%d)" % len(failed) if failed else "OK")
     return 1 if failed else 0

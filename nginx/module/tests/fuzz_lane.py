@@ -1,7 +1,7 @@
-"""Random requests whose content nginx writes into the responder's file: what a seed makes both sides do.
+"""Random requests whose content nginx writes into the responder's file; the seed chooses the actions of both sides.
 
-Whatever they do, the file has a first part of the content and nothing else, what was counted is there, the file
-is closed once the end is told and once the request is over; where nothing goes wrong, all content comes.
+The file must contain a prefix of the content that is at least as long as the last count. nginx must close the file
+before it sends the end, and when the request ends. If neither side ends early or misbehaves, all content must arrive.
 """
 
 import contextlib
@@ -32,9 +32,9 @@ class Seed:
         self.uri = "%s?%d" % ("/lane_worker" if seed // 3 % 2 else "/lane", seed)
         self.protocol = self.random.choice(case.PROTOCOLS)
         self.is_chunked = self.protocol in case.HTTP1 and self.random.random() < 0.3
-        self.goes_on = self.random.random() < 0.6
-        self.responder_goes = self.random.random() < 0.2
-        self.is_bad = not self.responder_goes and self.random.random() < 0.2
+        self.sends_all = self.random.random() < 0.6
+        self.responder_closes = self.random.random() < 0.2
+        self.is_bad = not self.responder_closes and self.random.random() < 0.2
         self.stops = self.random.random() < 0.15
         self.is_early = self.random.random() < 0.1
         self.one = None
@@ -81,7 +81,7 @@ class Seed:
         limit = r.choice([0, 1, 1000, 100_000, len(self.content) - 1, len(self.content), 1 << 40])
         one.grant(limit, rest=r.random() < 0.5,
                   before=fastcgi.records(fastcgi.STDOUT, fastcgi.block(104)) if r.random() < 0.2 else b"")
-        if self.responder_goes:
+        if self.responder_closes:
             time.sleep(r.choice([0, 0.001, 0.01]))
             return None
         if self.is_bad:
@@ -101,7 +101,7 @@ class Seed:
             widen(0)
         errno = one.until_end(widen)
         if one.is_locked():
-            raise AssertionError("the file is open after the end")
+            raise AssertionError("the file is still open after the end")
         if errno:
             raise AssertionError("errno %d" % errno)
         if self.stops:
@@ -116,7 +116,7 @@ class Seed:
         kind = http1 if self.protocol in case.HTTP1 else http2
         client = kind.Client(bench.nginx.ports[self.protocol], self.protocol in (server.TLS, server.H2))
         client.sock.settimeout(options.patience(5))
-        sent = len(self.content) if self.goes_on else r.randrange(len(self.content))
+        sent = len(self.content) if self.sends_all else r.randrange(len(self.content))
         status = None
         try:
             if self.is_chunked:
@@ -127,11 +127,11 @@ class Seed:
             while at < sent:
                 size = min(sent - at, r.choice([1, 1000, 70_000, 1 << 20]))
                 at += size
-                message.write(self.content[at - size:at], end=self.goes_on and at == sent)
-            if self.goes_on:
+                message.write(self.content[at - size:at], end=self.sends_all and at == sent)
+            if self.sends_all:
                 status = message.finish()[1].status
         except (http1.Closed, TimeoutError, AssertionError, ValueError, IndexError):
-            pass        # judged by what was to come of it
+            pass        # judge() checks the result
         finally:
             client.reset() if r.random() < 0.5 else client.close()
         return status
@@ -142,20 +142,20 @@ class Seed:
         deadline = time.monotonic() + options.patience(5)
         while self.one and self.one.is_locked():
             if time.monotonic() > deadline:
-                raise AssertionError("the file is open after the request")
+                raise AssertionError("the file is still open after the request")
             time.sleep(0.002)
         if self.one:
             got = self.one.content()
             if not self.content.startswith(got) or len(got) < self.one.count:
-                raise AssertionError("the file has %d bytes, %d counted" % (len(got), self.one.count))
-        if self.goes_on and not (self.responder_goes or self.is_bad or self.stops or self.is_early):
+                raise AssertionError("the file has %d bytes, the last count is %d" % (len(got), self.one.count))
+        if self.sends_all and not (self.responder_closes or self.is_bad or self.stops or self.is_early):
             whole = (self.one.content() if self.one else b"") + (self.rest or b"")
             if status != 201 or whole != self.content:
                 raise AssertionError("status %s, %d of %d bytes" % (status, len(whole), len(self.content)))
 
 
 def run(bench, seed, folder):
-    """Raises what is wrong with this seed."""
+    """Run one seed; raises an error if it fails."""
     one = Seed(seed, folder)
     over = threading.Event()
     script = threading.Thread(target=one.respond, args=(bench, over), daemon=True)

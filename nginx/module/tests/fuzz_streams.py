@@ -1,7 +1,7 @@
-"""Random FastCGI answers: what a seed makes the responder write, and what must come of it.
+"""Random FastCGI output: the bytes that the responder writes for a seed, and the expected responses.
 
-The same seed always makes the same stream. A stream that is well-formed knows the interim responses
-and the final one that a reading client gets; of any other, nginx just has to survive it.
+The same seed always makes the same stream. A valid stream knows the interim responses and the final response that
+a reading client receives. nginx must survive an invalid one.
 """
 
 import random
@@ -9,7 +9,7 @@ import random
 import fastcgi
 from fastcgi import STDERR, STDOUT
 
-PASSED = (100, 103, 104)    # by the directive of fuzz.py; nobody asks for the 100
+PASSED = (100, 103, 104)    # by `interim_responses` in fuzz.py, which ignores the 100
 NAMES = ["Location", "Upload-Offset", "Upload-Limit", "x", "X-Mixed-CASE", "X-" + "n" * 62]
 REMOVED = ["Connection: close", "Content-Length: 7", "Transfer-Encoding: chunked", "X-Accel-Expires: 1",
            "Keep-Alive: a", "Trailer: b"]
@@ -19,7 +19,7 @@ ODD = [b"", b":", b"no colon", b"Na me: v", b" folded: v", b"A: \x00", b"A: b\rc
 
 
 class Stream:
-    """`writes` are (bytes, pause in seconds) in order."""
+    """`writes` is a list of (bytes, pause in seconds)."""
 
     def __init__(self, seed):
         self.random = random.Random(seed)
@@ -28,7 +28,7 @@ class Stream:
         self.status = self.random.choice([200, 201, 204, 403, 413, 500])
         self.content = b"" if self.status == 204 else self.random.randbytes(
             self.random.choice([0, 1, 10, 500, 5000, 70000]))
-        self.reads_first = self.random.random() < 0.7   # the content, before it answers
+        self.reads_first = self.random.random() < 0.7   # reads the content before it responds
         self.how = self.random.choice(["close", "reset", "end"])
         self.writes = self._writes(self._valid() if self.valid else self._invalid())
 
@@ -52,7 +52,7 @@ class Stream:
         return fastcgi.block(self.status, "X-Final: yes") + self.content
 
     def _valid(self):
-        """Text and STDERR in any records, each block within the buffer."""
+        """Blocks in records of random sizes, mixed with STDERR; each block fits the buffer."""
         r = self.random
         pieces = [self._block() for _ in range(r.choice([0, 1, 1, 2, 5, 20]))] + [self._final()]
         out, text = b"", b""
@@ -68,7 +68,7 @@ class Stream:
         return out + fastcgi.end()
 
     def _records(self, text):
-        """A block must fit a buffer of 4k, heads and padding of its records included."""
+        """Divide `text` into records; each block, with its record headers and padding, must fit a buffer of 4k."""
         r = self.random
         out = b""
         small = r.random() < 0.3
@@ -130,7 +130,7 @@ class Stream:
                                r.choice([500, 4088, 4096, 65535]), r.choice([0, 200]))
 
     def _writes(self, data):
-        """The bytes cut into writes, some followed by a pause."""
+        """Split the bytes into writes, some followed by a pause."""
         r = self.random
         how = r.choice(["whole", "whole", "few", "bytes"])
         out, at = [], 0

@@ -1,6 +1,6 @@
 /*
- * Loaded into nginx by tests (LD_PRELOAD): writev() and close() of a regular file wait while a file with the same name
- * and the suffix ".held" exists. The first call that waits creates a file with the suffix ".stuck".
+ * A library that tests preload into nginx (LD_PRELOAD). While PATH.held exists, writev() and close() of the regular
+ * file PATH wait. The first call that waits creates PATH.stuck.
  */
 
 #define _GNU_SOURCE

@@ -1,6 +1,6 @@
-"""An HTTP/1.1 client on a bare socket (TLS or not) that shows interim responses.
+"""An HTTP/1.1 client on a socket, with or without TLS, that reports interim responses.
 
-It does what it is told and no more: no redirects, no retries, no Expect of its own.
+It follows no redirects, never retries, and adds no Expect field.
 """
 
 import socket
@@ -15,7 +15,7 @@ class Closed(Exception):
 
 
 class Response:
-    """One response, interim or final; field names as they came."""
+    """One response, interim or final; field names as received."""
 
     def __init__(self, status, fields, reason=""):
         self.status, self.fields, self.reason = status, fields, reason
@@ -33,7 +33,7 @@ class Response:
 
 
 def open_socket(port, alpn=None, receive_buffer=None):
-    """Connected, with TLS if `alpn` is given (certificates are not checked)."""
+    """Connect, with TLS if `alpn` is given; certificates are not checked."""
     sock = socket.socket()
     if receive_buffer:
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, receive_buffer)
@@ -50,7 +50,7 @@ def open_socket(port, alpn=None, receive_buffer=None):
 
 
 class Socket:
-    """What both clients do with their socket."""
+    """Socket operations of the HTTP/1.1 and HTTP/2 clients."""
 
     def __init__(self, sock):
         self.sock = sock
@@ -87,7 +87,7 @@ class Client(Socket):
         self.buffer = b""
 
     def start(self, method, path, *fields, content=None, length=None, chunked=False, version="1.1"):
-        """Send a request's head, and its content if that is given."""
+        """Send a request's header section, and its content if given."""
         if content is not None and not chunked:
             length = len(content)
         lines = ["%s %s HTTP/%s" % (method, path, version), "Host: localhost", *fields]
@@ -119,7 +119,7 @@ class Client(Socket):
         return self.take(at + len(mark))
 
     def rest(self):
-        """Everything until nginx closes."""
+        """Receive everything until nginx closes."""
         try:
             while True:
                 self._more()
@@ -141,15 +141,15 @@ class Message:
         self.client.send(content)
 
     def head(self):
-        """The next response without its content."""
+        """Receive the next response without its content."""
         line, *fields = self.client.take_until(b"\r\n\r\n").decode("latin-1").split("\r\n")[:-2]
         version, status, reason = line.split(" ", 2)
         if version not in ("HTTP/1.1", "HTTP/1.0"):
-            raise AssertionError("status line %r" % line)
+            raise AssertionError("invalid status line %r" % line)
         return Response(int(status), [tuple(field.split(": ", 1)) for field in fields], reason)
 
     def next(self):
-        """The next response: an interim one, or the final one with its content."""
+        """Receive the next interim response, or the final response with its content."""
         response = self.head()
         if response.complete:
             return response
@@ -169,7 +169,7 @@ class Message:
         return response
 
     def finish(self):
-        """The interim responses up to the final one, and the final one."""
+        """Receive all responses; returns (interim responses, final response)."""
         interims = []
         while True:
             response = self.next()

@@ -1,6 +1,6 @@
-"""An HTTP/2 client (prior knowledge or TLS) on python-h2, with the same calls as http1.
+"""An HTTP/2 client (prior knowledge or TLS) on python-h2, with the methods of http1.
 
-python-h2 checks what it receives: names in lower case, HPACK table sizes, stream states.
+python-h2 checks the frames that it receives: field names in lower case, HPACK table sizes, stream states.
 """
 
 import h2.config
@@ -14,8 +14,8 @@ import h2.stream
 
 from http1 import Closed, Response, Socket, open_socket
 
-# What is in flight when a stream is reset is ignored (RFC 9113, 5.1); python-h2 4.1 forgets that an
-# interim response may be.
+# Frames in flight when a stream is reset are ignored (RFC 9113, section 5.1); python-h2 4.1 does not
+# ignore an interim response.
 h2.stream._transitions.setdefault(
     (h2.stream.StreamState.CLOSED, h2.stream.StreamInputs.RECV_INFORMATIONAL_HEADERS),
     (h2.stream.H2StreamStateMachine.recv_on_closed_stream, h2.stream.StreamState.CLOSED))
@@ -25,8 +25,8 @@ class Client(Socket):
     def __init__(self, port, tls=False, receive_buffer=None, window=None):
         super().__init__(open_socket(port, "h2" if tls else None, receive_buffer))
         self.messages = {}
-        self.acknowledge = True     # give flow control credit for what arrives
-        self.events = []            # of the connection, for tests that look
+        self.acknowledge = True     # return flow control credit for received content
+        self.events = []            # connection events, for tests that check them
         self.h2 = h2.connection.H2Connection(
             h2.config.H2Configuration(client_side=True, header_encoding="latin-1"))
         if window is not None:
@@ -41,7 +41,7 @@ class Client(Socket):
             self.send(data)
 
     def start(self, method, path, *fields, content=None, length=None, authority="localhost"):
-        """Send a request's header section, and its content if that is given."""
+        """Send a request's header section, and its content if given."""
         if content is not None:
             length = len(content)
         head = [(":method", method), (":scheme", "https"), (":authority", authority), (":path", path)]
@@ -72,12 +72,12 @@ class Client(Socket):
             self.pump()
 
     def pump(self):
-        """Receive once and hand out what came."""
+        """Receive once and dispatch the events to their messages."""
         data = self.receive()
         try:
             events = self.h2.receive_data(data)
         except h2.exceptions.ProtocolError as error:
-            raise AssertionError("nginx broke HTTP/2: %r" % error) from error
+            raise AssertionError("nginx violated HTTP/2: %r" % error) from error
         for event in events:
             if isinstance(event, h2.events.ConnectionTerminated):
                 raise Closed("GOAWAY %s" % event.error_code)
@@ -94,7 +94,7 @@ class Message:
 
     def __init__(self, client, stream):
         self.client, self.stream = client, stream
-        self.responses = []     # those not taken yet; only the last can be incomplete
+        self.responses = []     # not yet returned; only the last can be incomplete
         self.final = None
         self.reset_code = None
         self.received = 0       # content bytes of the final response
@@ -140,20 +140,20 @@ class Message:
         self.client.pump()
 
     def head(self):
-        """The next response, perhaps without its content yet."""
+        """Receive the next response; its content may be incomplete."""
         while not self.responses:
             self._wait()
         return self.responses.pop(0)
 
     def next(self):
-        """The next response: an interim one, or the final one with its content."""
+        """Receive the next interim response, or the final response with its content."""
         response = self.head()
         while not response.complete:
             self._wait()
         return response
 
     def finish(self):
-        """The interim responses up to the final one, and the final one."""
+        """Receive all responses; returns (interim responses, final response)."""
         interims = []
         while True:
             response = self.next()
@@ -162,6 +162,6 @@ class Message:
             interims.append(response)
 
     def cancel(self):
-        """RST_STREAM."""
+        """Send RST_STREAM."""
         self.client.h2.reset_stream(self.stream, h2.errors.ErrorCodes.CANCEL)
         self.client.flush()

@@ -1,7 +1,7 @@
-"""An HTTP/3 client with the same calls as http1 and http2, on aioquic's QUIC layer and pylsqpack.
+"""An HTTP/3 client with the methods of http1 and http2, on aioquic's QUIC layer and pylsqpack.
 
-aioquic's own HTTP/3 layer takes the second HEADERS of a response for trailers, so the frames are read
-here. No server push, no dynamic table, no priorities.
+This client parses the frames itself, because aioquic's HTTP/3 layer treats the second HEADERS of a
+response as trailers. It supports no server push, no dynamic table and no priorities.
 """
 
 import socket
@@ -29,7 +29,7 @@ def integer(value):
 
 
 def read_integer(data, at):
-    """(value, where it ends), or None if it is not whole."""
+    """Returns (value, end position), or None if the integer is incomplete."""
     if at >= len(data):
         return None
     size = 1 << (data[at] >> 6)
@@ -75,7 +75,7 @@ class Client:
                 raise Closed(self.closed)
             now = time.monotonic()
             if now >= deadline:
-                raise TimeoutError("nothing came over QUIC")
+                raise TimeoutError("the expected QUIC event was not received in time")
             timer = self.quic.get_timer()
             self.sock.settimeout(max(0.001, min(deadline, timer or deadline, now + 0.01) - now))
             try:
@@ -159,10 +159,10 @@ class Message:
 
     def _head(self, fields):
         if self.final or fields[0][0] != ":status":
-            raise AssertionError("nginx broke HTTP/3: field section %r" % fields)
+            raise AssertionError("nginx violated HTTP/3: field section %r" % fields)
         for name, _ in fields:
             if name != name.lower():
-                raise AssertionError("field name %r" % name)
+                raise AssertionError("field name with upper case: %r" % name)
         response = Response(int(fields[0][1]), fields[1:])
         self.final = None if response.complete else response
         self.responses.append(response)
@@ -177,14 +177,14 @@ class Message:
             raise Closed("stream reset, %d" % self.reset_code)
 
     def next(self):
-        """The next response: an interim one, or the final one with its content."""
+        """Receive the next interim response, or the final response with its content."""
         self._wait(lambda: self.responses)
         response = self.responses.pop(0)
         self._wait(lambda: response.complete)
         return response
 
     def finish(self):
-        """The interim responses up to the final one, and the final one."""
+        """Receive all responses; returns (interim responses, final response)."""
         interims = []
         while True:
             response = self.next()

@@ -1,6 +1,6 @@
-"""What the tests were asked to run: which nginx, which module, under what, and how patient to be.
+"""Options of the test run.
 
-`run` fills this in before the tests are loaded; worker processes inherit it by fork.
+`run` sets them before it loads the tests; its worker processes inherit them by fork.
 """
 
 import os
@@ -12,10 +12,10 @@ MODULE = os.path.normpath(
     os.path.join(HERE, "../../../.build/nginx-module/ngx_http_interim_module.so"))
 
 nginx = None        # path of the binary under test
-module = None       # path of the .so, loaded by every configuration
+module = None       # path of the .so that every configuration loads
 valgrind = False
-scratch = None      # directory of everything that is written; cert.pem and key.pem are there
-scale = 1.0         # deadlines are multiplied by this
+scratch = None      # directory for all files of the run, including cert.pem and key.pem
+scale = 1.0         # factor for all deadlines
 
 _facts = {}
 
@@ -25,12 +25,12 @@ def patience(seconds):
 
 
 def facts():
-    """Version (tuple) and configure arguments of the nginx under test."""
+    """The version (a tuple) and the output of nginx -V, with its configure arguments."""
     if nginx not in _facts:
         shown = subprocess.run([nginx, "-V"], stderr=subprocess.PIPE, text=True, check=True).stderr
         version = re.search(r"nginx version: \S+?/(\d+)\.(\d+)\.(\d+)", shown)
         if version is None:
-            raise RuntimeError("not an nginx: " + shown)
+            raise RuntimeError("nginx -V reports no version of nginx: " + shown)
         _facts[nginx] = tuple(map(int, version.groups())), shown
     return _facts[nginx]
 

@@ -1,7 +1,7 @@
-"""A FastCGI responder driven by hand, record by record.
+"""A FastCGI responder that tests control record by record.
 
-A test either takes requests one at a time with accept() and plays the application in its own
-thread, or hands serve() a function that is called in a thread for every request.
+A test either accepts requests one at a time with accept() and responds in its own thread, or passes
+serve() a function that is called for each request, in a thread for each connection.
 """
 
 import contextlib
@@ -28,26 +28,26 @@ class Exchange:
         self.received = 0           # content bytes so far
         self._buffer = bytearray()
         self._content = bytearray()
-        self._complete = False      # the empty STDIN record was seen
+        self._complete = False      # the empty STDIN record was received
         self._begin()
 
     def _begin(self):
         kind, content = self._record()
         if kind != fastcgi.BEGIN_REQUEST:
-            raise AssertionError("record type %d where BEGIN_REQUEST was due" % kind)
+            raise AssertionError("record type %d instead of BEGIN_REQUEST" % kind)
         self.keep = bool(struct.unpack("!HB5x", content)[1] & fastcgi.KEEP_CONNECTION)
         params = bytearray()
         while True:
             kind, content = self._record()
             if kind != fastcgi.PARAMS:
-                raise AssertionError("record type %d amid PARAMS" % kind)
+                raise AssertionError("record type %d instead of PARAMS" % kind)
             if not content:
                 break
             params += content
         self.params = fastcgi.pairs(params)
 
     def following(self):
-        """The next request on this connection (fastcgi_keep_conn)."""
+        """Receive the next request on this connection (fastcgi_keep_conn)."""
         self.content()
         self.received, self._complete = 0, False
         self._begin()
@@ -73,11 +73,11 @@ class Exchange:
         return kind, content
 
     def receive(self, size):
-        """At least `size` bytes of content, fewer only at its end."""
+        """Receive at least `size` bytes of content, or fewer at its end."""
         while len(self._content) < size and not self._complete:
             kind, content = self._record()
             if kind != fastcgi.STDIN:
-                raise AssertionError("record type %d amid STDIN" % kind)
+                raise AssertionError("record type %d instead of STDIN" % kind)
             self._complete = not content
             self._content += content
             self.received += len(content)
@@ -86,7 +86,7 @@ class Exchange:
         return taken
 
     def content(self):
-        """All the rest of the content."""
+        """Receive the rest of the content."""
         return self.receive(float("inf"))
 
     def write(self, data):
@@ -109,7 +109,7 @@ class Exchange:
         self.end()
 
     def whole(self, status=200, *fields, content=b"", before=b"", after=b""):
-        """A final response up to END_REQUEST in one write, which nginx reads at once if it fits its buffer."""
+        """Send a final response with END_REQUEST in one write; nginx reads it at once if it fits the buffer."""
         self.write(before + fastcgi.records(fastcgi.STDOUT, fastcgi.block(status, *fields) + content)
                    + fastcgi.end() + after)
 
@@ -118,7 +118,7 @@ class Exchange:
         self.shutdown()
 
     def shutdown(self):
-        """Nothing more will be written: a buffering nginx waits for that, END_REQUEST or not."""
+        """Shut down the sending side; nginx waits for this if it buffers, even after END_REQUEST."""
         if not self.keep:
             with contextlib.suppress(OSError):      # nginx may have closed already
                 self.sock.shutdown(socket.SHUT_WR)
@@ -129,7 +129,7 @@ class Exchange:
         self.sock.close()
 
     def until_closed(self, seconds=5):
-        """How long nginx took to close; content that still comes is read, as a gateway must."""
+        """Read and discard until nginx closes, as a gateway must; returns the seconds until then."""
         started = time.monotonic()
         deadline = started + options.patience(seconds)
         while time.monotonic() < deadline:
@@ -141,11 +141,11 @@ class Exchange:
                 return time.monotonic() - started
             except TimeoutError:
                 break
-        raise AssertionError("nginx kept the connection for %.1f s" % (time.monotonic() - started))
+        raise AssertionError("nginx did not close the connection within %.1f s" % (time.monotonic() - started))
 
 
 class Responder:
-    """The listening side; `path` for a unix socket, else a free port of 127.0.0.1."""
+    """Listens on the Unix socket `path`, or on a free port of 127.0.0.1."""
 
     def __init__(self, path=None):
         self.errors = []
@@ -165,7 +165,7 @@ class Responder:
         self._listener.listen(128)
 
     def accept(self, seconds=10):
-        """The next request."""
+        """Accept the next request."""
         return self.adopt(self.accept_connection(seconds))
 
     def accept_connection(self, seconds=10):
@@ -173,7 +173,7 @@ class Responder:
         try:
             sock, _ = self._listener.accept()
         except TimeoutError:
-            raise AssertionError("no request came") from None
+            raise AssertionError("no request was received") from None
         sock.settimeout(options.patience(10))
         return sock
 
@@ -183,7 +183,7 @@ class Responder:
         return exchange
 
     def connections(self):
-        """How many were accepted since reset()."""
+        """The number of connections accepted since reset()."""
         return len(self._exchanges)
 
     def idle(self):
@@ -191,7 +191,7 @@ class Responder:
         return not select.select([self._listener], [], [], 0)[0]
 
     def serve(self, script):
-        """Call script(exchange) for every request from now on, until reset()."""
+        """Call script(exchange) for each request until reset()."""
         self._script = script
         self._stop.clear()
         self._start(self._accept_all)
@@ -219,14 +219,14 @@ class Responder:
                 exchange.following()
         except Disconnected:
             pass
-        except Exception as error:  # reported by the test's tearDown
+        except Exception as error:  # tearDown reports it
             if not self._stop.is_set():
                 self.errors.append(error)
         finally:
             sock.close()
 
     def reset(self):
-        """Forget everything the last test left; returns the errors of its scripts."""
+        """Close all connections of the last test; returns the errors of its scripts."""
         self._stop.set()
         for exchange in self._exchanges:
             with contextlib.suppress(OSError):

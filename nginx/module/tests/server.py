@@ -1,7 +1,7 @@
-"""A private nginx: configuration, start, graceful end, and what its error log must not say.
+"""A private nginx: configuration, start, graceful shutdown and checks of its error log.
 
-The listening sockets are made here and inherited by nginx (as in a binary upgrade), so that no
-port is guessed and the first connection waits instead of failing. Needs no root.
+The tests create the listening sockets and nginx inherits them (as in a binary upgrade), so no port
+is guessed and an early connection waits instead of failing. Root is not needed.
 """
 
 import ctypes
@@ -59,14 +59,14 @@ http {
 
 TROUBLE = re.compile(r"\[(alert|crit|emerg)\]|open socket|exited on signal|Sanitizer|runtime error")
 
-# Every dynamic module of nginx defines ngx_modules again, and what lives until exit is never freed.
+# Every dynamic module defines ngx_modules again, and nginx never frees memory that it uses until exit.
 ASAN_OPTIONS = "detect_odr_violation=0:detect_leaks=0"
 
 _libc = ctypes.CDLL(None)
 
 
 def die_with_parent():
-    """Leave nothing behind if the tests are killed."""
+    """Receive SIGTERM when the parent ends, so that no process outlives the tests."""
     _libc.prctl(1, signal.SIGTERM)  # PR_SET_PDEATHSIG
 
 
@@ -106,13 +106,13 @@ class Nginx:
         for number, upstream in enumerate(upstreams, 1):
             text = text.replace("%%%%UPSTREAM%d%%%%" % number, upstream)
         text = text.replace("%%UPSTREAM%%", upstreams[0] if upstreams else "127.0.0.1:1")
-        # A server that has its own catch-all location replaces the default one.
+        # The server block's own `location /` replaces the default one.
         if "location / {" in server:
             text = re.sub(r"location / \{ fastcgi_pass \S+ \}\n", "\n", text, count=1)
         return text
 
     def limit_send_buffer(self, size):
-        """Connections inherit it from the listening sockets."""
+        """Set SO_SNDBUF; connections inherit it from the listening sockets."""
         for listener in self._listeners:
             listener.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, size)
 
@@ -145,7 +145,7 @@ class Nginx:
         return self
 
     def test(self):
-        """nginx -t: (accepted?, what it said)."""
+        """Run nginx -t; returns (whether it succeeded, its output)."""
         done = subprocess.run(
             [options.nginx, "-t", "-p", self.prefix, "-c", "nginx.conf", "-e", "error.log"],
             cwd=self.prefix, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
@@ -165,24 +165,24 @@ class Nginx:
             return [int(child) for child in children.read().split()]
 
     def resident(self):
-        """Kilobytes of memory the worker has resident."""
+        """The worker's resident memory in kilobytes."""
         with open("/proc/%d/status" % self.workers()[0]) as status:
             return int(re.search(r"VmRSS:\s+(\d+)", status.read()).group(1))
 
     def trouble(self):
-        """Complaints in the error log that were not reported yet."""
+        """Lines of the error log that report a problem, since the last call."""
         log = self.read("error.log")
         new, self._checked = log[self._checked:], len(log)
         return [line for line in new.splitlines() if TROUBLE.search(line)]
 
     def quit(self):
-        """End gracefully; returns everything that is wrong with this run."""
+        """Shut down gracefully; returns all problems of this run."""
         wrong = []
         self.process.send_signal(signal.SIGQUIT)
         try:
             code = self.process.wait(options.patience(10))
             if code != 0:
-                wrong.append("nginx exited with %d" % code)
+                wrong.append("nginx exited with code %d" % code)
         except subprocess.TimeoutExpired:
             wrong.append("nginx did not quit: a request or connection hangs")
         self.kill()
@@ -195,7 +195,7 @@ class Nginx:
         return wrong
 
     def kill(self):
-        """Whatever happens, leave no process behind."""
+        """Kill nginx and its workers if they still run."""
         if self.process and self.process.poll() is None:
             for pid in [*self.workers(), self.process.pid]:
                 try:

@@ -1,4 +1,4 @@
-"""An interim response on each protocol: before the content, repeated, only where it is allowed."""
+"""Interim responses on each protocol: before the content, several for a request, never after the final header."""
 
 import case
 
@@ -28,7 +28,7 @@ class Basic(case.NginxTestCase):
         self.assertEqual(final.content, b"a static file\n")
 
     @case.over(*case.PROTOCOLS)
-    def test_nothing_of_nginx_in_it(self, protocol):
+    def test_nginx_adds_no_field(self, protocol):
         message = self.connect(protocol).start("POST", "/", content=b"x")
         exchange = self.upstream.accept()
         exchange.interim(104, "Location: /1")
@@ -39,7 +39,7 @@ class Basic(case.NginxTestCase):
         self.assertStatuses(message, [], 204)
 
     @case.over(*case.PROTOCOLS)
-    def test_many_in_one_request(self, protocol):
+    def test_several_for_one_request(self, protocol):
         message = self.connect(protocol).start("POST", "/", length=3)
         exchange = self.upstream.accept()
         for number in range(3):
@@ -65,12 +65,12 @@ class Basic(case.NginxTestCase):
             self.assertEqual(final.content, b"" if method == "HEAD" else b"four")
 
     @case.over(*case.PROTOCOLS)
-    def test_none_after_the_final_header(self, protocol):
+    def test_none_after_final_header(self, protocol):
         message = self.connect(protocol).start("GET", "/")
         exchange = self.upstream.accept()
         exchange.interim(104)
         self.assertEqual(message.next().status, 104)
-        # What looks like a block is content now, in a record of its own or not.
+        # Text that looks like an interim block is content now, whether or not a record begins with it.
         text = b"Status: 104 No\r\n\r\n"
         exchange.stdout(b"Status: 200 OK\r\nContent-Type: text/plain\r\n\r\n")
         exchange.stdout(text)
@@ -79,7 +79,7 @@ class Basic(case.NginxTestCase):
         self.assertEqual(self.assertStatuses(message, [], 200).content, text * 3)
 
     @case.over(*case.HTTP1)
-    def test_http_1_0_gets_none(self, protocol):
+    def test_none_for_http_1_0(self, protocol):
         message = self.connect(protocol).start("POST", "/", content=b"hello", version="1.0")
         exchange = self.upstream.accept()
         exchange.interim(104)
@@ -153,7 +153,7 @@ class Progress(case.NginxTestCase):
     SIZE = 5 << 20
 
     @case.over(*case.PROTOCOLS)
-    def test_rises_while_content_comes(self, protocol):
+    def test_offset_rises_with_content(self, protocol):
         sent = []
 
         def script(exchange):

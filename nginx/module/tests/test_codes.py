@@ -1,4 +1,4 @@
-"""Which status codes pass, and what nginx does when the directive does not ask for any."""
+"""The status codes that pass, and the behaviour of nginx without the directive and with `off`."""
 
 import fastcgi
 
@@ -24,7 +24,7 @@ class Codes(case.NginxTestCase):
         return [one.status for one in interims]
 
     @case.over(*case.PROTOCOLS)
-    def test_listed_ones_pass(self, protocol):
+    def test_listed_codes_pass(self, protocol):
         self.assertEqual(self.offer_all(protocol, "/104"), [104])
         self.assertEqual(self.offer_all(protocol, "/several"), [102, 103, 104, 199])
 
@@ -38,8 +38,8 @@ class Codes(case.NginxTestCase):
             interims, final = message.finish()
             self.assertEqual([(one.status, one.reason) for one in interims], [(104, reason)])
 
-    def test_not_quite_a_code(self):
-        # Neither an interim response nor a final one with such a status.
+    def test_invalid_status(self):
+        # Invalid as the status of an interim response and of a final one.
         for status in "1044 x", "104x", "10 x", "1", "104,", "199.5":
             message = self.connect().start("GET", "/several")
             exchange = self.upstream.accept()
@@ -50,7 +50,7 @@ class Codes(case.NginxTestCase):
 
 
 class Off(case.NginxTestCase):
-    """Off, the module changes nothing: nginx takes the first block for the final response."""
+    """Without the directive, or with `off`, nginx takes the first block for the final response."""
 
     server = """
         location /never { fastcgi_pass %%UPSTREAM%%; }
@@ -58,7 +58,7 @@ class Off(case.NginxTestCase):
     """
 
     @case.over("/never", "/off")
-    def test_the_104_is_the_final_response(self, path):
+    def test_104_is_final_response(self, path):
         client = self.connect()
         client.start("POST", path, content=b"hello")
         exchange = self.upstream.accept()
@@ -72,11 +72,11 @@ class Off(case.NginxTestCase):
         self.assertIn(b"\r\nServer: nginx", head)
         self.assertIn(b"\r\nDate: ", head)
         self.assertIn(b"\r\nUpload-Offset: 5\r\n", head)
-        # Its content has no end that a client could see, and the connection stays open.
+        # The client cannot detect the end of this response's content, and the connection stays open.
         self.assertEqual(client.take_until(b"made"), final)
 
     @case.over("/never", "/off")
-    def test_expect_is_answered_by_nginx(self, path):
+    def test_nginx_sends_100(self, path):
         message = self.connect().start("POST", path, "Expect: 100-continue", length=5)
         self.assertEqual(message.next().status, 100)
         exchange = self.upstream.accept()
@@ -86,7 +86,7 @@ class Off(case.NginxTestCase):
         self.assertStatuses(message, [], 201)
 
     @case.over(*case.PROTOCOLS)
-    def test_an_ordinary_response(self, protocol):
+    def test_ordinary_response(self, protocol):
         for path in "/never", "/off":
             message = self.connect(protocol).start("POST", path, content=b"hello")
             exchange = self.upstream.accept()

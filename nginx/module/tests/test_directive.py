@@ -1,4 +1,4 @@
-"""interim_responses as configuration: inheritance, odd places, and arguments nginx -t refuses."""
+"""The directive interim_responses: inheritance, unusual places, and the arguments that nginx -t accepts."""
 
 import unittest
 
@@ -32,7 +32,7 @@ class Places(case.NginxTestCase):
     """
 
     def passed(self, path, protocol="h1"):
-        """Which of 103 and 104 pass at `path`."""
+        """Return the statuses, of 103 and 104, that pass at `path`."""
         message = self.connect(protocol).start("POST", path, content=b"x")
         exchange = self.upstream.accept()
         exchange.content()
@@ -54,7 +54,7 @@ class Places(case.NginxTestCase):
 
     @case.over("/off", "/outer/off")
     def test_off_inside_on(self, path):
-        # Stock behaviour again: the first block is the final response.
+        # As without the module, the first block is the final response.
         client = self.connect()
         client.start("POST", path, content=b"x")
         exchange = self.upstream.accept()
@@ -86,7 +86,7 @@ class OnInsideOff(case.NginxTestCase):
 
 
 class Arguments(unittest.TestCase):
-    """nginx -t."""
+    """The result of nginx -t."""
 
     def check(self, *directives):
         nginx = server.Nginx("\n".join("location /%d { %s }" % one for one in enumerate(directives)))
@@ -95,12 +95,12 @@ class Arguments(unittest.TestCase):
         finally:
             nginx.remove()
 
-    def test_good(self):
+    def test_valid(self):
         for arguments in "off", "104", "104 100", "100 104", "100", "103 104", "199", "102 103 104":
             accepted, said = self.check("interim_responses %s;" % arguments)
             self.assertTrue(accepted, said)
 
-    def test_bad(self):
+    def test_invalid(self):
         for arguments in ("off 104", "104 off", "off off", "99", "200", "101", "0", "1044", "10", "-104",
                           "+104", "104x", "x", "on", "104,100", "104 104", "104 100 104", "0104", '""'):
             accepted, said = self.check("interim_responses %s;" % arguments)

@@ -1,4 +1,4 @@
-"""A final response in the midst of the content, and clients that go away."""
+"""Final responses before the content is complete, and clients that disconnect."""
 
 import time
 
@@ -28,7 +28,7 @@ class EarlyFinal(case.NginxTestCase):
         exchange.until_closed()
 
     @case.over(*case.PROTOCOLS)
-    def test_in_mid_content(self, protocol):
+    def test_during_content(self, protocol):
         message = self.connect(protocol).start("POST", "/", length=1000)
         exchange = self.upstream.accept()
         exchange.interim(104)
@@ -42,8 +42,8 @@ class EarlyFinal(case.NginxTestCase):
         exchange.until_closed()
 
     @case.over(*case.PROTOCOLS)
-    def test_while_content_floods(self, protocol):
-        # The contract: write the final response and END_REQUEST, then read on until EOF.
+    def test_while_client_keeps_sending(self, protocol):
+        # A responder sends the final response and END_REQUEST, then reads until the end of the stream.
         for attempt in range(5):
             self.upstream.reset()
             self.upstream.serve(self.reject)
@@ -53,7 +53,7 @@ class EarlyFinal(case.NginxTestCase):
                 for _ in range(256):
                     message.write(b"x" * 65536)
             except (http1.Closed, TimeoutError):
-                pass        # nginx has stopped reading; the response is there already
+                pass        # nginx has stopped reading, and has sent the response
             self.assertStatuses(message, [104, 104], 413)
             client.close()
 
@@ -71,7 +71,7 @@ class ClientAborts(case.NginxTestCase):
     """
 
     @case.over(*(protocol + end for protocol in case.PROTOCOLS for end in ("_fin", "_rst")))
-    def test_the_responder_sees_the_end(self, how):
+    def test_responder_connection_closes(self, how):
         protocol, end = how.split("_")
         for length, sent in ((1000, 0), (1000, 500), (500, 500)):
             for interims in 0, 1:
@@ -90,7 +90,7 @@ class ClientAborts(case.NginxTestCase):
                 self.assertLess(exchange.until_closed(2.5), 2.5)
 
     @case.over(*case.PROTOCOLS)
-    def test_interims_for_a_client_that_has_gone(self, protocol):
+    def test_interims_after_disconnect(self, protocol):
         for path in "/", "/buffered":
             client = self.connect(protocol)
             client.start("POST", path, length=10)
@@ -108,7 +108,7 @@ class IgnoredAborts(case.NginxTestCase):
     """
 
     @case.over(*case.PROTOCOLS)
-    def test_interims_after_the_client_has_gone(self, protocol):
+    def test_interims_after_disconnect(self, protocol):
         client = self.connect(protocol)
         client.start("POST", "/", content=b"x")
         exchange = self.upstream.accept()

@@ -1,4 +1,4 @@
-"""A responder that fails: in a block, in a record, with a bad record, before or after an interim."""
+"""Responders that close, reset, violate FastCGI or time out, before or after an interim response."""
 
 import contextlib
 import struct
@@ -10,8 +10,9 @@ from responder import Disconnected
 INTERIM = record(STDOUT, block(104, "Upload-Offset: 1"))
 BLOCK = block(104, "Upload-Offset: 2")
 
-# What is written before the connection is closed, and the interims that must have arrived.
-DEATHS = {
+# The bytes that the responder sends before it closes, and the number of interim responses that the client receives
+# (None: any number).
+CLOSED = {
     "at_once": (b"", 0),
     "after_an_interim": (INTERIM, 1),
     "in_a_record_head": (INTERIM + INTERIM[:5], 1),
@@ -25,8 +26,8 @@ DEATHS = {
     "in_the_final_status": (INTERIM + record(STDOUT, b"Status: 2"), 1),
 }
 
-# What is written and followed by END_REQUEST; all of it is 502.
-BROKEN = {
+# Invalid bytes that the responder sends before END_REQUEST, and the number of interim responses before the 502.
+INVALID = {
     "status_not_first": (record(STDOUT, b"X-A: b\r\nStatus: 104 x\r\n\r\n"), 0),
     "status_not_first_after_interim": (INTERIM + record(STDOUT, b"X-A: b\r\nStatus: 104 x\r\n\r\n"), 1),
     "lower_case_status_not_first": (record(STDOUT, b"a: b\nstatus: 199\n\n"), 0),
@@ -45,7 +46,7 @@ BROKEN = {
 }
 
 
-class Deaths(case.NginxTestCase):
+class Failures(case.NginxTestCase):
     server = "interim_responses 104;"
 
     def play(self, protocol, data, interims, reset=False, ended=False):
@@ -54,7 +55,7 @@ class Deaths(case.NginxTestCase):
         exchange = self.upstream.accept()
         exchange.content()
         exchange.write(data + (end() if ended else b""))
-        if reset:       # what was written before may be lost with it, so let it be read first
+        if reset:       # a reset may discard sent bytes, so wait for the responses first
             for _ in range(interims):
                 self.assertEqual(message.next().status, 104)
         exchange.close(reset)
@@ -64,23 +65,23 @@ class Deaths(case.NginxTestCase):
             self.assertEqual([one.status for one in early], [104] * interims)
         self.assertEqual(client.start("GET", "/static").finish()[1].status, 200)
 
-    @case.over(*DEATHS)
-    def test_closes(self, name):
+    @case.over(*CLOSED)
+    def test_responder_closes(self, name):
         for protocol in case.PROTOCOLS:
             with self.subTest(protocol):
-                self.play(protocol, *DEATHS[name])
+                self.play(protocol, *CLOSED[name])
 
-    @case.over(*(name for name in DEATHS if DEATHS[name][1] is not None))
-    def test_resets(self, name):
+    @case.over(*(name for name in CLOSED if CLOSED[name][1] is not None))
+    def test_responder_resets(self, name):
         for protocol in "h1", "h2":
             with self.subTest(protocol):
-                self.play(protocol, *DEATHS[name], reset=True)
+                self.play(protocol, *CLOSED[name], reset=True)
 
-    @case.over(*BROKEN)
-    def test_breaks_the_protocol(self, name):
+    @case.over(*INVALID)
+    def test_responder_violates_fastcgi(self, name):
         for protocol in case.PROTOCOLS:
             with self.subTest(protocol):
-                self.play(protocol, *BROKEN[name], ended=True)
+                self.play(protocol, *INVALID[name], ended=True)
 
     def test_end_request_with_an_error_status(self):
         message = self.connect().start("GET", "/")
@@ -108,13 +109,13 @@ class CatchStderr(case.NginxTestCase):
         location / { fastcgi_pass %%UPSTREAM%%; interim_responses 104; fastcgi_catch_stderr fatal; }
     """
 
-    def test_still_ends_the_request(self):
+    def test_ends_the_request(self):
         message = self.connect().start("GET", "/")
         exchange = self.upstream.accept()
         exchange.content()
         exchange.interim(104)
         exchange.stderr(b"fatal: all is lost")
-        with contextlib.suppress(Disconnected):     # nginx need not wait for more
+        with contextlib.suppress(Disconnected):     # nginx may close before this
             exchange.final(200)
         self.assertStatuses(message, [104], 502)
 
@@ -125,7 +126,7 @@ class Timeouts(case.NginxTestCase):
     """
 
     @case.over("h1", "h2")
-    def test_silence_is_504(self, protocol):
+    def test_504_after_silence(self, protocol):
         message = self.connect(protocol).start("POST", "/", content=b"x")
         exchange = self.upstream.accept()
         exchange.content()
@@ -134,11 +135,11 @@ class Timeouts(case.NginxTestCase):
         exchange.until_closed()
 
     @case.over("h1", "h1s", "h2c", "h2")
-    def test_interims_keep_a_silent_request_alive(self, protocol):
+    def test_interims_prevent_the_timeout(self, protocol):
         message = self.connect(protocol).start("POST", "/", content=b"x")
         exchange = self.upstream.accept()
         exchange.content()
-        # 3 s at one per 0.5 s: each is waited for by reading the client's side of it.
+        # An interim response every 0.5 s for 3 s; each read that times out is a pause.
         for number in range(6):
             exchange.sock.settimeout(0.5)
             with self.assertRaises(TimeoutError):
@@ -148,7 +149,7 @@ class Timeouts(case.NginxTestCase):
         exchange.final(200)
         self.assertStatuses(message, [], 200)
 
-    def test_a_dropped_code_keeps_it_alive_too(self):
+    def test_unlisted_code_prevents_the_timeout(self):
         message = self.connect().start("POST", "/", content=b"x")
         exchange = self.upstream.accept()
         exchange.content()

@@ -1,4 +1,4 @@
-"""Expect: 100-continue, answered by nginx (104 listed) or by the responder (100 listed too)."""
+"""Expect: 100-continue: nginx sends the 100, or the responder if the directive lists 100."""
 
 import case
 
@@ -13,7 +13,7 @@ class Expect(case.NginxTestCase):
     """
 
     @case.over(*case.HTTP1)
-    def test_nginx_sends_100_itself(self, protocol):
+    def test_nginx_sends_100(self, protocol):
         message = self.connect(protocol).start("POST", "/nginx", EXPECT, length=5)
         exchange = self.upstream.accept()
         exchange.interim(100)       # not listed
@@ -25,7 +25,7 @@ class Expect(case.NginxTestCase):
         self.assertStatuses(message, [], 201)
 
     @case.over(*case.HTTP2)
-    def test_nginx_sends_none_on_http2(self, protocol):
+    def test_none_on_http2(self, protocol):
         message = self.connect(protocol).start("POST", "/nginx", EXPECT, length=5)
         exchange = self.upstream.accept()
         exchange.interim(104)
@@ -36,14 +36,14 @@ class Expect(case.NginxTestCase):
         self.assertStatuses(message, [], 201)
 
     @case.over(*case.PROTOCOLS)
-    def test_the_responder_decides(self, protocol):
+    def test_responder_sends_100(self, protocol):
         for path in "/responder", "/only":
             message = self.connect(protocol).start("POST", path, EXPECT, length=5)
             exchange = self.upstream.accept()
             self.assertEqual(exchange.params["HTTP_EXPECT"], "100-continue")
             exchange.interim(104, "Location: /1")
             if path == "/responder":
-                # The first thing that comes is this, so nginx sent no 100 before it.
+                # This is the first response, so nginx sent no 100.
                 self.assertEqual(message.next()["Location"], "/1")
             exchange.interim(100)
             interim = message.next()
@@ -79,7 +79,7 @@ class Expect(case.NginxTestCase):
         self.assertStatuses(message, [104], 201)
 
     @case.over(*case.PROTOCOLS)
-    def test_only_if_asked(self, protocol):
+    def test_none_without_expect(self, protocol):
         message = self.connect(protocol).start("POST", "/responder", content=b"hello")
         exchange = self.upstream.accept()
         exchange.interim(100)
@@ -90,7 +90,7 @@ class Expect(case.NginxTestCase):
         self.assertStatuses(message, [104], 201)
 
     @case.over(*case.PROTOCOLS)
-    def test_only_if_asked_so(self, protocol):
+    def test_none_for_another_expectation(self, protocol):
         message = self.connect(protocol).start("POST", "/responder", "Expect: 200-ok", content=b"hello")
         exchange = self.upstream.accept()
         exchange.interim(100)
@@ -99,7 +99,7 @@ class Expect(case.NginxTestCase):
         self.assertStatuses(message, [], 201)
 
     @case.over(*case.HTTP1)
-    def test_http_1_0_is_not_asked(self, protocol):
+    def test_none_for_http_1_0(self, protocol):
         message = self.connect(protocol).start("POST", "/responder", EXPECT, content=b"hello",
                                                version="1.0")
         exchange = self.upstream.accept()
@@ -109,7 +109,7 @@ class Expect(case.NginxTestCase):
         self.assertStatuses(message, [], 201)
 
     @case.over(*case.PROTOCOLS)
-    def test_content_that_does_not_wait(self, protocol):
+    def test_client_does_not_wait(self, protocol):
         message = self.connect(protocol).start("POST", "/responder", EXPECT, content=b"hello")
         exchange = self.upstream.accept()
         self.assertEqual(exchange.content(), b"hello")
@@ -128,7 +128,7 @@ class Expect(case.NginxTestCase):
             exchange.content()
             exchange.final(201)
             self.assertStatuses(message, [], 201)
-        # Elsewhere nginx still answers for itself.
+        # In another location nginx still sends the 100 itself.
         message = client.start("POST", "/nginx", EXPECT, length=1)
         if protocol in case.HTTP1:
             self.assertEqual(message.next().status, 100)
@@ -140,7 +140,7 @@ class Expect(case.NginxTestCase):
 
 
 class BufferedRequest(case.NginxTestCase):
-    """fastcgi_request_buffering on: nginx reads the content before it asks the responder."""
+    """fastcgi_request_buffering on: nginx reads the content before it connects to the responder."""
 
     server = """
         location / {
@@ -149,20 +149,20 @@ class BufferedRequest(case.NginxTestCase):
     """
 
     @case.over(*case.PROTOCOLS)
-    def test_content_that_does_not_wait(self, protocol):
+    def test_client_does_not_wait(self, protocol):
         message = self.connect(protocol).start("POST", "/", EXPECT, content=b"hello")
         exchange = self.upstream.accept()
         self.assertEqual(exchange.content(), b"hello")
         exchange.interim(104)
         exchange.final(201)
-        # Whether the content or the question for it comes first is nginx's and the network's affair.
+        # nginx sends no 100 if the content has already arrived.
         interims, final = message.finish()
         self.assertIn([one.status for one in interims],
                       ([104], [100, 104]) if protocol in case.HTTP1 else ([104],))
         self.assertEqual(final.status, 201)
 
     @case.over(*case.HTTP1)
-    def test_nginx_asks(self, protocol):
+    def test_nginx_sends_100(self, protocol):
         message = self.connect(protocol).start("POST", "/", EXPECT, length=5)
         self.assertEqual(message.next().status, 100)
         message.write(b"hello")

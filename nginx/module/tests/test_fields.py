@@ -1,4 +1,4 @@
-"""Which fields of an interim block reach the client, and what becomes of a bad block."""
+"""The fields of an interim response that reach the client, and invalid blocks."""
 
 import contextlib
 
@@ -18,7 +18,7 @@ class Fields(case.NginxTestCase):
     """
 
     def through(self, protocol, *fields):
-        """The fields (lower-cased) of the interim made of `fields`; None if it was dropped."""
+        """Send an interim response with `fields`; return those that the client receives, or None if nginx drops it."""
         message = self.connect(protocol).start("POST", "/", content=b"x")
         exchange = self.upstream.accept()
         exchange.content()
@@ -32,7 +32,7 @@ class Fields(case.NginxTestCase):
         return [(name.lower(), value) for name, value in interims[0].fields] if interims else None
 
     @case.over(*case.PROTOCOLS)
-    def test_pass(self, protocol):
+    def test_passed(self, protocol):
         fields = [("Location", "http://a/b?c=d"), ("Upload-Offset", "0"), ("Upload-Limit", "max-age=9"),
                   ("X-Caps-LOCK", "MiXeD"), ("x!#$%&'*+-.^_`|~09", "token"), ("Empty", ""),
                   ("Latin", "caf\xe9"), ("Tab", "a\tb"), ("Twice", "1"), ("Twice", "2")]
@@ -63,7 +63,7 @@ class Fields(case.NginxTestCase):
         self.assertEqual(client.start("GET", "/static").finish()[1].status, 200)
 
     @case.over(*case.PROTOCOLS)
-    def test_bad_names_and_values(self, protocol):
+    def test_invalid_names_and_values(self, protocol):
         for bad in ("Na me: x", "Name : x", ": x", "no colon", "Na\x00me: x", "Na\x7fme: x", "N(: x",
                     "N\xe9: x", "Name: a\x00b", "Name: a\rb", "Name: a\x01b", "Name: a\x7fb", " Folded: x",
                     "A: b\r\n folded", "Name: a\r\r", ":status: 200", "\x80: x"):
@@ -84,7 +84,7 @@ class Fields(case.NginxTestCase):
         for size in 126, 127, 128, 254, 255, 256, 4000:
             self.assertEqual(self.through(protocol, "Long: " + "v" * size), [("long", "v" * size)])
 
-    def test_bad_block_is_logged(self):
+    def test_invalid_block_is_logged(self):
         self.assertIsNone(self.through("h1", "no colon here"))
         self.assertIn('interim response 104 with invalid line "no colon here"', self.logged())
 

@@ -1,4 +1,4 @@
-"""However the FastCGI records are cut, the same interim responses and the same final one arrive."""
+"""Any division into FastCGI records results in the same interim responses and the same final response."""
 
 import fastcgi
 from fastcgi import STDERR, STDOUT, block, end, record, records
@@ -13,7 +13,7 @@ ALL = b"".join(BLOCKS)
 
 
 def split_empty_line(data):
-    """Two records, cut between the CR and LF of the empty line that ends a block."""
+    """Return two records, divided between the CR and LF of the empty line that ends a block."""
     return record(STDOUT, data[:-1]) + record(STDOUT, data[-1:])
 
 
@@ -55,7 +55,7 @@ LOCATION = """
 
 
 class Matrix:
-    """The framings through one kind of location; `protocols` and `pieces` bound the run time."""
+    """All framings in one kind of location; `protocols` and `pieces` limit the run time."""
 
     protocols = case.PROTOCOLS
     pieces = (None, 1)      # bytes per write to the socket; None for all at once
@@ -110,7 +110,7 @@ class RequestBuffered(Matrix, case.NginxTestCase):
 
 
 class KeptConnection(Matrix, case.NginxTestCase):
-    """All requests of the class on one FastCGI connection, so a byte too many or few is seen."""
+    """All requests of the class use one FastCGI connection, which reveals a byte too many or too few."""
 
     protocols = ("h1", "h2")
     http = "upstream kept { server %%UPSTREAM%%; keepalive 1; }"
@@ -133,7 +133,7 @@ class LargeRecords(case.NginxTestCase):
     server = LOCATION % ("%%UPSTREAM%%", "fastcgi_buffer_size 4k;")
 
     @case.over(*case.PROTOCOLS)
-    def test_final_content_larger_than_the_buffer_in_the_same_record(self, protocol):
+    def test_large_content_in_the_record_of_the_blocks(self, protocol):
         content = bytes(range(256)) * 200
         for blocks in (BLOCKS[:1], BLOCKS):
             message = self.connect(protocol).start("GET", "/")
@@ -144,7 +144,7 @@ class LargeRecords(case.NginxTestCase):
             self.assertEqual(final.content, content)
 
     @case.over(*case.PROTOCOLS)
-    def test_block_that_goes_on_in_a_largest_record(self, protocol):
+    def test_block_continues_in_a_largest_record(self, protocol):
         content = bytes(range(256)) * 300
         text = b"".join(BLOCKS) + block(200) + content
         for cut in 3, len(BLOCKS[0]) - 1, len(BLOCKS[0]) + 20, len(ALL) - 1:
@@ -164,7 +164,7 @@ class LargeRecords(case.NginxTestCase):
                     exchange.close()
 
     @case.over(*case.PROTOCOLS)
-    def test_more_blocks_in_a_record_than_the_buffer_holds(self, protocol):
+    def test_more_blocks_than_the_buffer_holds(self, protocol):
         message = self.connect(protocol).start("GET", "/")
         exchange = self.upstream.accept()
         exchange.content()
@@ -175,8 +175,8 @@ class LargeRecords(case.NginxTestCase):
         self.assertEqual([one["Upload-Offset"] for one in interims], [str(n) for n in range(50)])
         self.assertEqual(final.status, 200)
 
-    def test_every_single_cut(self):
-        # Every place a single cut can fall, with the end of a block before, at and after it.
+    def test_every_division(self):
+        # Two records, divided before, at and after the end of a block.
         whole = BLOCKS[1] + FINAL
         for cut in range(1, len(BLOCKS[1]) + 14):
             message = self.connect().start("GET", "/")

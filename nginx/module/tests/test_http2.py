@@ -1,4 +1,4 @@
-"""What only HTTP/2 has: streams side by side, HPACK table sizes, flow control, RST_STREAM."""
+"""Features of HTTP/2: concurrent streams, HPACK table sizes, flow control, RST_STREAM."""
 
 import random
 
@@ -34,7 +34,7 @@ class Streams(case.NginxTestCase):
 
     @case.over(*case.HTTP2)
     def test_table_size_changes(self, protocol):
-        # python-h2 refuses the first header block after a smaller table without a size update.
+        # python-h2 rejects a header block that lacks the size update after a reduction of the table.
         client = self.connect(protocol)
         for size in 4096, 0, 100, 4096, 65536, 1, 0, 4096:
             client.settings(HEADER_TABLE_SIZE=size)
@@ -140,7 +140,7 @@ class Resets(case.NginxTestCase):
             self.assertStatuses(kept, [], 201)
 
     @case.over(*case.HTTP2)
-    def test_crossing_with_interims(self, protocol):
+    def test_reset_crosses_interims(self, protocol):
         client = self.connect(protocol)
         for _ in range(30):
             message = client.start("POST", "/", length=10)
@@ -151,7 +151,7 @@ class Resets(case.NginxTestCase):
         self.assertStatuses(client.start("GET", "/static"), [], 200)
 
     @case.over(*case.HTTP2)
-    def test_connection_drops(self, protocol):
+    def test_connection_closes(self, protocol):
         for reset in False, True:
             client = self.connect(protocol)
             for number in range(5):
@@ -165,7 +165,7 @@ class Resets(case.NginxTestCase):
 
 
 class QueuedFrames(case.NginxTestCase):
-    """The client's socket is full, so interims stand in nginx's output queue."""
+    """The client's socket is full, so interim responses wait in nginx's output queue."""
 
     server = "interim_responses 104;"
     send_buffer = 4096
@@ -181,7 +181,7 @@ class QueuedFrames(case.NginxTestCase):
         return client, messages, exchanges
 
     @case.over(*case.HTTP2)
-    def test_reset_of_the_streams(self, protocol):
+    def test_reset_of_all_streams(self, protocol):
         client, messages, exchanges = self.queue(protocol)
         for message in messages:
             message.cancel()
@@ -205,7 +205,7 @@ class QueuedFrames(case.NginxTestCase):
             exchange.until_closed(5)
 
     @case.over(*(protocol + end for protocol in case.HTTP2 for end in ("_fin", "_rst")))
-    def test_connection_drops(self, how):
+    def test_connection_closes(self, how):
         protocol, end = how.split("_")
         client, messages, exchanges = self.queue(protocol)
         client.reset() if end == "rst" else client.close()

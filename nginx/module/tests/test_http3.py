@@ -1,5 +1,5 @@
-"""HTTP/3, where nginx and aioquic can be had: basic, progress, Expect, fields, aborts, slow readers, kept
-connections to the responder."""
+"""HTTP/3, if this nginx supports it and aioquic is installed: basics, progress, Expect, fields, aborts, slow
+readers, kept connections to the responder, and the lane."""
 
 import importlib.util
 import os
@@ -14,12 +14,12 @@ import options
 
 
 def missing():
-    """Why there can be no HTTP/3 here, or None."""
+    """Return the reason why HTTP/3 cannot be tested here, or None."""
     if not options.has("--with-http_v3_module"):
         return "this nginx was built without HTTP/3"
     for module in "aioquic", "pylsqpack":
         if importlib.util.find_spec(module) is None:
-            return "no Python module " + module
+            return "the Python module %s is missing" % module
     return None
 
 
@@ -29,7 +29,7 @@ class QUICTestCase(case.NginxTestCase):
         reason = missing()
         if reason:
             raise unittest.SkipTest(reason)
-        # nginx does not take QUIC sockets by inheritance, so this port can only be guessed.
+        # nginx cannot inherit QUIC sockets, so choose a port that is free now.
         with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as guess:
             guess.bind(("127.0.0.1", 0))
             cls.port = guess.getsockname()[1]
@@ -70,7 +70,7 @@ class HTTP3(QUICTestCase):
         final = self.assertStatuses(client.start("GET", "/static"), [], 200)
         self.assertEqual(final.content, b"a static file\n")
 
-    def test_kept(self):
+    def test_kept_connection(self):
         client = self.connect()
         exchange = None
         for method, status in ("HEAD", 200), ("GET", 204), ("POST", 201), ("HEAD", 404):
@@ -111,7 +111,7 @@ class HTTP3(QUICTestCase):
         self.assertEqual(names.fields, [("n" * n, "v") for n in (1, 6, 7, 8, 63, 64)])
         self.assertEqual(final.status, 200)
 
-    def test_the_responder_decides(self):
+    def test_responder_sends_100(self):
         client = self.connect()
         message = client.start("POST", "/decides", "Expect: 100-continue", length=5)
         exchange = self.upstream.accept()
@@ -129,7 +129,7 @@ class HTTP3(QUICTestCase):
         exchange.final(201)
         self.assertStatuses(message, [], 201)
 
-    def test_refused_in_mid_content(self):
+    def test_refused_during_content(self):
         message = self.connect().start("POST", "/", length=1000)
         exchange = self.upstream.accept()
         exchange.interim(104)
@@ -215,7 +215,8 @@ class Lane(QUICTestCase):
         super().setUpClass()
 
     def put(self, content, sent, script):
-        """Sends so much of content while the responder, which has the offer, goes on; the message, the lane."""
+        """Send `sent` bytes of `content` while the responder reads the offer and runs `script`; return the status and
+        the lane."""
         lanes = []
 
         def run(exchange):
@@ -235,7 +236,7 @@ class Lane(QUICTestCase):
         def script(one, exchange):
             one.grant(1 << 40)
             if one.until_end() or exchange.content():
-                raise AssertionError("not all of it was written")
+                raise AssertionError("nginx did not write all of the content")
             exchange.final(201)
         status, one = self.put(content, len(content), script)
         self.assertEqual(status, 201)
@@ -261,7 +262,7 @@ class Lane(QUICTestCase):
             one.stop()
             one.until_end()
             if one.is_locked():
-                raise AssertionError("the file is open")
+                raise AssertionError("the file is still locked")
             exchange.final(409)
         status, one = self.put(content, 1000, script)
         self.assertEqual(status, 409)

@@ -1,4 +1,4 @@
-"""Which connections to the responder nginx keeps: those on which nothing of a response can be left."""
+"""nginx keeps a connection to the responder only if the request and the response on it are complete."""
 
 import struct
 
@@ -7,7 +7,7 @@ from fastcgi import END_REQUEST, STDERR, STDOUT, block, end, record
 
 HEADER = record(STDOUT, block(204))
 
-# What ends a response to HEAD in one write, after which the connection is good for the next request.
+# Complete responses to HEAD, in one write: nginx keeps the connection.
 WHOLE = {
     "header_and_end": HEADER + end(),
     "stdout_ended": HEADER + record(STDOUT) + end(),
@@ -17,30 +17,30 @@ WHOLE = {
     "application_status": HEADER + end(status=3),
     "content_for_head": record(STDOUT, block(200, "Content-Length: 4") + b"four") + end(),
     "interim_before": record(STDOUT, block(104)) + HEADER + end(),
-    "interim_in_its_record": record(STDOUT, block(104) + block(204)) + end(),
+    "interim_in_same_record": record(STDOUT, block(104) + block(204)) + end(),
     "interims_in_records": record(STDOUT, block(104)[:15])
                            + record(STDOUT, block(104)[15:] + block(104), padding=1)
                            + record(STDERR) + HEADER + end(),
 }
 
-# What leaves something open, or may.
-OPEN = {
+# Responses that are incomplete, invalid, followed by more, or have a protocol status: nginx closes the connection.
+CLOSED = {
     "no_end": HEADER,
     "half_an_end": HEADER + end()[:-3],
-    "head_of_an_end": HEADER + end()[:8],
+    "header_of_an_end": HEADER + end()[:8],
     "half_the_padding": HEADER + record(END_REQUEST, bytes(8), padding=7)[:-3],
-    "stdout_to_come": record(STDOUT, block(200) + b"four")[:-2],
-    "empty_stderr_behind": HEADER + end() + record(STDERR),
-    "a_byte_behind": HEADER + end() + b"\x01",
-    "a_response_behind": HEADER + end() + HEADER + end(),
-    "end_of_another": HEADER + record(END_REQUEST, bytes(8), request=2),
+    "incomplete_stdout": record(STDOUT, block(200) + b"four")[:-2],
+    "empty_stderr_after": HEADER + end() + record(STDERR),
+    "a_byte_after": HEADER + end() + b"\x01",
+    "a_response_after": HEADER + end() + HEADER + end(),
+    "end_of_another_request": HEADER + record(END_REQUEST, bytes(8), request=2),
     "end_of_version_2": HEADER + record(END_REQUEST, bytes(8), version=2),
     "end_too_short": HEADER + record(END_REQUEST, bytes(7)),
     "end_too_long": HEADER + record(END_REQUEST, bytes(9)),
     "cannot_multiplex": HEADER + end(protocol_status=1),
     "overloaded": HEADER + end(protocol_status=2),
     "stdin_between": HEADER + record(5, b"x") + end(),
-    "record_that_holds_an_end": HEADER + record(STDOUT, end())[:-1],
+    "end_inside_incomplete_stdout": HEADER + record(STDOUT, end())[:-1],
 }
 
 
@@ -48,7 +48,7 @@ class KeepTestCase(case.NginxTestCase):
     http = "upstream kept { server %%UPSTREAM%%; keepalive 8; }"
 
     def assertKept(self, exchange, client, path="/next"):
-        """nginx sends the next request on the connection of the one before."""
+        """nginx sends the next request on the same connection."""
         message = client.start("GET", path)
         exchange.following()
         self.assertEqual(exchange.params["REQUEST_URI"], path)
@@ -57,7 +57,7 @@ class KeepTestCase(case.NginxTestCase):
         self.assertStatuses(message, [], 204)
 
     def request(self, protocol, method, path="/", content=None):
-        """(client, its message, the responder's side), the content read."""
+        """Returns (client, message, exchange) of a request. The responder has read its content."""
         client = self.connect(protocol)
         message = client.start(method, path, content=content)
         exchange = self.upstream.accept()
@@ -65,7 +65,7 @@ class KeepTestCase(case.NginxTestCase):
         return client, message, exchange
 
     def send_part(self, message, exchange, size):
-        """Content of 1000 bytes as far as `size`, received by the responder."""
+        """Sends the first `size` of 1000 bytes, and waits until the responder has received them."""
         if size:
             message.write(b"x" * size, end=size == 1000)
         received = 0
@@ -129,26 +129,26 @@ class Kept(KeepTestCase):
 
     @case.over(*WHOLE)
     def test_whole_in_two_reads(self, name):
-        # However it is cut, the connection is kept or closed, and the next request is answered.
+        # nginx may keep or close the connection, depending on the split. The next request must succeed.
         whole = WHOLE[name]
-        self.upstream.serve(lambda exchange: self.cut(exchange, whole))
+        self.upstream.serve(lambda exchange: self.split(exchange, whole))
         client = self.connect()
         for at in range(1, len(whole)):
             message = client.start("HEAD", "/%d" % at)
             self.assertIn(message.finish()[1].status, (200, 204))
 
-    def cut(self, exchange, whole):
+    def split(self, exchange, whole):
         exchange.content()
         at = int(exchange.params["REQUEST_URI"][1:])
         exchange.write(whole[:at])
         exchange.write(whole[at:])
 
-    @case.over(*OPEN)
-    def test_open(self, name):
+    @case.over(*CLOSED)
+    def test_closed(self, name):
         for protocol in case.PROTOCOLS:
             with self.subTest(protocol):
                 client, message, exchange = self.request(protocol, "HEAD")
-                exchange.write(OPEN[name])
+                exchange.write(CLOSED[name])
                 self.assertIn(message.finish()[1].status, (200, 204))
                 exchange.until_closed()
 
@@ -156,23 +156,23 @@ class Kept(KeepTestCase):
     def test_late_end_after_content(self, protocol):
         client, message, exchange = self.request(protocol, "GET")
         exchange.stdout(block(200, "Content-Length: 4") + b"four")
-        if protocol in case.HTTP1:      # HTTP/2 ends the stream only with the request to the responder
+        if protocol in case.HTTP1:      # over HTTP/2, nginx ends the stream only after END_REQUEST
             self.assertEqual(self.assertStatuses(message, [], 200).content, b"four")
         exchange.write(end())
         if protocol in case.HTTP2:
             self.assertEqual(self.assertStatuses(message, [], 200).content, b"four")
         self.assertKept(exchange, client)
 
-    @case.over("empty_stderr_behind", "a_byte_behind", "a_response_behind")
-    def test_bytes_behind_content(self, name):
+    @case.over("empty_stderr_after", "a_byte_after", "a_response_after")
+    def test_bytes_after_content(self, name):
         for path in "/", "/buffered":
             client, message, exchange = self.request("h1", "GET", path)
-            exchange.whole(200, "Content-Length: 4", content=b"four", after=OPEN[name][len(HEADER + end()):])
+            exchange.whole(200, "Content-Length: 4", content=b"four", after=CLOSED[name][len(HEADER + end()):])
             self.assertEqual(self.assertStatuses(message, [], 200).content, b"four")
             exchange.until_closed()
 
     @case.over(*case.PROTOCOLS)
-    def test_interims_before(self, protocol):
+    def test_interims_before_response(self, protocol):
         client = self.connect(protocol)
         message = client.start("POST", "/", length=5)
         exchange = self.upstream.accept()
@@ -185,7 +185,7 @@ class Kept(KeepTestCase):
         self.assertKept(exchange, client)
 
     @case.over(*(protocol + "_" + status for protocol in case.PROTOCOLS for status in ("204", "413")))
-    def test_answered_amid_content(self, how):
+    def test_response_during_content(self, how):
         protocol, status = how.split("_")
         for sent in 0, 400:
             message = self.connect(protocol).start("POST", "/", length=1000)
@@ -216,7 +216,7 @@ class Kept(KeepTestCase):
         self.assertStatuses(message, [], 404)
         self.assertKept(exchange, client)
 
-    def test_not_asked_for(self):
+    def test_not_configured(self):
         for path in "/not_kept", "/no_group":
             client, message, exchange = self.request("h1", "HEAD", path)
             self.assertEqual(exchange.keep, path == "/no_group")
@@ -224,9 +224,9 @@ class Kept(KeepTestCase):
             self.assertStatuses(message, [], 204)
             exchange.until_closed()
 
-    def test_stderr_larger_than_the_buffer(self):
+    def test_stderr_larger_than_buffer(self):
         client, message, exchange = self.request("h1", "HEAD", "/small")
-        # nginx starts its buffer anew within it, so that the rest looks like records.
+        # nginx resets its buffer within this record. The rest of the record looks like other records.
         fake = record(STDOUT, b"x") + end()
         exchange.write(record(STDERR, b"e" * (1024 - 8) + fake * 20))
         exchange.whole(204)
@@ -254,14 +254,14 @@ class KeptSubrequests(KeepTestCase):
     server = """
         fastcgi_keep_conn on;
         location / { fastcgi_pass kept; }
-        location /asked { auth_request /ask; fastcgi_pass kept; }
-        location = /ask { internal; fastcgi_pass kept; fastcgi_pass_request_body off;
-                          fastcgi_param CONTENT_LENGTH ""; interim_responses 104; }
+        location /protected { auth_request /auth; fastcgi_pass kept; }
+        location = /auth { internal; fastcgi_pass kept; fastcgi_pass_request_body off;
+                           fastcgi_param CONTENT_LENGTH ""; interim_responses 104; }
     """
 
     @case.over(*case.PROTOCOLS)
     def test_auth_request(self, protocol):
-        client, message, exchange = self.request(protocol, "GET", "/asked")
+        client, message, exchange = self.request(protocol, "GET", "/protected")
         exchange.whole(200, content=b"yes")
         exchange.following().content()
         exchange.whole(200, content=b"content")

@@ -1,4 +1,4 @@
-"""Content that nginx writes into the responder's file by itself."""
+"""Content that nginx writes directly into the responder's file."""
 
 import contextlib
 import errno
@@ -55,14 +55,14 @@ class LaneTestCase(case.NginxTestCase):
 
     def tearDown(self):
         super().tearDown()
-        # Whatever became of a request, its file is not open any more.
+        # nginx closes every file, however the request ended.
         deadline = time.monotonic() + options.patience(5)
         while any(one.is_locked() for one in self.lanes) or self.open_files():
             self.assertLess(time.monotonic(), deadline, "a file is still open: %s" % self.open_files())
             time.sleep(0.005)
 
     def open_files(self):
-        """The descriptors that nginx's workers have of files of this test."""
+        """The paths of this test's files that nginx's workers have open."""
         found = []
         for pid in self.nginx.workers():
             for fd in os.listdir("/proc/%d/fd" % pid):
@@ -73,7 +73,7 @@ class LaneTestCase(case.NginxTestCase):
         return found
 
     def serve(self, script, start=b""):
-        """Has the responder take the offer of each request and go on as `script(lane, exchange)` says."""
+        """Receive the offer of each request, then call `script(lane, exchange)`."""
         def run(exchange):
             one = self.lane(exchange, start)
             one.expect_offer()
@@ -87,7 +87,7 @@ class LaneTestCase(case.NginxTestCase):
 def take_all(one, exchange):
     one.grant(1 << 40)
     if one.until_end() or exchange.content():
-        raise AssertionError("not all of it was written")
+        raise AssertionError("nginx did not write all content")
     exchange.final(201)
 
 
@@ -101,7 +101,7 @@ class Written(LaneTestCase):
 
     @case.over(*case.PROTOCOLS)
     def test_appended(self, protocol):
-        self.serve(take_all, start=b"what is there")
+        self.serve(take_all, start=b"existing content")
         self.assertStatuses(self.put(protocol), [], 201)
         self.assertTrue(self.lanes[0].content() == CONTENT)
 
@@ -120,11 +120,11 @@ class Written(LaneTestCase):
         self.assertStatuses(message, [], 201)
         self.assertTrue(self.lanes[0].content() == CONTENT[:300_000])
 
-    def test_empty_of_unknown_length(self):
+    def test_empty_chunked(self):
         message = self.connect().start("PUT", "/a", chunked=True)
         one = self.lane(self.upstream.accept())
         one.expect_offer()
-        # What comes together with the head whole, nginx has in memory, and sends as ever.
+        # Sent late, because nginx makes no offer for content that arrives complete with the header section.
         message.write(b"", end=True)
         take_all(one, one.exchange)
         self.assertStatuses(message, [], 201)
@@ -132,7 +132,7 @@ class Written(LaneTestCase):
 
     @case.over(*case.PROTOCOLS)
     def test_piece_by_piece(self, protocol):
-        """What has come is written at once, not when more comes."""
+        """nginx writes content as soon as it arrives."""
         message = self.connect(protocol).start("PUT", "/a", length=LARGE + 1)
         one = self.lane(self.upstream.accept())
         one.expect_offer()
@@ -143,14 +143,14 @@ class Written(LaneTestCase):
             at += size
             deadline = time.monotonic() + options.patience(10)
             while len(one.content()) < at:
-                self.assertLess(time.monotonic(), deadline, "%d of %d are written" % (len(one.content()), at))
+                self.assertLess(time.monotonic(), deadline, "%d of %d bytes were written" % (len(one.content()), at))
                 time.sleep(0.002)
         self.assertEqual(one.until_end(), 0)
         one.exchange.final(201)
         self.assertStatuses(message, [], 201)
 
     def test_counts(self):
-        """Each is of 4 MiB, or the first of another second."""
+        """nginx sends a count after 4 MiB, or after 1 MiB if that took a second."""
         self.serve(take_all)
         started = int(time.time())
         self.assertStatuses(self.put(content=CONTENT * 5), [], 201)
@@ -175,7 +175,7 @@ class Written(LaneTestCase):
         for one in self.lanes:
             self.assertTrue(one.content() == CONTENT[:len(CONTENT) // 4])
 
-    def test_interim_responses_between(self):
+    def test_interim_responses(self):
         def script(one, exchange):
             exchange.interim(104, "Location: /1")
             one.grant(1 << 40, before=fastcgi.records(fastcgi.STDOUT, fastcgi.block(104, "Location: /2")))
@@ -229,7 +229,7 @@ class LargeBuffer(Written):
 
 
 class ShortWrites(Written):
-    """Each writev() to a file writes less than it was given, as it may where a file system has little room."""
+    """Each writev() to a file writes only a part, as it can on a file system that is almost full."""
 
     WRITEV = r"""
         #define _GNU_SOURCE
@@ -260,7 +260,7 @@ class ShortWrites(Written):
     @classmethod
     def setUpClass(cls):
         if options.valgrind or options.sanitized():
-            raise unittest.SkipTest("its writev() is what nginx calls")
+            raise unittest.SkipTest("nginx must call the preloaded writev() directly")
         library = os.path.join(options.scratch, "short_writes.so")
         subprocess.run(["cc", "-shared", "-fPIC", "-x", "c", "-o", library, "-"],
                        input=cls.WRITEV.encode(), check=True)
@@ -295,12 +295,12 @@ class NotOffered(LaneTestCase):
         exchange.final(201)
         self.assertStatuses(message, [], 201)
 
-    def test_little_content(self):
+    def test_small_content(self):
         self.check("/", CONTENT[:1000])
         self.check("/", CONTENT[:100_000])
 
     def test_on_and_off(self):
-        """An include may have it as well: then one "off" is enough."""
+        """An included file may contain the directive too; one "off" is enough."""
         self.check("/on_off", CONTENT[:1000], chunked=True)
         self.check("/off_on", CONTENT[:1000], chunked=True)
 
@@ -318,7 +318,7 @@ class NotOffered(LaneTestCase):
         self.assertStatuses(message, [], 200)
 
 
-class ByTCP(case.NginxTestCase):
+class OverTCP(case.NginxTestCase):
     server = "location / { fastcgi_pass %%UPSTREAM%%; spool_receive on; }"
 
     def test_not_offered(self):
@@ -397,7 +397,7 @@ class Limits(LaneTestCase):
         self.assertTrue(self.lanes[0].content() == CONTENT[:2000] and got[0] == CONTENT[2000:])
 
     def test_responder_does_not_read(self):
-        """Counts that it does not take do not pile up; it gets the last one."""
+        """If the responder does not read, counts are merged; it still receives the last one."""
         message = self.connect().start("PUT", "/a", length=len(CONTENT))
         one = self.lane(self.upstream.accept())
         one.expect_offer()
@@ -421,7 +421,7 @@ class Limits(LaneTestCase):
         self.assertStatuses(message, [], 201)
         self.assertTrue(one.content() == CONTENT)
 
-    def test_waits_at_its_limit(self):
+    def test_waits_at_limit(self):
         message = self.connect().start("PUT", "/a", length=len(CONTENT))
         one = self.lane(self.upstream.accept())
         one.expect_offer()
@@ -437,11 +437,11 @@ class Limits(LaneTestCase):
 
 
 class SendTimeout(LaneTestCase):
-    """How long nginx waits for the responder to take content."""
+    """fastcgi_send_timeout limits the wait for a response to the offer, and for a window."""
 
     server = "fastcgi_send_timeout 1s; location / { fastcgi_pass %%UPSTREAM%%; spool_receive %%RECEIVE%%; }"
 
-    def at_its_limit(self):
+    def at_limit(self):
         message = self.connect().start("PUT", "/a", length=len(CONTENT))
         one = self.lane(self.upstream.accept())
         one.expect_offer()
@@ -450,7 +450,7 @@ class SendTimeout(LaneTestCase):
         self.assertEqual(one.told(), (lane.COUNT, 1000, 0))
         return message, one
 
-    def test_no_answer(self):
+    def test_no_response(self):
         message = self.connect().start("PUT", "/a", length=len(CONTENT))
         one = self.lane(self.upstream.accept())
         one.expect_offer()
@@ -458,11 +458,11 @@ class SendTimeout(LaneTestCase):
         self.assertEqual(message.finish()[1].status, 504)
 
     def test_no_window(self):
-        message, _ = self.at_its_limit()
+        message, _ = self.at_limit()
         self.assertEqual(message.finish()[1].status, 504)
 
     def test_same_window(self):
-        message, one = self.at_its_limit()
+        message, one = self.at_limit()
         for _ in range(13):
             self.assertTrue(one.is_silent(0.2))
             one.widen(1000)
@@ -474,7 +474,7 @@ class SendTimeout(LaneTestCase):
 
 class Begun(LaneTestCase):
     def begin(self, sent, protocol=PLAIN, start=b""):
-        """A message that has sent so much, which is written."""
+        """Start a request, send `sent` bytes, and wait until nginx has written them."""
         message = self.connect(protocol).start("PUT", "/a", length=len(CONTENT))
         one = self.lane(self.upstream.accept(), start)
         one.expect_offer()
@@ -487,7 +487,7 @@ class Begun(LaneTestCase):
         return message, one
 
     def finish(self, message, one, sent):
-        """Sends the content that follows what was sent; all of it is written, and the request succeeds."""
+        """Send the rest of the content; nginx must write all of it, and the request must succeed."""
         message.write(CONTENT[sent:], end=True)
         self.assertEqual(one.until_end(), 0)
         one.exchange.content()
@@ -497,12 +497,12 @@ class Begun(LaneTestCase):
 
 
 class Slow(Begun):
-    def test_told_in_time(self):
-        """What is too little to be told of for its size is told of after some seconds."""
+    def test_count_after_seconds(self):
+        """nginx sends a count after some seconds, however little it has written."""
         message, one = self.begin(1)
         deadline, sent = time.monotonic() + options.patience(30), 1
         while one.is_silent(0.5):
-            self.assertLess(time.monotonic(), deadline, "nothing is told")
+            self.assertLess(time.monotonic(), deadline, "no count was sent")
             message.write(CONTENT[sent:sent + 1])
             sent += 1
         kind, count, why = one.told()
@@ -522,13 +522,13 @@ class Ends(Begun):
         if protocol in case.HTTP1:
             with contextlib.suppress(http1.Closed):
                 message.write(CONTENT[200_000:250_000])
-        self.assertTrue(one.is_silent(0.2), "content came to the responder after a stop")
+        self.assertTrue(one.is_silent(0.2), "the responder received a message or content after a stop")
         one.exchange.final(409)
         self.assertEqual(message.finish()[1].status, 409)
         self.assertEqual(len(one.content()), 200_000)
 
     @case.over(*case.PROTOCOLS)
-    def test_client_goes(self, protocol):
+    def test_client_closes(self, protocol):
         message, one = self.begin(150_000, protocol)
         message.client.close()
         one.exchange.until_closed()
@@ -542,8 +542,8 @@ class Ends(Begun):
         self.assertTrue(one.content() == CONTENT[:150_000])
 
     @case.over(*case.PROTOCOLS)
-    def test_client_goes_at_once(self, protocol):
-        """Of what nginx has read, all is written."""
+    def test_client_closes_at_once(self, protocol):
+        """nginx writes all content that it has read."""
         for _ in range(20):
             message, one = self.begin(1, protocol)
             message.write(CONTENT[1:60_000])
@@ -565,7 +565,7 @@ class Ends(Begun):
             self.assertTrue(CONTENT.startswith(one.content()))
 
     @case.over(*case.PROTOCOLS)
-    def test_responder_goes(self, protocol):
+    def test_responder_closes(self, protocol):
         message, one = self.begin(150_000, protocol)
         one.exchange.close()
         self.assertEqual(message.finish()[1].status, 502)
@@ -581,14 +581,14 @@ class Ends(Begun):
         self.assertEqual(message.finish()[1].status, 502)
         self.assertNotIn("invalid message", self.logged())
 
-    def test_responder_goes_before_it_answers(self):
+    def test_responder_closes_after_offer(self):
         message = self.connect().start("PUT", "/a", length=len(CONTENT))
         one = self.lane(self.upstream.accept())
         one.expect_offer()
         one.exchange.close()
         self.assertEqual(message.finish()[1].status, 502)
 
-    def test_responder_goes_with_the_grant_on_its_way(self):
+    def test_responder_closes_after_grant(self):
         message = self.connect().start("PUT", "/a", length=len(CONTENT))
         one = self.lane(self.upstream.accept())
         one.expect_offer()
@@ -603,7 +603,7 @@ class Ends(Begun):
         self.assertEqual(message.finish()[1].status, 413)
 
     @case.over(*case.PROTOCOLS)
-    def test_response_before_an_answer(self, protocol):
+    def test_early_response_to_offer(self, protocol):
         message = self.connect(protocol).start("PUT", "/a", length=len(CONTENT))
         one = self.lane(self.upstream.accept())
         one.expect_offer()
@@ -611,7 +611,7 @@ class Ends(Begun):
         self.assertEqual(message.finish()[1].status, 413)
 
     def test_late_messages(self):
-        """A window or a stop may cross the end."""
+        """A window or a stop may be on its way when nginx sends the end."""
         def script(one, exchange):
             one.grant(1 << 40)
             one.until_end()
@@ -643,7 +643,7 @@ class Reload(Begun):
 class WorkerKilled(Begun):
     def test_worker_killed(self):
         if options.valgrind:
-            self.skipTest("memcheck does not see the end of a process that is killed")
+            self.skipTest("memcheck does not report the end of a killed process")
         _, one = self.begin(150_000)
         os.kill(self.nginx.workers()[0], 9)
         one.exchange.until_closed()
@@ -653,15 +653,15 @@ class WorkerKilled(Begun):
         while not (self.nginx.workers() and "on signal 9" in self.logged()):
             self.assertLess(time.monotonic(), deadline)
             time.sleep(0.01)
-        # It was asked for.
+        # The messages about the signal are expected.
         self.nginx._checked = len(self.nginx.read("error.log"))
 
 
-class LimitedFiles(LaneTestCase):
-    """RLIMIT_FSIZE (ulimit -f, LimitFSIZE=): the kernel kills a process that writes beyond it, so nginx does not."""
+class FileSizeLimit(LaneTestCase):
+    """nginx never writes beyond RLIMIT_FSIZE (ulimit -f, LimitFSIZE=); the kernel would kill the worker."""
 
     LIMIT = 1 << 20
-    MORE = {"byte_less": -1, "same": 0, "byte_more": 1}
+    MORE = {"below": -1, "at": 0, "above": 1}
 
     def setUp(self):
         super().setUp()
@@ -679,7 +679,7 @@ class LimitedFiles(LaneTestCase):
             resource.prlimit(worker, resource.RLIMIT_FSIZE, (size, resource.RLIM_INFINITY))
 
     def begin(self, content, protocol=PLAIN, start=b"", limit=1 << 40):
-        """A request of which a first part is sent and all is granted."""
+        """Start a request and grant `limit` bytes; sends no content."""
         message = self.connect(protocol).start("PUT", "/a", length=content)
         one = self.lane(self.upstream.accept(), start)
         one.expect_offer()
@@ -688,7 +688,7 @@ class LimitedFiles(LaneTestCase):
 
     @case.over(*case.PROTOCOLS)
     def test_rest(self, protocol):
-        """As much as may be is written, the rest comes as ever, and nothing is wrong."""
+        """nginx writes up to the limit, sends the rest to the responder, and reports no error."""
         rest = []
 
         def script(one, exchange):
@@ -715,8 +715,8 @@ class LimitedFiles(LaneTestCase):
         self.assertTrue(self.lanes[0].content() + rest[0] == CONTENT)
 
     @case.over(*MORE)
-    def test_what_is_there_counts(self, more):
-        """A file that is as large as may be, a byte smaller or larger."""
+    def test_existing_content_counts(self, more):
+        """The file's size is the limit, or a byte less or more."""
         more = self.MORE[more]
         start = bytes(self.LIMIT + more)
         rest = []
@@ -731,8 +731,8 @@ class LimitedFiles(LaneTestCase):
         self.assertEqual(self.lanes[0].count, max(0, -more))
         self.assertTrue(self.lanes[0].content() + rest[0] == CONTENT)
 
-    def test_none_may_be_written(self):
-        """The lane ends at once, before any content comes."""
+    def test_file_at_limit(self):
+        """nginx sends the end at once, before it receives content."""
         message, one = self.begin(len(CONTENT), start=bytes(self.LIMIT))
         self.assertEqual(one.until_end(), 0)
         self.assertEqual(one.count, 0)
@@ -743,8 +743,8 @@ class LimitedFiles(LaneTestCase):
         self.assertStatuses(message, [], 201)
 
     @case.over(*MORE)
-    def test_content_that_fits(self, more):
-        """Content that ends at the limit, a byte before it or behind it."""
+    def test_content_around_limit(self, more):
+        """The content ends at the limit, or a byte before or after it."""
         more = self.MORE[more]
         size = self.LIMIT + more
         rest = []
@@ -760,7 +760,7 @@ class LimitedFiles(LaneTestCase):
         self.assertTrue(self.lanes[0].content() + rest[0] == CONTENT[:size])
 
     def test_windows(self):
-        """The file's limit lies within a window that the responder gave without a rest."""
+        """The limit lies within a window without the rest flag."""
         message, one = self.begin(len(CONTENT), limit=600_000)
         threading.Thread(target=message.write, args=(CONTENT, True)).start()
         self.assertEqual(one.until_end(widen=lambda count: one.widen(count + 600_000)), 0)
@@ -769,8 +769,8 @@ class LimitedFiles(LaneTestCase):
         one.exchange.final(201)
         self.assertStatuses(message, [], 201)
 
-    def test_lowered(self):
-        """The limit is another one in mid-upload (prlimit), below what is written."""
+    def test_limit_lowered(self):
+        """prlimit sets the limit below the file's size during the upload."""
         message, one = self.begin(len(CONTENT))
         message.write(CONTENT[:500_000])
         deadline = time.monotonic() + options.patience(10)
@@ -786,8 +786,8 @@ class LimitedFiles(LaneTestCase):
         self.assertStatuses(message, [], 201)
 
     @case.over(*case.PROTOCOLS)
-    def test_client_goes(self, protocol):
-        """What nginx has read of a client that goes is written as far as it may be."""
+    def test_client_closes(self, protocol):
+        """After the client closes, nginx writes the content that it has read, up to the limit."""
         self.limit(100_000)
         message, one = self.begin(len(CONTENT), protocol)
         message.write(CONTENT[:90_000])
@@ -811,43 +811,43 @@ class Failures(LaneTestCase):
         os.mkdir(place)
         if os.geteuid() != 0 or subprocess.run(
                 ["mount", "-t", "tmpfs", "-o", "size=1m", "tmpfs", place], capture_output=True).returncode:
-            self.skipTest("no file system can be mounted here")
+            self.skipTest("cannot mount a file system")
         self.addCleanup(subprocess.run, ["umount", "-l", place])
-        said = []
+        results = []
 
         def run(exchange):
             one = Lane(exchange, os.path.join(place, "file"))
             one.expect_offer()
             one.grant(1 << 40)
-            said.append((one.until_end(), one.count, one.is_locked(), one.is_silent(0.2)))
+            results.append((one.until_end(), one.count, one.is_locked(), one.is_silent(0.2)))
             exchange.final(507)
         self.upstream.serve(run)
         self.assertStatuses(self.put(), [], 507)
-        (why, count, is_locked, is_silent), = said
+        (why, count, is_locked, is_silent), = results
         self.assertEqual((why, is_locked, is_silent), (errno.ENOSPC, False, True))
         self.assertTrue(0 < count <= 1 << 20, count)
 
-    @case.over("no_file", "another_size", "no_regular_file", "for_reading")
+    @case.over("no_file", "wrong_size", "not_regular_file", "read_only")
     def test_unusable_grant(self, how):
-        said = []
+        results = []
 
         def script(one, exchange):
-            data = lane.record(lane.GRANT, offset=1 if how == "another_size" else 0, limit=1000)
+            data = lane.record(lane.GRANT, offset=1 if how == "wrong_size" else 0, limit=1000)
             if how == "no_file":
                 exchange.write(data)
-            elif how == "no_regular_file":
+            elif how == "not_regular_file":
                 ends = os.pipe()
                 one.pass_fds(data, [ends[1]])
                 for end in ends:
                     os.close(end)
             else:
-                fd = os.open(one.path, os.O_RDONLY if how == "for_reading" else os.O_WRONLY | os.O_APPEND)
+                fd = os.open(one.path, os.O_RDONLY if how == "read_only" else os.O_WRONLY | os.O_APPEND)
                 one.pass_fds(data, [fd])
                 os.close(fd)
-            said.append(one.until_end())
+            results.append(one.until_end())
             exchange.final(500)
         self.assertStatuses(self.put_to(script), [], 500)
-        self.assertEqual(said, [errno.EBADF if how == "for_reading" else errno.EINVAL])
+        self.assertEqual(results, [errno.EBADF if how == "read_only" else errno.EINVAL])
         self.assertEqual(self.lanes[0].content(), b"")
 
     BAD = {
@@ -858,8 +858,8 @@ class Failures(LaneTestCase):
         "long": lane.message(lane.DECLINE) + b"x",
         "empty": b"",
         "negative": lane.message(lane.DECLINE, limit=1 << 63),
-        "window_before_a_grant": lane.message(lane.WINDOW, limit=5),
-        "stop_before_a_grant": lane.message(lane.STOP),
+        "window_before_grant": lane.message(lane.WINDOW, limit=5),
+        "stop_before_grant": lane.message(lane.STOP),
     }
 
     @case.over(*BAD)
@@ -885,7 +885,7 @@ class Failures(LaneTestCase):
         self.assertStatuses(self.put_to(script), [], 502)
 
     @case.over("two", "with_decline", "later")
-    def test_other_descriptors(self, how):
+    def test_unexpected_descriptors(self, how):
         def script(one, exchange):
             fds = [one.open(), os.open(one.path, os.O_RDONLY)]
             try:
@@ -903,8 +903,8 @@ class Failures(LaneTestCase):
             raise Disconnected
         self.assertStatuses(self.put_to(script), [], 502)
 
-    def test_unasked(self):
-        """Where nothing was offered, no message is taken."""
+    def test_message_without_offer(self):
+        """A message without an offer is a 502."""
         message = self.connect().start("PUT", "/a", content=b"abc")
         exchange = self.upstream.accept()
         exchange.content()
@@ -919,7 +919,7 @@ class Kept(LaneTestCase):
 
     @case.over(*case.PROTOCOLS)
     def test_kept(self, protocol):
-        """After content that was written the connection serves other requests, and such content again."""
+        """After a lane, the connection serves ordinary requests and further lanes."""
         client = self.connect(protocol)
         message = client.start("PUT", "/a", length=len(CONTENT))
         exchange = self.upstream.accept()
@@ -945,7 +945,7 @@ class Kept(LaneTestCase):
 
     @case.over(*case.HTTP1)
     def test_rest_kept(self, protocol):
-        """The end of content comes once, also where what brought it was written in part."""
+        """The end of content is sent once, even if part of the last buffer was written to the file."""
         content, client = CONTENT[:LARGE + 1000], self.connect(protocol)
         message = client.start("PUT", "/a", content=content)
         exchange = self.upstream.accept()
@@ -968,22 +968,22 @@ class NextUpstream(LaneTestCase):
     server = """location / { fastcgi_pass two; fastcgi_next_upstream error; spool_receive %%RECEIVE%%; }"""
 
     @case.over(*case.PROTOCOLS)
-    def test_first_is_not_there(self, protocol):
+    def test_first_unreachable(self, protocol):
         for _ in range(2):
             self.upstream.reset()
             self.serve(take_all)
             self.assertStatuses(self.put(protocol), [], 201)
             self.assertTrue(self.lanes[-1].content() == CONTENT)
-        # That the first one cannot be reached is told, as it must be.
+        # The messages about the unreachable server are expected.
         self.nginx._checked = len(self.nginx.read("error.log"))
 
 
 def in_worker(*classes):
-    """Adds a class like each of these, in which nginx's worker process writes, and no thread."""
+    """Add a copy of each class in which nginx's worker process writes instead of a thread."""
     for one in classes:
         name = one.__name__ + "InWorker"
         globals()[name] = type(name, (one,), {"receive": "worker", "__module__": __name__})
 
 
 in_worker(Written, SmallBuffer, LargeBuffer, ShortWrites, WithoutInterims, Limits, SendTimeout, Slow, Ends,
-          EndsOfLargeBuffer, Reload, WorkerKilled, LimitedFiles, Failures, Kept, NextUpstream)
+          EndsOfLargeBuffer, Reload, WorkerKilled, FileSizeLimit, Failures, Kept, NextUpstream)

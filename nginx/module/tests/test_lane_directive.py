@@ -1,4 +1,4 @@
-"""spool_receive as configuration: values that nginx -t takes or refuses, and the threads that are started for them."""
+"""The values of spool_receive that nginx -t accepts or refuses, and the threads that nginx starts for them."""
 
 import os
 import time
@@ -19,7 +19,7 @@ def needs_threads(function):
 
 class Directive(unittest.TestCase):
     def check(self, directive, main="", after=""):
-        """nginx -t: (accepted?, what it said)."""
+        """Run nginx -t; returns whether it succeeded, and its output."""
         nginx = Nginx("location / { %s }" % directive, main=main)
         try:
             with open(os.path.join(nginx.prefix, "nginx.conf"), "a") as file:
@@ -29,16 +29,16 @@ class Directive(unittest.TestCase):
             nginx.remove()
 
     def assertRefused(self, text, *arguments):
-        accepted, said = self.check(*arguments)
+        accepted, output = self.check(*arguments)
         self.assertFalse(accepted, arguments)
-        self.assertIn(text, said)
+        self.assertIn(text, output)
 
     def assertAccepted(self, *arguments):
-        accepted, said = self.check(*arguments)
-        self.assertTrue(accepted, said)
-        return said
+        accepted, output = self.check(*arguments)
+        self.assertTrue(accepted, output)
+        return output
 
-    def test_bad_values(self):
+    def test_invalid_values(self):
         for value in "maybe", "threads=", "Threads", "threadsx", "thread", "worker=2", "on=1", '""':
             self.assertRefused('of "spool_receive", it must be "on", "off", "worker" or "threads[=pool]"',
                                "spool_receive %s;" % value)
@@ -47,7 +47,7 @@ class Directive(unittest.TestCase):
         for words in "", "on on", "threads worker":
             self.assertRefused('invalid number of arguments in "spool_receive"', "spool_receive %s;" % words)
 
-    def test_good_values(self):
+    def test_valid_values(self):
         for value in "off", "OFF", "worker":
             self.assertAccepted("spool_receive %s;" % value)
 
@@ -71,7 +71,7 @@ class Directive(unittest.TestCase):
 
     @needs_threads
     def test_own_pool(self):
-        """Its size can be set above http only."""
+        """The pool's size can be set only before the http block."""
         pool = "thread_pool spool_receive threads=2;"
         self.assertAccepted("spool_receive on;", pool)
         self.assertAccepted("spool_receive on; spool_receive on;", pool)
@@ -83,9 +83,9 @@ class Directive(unittest.TestCase):
         for value in "threads", "threads=default":
             self.assertRefused('"spool_receive %s" needs an nginx that was built --with-threads' % value,
                                "spool_receive %s;" % value)
-        said = self.assertAccepted("spool_receive on;")
-        self.assertIn('[warn]', said)
-        self.assertIn('"spool_receive on" is ignored: nginx was built without --with-threads', said)
+        output = self.assertAccepted("spool_receive on;")
+        self.assertIn('[warn]', output)
+        self.assertIn('"spool_receive on" is ignored: nginx was built without --with-threads', output)
 
     @needs_threads
     def test_number_of_threads(self):
@@ -107,7 +107,7 @@ class Directive(unittest.TestCase):
 
 
 class WithoutThreads(case.NginxTestCase):
-    """"on" is "off" where nginx has no threads."""
+    """If nginx was built without threads, "on" has no effect."""
 
     unix = True
     server = "location / { fastcgi_pass %%UPSTREAM%%; spool_receive on; }"

@@ -1,4 +1,4 @@
-"""Content that a thread of nginx writes, while the write takes long and everything else goes on."""
+"""Content that a thread of nginx writes: events during a slow write."""
 
 import contextlib
 import errno
@@ -20,7 +20,7 @@ from responder import Disconnected
 from server import PLAIN
 from test_lane import CONTENT
 
-# Together they fit HTTP/2's window, so a client can send both before anything is written.
+# Their sum fits HTTP/2's window, so a client can send both before nginx writes either.
 FIRST, MORE = 10_000, 50_000
 
 
@@ -48,7 +48,7 @@ class Threads(test_lane.Begun):
             time.sleep(0.002)
 
     def hold(self, one):
-        """From now on a write to its file, and closing it, takes until release()."""
+        """Makes writes to the file, and its close, wait for release()."""
         open(one.path + ".held", "w").close()
         self.addCleanup(self.release, one)
 
@@ -63,7 +63,7 @@ class Threads(test_lane.Begun):
         self.until(lambda: self.is_stuck(one), why="no write has begun")
 
     def stuck(self, protocol=PLAIN, more=MORE, start=b""):
-        """A message whose second part is being written, which takes until release()."""
+        """Returns a request and its lane. The write of its second part waits for release()."""
         message, one = self.begin(FIRST, protocol, start)
         self.hold(one)
         message.write(CONTENT[FIRST:FIRST + more])
@@ -71,19 +71,19 @@ class Threads(test_lane.Begun):
         return message, one
 
     def until_replaced(self, worker):
-        """Until another worker process has taken the place of this one."""
+        """Waits until another worker process has replaced this one."""
         self.until(lambda: self.nginx.workers() and worker not in self.nginx.workers(), 30)
 
     def check_free(self, protocol=PLAIN):
-        """The worker process serves others meanwhile."""
+        """The worker process serves other requests."""
         started = time.monotonic()
         self.assertStatuses(self.connect(protocol).start("GET", "/free"), [], 200)
         self.assertLess(time.monotonic() - started, options.patience(1))
 
     def check_closed(self, one, size=FIRST + MORE):
-        """The connection is closed after the file, which has that much content or, with None, any first part."""
+        """nginx closes the file, then the connection. The file has `size` bytes of content; None accepts any prefix."""
         self.assertTrue(one.is_locked())
-        self.assertTrue(one.is_silent(0.1), "the connection is closed, or something was said")
+        self.assertTrue(one.is_silent(0.1), "nginx sent a message or closed the connection")
         self.check_free()
         self.release(one)
         one.exchange.until_closed()
@@ -93,16 +93,16 @@ class Threads(test_lane.Begun):
         else:
             self.assertTrue(one.content() == CONTENT[:size], len(one.content()))
 
-    def until_over(self, one):
-        """The request ends, whether nginx has noticed that the client is gone or is told so by the response."""
+    def until_request_ends(self, one):
+        """Waits for the end of the request: nginx detects that the client has closed, or receives a response."""
         with contextlib.suppress(Disconnected):
             one.until_end()
             one.exchange.final(400)
         one.exchange.until_closed()
         self.assertFalse(one.is_locked())
 
-    def check_goes_on(self, message, one):
-        """The held write returns, and the rest of the content follows it."""
+    def check_continues(self, message, one):
+        """The held write returns, and nginx writes the rest of the content."""
         self.assertEqual(len(one.content()), FIRST)
         self.release(one)
         self.finish(message, one, FIRST + MORE)
@@ -110,19 +110,19 @@ class Threads(test_lane.Begun):
 
 class Held(Threads):
     @case.over(*case.PROTOCOLS)
-    def test_goes_on(self, protocol):
+    def test_continues(self, protocol):
         message, one = self.stuck(protocol)
         self.check_free(protocol)
-        self.check_goes_on(message, one)
+        self.check_continues(message, one)
 
     @case.over(*case.PROTOCOLS)
-    def test_client_goes(self, protocol):
+    def test_client_closes(self, protocol):
         message, one = self.stuck(protocol)
         message.client.close()
         self.check_closed(one)
 
     @case.over(*case.HTTP1)
-    def test_client_goes_with_more_behind(self, protocol):
+    def test_client_sends_more_and_closes(self, protocol):
         message, one = self.stuck(protocol)
         message.write(CONTENT[FIRST + MORE:FIRST + 2 * MORE])
         message.client.sock.shutdown(socket.SHUT_WR)
@@ -136,7 +136,7 @@ class Held(Threads):
         self.check_closed(one)
 
     @case.over(*case.HTTP2)
-    def test_client_cancels_and_goes(self, protocol):
+    def test_client_cancels_and_resets(self, protocol):
         message, one = self.stuck(protocol)
         message.cancel()
         self.assertStatuses(message.client.start("GET", "/free"), [], 200)
@@ -150,7 +150,7 @@ class Held(Threads):
         self.check_closed(one, None)
 
     @case.over(*case.PROTOCOLS)
-    def test_responder_goes(self, protocol):
+    def test_responder_closes(self, protocol):
         message, one = self.stuck(protocol)
         one.exchange.close()
         self.assertEqual(message.finish()[1].status, 502)
@@ -159,7 +159,7 @@ class Held(Threads):
         self.release(one)
 
     @case.over(*case.PROTOCOLS)
-    def test_responder_and_client_go(self, protocol):
+    def test_responder_closes_and_client_resets(self, protocol):
         message, one = self.stuck(protocol)
         one.exchange.close()
         self.assertEqual(message.finish()[1].status, 502)
@@ -181,17 +181,17 @@ class Held(Threads):
         one.exchange.final(409)
         self.assertEqual(message.finish()[1].status, 409)
 
-    def test_stop_and_client_goes(self):
+    def test_stop_and_client_resets(self):
         message, one = self.stuck()
         one.stop()
         message.client.reset()
         self.check_free()
         self.assertTrue(one.is_locked())
         self.release(one)
-        self.until_over(one)
+        self.until_request_ends(one)
         self.assertTrue(CONTENT.startswith(one.content()))
 
-    def test_stop_and_responder_goes(self):
+    def test_stop_and_responder_closes(self):
         message, one = self.stuck()
         one.stop()
         one.exchange.close()
@@ -201,7 +201,7 @@ class Held(Threads):
 
     @case.over(*case.PROTOCOLS)
     def test_early_response(self, protocol):
-        """The client receives it at once."""
+        """The client receives the response at once."""
         message, one = self.stuck(protocol)
         one.exchange.final(413)
         self.assertEqual(message.finish()[1].status, 413)
@@ -229,8 +229,8 @@ class Held(Threads):
         one.widen(1 << 40)
         self.finish(message, one, FIRST + MORE)
 
-    def test_granted_and_gone(self):
-        """The responder goes as soon as it has granted; the file is held from the beginning."""
+    def test_responder_closes_after_grant(self):
+        """The responder closes immediately after its grant. The file is held from the beginning."""
         for _ in range(10):
             message = self.connect().start("PUT", "/a", length=len(CONTENT))
             one = self.lane(self.upstream.accept())
@@ -242,8 +242,8 @@ class Held(Threads):
             self.assertEqual(message.finish()[1].status, 502)
             self.release(one)
 
-    def test_passed_and_not_granted(self):
-        """A descriptor that came without a whole grant is closed by a thread as well."""
+    def test_descriptor_without_grant(self):
+        """A thread also closes a descriptor that nginx received without a complete grant."""
         message = self.connect().start("PUT", "/a", length=len(CONTENT))
         one = self.lane(self.upstream.accept())
         one.expect_offer()
@@ -260,7 +260,7 @@ class Held(Threads):
 
     @case.over(*case.PROTOCOLS)
     def test_internal_redirect(self, protocol):
-        """The client gets a file at once, and the lane ends behind the request's back."""
+        """The client receives the static file at once. The lane ends later, independently of the request."""
         message, one = self.stuck(protocol)
         one.exchange.final(200, "X-Accel-Redirect: /static")
         self.assertEqual(message.finish()[1].content, b"a static file\n")
@@ -271,9 +271,9 @@ class Held(Threads):
         self.assertFalse(one.is_locked())
 
     @case.over(*case.PROTOCOLS)
-    def test_limit_of_files_lowered(self, protocol):
-        """RLIMIT_FSIZE forbids a write that a thread has begun already: the content comes to the responder."""
-        size = 1 << 20      # more than nginx's log files have
+    def test_file_size_limit_lowered(self, protocol):
+        """RLIMIT_FSIZE prevents a write that has already begun: nginx sends the content to the responder."""
+        size = 1 << 20      # larger than nginx's log files
         message, one = self.stuck(protocol, start=bytes(size))
         worker, = self.nginx.workers()
         resource.prlimit(worker, resource.RLIMIT_FSIZE, (size + FIRST, resource.RLIM_INFINITY))
@@ -291,20 +291,20 @@ class Held(Threads):
 
 
 class Processes(Threads):
-    """nginx's processes end while a write is under way."""
+    """nginx's processes end during a write."""
 
     def check_worker_waits(self, worker, one, message):
-        """A worker process that shuts down serves its request to the end."""
+        """A worker process that shuts down completes its request first."""
         self.assertTrue(one.is_silent(0.3))
-        self.assertTrue(self.is_alive(worker), "it has ended before its file was closed")
-        self.check_goes_on(message, one)
+        self.assertTrue(self.is_alive(worker), "the worker process ended before it closed the file")
+        self.check_continues(message, one)
         self.until_replaced(worker)
 
     def check_worker_waits_for_file(self, worker, one, message):
-        """It ends after the file is closed, if nothing else of the request is left."""
+        """A worker process whose client has closed ends after it has closed the file."""
         message.client.close()
         self.assertTrue(one.is_silent(0.3))
-        self.assertTrue(self.is_alive(worker), "it has ended before its file was closed")
+        self.assertTrue(self.is_alive(worker), "the worker process ended before it closed the file")
         self.assertTrue(one.is_locked())
         self.release(one)
         one.exchange.until_closed()
@@ -315,34 +315,34 @@ class Processes(Threads):
     def is_alive(self, worker):
         return worker in self.nginx.workers()
 
-    @case.over("goes_on", "client_goes")
+    @case.over("continues", "client_closes")
     def test_reload(self, how):
         message, one = self.stuck()
         worker, = self.nginx.workers()
         self.nginx.process.send_signal(signal.SIGHUP)
         self.until(lambda: len(self.nginx.workers()) == 2)
         self.check_free()
-        check = self.check_worker_waits if how == "goes_on" else self.check_worker_waits_for_file
+        check = self.check_worker_waits if how == "continues" else self.check_worker_waits_for_file
         check(worker, one, message)
 
-    @case.over("goes_on", "client_goes")
+    @case.over("continues", "client_closes")
     def test_quit(self, how):
         message, one = self.stuck()
         worker, = self.nginx.workers()
         os.kill(worker, signal.SIGQUIT)
-        check = self.check_worker_waits if how == "goes_on" else self.check_worker_waits_for_file
+        check = self.check_worker_waits if how == "continues" else self.check_worker_waits_for_file
         check(worker, one, message)
 
-    @case.over("goes_on", "client_goes")
+    @case.over("continues", "client_closes")
     def test_terminate(self, how):
-        """After TERM a worker process ends as soon as the write returns, and writes no more."""
+        """After SIGTERM a worker process ends as soon as the write returns, and does not write again."""
         message, one = self.stuck()
         worker, = self.nginx.workers()
-        if how == "client_goes":
+        if how == "client_closes":
             message.client.close()
             self.check_free()
         os.kill(worker, signal.SIGTERM)
-        self.assertTrue(one.is_silent(0.3), "the connection is closed before the file")
+        self.assertTrue(one.is_silent(0.3), "nginx sent a message or closed the connection before the file")
         self.assertTrue(one.is_locked())
         self.assertTrue(self.is_alive(worker))
         self.release(one)
@@ -356,7 +356,7 @@ class Processes(Threads):
 
     def test_kill(self):
         if options.valgrind:
-            self.skipTest("memcheck does not see the end of a process that is killed")
+            self.skipTest("memcheck cannot detect the end of a killed process")
         _, one = self.stuck()
         worker, = self.nginx.workers()
         os.kill(worker, signal.SIGKILL)
@@ -366,18 +366,18 @@ class Processes(Threads):
         self.until(lambda: "on signal 9" in self.logged() and self.nginx.workers())
         self.check_free()
         self.assertTrue(one.content() == CONTENT[:FIRST])
-        # It was asked for.
+        # The alert about the signal is expected.
         self.nginx._checked = len(self.nginx.read("error.log"))
 
 
 class OneThread(Threads):
-    """A pool whose only thread is stalled."""
+    """A pool whose only thread waits in a held write."""
 
     receive = "threads=one"
     main = "thread_pool one threads=1;"
 
     def stuck_and_queued(self, protocol):
-        """A message whose write has begun, and another whose write waits for the thread."""
+        """Returns a request whose write has begun, and another whose write is queued, each with its lane."""
         other, waiting = self.begin(FIRST, protocol)
         message, one = self.stuck(protocol)
         self.hold(waiting)
@@ -400,8 +400,8 @@ class OneThread(Threads):
         message.client.close()
         one.exchange.until_closed()
 
-    def test_queued_and_reset(self):
-        """A request whose write has not begun goes away in the meantime."""
+    def test_reset_while_queued(self):
+        """Both clients reset before the queued write begins."""
         message, one, other, waiting = self.stuck_and_queued(PLAIN)
         other.client.reset()
         message.client.reset()
@@ -414,16 +414,16 @@ class OneThread(Threads):
 
 
 class ShortQueue(OneThread):
-    """The pool's queue takes one write."""
+    """The pool's queue has room for one write."""
 
     main = "thread_pool one threads=1 max_queue=1;"
-    test_queued_h1 = test_queued_h1s = test_queued_h2 = test_queued_h2c = test_queued_and_reset = None
+    test_queued_h1 = test_queued_h1s = test_queued_h2 = test_queued_h2c = test_reset_while_queued = None
 
-    def test_queue_is_full(self):
+    def test_queue_full(self):
         """A write that cannot be queued ends the lane with an error."""
         third, last = self.begin(FIRST)
         message, one, other, waiting = self.stuck_and_queued(PLAIN)
-        # The second has been queued when a later request is served.
+        # When nginx has served a later request, the second write is in the queue.
         self.check_free()
         third.write(CONTENT[FIRST:FIRST + MORE])
         self.assertEqual(last.until_end(), errno.EAGAIN)
@@ -438,7 +438,7 @@ class ShortQueue(OneThread):
 
 
 class Places(Threads):
-    """Which of the directives is used, told by whether a stalled write stalls the worker process."""
+    """Which directive applies. A held write blocks the worker process unless a thread writes."""
 
     server = """
         location /free { return 200; }
@@ -467,7 +467,7 @@ class Places(Threads):
         self.until_stuck(one)
         other = self.connect().start("GET", "/free")
         if path in ("/worker", "/worker/inherited", "/on_worker"):
-            self.assertFalse(select.select([other.client.sock], [], [], 0.3)[0], "a thread writes")
+            self.assertFalse(select.select([other.client.sock], [], [], 0.3)[0], "the worker process was not blocked")
         else:
             self.assertStatuses(other, [], 200)
         self.release(one)
@@ -476,7 +476,7 @@ class Places(Threads):
 
 
 class Filtered(Threads):
-    """A header filter replaces the final response by an error page, so nginx clears the context of the request."""
+    """A header filter replaces the final response with an error page, so nginx clears the module's context."""
 
     http = """
         fastcgi_cache_path cache keys_zone=cache:1m;
@@ -512,7 +512,7 @@ class Filtered(Threads):
         self.assertTrue(one.is_locked())
         self.release(one)
 
-    def test_elsewhere(self):
+    def test_error_page_in_other_location(self):
         message, one = self.begin_held("/elsewhere")
         other = self.responders[1].accept()
         self.check_free()
@@ -524,7 +524,7 @@ class Filtered(Threads):
 
 
 class Subrequest(Threads):
-    """The client goes while a part of the error page is being fetched."""
+    """The client resets while nginx fetches a part of the error page."""
 
     server = """
         location / { fastcgi_pass %%UPSTREAM%%; spool_receive %%RECEIVE%%; error_page 502 = @gone; }
@@ -535,7 +535,7 @@ class Subrequest(Threads):
     upstreams = 2
 
     @case.over(*case.PROTOCOLS)
-    def test_client_goes(self, protocol):
+    def test_client_resets(self, protocol):
         message, one = self.stuck(protocol)
         one.exchange.close()
         page = self.responders[1].accept()
@@ -571,7 +571,7 @@ class HTTP3(test_http3.QUICTestCase, Threads):
         self.until(lambda: len(one.content()) == sent)
         return message, one
 
-    def test_goes_on(self):
+    def test_continues(self):
         message, one = self.stuck()
         self.check_free()
         self.release(one)
@@ -589,12 +589,12 @@ class HTTP3(test_http3.QUICTestCase, Threads):
         self.assertStatuses(message.client.start("GET", "/free"), [], 200)
         self.check_closed(one, None)
 
-    def test_client_goes(self):
+    def test_client_closes(self):
         message, one = self.stuck()
         message.client.close()
         self.check_closed(one, None)
 
-    def test_client_cancels_and_goes(self):
+    def test_client_cancels_and_closes(self):
         message, one = self.stuck()
         message.cancel()
         self.assertStatuses(message.client.start("GET", "/free"), [], 200)
@@ -602,12 +602,12 @@ class HTTP3(test_http3.QUICTestCase, Threads):
         self.check_closed(one, None)
 
     def check_status(self, message, status):
-        """The response arrives at once, but nginx ends the stream when it frees the request."""
+        """The client receives the response at once, but nginx ends the stream only when it frees the request."""
         self.until(lambda: message.responses)
         self.assertEqual(message.responses[0].status, status)
         self.assertFalse(message.responses[0].complete)
 
-    def test_responder_goes(self):
+    def test_responder_closes(self):
         message, one = self.stuck()
         one.exchange.close()
         self.check_status(message, 502)
@@ -616,7 +616,7 @@ class HTTP3(test_http3.QUICTestCase, Threads):
         self.release(one)
         self.assertEqual(message.finish()[1].status, 502)
 
-    def test_responder_goes_and_client_after_it(self):
+    def test_responder_closes_then_client(self):
         message, one = self.stuck()
         one.exchange.close()
         self.check_status(message, 502)
@@ -646,8 +646,8 @@ class HTTP3(test_http3.QUICTestCase, Threads):
         self.assertEqual(message.finish()[1].status, 409)
 
 
-class HeldWhole(Threads):
-    """A buffer for all content: the request is read to its end while its first part is written."""
+class WholeContent(Threads):
+    """nginx's buffer holds all content, so it reads the complete request while it writes the first part."""
 
     server = """
         client_body_buffer_size 4m;
@@ -677,22 +677,22 @@ class HeldWhole(Threads):
             self.assertFalse(one.is_locked())
             self.assertTrue(CONTENT.startswith(one.content()))
             if number != 1:
-                # The connection is closed instead if content was left unread.
+                # nginx closes the connection instead if it has not read all content.
                 with contextlib.suppress(http1.Closed):
                     self.assertEqual(following.finish()[1].status, 200)
 
     @case.over(*case.PROTOCOLS)
-    def test_client_goes(self, protocol):
+    def test_client_closes(self, protocol):
         message, one = self.whole(protocol)
         message.client.sock.shutdown(socket.SHUT_WR)
         self.assertTrue(one.is_silent(0.1))
         self.release(one)
-        self.until_over(one)
+        self.until_request_ends(one)
         self.assertTrue(one.content() == CONTENT, len(one.content()))
 
 
-class Elsewhere(Threads):
-    """The request goes on in another location while its file is still being written."""
+class OtherLocation(Threads):
+    """The request continues in another location during the write."""
 
     server = """
         location / { fastcgi_pass %%UPSTREAM%%; spool_receive %%RECEIVE%%; error_page 502 504 = @gone; }
@@ -703,7 +703,7 @@ class Elsewhere(Threads):
     upstreams = 2
 
     @case.over(*case.PROTOCOLS)
-    def test_responder_goes(self, protocol):
+    def test_responder_closes(self, protocol):
         message, one = self.stuck(protocol)
         one.exchange.close()
         other = self.responders[1].accept()
@@ -713,7 +713,7 @@ class Elsewhere(Threads):
         self.release(one)
 
     @case.over(*case.PROTOCOLS)
-    def test_released_amid_the_other(self, protocol):
+    def test_write_returns_before_response(self, protocol):
         message, one = self.stuck(protocol)
         one.exchange.close()
         other = self.responders[1].accept()
@@ -723,7 +723,7 @@ class Elsewhere(Threads):
         self.assertEqual(message.finish()[1].status, 503)
 
     @case.over(*case.PROTOCOLS)
-    def test_client_goes_amid_the_other(self, protocol):
+    def test_client_resets(self, protocol):
         message, one = self.stuck(protocol)
         one.exchange.close()
         other = self.responders[1].accept()
@@ -735,7 +735,7 @@ class Elsewhere(Threads):
 
 
 class SendTimeout(Threads):
-    """The write takes longer than nginx waits for a responder, so the request goes on in another location."""
+    """The write takes longer than fastcgi_send_timeout, so the request continues in another location."""
 
     server = """
         fastcgi_send_timeout 2s;
@@ -764,9 +764,9 @@ class BodyTimeout(Threads):
     main = "thread_pool named threads=1;"
 
     @case.over(*case.PROTOCOLS)
-    def test_client_is_silent(self, protocol):
+    def test_client_sends_nothing(self, protocol):
         _, one = self.stuck(protocol)
-        self.assertTrue(one.is_silent(1.5), "something was said before the file was closed")
+        self.assertTrue(one.is_silent(1.5), "nginx sent a message or closed the connection before the file")
         self.check_closed(one)
 
 

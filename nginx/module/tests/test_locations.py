@@ -1,4 +1,4 @@
-"""Beside the rest of nginx: try_files, error_page, X-Accel-Redirect, auth_request, mirror, cache."""
+"""Interim responses with try_files, error_page, X-Accel-Redirect, auth_request, mirror and a cache."""
 
 import case
 
@@ -44,7 +44,7 @@ class Locations(case.NginxTestCase):
         return exchange
 
     def both(self, message):
-        """Offsets of the interims, and the final response."""
+        """Return the offsets of the interim responses, and the final response."""
         interims, final = message.finish()
         return [one["Upload-Offset"] for one in interims], final
 
@@ -71,7 +71,7 @@ class Locations(case.NginxTestCase):
         self.assertEqual((offsets, final.content), (["1", "2"], b"second"))
 
     @case.over(*case.PROTOCOLS)
-    def test_x_accel_redirect_to_where_it_is_off(self, protocol):
+    def test_x_accel_redirect_to_off(self, protocol):
         message = self.connect(protocol).start("GET", "/accel")
         self.respond(self.upstream, 1, fields=["X-Accel-Redirect: /target_off"])
         self.respond(self.responders[1], content=b"second")
@@ -87,8 +87,8 @@ class Locations(case.NginxTestCase):
         self.assertEqual((offsets, final.status, final.content), (["1", "2"], 200, b"fallback"))
 
     @case.over(*case.PROTOCOLS)
-    def test_error_before_the_upstream_is_known(self, protocol):
-        # The content handler fails at once and another location has taken over when it returns.
+    def test_unresolved_upstream(self, protocol):
+        # The content handler fails immediately; when it returns, another location handles the request.
         message = self.connect(protocol).start("GET", "/unresolved")
         self.respond(self.responders[1], 1, content=b"fallback")
         offsets, final = self.both(message)
@@ -121,7 +121,7 @@ class Locations(case.NginxTestCase):
         self.assertEqual(self.assertStatuses(message, [], 200).content, b"x" * 40000)
 
     @case.over(*case.PROTOCOLS)
-    def test_response_headers_of_the_location_stay_out(self, protocol):
+    def test_fields_of_the_location_are_not_added(self, protocol):
         message = self.connect(protocol).start("GET", "/ssi_off")
         self.respond(self.upstream, 1)
         interims, final = message.finish()
@@ -180,7 +180,7 @@ class Subrequests(case.NginxTestCase):
 
     @case.over(*case.PROTOCOLS)
     def test_mirror(self, protocol):
-        # The copy is a background subrequest: nothing of it reaches the client.
+        # The copy is a background subrequest: its responses do not reach the client.
         message = self.connect(protocol).start("GET", "/mirrored")
         exchange, copy = self.upstream.accept(), self.responders[1].accept()
         copy.interim(104, "X-Copy: yes")

@@ -1,4 +1,4 @@
-"""fastcgi_next_upstream: a first responder that fails, before or after an interim, and a second one."""
+"""fastcgi_next_upstream: the first responder fails, before or after an interim response; the second responds."""
 
 import socket
 
@@ -6,7 +6,7 @@ import case
 
 
 def refused_address():
-    """An address that refuses connections as long as the socket is kept."""
+    """Returns a socket and its address, which refuses connections while the socket is open."""
     sock = socket.socket()
     sock.bind(("127.0.0.1", 0))
     return sock, "127.0.0.1:%d" % sock.getsockname()[1]
@@ -58,7 +58,7 @@ class NextUpstream(case.NginxTestCase):
         self.second(message)
 
     @case.over(*case.PROTOCOLS)
-    def test_first_closes_in_a_block(self, protocol):
+    def test_first_closes_within_a_block(self, protocol):
         message = self.connect(protocol).start("POST", "/buffered", content=b"x")
         exchange = self.upstream.accept()
         exchange.content()
@@ -67,7 +67,7 @@ class NextUpstream(case.NginxTestCase):
         self.second(message)
 
     @case.over(*case.PROTOCOLS)
-    def test_first_answers_503(self, protocol):
+    def test_first_responds_503(self, protocol):
         message = self.connect(protocol).start("POST", "/buffered", content=b"x")
         exchange = self.upstream.accept()
         exchange.content()
@@ -76,7 +76,7 @@ class NextUpstream(case.NginxTestCase):
         self.second(message, "1")
 
     @case.over(*case.PROTOCOLS)
-    def test_first_sends_a_bad_header(self, protocol):
+    def test_first_sends_invalid_header(self, protocol):
         message = self.connect(protocol).start("POST", "/buffered", content=b"x")
         exchange = self.upstream.accept()
         exchange.content()

@@ -1,4 +1,4 @@
-"""Refusals that leave much content unread: the client has the response, and nginx does not read the rest."""
+"""Refusals that leave much content unread: the client receives the response, and nginx does not read the rest."""
 
 import time
 
@@ -7,7 +7,7 @@ import http1
 import options
 
 LENGTH = 100 << 20
-# More than the buffers of both sockets may hold (net.ipv4.tcp_rmem, tcp_wmem).
+# More than the buffers of both sockets can hold (net.ipv4.tcp_rmem, tcp_wmem).
 BOUND = 48 << 20
 
 
@@ -18,7 +18,7 @@ class Refusals(case.NginxTestCase):
     """
 
     def send_all(self, message):
-        """Send LENGTH bytes, and read nothing before; returns how many bytes nginx let the client send."""
+        """Send LENGTH bytes without reading a response; return the number of bytes that could be sent."""
         sent = 0
         try:
             while sent < LENGTH:
@@ -29,7 +29,7 @@ class Refusals(case.NginxTestCase):
         return sent
 
     def refused(self, protocol, status, length=LENGTH, **options):
-        """A request that was refused; its responder has ended, and no content is sent yet."""
+        """Send a request without its content; return after nginx has closed the connection to the responder."""
         client = self.connect(protocol)
         message = client.start("PATCH", "/", length=length, **options)
         exchange = self.upstream.accept()
@@ -38,7 +38,7 @@ class Refusals(case.NginxTestCase):
         return client, message
 
     @case.over(*case.HTTP1)
-    def test_a_client_that_only_sends(self, protocol):
+    def test_client_that_only_sends(self, protocol):
         for status, chunked in (409, False), (413, True):
             client, message = self.refused(protocol, status, chunked=chunked)
             started = time.monotonic()
@@ -55,14 +55,14 @@ class Refusals(case.NginxTestCase):
         self.assertLess(self.send_all(message), BOUND)
         self.assertEqual(self.assertStatuses(message, [], 409).content, b"no")
         self.assertEqual(message.reset_code, 0)
-        # The connection lives on.
+        # The connection remains usable.
         message = client.start("GET", "/")
         self.upstream.accept().final(204)
         self.assertStatuses(message, [], 204)
 
     @case.over(*case.HTTP1)
-    def test_little_content_is_read(self, protocol):
-        """The client may send all of it, and is not reset."""
+    def test_short_content_is_read(self, protocol):
+        """The client can send all of it, and its connection is not reset."""
         client, message = self.refused(protocol, 409, length=1 << 20)
         response = message.next()
         self.assertEqual((response.status, response.content), (409, b"no"))
@@ -70,7 +70,7 @@ class Refusals(case.NginxTestCase):
         self.assertEqual(client.rest(), b"")
 
     @case.over(*case.HTTP1)
-    def test_a_success_is_left_alone(self, protocol):
+    def test_success_reads_all_content(self, protocol):
         _, message = self.refused(protocol, 200)
         self.assertEqual(self.send_all(message), LENGTH)
         self.assertStatuses(message, [], 200)

@@ -1,4 +1,4 @@
-"""Clients that do not read: nginx keeps reading the responder, memory stays flat, order is kept."""
+"""Clients that do not read: nginx continues to read from the responder, keeps the order, and does not grow."""
 
 import threading
 import time
@@ -10,7 +10,7 @@ from fastcgi import STDOUT, block, end, record
 FILL = "X-Fill: " + "f" * 200
 
 
-class StuckReaders(case.NginxTestCase):
+class BlockedClients(case.NginxTestCase):
     server = """
         interim_responses 104;
         send_timeout 30s;
@@ -25,7 +25,7 @@ class StuckReaders(case.NginxTestCase):
     COUNT = 6000
 
     def blocked(self, protocol, path="/"):
-        """A request for which nginx cannot write any more; (client, message, exchange)."""
+        """Returns (client, message, exchange) of a request to whose client nginx can write no more."""
         client = self.connect(protocol, receive_buffer=4096)
         message = client.start("POST", path, content=b"x")
         exchange = self.upstream.accept()
@@ -44,7 +44,7 @@ class StuckReaders(case.NginxTestCase):
             self.assertEqual(one["X-Fill"], "f" * 200)
 
     @case.over(*case.PROTOCOLS)
-    def test_resumes(self, protocol):
+    def test_reads_after_the_final_response(self, protocol):
         client, message, exchange = self.blocked(protocol)
         exchange.final(200, content=b"0123456789" * 3000)
         interims, final = message.finish()
@@ -57,7 +57,7 @@ class StuckReaders(case.NginxTestCase):
         client, message, exchange = self.blocked(protocol)
         first = message.next()
         self.assertEqual(first["Upload-Offset"], "0")
-        # What was queued is flushed while nothing else happens, then new ones pass again.
+        # nginx first sends the queued interim responses, then forwards new ones again.
         interims = [first]
         deadline = time.monotonic() + options.patience(5)
         number = self.COUNT
@@ -72,7 +72,7 @@ class StuckReaders(case.NginxTestCase):
         self.assertEqual(final.status, 200)
 
     @case.over(*case.PROTOCOLS)
-    def test_a_byte_at_a_time(self, protocol):
+    def test_reads_small_parts(self, protocol):
         client, message, exchange = self.blocked(protocol)
         exchange.final(200, content=b"end")
         whole = client.receive
@@ -123,7 +123,7 @@ class StuckReaders(case.NginxTestCase):
             client.close()
 
     @case.over("h1", "h2")
-    def test_responder_dies_while_blocked(self, protocol):
+    def test_responder_closes_while_blocked(self, protocol):
         client, message, exchange = self.blocked(protocol)
         exchange.close()
         interims, final = message.finish()
@@ -131,7 +131,7 @@ class StuckReaders(case.NginxTestCase):
         self.assertEqual(final.status, 502)
 
     @case.over(*case.PROTOCOLS)
-    def test_blocked_while_content_comes(self, protocol):
+    def test_blocked_during_content(self, protocol):
         client = self.connect(protocol, receive_buffer=4096)
         message = client.start("POST", "/", length=400000)
         exchange = self.upstream.accept()
@@ -140,7 +140,7 @@ class StuckReaders(case.NginxTestCase):
         received = []
         reader = threading.Thread(target=lambda: received.append(exchange.content()), daemon=True)
         reader.start()
-        if protocol in case.HTTP1:      # over HTTP/2 WINDOW_UPDATEs stand behind what is not read
+        if protocol in case.HTTP1:      # over HTTP/2, write() reads the interim responses before each WINDOW_UPDATE
             message.write(b"x" * 400000)
         else:
             message.write(b"x" * 400000, end=True)
@@ -171,7 +171,7 @@ class Thousands(case.NginxTestCase):
 
 
 class Memory(case.NginxTestCase):
-    """200,000 interims in one request must not grow the worker."""
+    """200,000 interim responses to one request do not increase the memory of the worker process."""
 
     server = "interim_responses 104;"
     COUNT = 200000
@@ -179,7 +179,7 @@ class Memory(case.NginxTestCase):
 
     def setUp(self):
         if options.valgrind or options.sanitized():
-            self.skipTest("resident memory says nothing under valgrind or AddressSanitizer")
+            self.skipTest("resident memory is not comparable under valgrind or AddressSanitizer")
         super().setUp()
 
     def count_http1(self, client):
@@ -190,7 +190,7 @@ class Memory(case.NginxTestCase):
         return seen
 
     def count_http2(self, client):
-        """HEADERS frames; python-h2 is too slow for so many."""
+        """Counts HEADERS frames itself, because python-h2 is too slow for so many."""
         data = client.rest + client.receive()
         at = seen = 0
         while len(data) - at >= 9:

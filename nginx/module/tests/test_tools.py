@@ -1,4 +1,4 @@
-"""Other people's clients: curl on all four protocols, and nghttp."""
+"""Third-party clients: curl on all four protocols, and nghttp."""
 
 import os
 import re
@@ -26,7 +26,7 @@ class Tools(case.NginxTestCase):
         return "%s://127.0.0.1:%d%s" % (scheme, self.nginx.ports[protocol], path)
 
     def timed(self, *command):
-        """Lines of a command's output with the time at which each came."""
+        """Run a command; return the lines of its output, each with the time of its arrival."""
         process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, bufsize=0)
         lines, rest = [], b""
         with process:
@@ -44,11 +44,11 @@ class Tools(case.NginxTestCase):
 
     def curl(self, protocol, *arguments):
         if not shutil.which("curl"):
-            self.skipTest("no curl")
+            self.skipTest("curl is missing")
         return self.timed("curl", "-svk", "--no-buffer", CURL[protocol], "-H", "Expect:", *arguments)
 
     @case.over(*case.PROTOCOLS)
-    def test_curl_shows_it_long_before_the_end(self, protocol):
+    def test_curl_shows_104_during_the_upload(self, protocol):
         def script(exchange):
             exchange.interim(104, "Location: /resource/1")
             self.early = exchange.received
@@ -67,8 +67,8 @@ class Tools(case.NginxTestCase):
         self.assertGreater(last - first, 0.7)
         self.assertEqual((self.early, self.length), (0, self.SIZE))
 
-    @case.over("h1", "h1s", "h2")   # curl 7.88 fails (16) at a second h2c request with any nginx
-    def test_curl_uses_the_connection_again(self, protocol):
+    @case.over("h1", "h1s", "h2")   # with any nginx, curl 7.88 fails (16) at a second h2c request
+    def test_curl_reuses_the_connection(self, protocol):
         def script(exchange):
             exchange.interim(104)
             exchange.content()
@@ -84,7 +84,7 @@ class Tools(case.NginxTestCase):
         self.assertEqual(len(re.findall(r"Re-using existing connection", text)), 2)
 
     @case.over(*case.HTTP1)
-    def test_curl_expects(self, protocol):
+    def test_curl_with_expect(self, protocol):
         self.upstream.serve(lambda exchange: (exchange.interim(104), exchange.content(),
                                               exchange.final(201)))
         lines = self.timed("curl", "-svk", CURL[protocol], "-H", "Expect: 100-continue",
@@ -96,7 +96,7 @@ class Tools(case.NginxTestCase):
     @case.over(*case.HTTP2)
     def test_nghttp(self, protocol):
         if not shutil.which("nghttp"):
-            self.skipTest("no nghttp; Debian package nghttp2-client")
+            self.skipTest("nghttp is missing; Debian package nghttp2-client")
         self.upstream.serve(lambda exchange: (exchange.interim(104, "Upload-Offset: 0"),
                                               exchange.content(), exchange.final(201)))
         lines = self.timed("nghttp", "-v", "--no-verify-peer", "-d", self.file,
