@@ -24,8 +24,8 @@ import tempfile
 import threading
 import time
 
-# The most user instructions of one request, apart from the allowance; a change that makes one cheaper lowers it.
-# Then the goal. Copies do not count for a plain upload: libcurl makes one.
+# BUDGET: the maximum of user instructions for one request, before the allowance; lower it if a change saves some.
+# AIM: the goal. A plain upload is counted without copies, since libcurl makes one.
 BUDGET = {"head": 99_500, "plain": 177_500, "told": 326_000}
 AIM = {"head": 40_000, "plain": 110_000, "told": 200_000}
 ALLOWANCE = 1.03
@@ -33,12 +33,12 @@ WARM, COUNTED = 40, 200
 CONTENT = bytes(range(256)) * 256
 COPIES = re.compile(r"memcpy|memmove|mempcpy")
 
-# The same routines on every machine: those of a plain x86-64 with SSE2.
+# Every machine uses the routines for x86-64 with SSE2 only.
 FEATURES = {
     "GLIBC_TUNABLES": "glibc.cpu.hwcaps=-AVX_Fast_Unaligned_Load,-AVX2_Usable,-AVX2,-AVX512F,-AVX512VL,-ERMS,-FSRM,"
                       "-EVEX:glibc.cpu.x86_rep_movsb_threshold=1073741824",
     "OPENSSL_ia32cap": "0x0",
-    # The same hashes in each run, and so the same probes.
+    # Each run uses the same hashes, and therefore the same probes in hash tables.
     "SWIFT_DETERMINISTIC_HASHING": "1",
 }
 
@@ -143,7 +143,7 @@ class Gateway:
         with open(settings, "w") as file:
             file.write(SETTINGS.format(work=work, port=upstream.port))
         self.log = open(os.path.join(work, "log"), "w+")
-        # Valgrind cannot read Swift's debugging information; function names stay.
+        # Valgrind cannot read Swift's debugging information; function names remain.
         bare = os.path.join(work, "spoolgate")
         subprocess.run(["strip", "--strip-debug", "-o", bare, program], check=True)
         # One processor for all threads, as in valgrind, so that scheduling matters less.
@@ -246,7 +246,7 @@ def main():
     upstream.start()
     try:
         gateway = Gateway(options.spoolgate, work, upstream)
-        print(f"{'':8}{'instructions':>14}{'of them copying':>18}{'budget':>10}{'aim':>10}")
+        print(f"{'':8}{'instructions':>14}{'for copying':>18}{'budget':>10}{'aim':>10}")
         for name, (records, expected) in scenarios(gateway.path).items():
             if options.scenario and name not in options.scenario:
                 continue

@@ -1,5 +1,5 @@
 """A client that knows only the protocol: it creates an upload, stores the Location, and after any interruption
-retrieves the offset and continues, until it has the final response or was told that the outcome is unknown.
+retrieves the offset and continues, until it has the final response or a response that the outcome is unknown.
 
 It records what it received, and every violation of a promise. Invariant: it takes offsets only from responses.
 """

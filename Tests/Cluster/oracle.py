@@ -41,24 +41,24 @@ def _judge(creation, task, application, deaths, was_begun):
         if one.method != task.method:
             yield f"the application received {one.method}"
         if one.is_whole and one.digest != digest:
-            yield f"the application got other bytes: {one}"
+            yield f"the application received other bytes: {one}"
         if not one.is_whole and one.digest:
             part = hashlib.sha256(task.content[: one.size]).hexdigest()
             if one.digest != part:
-                yield f"the application got other bytes: {one}"
+                yield f"the application received other bytes: {one}"
     if task.method == "POST" and len(requests) > 1:
         yield f"a POST was sent {len(requests)} times: {[str(one) for one in requests]}"
     for first, second in zip(requests, requests[1:]):
         if not _was_interrupted(first, second, deaths):
             yield f"it was sent again without an interruption: {first}, {second}"
     if creation.end == ANSWERED and not whole:
-        yield "a final response, but the application does not have it"
+        yield "a final response, but the application did not receive the upload"
     if creation.end == UNKNOWN:
         if task.method == "PUT":
             yield "held, although it may be retried"
         if not deaths and "break" not in creation.target:
             yield "held without an interruption"
-        # The begin of an attempt is stored before anything is sent (attempt-once in spoolgate-spool(5)). If a node
+        # The start of an attempt is stored before anything is sent (attempt-once in spoolgate-spool(5)). If a node
         # dies between the two, its attempt cannot be distinguished from one that was sent.
         if not requests and not (_was_cut_short(creation, deaths) and was_begun(creation.identity)):
             yield "held, but the application never received it"

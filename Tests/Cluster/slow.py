@@ -176,7 +176,7 @@ def run(count, seconds, nodes, front):
     answered = sum((client.pipe.recv() for client in clients), Counter())
     times = sorted(prober.times)
     grown = [round(now - then) for now, then in zip(held, before)]
-    print(f"{count} slow uploads, answered {dict(answered)}")
+    print(f"{count} slow uploads, statuses {dict(answered)}")
     print(
         f"threads {threads}; MiB more: gateways {grown[:-1]}, nginx {grown[-1]}, with clients and kernel {used:.0f}"
     )

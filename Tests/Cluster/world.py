@@ -125,7 +125,7 @@ class World:
         keep = os.environ.get("CLUSTER_KEEP")
         for name, node in self.gateways.items():
             lines = node.log().splitlines()
-            transcript.say(f"  the last of {len(lines)} lines that {name} said:")
+            transcript.say(f"  the last of {len(lines)} log lines of {name}:")
             transcript.output("\n".join(lines[-8:]))
             if keep:
                 os.makedirs(keep, exist_ok=True)

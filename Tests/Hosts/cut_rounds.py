@@ -32,7 +32,7 @@ def play(world, transcript, draw, rounds, strike, was_begun, after=lambda: ""):
         world.run(clients, 200, at_a_time=CLIENTS, beside=trouble)
         missed += not all(came)
         for client in clients:
-            # A power failure may lose an upload that was answered at once: none of its offsets was acknowledged.
+            # A power failure may lose an upload whose only response was the final one: no offset was acknowledged.
             if client.end == ANSWERED and client.current.is_promised:
                 client.check_replay(world.replaying(draw), 60)
                 replays += client.replays

@@ -32,4 +32,4 @@ def play(world, transcript, draw, rounds):
     transcript.say(f"  disks in sync again: {cut_rounds.middle(resyncs)}")
     uploads = world.gateways[world.active].uploads().values()
     corrupt = [one for one in uploads if one["state"] == "corrupt"]
-    transcript.check(not corrupt, "nothing is corrupt", corrupt)
+    transcript.check(not corrupt, "no upload is corrupt", corrupt)

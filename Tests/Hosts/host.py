@@ -89,7 +89,7 @@ class Host:
         return ["-drive", f"if=none,id=disk,cache=writeback,discard=ignore,{where}", "-device", device]
 
     def cut_power(self):
-        """Kills it; its disk first, so that nothing more is written."""
+        """Kills its disk and then the guest, so that nothing more is written."""
         if self._disk:
             self._disk.send_signal(signal.SIGUSR1)
         if self._process:

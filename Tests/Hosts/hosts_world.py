@@ -79,7 +79,7 @@ class HostsWorld(World):
         return draw.choice(NODES)
 
     def __exit__(self, *arguments):
-        # All processes on a host end with its power.
+        # A power failure ends all processes on the host.
         for host in self.hosts.values():
             host.cut_power()
         self.gateways.clear()

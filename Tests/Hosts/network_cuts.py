@@ -56,7 +56,7 @@ def long(world, transcript, draw):
     faults = judge(world.application, clients, death, lambda one: was_begun(world, one, ["n2"]))
     transcript.check(
         not faults,
-        f"n1 stays without its storage: {ends(clients)} on n2 {seconds:.0f} s after the cut",
+        f"n1 remains without its storage: {ends(clients)} on n2 {seconds:.0f} s after the cut",
         "\n".join(faults),
     )
     # Ceph fences a silent client once another one needs its locks, or after mds_session_autoclose.
@@ -66,16 +66,16 @@ def long(world, transcript, draw):
     said = one.log()[since:]
     transcript.check(
         gone and status == FENCED and said.count('msg="node fenced"') == 1,
-        f"its network is back: it ends with {status}, and logs the reason in one line",
+        f"its network is restored: it ends with {status}, and logs the reason in one line",
         said[-1500:],
     )
     world.mounts["n1"].stop()
     world.mounts["n1"].start()
     one.start()
     both = [world.gateways[name] for name in NODES]
-    must(20, "both list the same", lambda: both[0].uploads().keys() == both[1].uploads().keys())
+    must(20, "both nodes list the same uploads", lambda: both[0].uploads().keys() == both[1].uploads().keys())
     for client in clients:
         if client.end == ANSWERED:
             client.check_replay("n1")
     faults = judge(world.application, clients, death, lambda one: was_begun(world, one))
-    transcript.check(not faults, "mounted and started again, it replays what n2 answered", faults)
+    transcript.check(not faults, "mounted and started again, it replays the responses of n2", faults)

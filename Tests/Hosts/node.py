@@ -48,7 +48,7 @@ class Node:
     def start(self):
         self.launch()
         try:
-            # After a power failure its own lock stays until Ceph drops the dead session.
+            # After a power failure its own lock remains until Ceph drops the dead session.
             must(120, f"{self.name} serves", self._serves)
         except NeverHappened as never:
             raise NeverHappened(f"{never}: {self.log()[-500:]}") from None

@@ -93,7 +93,7 @@ class PairWorld(World):
         """
         began = time.monotonic()
         host = self.hosts[self.passive]
-        # Until the connection times out, it still regards the other one as the primary.
+        # Until its connection times out, it considers the other one the primary.
         must(
             30,
             "the disk can be made primary",

@@ -40,7 +40,7 @@ def play(host, is_over=lambda: False):
         machine.cut()
         machine.bury()
         application.is_open = True
-        # Slow flushes prolong the walk.
+        # Slow flushes make the walk take longer.
         machine = Machine(host, words, Conduct(keeps="none", slowest=0.4), 2)
         if not ask_all(machine, urls):
             return ["the gateway does not serve after the cut"]

@@ -300,7 +300,7 @@ class Client:
                 ledger.event(f"answered-{upload.route}")
         elif answer.status in (502, 504, 410) and said == "?1":
             upload.is_unknown = True
-            ledger.count("told that the outcome is unknown")
+            ledger.count("outcome reported as unknown")
         elif answer.status in POSTPONED:
             # The upload is kept, repeat the request; or (409) another request was faster.
             if said == "?0" and offset is not None:

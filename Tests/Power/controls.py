@@ -7,7 +7,7 @@ from series import Plan, Series
 
 # Name: (description, the moment of each power failure or None, the settings). The first three are in every run.
 CONTROLS = {
-    "all-syncs": ("no sync of the gateway does anything", None, {"lie": "all"}),
+    "all-syncs": ("every sync of the gateway does nothing", None, {"lie": "all"}),
     "record": ("no sync of a record", "head", {"lie": "record"}),
     "flushes": ("the disks ignore flushes", None, {"lies": True}),
     "data": ("no sync of content", "head", {"lie": "data"}),
@@ -31,7 +31,7 @@ def play(host, name, file_system, seed, results, lane):
         )
         with Series(host, plan, results) as series:
             series.play(MOST)
-            # A gateway that is not ready in time breaks no promise.
+            # A gateway that does not start in time breaks no promise.
             noticed = sorted({kind for kind, _, _ in series.ledger.faults} - {"no gateway"})
         results.write({"control": name, "noticed": noticed})
     return noticed

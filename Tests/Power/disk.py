@@ -7,7 +7,7 @@ last flush. QEMU's own `cache=writeback` on a file is weaker: all data that left
 QEMU, flushed or not.
 
 Invariant: after the reply to a flush, no earlier write is reverted; after SIGUSR1 (the power failure) no request is
-performed or answered.
+performed or receives a reply.
 
     disk.py IMAGE SOCKET none|all|some SEED SECONDS BLOCK honest|lies
 """
@@ -31,7 +31,7 @@ FLAGS = 1 | 4 | 8
 FUA = 1
 INVALID = 22
 
-# A disk writes back on its own what exceeds this many bytes of history.
+# The disk writes back by itself if its history exceeds this many bytes.
 HISTORY = 64 << 20
 
 
@@ -175,7 +175,7 @@ def main(path, address, keeps, seed, slowest, block, honesty):
     except Cut:
         pass
     disk.lose(keeps, chance)
-    # A guest that runs for some more milliseconds must find a silent disk, not a failing one.
+    # The guest runs for some more milliseconds, and must not receive errors from its disk.
     if peer:
         peer.settimeout(30)
         try:

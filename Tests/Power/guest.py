@@ -43,7 +43,7 @@ def tool(name):
     found = shutil.which(name, path=PATH)
     if not found:
         raise Unavailable(f"{name} is not installed ({INSTALL})")
-    # Not its real path: mke2fs and others act on the name they are called by.
+    # Not its real path: mke2fs and others depend on the name that they are called by.
     return found
 
 

@@ -107,7 +107,7 @@ class Connection:
         elif isinstance(event, h2.events.StreamEnded):
             self._is_ended = True
         elif isinstance(event, h2.events.StreamReset):
-            # With NO_ERROR the whole response came before: the server accepts no more content.
+            # NO_ERROR after a whole response: the server accepts no more content.
             if not self._answer or event.error_code:
                 raise Broken(f"the stream was reset ({event.error_code})")
             self._is_ended = True

@@ -16,7 +16,7 @@ MOMENTS = (
     "created appended head conflict progress postponed 104-location accepted cancelled joined requeued held released purged"
     " answered-dir answered-other answered-http answered-form application-head application-whole application-answered"
 ).split()
-# A moment on request: according to the guest's last report, a thread of nginx writes.
+# A moment for POWER_MOMENT only: according to the guest's last report, a thread of nginx writes.
 NGINX_WRITES = "nginx-writes"
 FAMILIES = ["8", "8", "8", "10", "9", "7", "6", "5", "tus", "tus", "tus", "plain", "plain", "join"]
 ROUTES = ["dir", "dir", "other", "http", "http", "form", "form"]
@@ -60,10 +60,10 @@ class Ledger:
         if offset is None:
             return
         with self.lock:
-            upload.note(f"told {offset} ({kind})")
+            upload.note(f"received offset {offset} ({kind})")
             self.figures[f"told {kind}"] += 1
             self.figures["told"] += 1
-            self.figures[f"told by {upload.transport}"] += 1
+            self.figures[f"offsets by {upload.transport}"] += 1
             upload.told = max(upload.told or 0, offset)
         self.event(kind)
 

@@ -10,7 +10,7 @@ import urllib.request
 from upload import ACCEPTING, DIRECTORIES
 from wire import Broken, request
 
-# A gateway that starts, or a delivery in progress: repeat the request.
+# The gateway is starting, or a delivery is in progress: repeat the request.
 LATER = (423, 424, 500, 502, 503, 504, 507)
 
 
@@ -35,8 +35,8 @@ class Oracle:
         if self._ledger.is_dead:
             return
         if answer is None:
-            return self._ledger.fail(upload, "no answer", "HEAD is not answered after the cut")
-        self._ledger.count("uploads looked at after a cut")
+            return self._ledger.fail(upload, "no response", "HEAD received no response after the cut")
+        self._ledger.count("uploads checked after a cut")
         is_good = 200 <= answer.status < 300
         if upload.cancelled and self._is_cancelled(upload, answer, is_good):
             return
@@ -69,7 +69,7 @@ class Oracle:
     def _is_cancelled(self, upload, answer, is_good):
         """Checks a cancellation; returns whether nothing else must be checked."""
         if upload.cancelled == "told" and is_good:
-            self._ledger.fail(upload, "cancelled is back", f"{answer}")
+            self._ledger.fail(upload, "cancelled upload exists", f"{answer}")
         if not is_good or upload.cancelled == "told":
             upload.is_retired = True
         else:
@@ -80,27 +80,27 @@ class Oracle:
         upload.is_retired = True
         # The offset of a final response is no promise if no offset was acknowledged before.
         if upload.told is not None:
-            self._ledger.fail(upload, "upload lost", f"told {upload.told}, now 404")
+            self._ledger.fail(upload, "upload lost", f"acknowledged {upload.told}, now 404")
         elif upload.is_accepted:
-            self._ledger.fail(upload, "accepted lost", "told 202, now 404")
+            self._ledger.fail(upload, "accepted lost", "received 202, now 404")
         else:
-            self._ledger.count("gone, nothing was told")
+            self._ledger.count("gone, nothing was acknowledged")
 
     def _check_held(self, upload):
         ledger = self._ledger
         attempts = len(ledger.application.requests(upload.path))
         upload.is_retired = True
         if upload.is_repeatable or not upload.is_completing:
-            return ledger.fail(upload, "held", f"410, the application saw {attempts} attempts")
+            return ledger.fail(upload, "held", f"410, the application received {attempts} attempts")
         shown = ledger.machine.ask(f"show={upload.id}").split("attempts ")
         known = int(shown[1].split()[0]) if len(shown) > 1 else 0
         if upload.requeues >= 1 and known == upload.attempts:
-            ledger.fail(upload, "requeue lost", "an operator was told that it was queued again")
+            ledger.fail(upload, "requeue lost", "requeue had succeeded")
         where = " (directory)" if upload.route in DIRECTORIES else ""
         ledger.count(
             f"held, outcome unknown{where}"
             if attempts or where
-            else "held, the application saw nothing"
+            else "held, the application received nothing"
         )
         upload.is_unknown, upload.attempts = True, known
         if upload.requeues < 1 and not upload.is_part and len(shown) > 1:
@@ -110,17 +110,17 @@ class Oracle:
         ledger, offset = self._ledger, answer.number("upload-offset")
         is_complete = answer.fields.get("upload-complete") == "?1"
         if offset < (upload.told or 0):
-            ledger.fail(upload, "offset lost", f"told {upload.told}, now {offset}")
+            ledger.fail(upload, "offset lost", f"acknowledged {upload.told}, now {offset}")
         if offset > upload.sent:
             ledger.fail(upload, "offset invented", f"sent {upload.sent}, now {offset}")
         if (upload.answer or upload.is_accepted) and offset != upload.size:
-            ledger.fail(upload, "whole upload cut", f"answered, now {offset} of {upload.size}")
+            ledger.fail(upload, "whole upload cut", f"final response received, now {offset} of {upload.size}")
         if is_complete and not upload.is_completing:
-            ledger.fail(upload, "completed by nobody", f"{answer}")
+            ledger.fail(upload, "completed without a request", f"{answer}")
         upload.is_delivered = is_complete
         if upload.told is not None:
-            ledger.count("told offsets kept")
-        ledger.count("bytes kept beyond what was told", offset - (upload.told or 0))
+            ledger.count("acknowledged offsets kept")
+        ledger.count("bytes kept beyond the acknowledged offset", offset - (upload.told or 0))
         ledger.tell(upload, "head", offset)
         # A concatenated upload accepts no content, not even empty content.
         if upload.answer and upload.family != "join":
@@ -136,7 +136,7 @@ class Oracle:
         try:
             answer = request(self._port, "PATCH", upload.url, {**upload.marks(), **fields})
         except Broken as broken:
-            return self._ledger.wonder(upload, f"asked again: {broken}")
+            return self._ledger.wonder(upload, f"repeated request: {broken}")
         is_same = 200 <= answer.status < 300
         if not upload.is_tus:
             is_same = (answer.status, answer.content) == (
@@ -144,9 +144,9 @@ class Oracle:
                 upload.answer.content,
             )
         if is_same:
-            self._ledger.count("answers kept")
+            self._ledger.count("responses kept")
         else:
-            self._ledger.fail(upload, "answer lost", f"told {upload.answer}, now {answer}")
+            self._ledger.fail(upload, "response lost", f"received {upload.answer}, now {answer}")
 
     def check_holds(self):
         """Compares the operator's results for waiting uploads with the output of `list`."""
@@ -186,7 +186,7 @@ class Oracle:
         for upload in list(self._ledger.by_path.values()):
             if upload.route == "accdir" and upload.is_delivered and upload.path not in found:
                 self._ledger.fail(
-                    upload, "delivered file lost", "its state is delivered, no file and record"
+                    upload, "delivered file lost", "its state is delivered, but its file and record are missing"
                 )
             if upload.answer and upload.route in ("dir", "other") and not upload.is_taken:
                 self._check_answered(upload, found)
@@ -203,7 +203,7 @@ class Oracle:
         if entries.get(file) != record["length"]:
             return ledger.fail(
                 upload,
-                "file not whole",
+                "file incomplete",
                 f"{place}/{name}: {entries.get(file)} of {record['length']}",
             )
         if upload is None:
@@ -229,10 +229,10 @@ class Oracle:
         if upload.path not in found:
             upload.is_taken = True
             return self._ledger.fail(
-                upload, "delivered file lost", "answered 2xx, no file and record"
+                upload, "delivered file lost", "received 2xx, but its file and record are missing"
             )
-        self._ledger.count("answered files kept")
-        # As an application does.
+        self._ledger.count("acknowledged files kept")
+        # An application removes files as well.
         if self._ledger.chance.random() < 0.5:
             upload.is_taken = True
             place, name = found[upload.path]
@@ -264,7 +264,7 @@ class Oracle:
             upload, requests = ledger.by_path.get(path), ledger.application.requests(path)
             if upload is None or upload.judged == len(requests):
                 continue
-            # An aborted request may still wait for content.
+            # An aborted request may still be waiting for content.
             if not all(one.is_whole or one.at < time.monotonic() - 5 for one in requests):
                 continue
             new, upload.judged = requests[upload.judged :], len(requests)

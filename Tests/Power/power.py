@@ -161,7 +161,7 @@ def carry_out(run, transcript):
             break
         transcript.scene(f"negative control {name}: {controls.CONTROLS[name][0]}")
         noticed = controls.play(host, name, "ext4", run.seed, results, run.lane)
-        transcript.check(noticed, f"it is detected: {', '.join(noticed) or 'nothing'}")
+        transcript.check(noticed, f"broken promises: {', '.join(noticed) or 'none'}")
     results.end()
 
 

@@ -10,18 +10,18 @@ import os
 
 SHOWN = {
     "uploads": "uploads",
-    "told": "offsets told",
-    "uploads looked at after a cut": "uploads looked at after a cut",
-    "told offsets kept": "told offsets kept",
-    "answers kept": "answers kept",
-    "answered files kept": "answered files kept",
+    "told": "offsets acknowledged",
+    "uploads checked after a cut": "uploads checked after a cut",
+    "acknowledged offsets kept": "acknowledged offsets kept",
+    "responses kept": "responses kept",
+    "acknowledged files kept": "acknowledged files kept",
     "accepted and delivered": "accepted (202) and delivered",
     "requeued": "requeued",
     "held": "held",
     "released": "released",
     "purged": "purged",
     "disk: unflushed": "unflushed blocks",
-    "disk: taken back": "of them taken back",
+    "disk: taken back": "of them reverted",
     "file systems checked": "file systems checked",
 }
 

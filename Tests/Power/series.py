@@ -239,7 +239,7 @@ class Series:
         print(
             f"  {self.plan.name} cut {self._number + 1}, at {ledger.last_cut}{self._described()}: "
             f"{time.monotonic() - began:.1f} s, {ledger.figures['uploads']} uploads, {ledger.figures['told']} offsets "
-            f"told, {len(ledger.faults)} broken; {conduct}",
+            f"acknowledged, {len(ledger.faults)} broken; {conduct}",
             flush=True,
         )
 
@@ -297,8 +297,8 @@ class Series:
         """In boots with spool_receive, waits briefly until nginx has an upload's file open, or one of its threads
         writes.
 
-        It does so in half of them; other power failures come at any time. If every one must come during a write: in
-        all of them.
+        It does so in half of the boots; in the others the power fails at any time. If every power failure must come
+        during a write, it does so in all of them.
         """
         wanted = self._chance.choice(["files", "writes", None, None])
         if self.plan.moment == NGINX_WRITES:

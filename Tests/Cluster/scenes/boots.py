@@ -37,14 +37,14 @@ def play(world, transcript, draw):
     gone = [client for client, *_ in running if not finish(world, client, *_)]
     transcript.check(
         not gone,
-        f"{len(running) - len(gone)} of {len(running)} that n1 receives, not acknowledged, end in the same request",
+        f"{len(running) - len(gone)} of {len(running)} unacknowledged uploads that n1 receives end in the same request",
         "\n".join(str(client.faults) for client in gone),
     )
     clients = [client for client, *_ in [*running, *waiting]]
     world.run([client for client, *_ in waiting], 60)
     check_once(transcript, world.application, clients)
     said = one.complaints(since)
-    transcript.check(not said, "n1 complains of nothing", "\n".join(said))
+    transcript.check(not said, "n1 logs no warning", "\n".join(said))
     commands(world, transcript, draw)
 
 
@@ -74,7 +74,7 @@ def running_upload(world, draw, number):
     exchange.send(task.content[:30_000])
     client.current.sent = len(task.content)
     if not task.is_careful:
-        must(10, "the Location comes", lambda: exchange.listen(0.1) and client.current.location)
+        must(10, "the Location arrives", lambda: exchange.listen(0.1) and client.current.location)
     return client, exchange
 
 

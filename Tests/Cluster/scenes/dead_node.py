@@ -38,7 +38,7 @@ def play(world, transcript, draw):
     )
     transcript.check(
         resolved and runs <= 3 * world.slowness,
-        f"n1 died with {len(clients)} being sent: n2 has repaired all after {seconds:.1f} s and"
+        f"n1 died during {len(clients)} deliveries: n2 has repaired all after {seconds:.1f} s and"
         f" {runs} of its queue runs",
         found,
     )
@@ -62,7 +62,7 @@ def play(world, transcript, draw):
     )
     one.start()
     same = wait(10, lambda: one.uploads().keys() == two.uploads().keys())
-    transcript.check(same, "n1 is back, and lists what n2 lists")
+    transcript.check(same, "n1 is back, and lists the same uploads as n2")
 
 
 def sending(world, draw, name, method, is_told=False):

@@ -10,7 +10,7 @@ from world import NODES
 
 CLIENTS = 6
 
-# The reason in the record of an attempt whose process ended during it.
+# The recorded reason of an attempt during which its process ended.
 INTERRUPTED = (
     "spoolgate stopped during the delivery attempt; check whether the application received the upload"
 )
@@ -66,7 +66,7 @@ def play(world, transcript, draw):
         client.end == UNKNOWN and not world.application.requests_for(client.current.target)
         for client in everybody
     )
-    transcript.say(f"  {unsent} held, whose node died between the begin of the attempt and its request")
+    transcript.say(f"  {unsent} held, whose node died between the start of the attempt and its request")
     transcript.check(
         not faults,
         f"{rounds} rounds, {len(deaths)} deaths, {len(everybody)} uploads: {ends(everybody)};"
@@ -107,7 +107,7 @@ def was_begun(world, identity, nodes=NODES):
 
 
 def held_as_told(world, transcript, clients):
-    """Checks that exactly the uploads that clients were told are held, are held, on both nodes."""
+    """Checks that both nodes hold exactly the uploads whose clients received that the outcome is unknown."""
     told = {client.current.identity for client in clients if client.end == UNKNOWN}
     lists = [world.gateways[name].uploads() for name in NODES]
     ours = {creation.identity for client in clients for creation in client.creations}
@@ -118,10 +118,10 @@ def held_as_told(world, transcript, clients):
     }
     transcript.check(
         told == held,
-        f"{len(held)} are held, exactly those that clients were told are held",
-        f"told {sorted(told - held)}, held {sorted(held - told)}",
+        f"{len(held)} are held, exactly those that the clients expect",
+        f"only expected {sorted(told - held)}, only held {sorted(held - told)}",
     )
     corrupt = [one for one in lists[0].values() if one["state"] == "corrupt"]
-    transcript.check(not corrupt, "nothing is corrupt", corrupt)
+    transcript.check(not corrupt, "no upload is corrupt", corrupt)
     states = [{identity: one["state"] for identity, one in each.items()} for each in lists]
     transcript.check(states[0] == states[1], f"both nodes list the same {len(states[0])} uploads")

@@ -61,7 +61,7 @@ def play(world, transcript, draw):
         resolved,
         f"its deliveries are resolved on n2 {time.monotonic() - death.time:.1f} s after the stop",
     )
-    # A queue run finds what is left of n1; after that the spool does not change.
+    # A queue run repairs the uploads of n1; after that the spool does not change.
     runs = two.queue_runs()
     # One of them is in progress.
     must(30 * world.slowness, "two queue runs", lambda: two.queue_runs() >= runs + 3)
@@ -78,13 +78,13 @@ def play(world, transcript, draw):
     told = [answer for answer in answers if answer is not None]
     transcript.check(
         status == FENCED and one.log()[since:].count('msg="node fenced"') == 1,
-        f"n1 wakes and ends at once with {status}, and one line in its log says why",
+        f"n1 wakes and ends at once with {status}, and logs the reason in one line",
         one.log()[since:][-1500:],
     )
     transcript.check(
         not {answer.status for answer in told} & LIES,
-        f"of {len(answers)} requests that it had or got, it answered none with {sorted(LIES)};"
-        f" {len(told)} were answered at all",
+        f"it sent none of {sorted(LIES)} for {len(answers)} requests in progress or new;"
+        f" {len(told)} received a response",
         "\n".join(str(answer) for answer in told),
     )
     after = two.digests()

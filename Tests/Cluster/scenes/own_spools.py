@@ -126,7 +126,7 @@ def taken_over(world, transcript, draw):
         fields = {"Upload-Complete": "?1", "Content-Length": len(task.content)}
         exchange = client.open(task.method, client.current.target, fields)
         exchange.send(task.content[:30_000])
-        must(10, "the Location comes", lambda: exchange.listen(0.1) and client.current.location)
+        must(10, "the Location arrives", lambda: exchange.listen(0.1) and client.current.location)
         client.head()
         try:
             exchange.final()
@@ -140,6 +140,6 @@ def taken_over(world, transcript, draw):
             failed += 1
     transcript.check(
         broken == OPEN and failed == 0,
-        f"of {OPEN} clients whose requests gave way to a newer one, no other client is affected",
-        f"{broken} gave way, {failed} of {OPEN} creations by others failed",
+        f"{OPEN} requests were aborted for a newer one of the same client; other clients are not affected",
+        f"{broken} were aborted, {failed} of {OPEN} creations by others failed",
     )
