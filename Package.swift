@@ -120,15 +120,15 @@ let package = Package(
             path: "Sources/Base/Curl",
             swiftSettings: settings
         ),
-        // The identity of a program's build; not used by the library.
+        // Not used by the client library.
         .target(
             name: "SpoolgateBuild",
             dependencies: ["CSpoolgateBuild"],
             path: "Sources/Base/Build",
             swiftSettings: settings
         ),
-        // The client library, and the lowest level of the gateway
-        // The library does not use the gateway. It must not need unsafe flags: SwiftPM refuses them in dependencies.
+        // The client library does not use the gateway. It must not need unsafe flags: SwiftPM refuses them in
+        // dependencies.
         .target(
             name: "ResumableUpload",
             dependencies: [
@@ -162,7 +162,6 @@ let package = Package(
             path: "Sources/Gateway/Upstream",
             swiftSettings: settings
         ),
-        // The gateway: FastCGI listener and settings
         .target(
             name: "SpoolgateFastCGIFront",
             dependencies: [
@@ -182,7 +181,6 @@ let package = Package(
             path: "Sources/Gateway/Settings",
             swiftSettings: settings
         ),
-        // The gateway: log, metrics and diagnosis
         .target(
             name: "SpoolgateJournal",
             dependencies: [
@@ -204,7 +202,6 @@ let package = Package(
             path: "Sources/Gateway/Diagnosis",
             swiftSettings: settings
         ),
-        // The gateway: deliveries
         .target(
             name: "SpoolgateDelivery",
             dependencies: [
@@ -215,7 +212,6 @@ let package = Package(
             path: "Sources/Gateway/Delivery",
             swiftSettings: settings
         ),
-        // The gateway: requests
         .target(
             name: "SpoolgateRequests",
             dependencies: [
@@ -226,7 +222,6 @@ let package = Package(
             path: "Sources/Gateway/Requests",
             swiftSettings: settings
         ),
-        // The gateway: operator interface
         .target(
             name: "SpoolgateAdmin",
             dependencies: [
@@ -238,7 +233,6 @@ let package = Package(
             path: "Sources/Gateway/Admin",
             swiftSettings: settings
         ),
-        // The gateway: program
         .executableTarget(
             name: "spoolgate",
             dependencies: [
@@ -252,7 +246,6 @@ let package = Package(
             swiftSettings: settings
         ),
 
-        // The client's command, on top of the library.
         .executableTarget(
             name: "spoolgate-upload",
             dependencies: [

@@ -1,25 +1,20 @@
-// Digests of content in parts, and keyed digests, with OpenSSL's EVP interface.
+// Digests of content in parts, and keyed digests, with OpenSSL.
 //
-// Each algorithm is fetched once, because a lookup costs more than the digest of a short text. The fields that carry
-// digests are handled elsewhere.
+// Each algorithm is fetched once, because a lookup costs more than the digest of a short text.
 
 import CSpoolgateOpenSSL
 
 /// The algorithms for digests of content (FIPS 180-4).
 package enum DigestFunction: String, Sendable, CaseIterable {
-    /// SHA-1, 20 bytes; only protects against transmission errors.
+    /// Only protects against transmission errors.
     case sha1 = "SHA1"
-    /// SHA-256, 32 bytes.
     case sha256 = "SHA256"
-    /// SHA-512, 64 bytes.
     case sha512 = "SHA512"
 
-    /// The length of a digest of this algorithm in bytes.
+    /// The length of a digest in bytes.
     package var length: Int { Int(EVP_MD_get_size(method)) }
 
-    /// OpenSSL's method tables; constant once fetched, and used by all threads.
-    ///
-    /// Not isolated: they are written once, before their first use, and then only read.
+    /// OpenSSL's method tables; not isolated, because they are written once, before their first use.
     private nonisolated(unsafe) static let fetched = Dictionary(
         uniqueKeysWithValues: allCases.map { ($0, EVP_MD_fetch(nil, $0.rawValue, nil)) }
     )
@@ -27,14 +22,12 @@ package enum DigestFunction: String, Sendable, CaseIterable {
     var method: OpaquePointer? { Self.fetched[self] ?? nil }
 }
 
-/// The digest of content in parts.
-///
-/// Used by one thread.
+/// The digest of content in parts; used by one thread.
 package final class RunningDigest {
     private let context: OpaquePointer
     private let function: DigestFunction
 
-    /// Starts a digest; traps if OpenSSL does not have the function or memory is exhausted.
+    /// Starts a digest; traps if OpenSSL lacks the function or memory.
     package init(_ function: DigestFunction) {
         guard let context = EVP_MD_CTX_new(),
             EVP_DigestInit_ex2(context, function.method, nil) == 1
@@ -56,7 +49,7 @@ package final class RunningDigest {
         precondition(status == 1, "OpenSSL cannot continue a digest")
     }
 
-    /// Returns the digest of all parts; call it once, after the last part.
+    /// Returns the digest of all parts; call it only once.
     package func finish() -> [UInt8] {
         var digest = [UInt8](repeating: 0, count: function.length)
         let status = EVP_DigestFinal_ex(context, &digest, nil)
@@ -67,7 +60,7 @@ package final class RunningDigest {
 
 /// HMAC (RFC 2104) with SHA-256.
 package enum HMAC256 {
-    /// Returns the 32-byte authentication code of `bytes` under `key`, which must not be empty.
+    /// Returns the 32-byte code of `bytes`; `key` must not be empty.
     package static func code(_ bytes: [UInt8], key: [UInt8]) -> [UInt8] {
         precondition(!key.isEmpty, "an HMAC needs a key")
         var code = [UInt8](repeating: 0, count: 32)

@@ -1,7 +1,6 @@
-// Random bits for unguessable names.
+// Random bits for unguessable names, from getrandom(2).
 //
-// The standard library gets them from the kernel, getrandom(2). A generator in the process would need a state for each
-// of thousands of threads. Without randomness, the process ends.
+// A generator in the process would need a state for each of thousands of threads.
 
 /// Random bits from the kernel's generator.
 package enum RandomBits {
@@ -11,6 +10,6 @@ package enum RandomBits {
         return generator.next()
     }
 
-    /// Returns 128 unpredictable bits in two halves; traps if the system has no randomness.
+    /// Returns 128 unpredictable bits in two halves; traps like `next`.
     package static func pair() -> (high: UInt64, low: UInt64) { (next(), next()) }
 }

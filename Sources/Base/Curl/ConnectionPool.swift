@@ -1,17 +1,14 @@
 // Idle handles with their open connections.
 //
 // Invariants: a handle is returned only after a complete exchange, because a failed transfer leaves state that breaks
-// the next one; and no lock is held while a handle is closed.
+// the next one; no lock is held while a handle is closed.
 
 import SpoolgatePosix
 
-/// The idle libcurl handles of one upstream or one client session, with their open connections.
-///
-/// The most recently used handle is taken first.
+/// The idle handles of one upstream or client session; the most recently used one is taken first.
 package final class ConnectionPool: Sendable {
-    /// The maximum number of idle handles; a handle returned to a full pool is closed.
+    /// Further idle handles are closed.
     package static let capacity = 32
-    /// How long an unused handle and its connection are kept.
     package static let idleTime = Duration.seconds(60)
 
     private let idle = Monitor<[CurlConnection]>([])
@@ -19,12 +16,12 @@ package final class ConnectionPool: Sendable {
     /// Creates an empty pool.
     package init() {}
 
-    /// Takes an idle handle out of the pool or creates a handle; returns nil if memory is exhausted.
+    /// Takes an idle handle or creates one; returns nil if memory is exhausted.
     package func take() -> CurlConnection? {
         idle.update { $0.popLast() } ?? CurlConnection()
     }
 
-    /// Returns a handle to the pool after a complete exchange, and closes pooled handles that were idle for `idleTime`.
+    /// Returns a handle after a complete exchange, and closes pooled handles that were idle for `idleTime`.
     package func giveBack(_ connection: CurlConnection) {
         connection.forgetRequest()
         connection.idleUntil = .after(Self.idleTime)

@@ -1,18 +1,16 @@
 // The functions that libcurl calls during a transfer; each forwards to the transfer.
 //
-// No decisions are made here. Invariant: no Swift error leaves a callback; the transfer stores it and libcurl is told
-// to stop.
+// Invariant: no Swift error leaves a callback; the transfer stores it and libcurl is told to stop.
 
 import CSpoolgateCurl
 import Glibc
 
 /// The result of a call for more content.
 package enum ContentStep {
-    /// The transfer wrote this many bytes into the buffer; 0 if the content has ended.
+    /// The transfer wrote this many bytes; 0 if the content has ended.
     case bytes(Int)
-    /// The transfer has no bytes yet; libcurl calls again after `CurlConnection.resume`.
+    /// libcurl calls again after `CurlConnection.resume`.
     case pause
-    /// Abort the transfer.
     case stop
 }
 
@@ -20,25 +18,23 @@ package enum ContentStep {
 package protocol CurlTransfer: AnyObject {
     /// Called before a socket is opened; returns false to refuse it.
     func mayConnect() -> Bool
-    /// Called once the connection is ready, before the first byte of the request; returns false to abort.
+    /// Called before the first byte of the request; returns false to abort.
     func mayBeginRequest() -> Bool
-    /// Called after every step and at least once a second with the content bytes so far; returns false to abort.
+    /// Called at least once a second with the content bytes so far; returns false to abort.
     func watchProgress(downloaded: Int64, uploaded: Int64) -> Bool
     /// Called for each line of a head or a trailer section; returns false to abort.
     func takeHeadLine(_ line: UnsafeRawBufferPointer) -> Bool
     /// Called for each nonempty piece of the final response's content; returns false to abort.
     func takeContent(_ content: UnsafeRawBufferPointer) -> Bool
-    /// Called repeatedly to fill `buffer` with the next content of the request.
+    /// Called repeatedly to fill `buffer` with content of the request.
     func giveContent(_ buffer: UnsafeMutableRawBufferPointer) -> ContentStep
-    /// Rewinds the request's content for a second try; returns false if that is impossible.
+    /// Rewinds the content for a second try; returns false if that is impossible.
     func restartContent() -> Bool
-    /// Whether bytes left unread when a connection closes may be the response; never true with TLS, which encrypts
-    /// them.
+    /// Whether the unread bytes of a closed connection may be the response; never true with TLS, which encrypts them.
     var awaitsAnswer: Bool { get }
 }
 
 extension CurlConnection {
-    /// Registers callbacks that forward to the current transfer in `context`.
     func setCallbacks() {
         let this = Unmanaged.passUnretained(context).toOpaque()
         _ = spoolgate_curl_set_open_socket(easy, this) { this, _, address in

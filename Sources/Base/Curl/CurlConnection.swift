@@ -1,31 +1,25 @@
-// A libcurl easy handle and the connection that it keeps.
+// A libcurl easy handle and the connection that it keeps, but no pointer into a request.
 //
-// One transfer at a time uses a handle, which keeps the options for all transfers to its endpoint (CurlOptions.swift),
-// and no pointer into a request. Invariant: the context knows the descriptor of the kept connection as long as libcurl
-// has it open.
+// Invariant: the context knows the descriptor of the kept connection as long as libcurl has it open.
 
 import CSpoolgateCurl
 package import SpoolgatePosix
 
 /// An easy handle, its error text and its connection's socket.
 ///
-/// Its owner ensures that only one thread uses it at a time; therefore unchecked.
+/// Unchecked, because its owner ensures that only one thread uses it at a time.
 package final class CurlConnection: @unchecked Sendable {
     let easy: UnsafeMutableRawPointer
-    /// The buffer in which libcurl describes an error.
     let errorText: UnsafeMutablePointer<CChar>
-    /// The handle's sockets and the current transfer, for libcurl's callbacks.
     package let context = CurlContext()
-    /// The parsed URL to connect to.
     private(set) var url: OpaquePointer?
-    /// The field lines of the current transfer.
     package var lines = FieldLines()
     /// Whether the options for all transfers are set.
     package var isPrepared = false
-    /// The time until which the handle may stay idle in a pool.
+    /// When a pool may close the idle handle.
     package var idleUntil = Deadline.after(.zero)
 
-    /// Creates a handle, or returns nil if memory is exhausted.
+    /// Creates a handle; nil if memory is exhausted.
     package init?() {
         guard Self.libraryIsReady, let easy = curl_easy_init() else { return nil }
         self.easy = easy
@@ -47,7 +41,7 @@ package final class CurlConnection: @unchecked Sendable {
         return curl_url_set(url, CURLUPART_URL, text, 0) == CURLUE_OK
     }
 
-    /// Runs the transfer described by the options and `lines`; blocks until it ends.
+    /// Runs the transfer that the options and `lines` describe; blocks until it ends.
     package func perform(for transfer: any CurlTransfer) -> CurlEnd {
         context.transfer = transfer
         defer { context.transfer = nil }
@@ -61,20 +55,15 @@ package final class CurlConnection: @unchecked Sendable {
     /// Makes libcurl ask for content again after `ContentStep.pause`.
     package func resume() { _ = curl_easy_pause(easy, CURLPAUSE_CONT) }
 
-    /// Describes the failure of the last transfer, in the words of libcurl or OpenSSL.
+    /// Describes the last failure in the words of libcurl or OpenSSL.
     package func explanation(of end: CurlEnd) -> String {
         let text = String(cString: errorText)
         return text.isEmpty ? end.description : text
     }
 
-    /// Describes the failure of a connection that may use a Unix socket.
+    /// Describes the last failure, and names `socket` if a connection to it failed.
     ///
-    /// libcurl's own message would name its default, a port on localhost, instead of the socket.
-    ///
-    /// - Parameters:
-    ///   - end: the result of the last transfer.
-    ///   - socket: the path of the socket, or nil for a TCP connection.
-    /// - Returns: the description.
+    /// libcurl's own message would name a port on localhost instead.
     package func explanation(of end: CurlEnd, socket: String?) -> String {
         guard end == .noConnection, let socket, let errno = refusal else {
             return explanation(of: end)
@@ -82,21 +71,19 @@ package final class CurlConnection: @unchecked Sendable {
         return "\(SystemError(call: "connect", subject: "unix:\(socket)", errno: errno))"
     }
 
-    /// Why the last connection over TCP failed, in the C library's words, such as `Connection refused`; nil if unknown.
-    ///
-    /// libcurl's own text repeats the host and the port, and does not contain the cause.
+    /// Why the last connection over TCP failed, in the C library's words; libcurl's own text lacks the cause.
     package var connectionFault: String? {
         refusal.map { SystemError(call: "connect", subject: "", errno: $0).reason }
     }
 
-    /// The system's error number for the last connection; nil if there is none.
+    /// The system's error number.
     private var refusal: Int32? {
         var number = 0
         let code = spoolgate_curl_get_long(easy, CURLINFO_OS_ERRNO, &number)
         return code == CURLE_OK && number != 0 ? Int32(number) : nil
     }
 
-    /// The cause of a TLS failure of the last transfer, which ended with `end`; nil if TLS did not fail.
+    /// The cause if TLS failed in the last transfer, which ended with `end`.
     package func tlsTrouble(of end: CurlEnd) -> TLSTrouble? {
         switch end {
         case .untrusted:
@@ -111,7 +98,7 @@ package final class CurlConnection: @unchecked Sendable {
         }
     }
 
-    /// The round-trip time to the peer, measured while connecting; zero if an existing connection was used.
+    /// Measured while connecting; zero if an existing connection was used.
     package var roundTrip: Duration {
         guard let lookedUp = number(CURLINFO_NAMELOOKUP_TIME_T),
             let connected = number(CURLINFO_CONNECT_TIME_T)
@@ -119,12 +106,12 @@ package final class CurlConnection: @unchecked Sendable {
         return .microseconds(max(0, connected - lookedUp))
     }
 
-    /// The delay that `Retry-After` of the last final response asked for (RFC 9110 §10.2.3); nil if it asked for none.
+    /// From `Retry-After` of the last final response (RFC 9110 §10.2.3).
     package var retryAfter: Duration? {
         number(CURLINFO_RETRY_AFTER).flatMap { $0 > 0 ? .seconds($0) : nil }
     }
 
-    /// The number of content bytes that the last transfer wrote to the connection.
+    /// Content bytes that the last transfer wrote.
     package var uploaded: Int64 { number(CURLINFO_SIZE_UPLOAD_T) ?? 0 }
 
     private func number(_ info: CURLINFO) -> Int64? {
@@ -133,21 +120,21 @@ package final class CurlConnection: @unchecked Sendable {
         return code == CURLE_OK ? Int64(number) : nil
     }
 
-    /// The number of bytes of the last request that libcurl wrote: its head, and any content sent in the same write.
+    /// Bytes of the last request that libcurl wrote: the head, and any content in the same write.
     package var requestSize: Int {
         var size = 0
         let code = spoolgate_curl_get_long(easy, CURLINFO_REQUEST_SIZE, &size)
         return code == CURLE_OK ? size : 0
     }
 
-    /// Clears the request, but keeps the options for all transfers and the connection.
+    /// Clears the request; keeps the options for all transfers and the connection.
     package func forgetRequest() {
         _ = spoolgate_curl_set_pointer(easy, CURLOPT_POSTFIELDS, nil)
         _ = spoolgate_curl_set_pointer(easy, CURLOPT_HTTPHEADER, nil)
         errorText[0] = 0
     }
 
-    /// Clears the request and all options, but keeps the connection open.
+    /// Clears the request and all options; keeps the connection open.
     package func reset() {
         curl_easy_reset(easy)
         isPrepared = false

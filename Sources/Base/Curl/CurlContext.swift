@@ -1,33 +1,27 @@
 // The open sockets of one handle, and the transfer that receives its callbacks.
-//
-// It reports the state of a socket; the transfer decides what follows.
 
 import CSpoolgateCurl
 import Glibc
 import SpoolgatePosix
 
-/// The context of libcurl's callbacks: the current transfer and the open sockets.
-///
-/// Used only by the thread that uses the handle.
+/// The context of libcurl's callbacks; used only by the handle's thread.
 package final class CurlContext {
     var transfer: (any CurlTransfer)?
     /// Whether connections are closed with a TCP reset.
     package var resets = false
 
-    /// How long the peer's system may leave sent data unacknowledged; if nil, the system's limit of many minutes
-    /// applies.
+    /// How long sent data may stay unacknowledged; if nil, the system's limit of many minutes applies.
     package var acknowledgementLimit: Duration?
 
-    /// The open sockets: one, or several while libcurl tries addresses.
+    /// One socket, or several while libcurl tries addresses.
     private var sockets: [(number: curl_socket_t, isTCP: Bool)] = []
     private var isCorked = false
-    /// Whether the last socket could not be opened because descriptors or memory ran out.
+    /// Whether the last socket could not be opened for lack of descriptors or memory.
     package private(set) var lacksDescriptors = false
-    /// The bytes still unread when libcurl closed the current connection.
+    /// The bytes still unread when libcurl closed the connection.
     package private(set) var lastWords: [UInt8] = []
     private static let lastWordsLimit = 64 * 1024
 
-    /// Opens a socket for an address and records it.
     func openSocket(_ address: UnsafePointer<curl_sockaddr>) -> curl_socket_t {
         let address = address.pointee
         let kind = address.socktype | Int32(SOCK_CLOEXEC.rawValue)
@@ -51,7 +45,6 @@ package final class CurlContext {
         return number
     }
 
-    /// Closes a socket and removes it from the record.
     func closeSocket(_ socket: curl_socket_t) -> Int32 {
         sockets.removeAll { $0.number == socket }
         if resets {
@@ -77,7 +70,7 @@ package final class CurlContext {
         }
     }
 
-    /// Delays partial TCP segments, so that a head is sent together with the content that follows.
+    /// Delays partial TCP segments, so that a head is sent with the content that follows.
     package func cork() {
         guard let socket = sockets.last, socket.isTCP else { return }
         isCorked = Self.setCork(socket.number, 1)
@@ -95,7 +88,7 @@ package final class CurlContext {
         }
     }
 
-    /// The number of sent bytes that the peer's system has not acknowledged; -1 if unknown.
+    /// Sent bytes that the peer's system has not acknowledged; -1 if unknown.
     package var unsent: Int32 {
         var count: Int32 = 0
         guard let socket = sockets.last, ioctl(socket.number, UInt(TIOCOUTQ), &count) == 0 else {
@@ -115,9 +108,7 @@ package final class CurlContext {
     /// Whether unread bytes or the end of the connection have arrived.
     package var isReadable: Bool { isReadable(within: 0) }
 
-    /// Waits for bytes from the peer, but no longer than `milliseconds`.
-    ///
-    /// - Returns: whether unread bytes or the end of the connection have arrived.
+    /// Waits up to `milliseconds` until `isReadable` is true.
     func isReadable(within milliseconds: Int32) -> Bool {
         // poll(2) ignores a negative number.
         var entry = pollfd(fd: sockets.last?.number ?? -1, events: Int16(POLLIN), revents: 0)

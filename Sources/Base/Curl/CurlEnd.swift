@@ -1,6 +1,4 @@
 // The result of a transfer, in libcurl's terms.
-//
-// Values only: the owner of a request decides what the result means for it. Invariant: the code is libcurl's own.
 
 import CSpoolgateCurl
 
@@ -10,9 +8,7 @@ package struct CurlEnd: Equatable, Sendable, CustomStringConvertible {
 
     init(_ code: CURLcode) { self.code = code.rawValue }
 
-    /// The transfer is complete.
     package static let whole = CurlEnd(CURLE_OK)
-    /// A callback on this side stopped the transfer.
     package static let stopped = CurlEnd(CURLE_ABORTED_BY_CALLBACK)
     package static let noAddress = CurlEnd(CURLE_COULDNT_RESOLVE_HOST)
     /// The connection was refused, or this side opened no socket.
@@ -20,9 +16,7 @@ package struct CurlEnd: Equatable, Sendable, CustomStringConvertible {
     /// Connecting took too long.
     package static let timedOut = CurlEnd(CURLE_OPERATION_TIMEDOUT)
     package static let noTLS = CurlEnd(CURLE_SSL_CONNECT_ERROR)
-    /// The peer's certificate is not trusted.
     package static let untrusted = CurlEnd(CURLE_PEER_FAILED_VERIFICATION)
-    /// The file of trusted authorities could not be loaded.
     package static let badAuthorities = CurlEnd(CURLE_SSL_CACERT_BADFILE)
     /// This side's certificate or key is unusable.
     package static let badCertificate = CurlEnd(CURLE_SSL_CERTPROBLEM)
@@ -30,7 +24,7 @@ package struct CurlEnd: Equatable, Sendable, CustomStringConvertible {
     package static let badURL = CurlEnd(CURLE_URL_MALFORMAT)
     package static let badScheme = CurlEnd(CURLE_UNSUPPORTED_PROTOCOL)
 
-    /// Whether libcurl failed inside this process, so that neither the request nor the peer is at fault.
+    /// Whether this process is at fault, neither the request nor the peer.
     package var isOfProcess: Bool {
         [
             CURLE_FAILED_INIT, CURLE_OUT_OF_MEMORY, CURLE_NOT_BUILT_IN,
@@ -38,7 +32,6 @@ package struct CurlEnd: Equatable, Sendable, CustomStringConvertible {
         ].contains(CURLcode(code))
     }
 
-    /// libcurl's text for the code.
     package var description: String {
         guard let known = curl_easy_strerror(CURLcode(code)) else { return "curl error \(code)" }
         return String(cString: known)

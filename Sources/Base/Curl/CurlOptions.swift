@@ -1,8 +1,7 @@
-// Sets libcurl's options, once for each handle or once for each transfer; no other code sets any.
+// Sets libcurl's options, once for each handle or each transfer; no other code sets any.
 //
-// libcurl sends exactly the request: no fields of its own, no redirects, no proxies unless enabled, no decoding.
-// Invariant: the bytes of the URL, the target and the field values reach libcurl unchanged; a request that cannot be
-// sent unchanged is refused.
+// libcurl adds no fields, follows no redirects, decodes nothing, and uses no proxies unless enabled. Invariant: the
+// URL, the target and the field values reach libcurl unchanged, or the request is refused.
 
 import CSpoolgateCurl
 package import HTTPTypes
@@ -14,29 +13,29 @@ package struct CurlOptionError: Error {
     package var reason: String
 }
 
-/// Where and how a handle connects: address, timeout, certificates and proxies.
+/// The way a handle connects.
 package struct CurlEndpoint {
-    /// The URL; its path is replaced if a request has a target.
+    /// The path is replaced if a request has a target.
     package var url: String
-    /// The path of a Unix socket to use instead of the URL's host, or nil to use TCP.
+    /// The path of a Unix socket to use instead of the URL's host.
     package var socket: String?
     package var isSecure: Bool
-    /// Whether the TLS handshake offers HTTP/2; otherwise only HTTP/1.1.
+    /// Whether the TLS handshake offers HTTP/2.
     package var offersHTTP2 = false
-    /// The maximum time to connect, including TLS.
+    /// The maximum time, including TLS.
     package var connectTimeout: Duration
-    /// The PEM file of the trusted authorities, or nil to trust the system's.
+    /// A PEM file; if nil, the system's authorities are trusted.
     package var certificateAuthority: String?
-    /// The PEM file of the client certificate, or nil to send none.
+    /// A PEM file.
     package var clientCertificate: String?
-    /// The PEM file of the client certificate's key, or nil if `clientCertificate` contains the key.
+    /// A PEM file; nil if `clientCertificate` contains the key.
     package var clientKey: String?
     /// Whether TLS 1.3 is required.
     package var wantsNewestTLS = false
     /// Whether to use proxies from the environment (`https_proxy`, `no_proxy`).
     package var usesProxies = false
 
-    /// Creates an endpoint from its required parts.
+    /// Creates an endpoint.
     package init(url: String, socket: String?, isSecure: Bool, connectTimeout: Duration) {
         self.url = url
         self.socket = socket
@@ -47,24 +46,22 @@ package struct CurlEndpoint {
 
 /// The way libcurl gets a request's content.
 package enum HandedContent {
-    /// No content.
     case none
-    /// All content is in memory; libcurl calls no callbacks for it.
+    /// libcurl calls no callbacks for it.
     case whole(UnsafeRawBufferPointer)
-    /// libcurl calls `giveContent` for each piece; `length` in bytes, or nil if unknown.
+    /// libcurl calls `giveContent` for each piece; `length` is in bytes, or nil if unknown.
     case pieces(length: Int64?)
 }
 
 /// Sets the options of one connection's handle.
 package struct CurlOptions {
-    /// The largest upload buffer in bytes; larger buffers were not faster.
+    /// In bytes; larger buffers were not faster.
     private static let largestUploadBuffer = 2 << 20
-    /// The largest upload buffer over TLS in bytes, so that content is still in the processor's cache when it is
-    /// encrypted.
+    /// In bytes; small, so that content is encrypted while it is in the processor's cache.
     private static let largestSecureUploadBuffer = 512 << 10
-    /// The size in bytes below which libcurl sends whole content in one call with the head (MAX_INITIAL_POST_SIZE).
+    /// In bytes; libcurl sends smaller content in one call with the head (MAX_INITIAL_POST_SIZE).
     package static let inlineLimit: Int64 = 64 * 1024
-    /// The room for a head in the buffer, so that one write sends both head and content.
+    /// In bytes, so that one write sends both head and content.
     private static let headRoom = 8 * 1024
 
     private let connection: CurlConnection
@@ -75,9 +72,7 @@ package struct CurlOptions {
 
     // MARK: Options for all transfers
 
-    /// Sets the address, the timeout, the certificates and the callbacks.
-    ///
-    /// Call it once for each handle, because a connection's endpoint never changes.
+    /// Sets the address, timeout, certificates and callbacks; call it once for each handle.
     package func setEndpoint(_ endpoint: CurlEndpoint) throws(CurlOptionError) {
         try set(CURLOPT_ERRORBUFFER, pointer: connection.errorText)
         try set(CURLOPT_URL, endpoint.url)
@@ -114,7 +109,7 @@ package struct CurlOptions {
         try set(CURLOPT_SSLVERSION, Int(least))
         if let file = endpoint.certificateAuthority {
             try set(CURLOPT_CAINFO, file)
-            // Otherwise the system's directory of authorities would be trusted, too.
+            // Otherwise the system's authorities would be trusted, too.
             try set(CURLOPT_CAPATH, pointer: nil)
         }
         if let file = endpoint.clientCertificate {
@@ -127,16 +122,11 @@ package struct CurlOptions {
 
     // MARK: Options for one transfer
 
-    /// Sets the request line, the framing, and whether to avoid the kept connection.
+    /// Sets the request line and the framing; the fields are the connection's `lines`.
     ///
-    /// The fields are those in the connection's `lines`.
+    /// If `target` is nil, the URL's own path and query are requested. Whole content must stay in memory until the
+    /// transfer ends. If `isNew`, the kept connection is not used.
     ///
-    /// - Parameters:
-    ///   - method: the method; HEAD has no content.
-    ///   - target: the request target, or nil for the URL's own path and query.
-    ///   - content: the way libcurl gets the content; whole content must stay in memory until the transfer ends.
-    ///   - isSecure: whether the endpoint uses TLS.
-    ///   - isNew: whether to use a new connection.
     /// - Throws: `CurlOptionError` if the request cannot be sent unchanged.
     package func setRequest(
         _ method: HTTPRequest.Method,
@@ -177,10 +167,10 @@ package struct CurlOptions {
         }
     }
 
-    /// Makes the transfer end after connecting, including TLS, without sending a request.
+    /// Makes the transfer end after connecting, including TLS.
     package func setConnectingOnly() throws(CurlOptionError) { try set(CURLOPT_CONNECT_ONLY, 1) }
 
-    /// Limits sending and receiving to an average number of bytes per second.
+    /// Limits sending and receiving to an average of `limit` bytes per second.
     package func setRateLimit(_ limit: Int64) throws(CurlOptionError) {
         try set(offset: CURLOPT_MAX_SEND_SPEED_LARGE, limit)
         try set(offset: CURLOPT_MAX_RECV_SPEED_LARGE, limit)
@@ -191,7 +181,7 @@ package struct CurlOptions {
         try set(CURLOPT_EXPECT_100_TIMEOUT_MS, max(1, Int(timeout.wholeMilliseconds)))
     }
 
-    /// Reads the host's user and password from a file in the format of netrc(5).
+    /// Reads the host's user and password from a netrc(5) file.
     package func setCredentials(fromFile path: String) throws(CurlOptionError) {
         try set(CURLOPT_NETRC, spoolgate_curl_netrc_required())
         try set(CURLOPT_NETRC_FILE, path)

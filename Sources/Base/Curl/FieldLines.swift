@@ -1,6 +1,6 @@
 // The field lines of one request as a list for libcurl, in memory that the connection's next request reuses.
 //
-// A field that cannot be sent unchanged is refused. Invariant: no line contains a line end or a NUL byte.
+// Invariant: no line contains a line end or a NUL byte; a field with one is refused.
 
 import CSpoolgateCurl
 package import HTTPTypes
@@ -8,10 +8,9 @@ import SpoolgateTextFormats
 
 /// The field lines of one request.
 package struct FieldLines: ~Copyable {
-    /// The maximum memory in bytes that is kept for the next request.
     private static let keptCapacity = 16 * 1024
 
-    /// The lines, each terminated by a NUL byte.
+    /// Each line ends with a NUL byte.
     private var bytes = ByteBuilder()
     private var starts: [Int] = []
     private var nodes: [curl_slist] = []
@@ -44,7 +43,7 @@ package struct FieldLines: ~Copyable {
         end(start)
     }
 
-    /// Adds a literal line; a name and a colon without a value keep libcurl from adding that field itself.
+    /// Adds a literal line; a name and a colon alone keep libcurl from adding that field.
     package mutating func add(_ line: StaticString) {
         let start = bytes.count
         bytes.put(line)
@@ -56,7 +55,7 @@ package struct FieldLines: ~Copyable {
         starts.append(start)
     }
 
-    /// Calls `body` with a list of all lines, valid until `body` returns; the list is nil if there are no lines.
+    /// Calls `body` with a list of all lines, valid until `body` returns; nil if there are none.
     mutating func withList<R>(_ body: (UnsafeMutablePointer<curl_slist>?) -> R) -> R {
         nodes.removeAll(keepingCapacity: true)
         return bytes.withMutableBytes { bytes in

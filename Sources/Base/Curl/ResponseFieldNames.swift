@@ -5,9 +5,8 @@
 import HTTPTypes
 import SpoolgateUploadProtocol
 
-/// Names of response fields.
 enum ResponseFieldNames {
-    /// Returns the field name with these bytes, or nil if they are not a valid name.
+    /// Returns nil if the bytes are not a valid name.
     static func name(_ bytes: UnsafeRawBufferPointer) -> HTTPField.Name? {
         if bytes.count < byLength.count {
             for known in byLength[bytes.count] where bytes.elementsEqual(known.bytes) {

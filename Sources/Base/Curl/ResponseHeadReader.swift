@@ -1,7 +1,7 @@
 // Parses the head of a response line by line.
 //
-// libcurl finds the line ends. This parser is strict enough that no ambiguous status or length is passed on (RFC 9112
-// §4, §5; RFC 9110 §8.6). It does no I/O and holds at most `sizeLimit` bytes of one head.
+// The parser is so strict that no ambiguous status or length is passed on (RFC 9112 §4, §5; RFC 9110 §8.6). It holds at
+// most `sizeLimit` bytes.
 
 import HTTPTypes
 import SpoolgateTextFormats
@@ -11,14 +11,13 @@ package import SpoolgateUploadProtocol
 package struct ResponseHeadReader {
     /// The maximum size of a head in bytes.
     package static let sizeLimit = 256 * 1024
-    /// The maximum number of field lines in a head; HTTPFields traps at 65535.
+    /// The maximum number of field lines; HTTPFields traps at 65535.
     package static let lineLimit = 2000
 
     /// The result of parsing one line.
     package enum Step {
-        /// The head continues.
         case more
-        /// The head is complete; `contentLength` in bytes, or nil if the head states none.
+        /// `contentLength` is in bytes, or nil if the head states none.
         case head(ResponseHead, contentLength: Int64?)
     }
 
@@ -35,7 +34,7 @@ package struct ResponseHeadReader {
     private var fields = HTTPFields()
     private var size = 0
 
-    /// Creates a reader that expects the first line of a head.
+    /// Creates a reader.
     package init() {}
 
     /// Parses one line, including its line end.
@@ -74,7 +73,7 @@ package struct ResponseHeadReader {
         return .head(head, contentLength: try Self.contentLength(head.fields))
     }
 
-    /// Appends a folded line to the field before it; a space replaces the fold (RFC 9112 §5.2).
+    /// Replaces the fold by a space (RFC 9112 §5.2).
     private mutating func unfold(_ line: UnsafeRawBufferPointer) throws(Malformed) {
         guard let last = fields.last else {
             throw Malformed(reason: "the first field line begins with a space")
@@ -126,7 +125,7 @@ package struct ResponseHeadReader {
         return HTTPField(name: name, lenientValue: value)
     }
 
-    /// Returns the length on which all `Content-Length` lines agree, or nil if there are none (RFC 9110 §8.6).
+    /// Returns the length on which all `Content-Length` lines agree, if any (RFC 9110 §8.6).
     private static func contentLength(_ fields: HTTPFields) throws(Malformed) -> Int64? {
         var length: Int64?
         var fault: Malformed?

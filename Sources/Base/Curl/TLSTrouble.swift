@@ -1,18 +1,15 @@
-// The causes of TLS failures that OpenSSL and libcurl distinguish.
-//
-// Pure. The numbers are OpenSSL's (x509_vfy.h); the texts are OpenSSL's and libcurl's.
+// The causes of TLS failures, from OpenSSL's numbers (x509_vfy.h) and from texts of OpenSSL and libcurl.
 
 /// The cause of a TLS failure.
 package enum TLSTrouble: Sendable, Equatable, CaseIterable {
     case expired
     case notYetValid
-    /// The peer's certificate is self-signed or not signed by a trusted authority.
+    /// The peer's certificate is self-signed, or its authority is not trusted.
     case authority
     /// The peer's certificate is for other names.
     case name
     /// The peer's certificate is not trusted for another reason.
     case distrust
-    /// The file of trusted authorities is unusable.
     case authoritiesFile
     /// This side's certificate or key is unusable.
     case clientCertificate
@@ -21,14 +18,10 @@ package enum TLSTrouble: Sendable, Equatable, CaseIterable {
     case silence
     /// The peer closed the connection during the handshake.
     case ended
-    /// The handshake failed because the two sides have no TLS version or cipher in common.
+    /// The two sides have no TLS version or cipher in common.
     case handshake
 
-    /// Determines the cause of a failed verification.
-    ///
-    /// - Parameters:
-    ///   - number: OpenSSL's verification result for the certificate chain; libcurl checks the name.
-    ///   - text: libcurl's description.
+    /// Determines the cause from OpenSSL's result for the chain and libcurl's text, because libcurl checks the name.
     init(verification number: Int, _ text: String) {
         switch number {
         case 10: self = .expired
@@ -40,7 +33,7 @@ package enum TLSTrouble: Sendable, Equatable, CaseIterable {
         }
     }
 
-    /// Determines the cause of a failed handshake from OpenSSL's or libcurl's description.
+    /// Determines the cause of a failed handshake from its description.
     init(handshake text: String) {
         func says(_ words: String...) -> Bool { words.contains { text.contains($0) } }
         if says(

@@ -1,17 +1,15 @@
 // A failed system call, as an error that names the call and its subject.
-//
-// Errors of the kernel are passed on in this form, with the C library's text.
 
 import Glibc
 
 /// One failed system call.
 package struct SystemError: Error, Sendable, Equatable, CustomStringConvertible {
     package var call: String
-    /// The subject of the call: a path, an address, or a description of a descriptor.
+    /// A path, an address, or a description of a descriptor.
     package var subject: String
     package var errno: Int32
 
-    /// Creates an error from its parts.
+    /// Creates an error.
     package init(call: String, subject: String, errno: Int32) {
         self.call = call
         self.subject = subject
@@ -28,49 +26,46 @@ package struct SystemError: Error, Sendable, Equatable, CustomStringConvertible 
     /// For example, `openat /var/spool/x: No space left on device`.
     package var description: String { "\(call) \(subject): \(reason)" }
 
-    /// The error number for a missing name.
+    /// For a missing name.
     package static let gone = ENOENT
 
-    /// The error number for content that the disk lost, and for other I/O errors.
+    /// For content that the disk lost, and for other I/O errors.
     package static let lost = EIO
 
-    /// The error number for a shared file system that no longer accepts this host's writes ("fenced off").
+    /// For a shared file system that no longer accepts this host's writes ("fenced off").
     package static let fenced = ESHUTDOWN
 
-    /// Whether a shared file system may have fenced off this host, or may be gone.
+    /// Whether a shared file system may have fenced off this host or be gone.
     package var mayBeFenced: Bool { [EIO, ESHUTDOWN, ENOTCONN, ESTALE, EBADF].contains(errno) }
 
-    /// The error number for a name that does not refer to a regular file; the kernel has none of its own for this.
+    /// For a name that does not refer to a regular file; the kernel has no number for this.
     package static let notRegular = EMEDIUMTYPE
 
-    /// The error number for a file that another process has locked.
+    /// For a file that another process has locked.
     package static let inUse = EAGAIN
 
-    /// The error number for a file that has reached its maximum size.
+    /// For a file that has reached its maximum size.
     package static let tooLarge = EFBIG
 
-    /// Whether a name does not refer to a regular file but, for example, to a symbolic link, a directory or a pipe.
     package var isNotRegular: Bool { errno == Self.notRegular }
 
-    /// Whether a connection was refused because the socket is missing or no process listens on it.
+    /// Whether a socket is missing or no process listens on it.
     package var isRefusal: Bool { [ENOENT, ECONNREFUSED].contains(errno) }
 
-    /// Whether this process has no permission.
     package var isDenial: Bool { [EACCES, EPERM].contains(errno) }
 
-    /// Whether the file system is read-only, at least for this process.
     package var isReadOnly: Bool { errno == EROFS }
 
     /// Whether the disk, a quota or a file's maximum size is exhausted.
     package var isFull: Bool { errno == ENOSPC || errno == EDQUOT || errno == Self.tooLarge }
 
-    /// Whether a file system may have refused a file name for its length, characters or encoding.
+    /// Whether a file name may have been refused for its length, characters or encoding.
     package var isOfName: Bool { [ENAMETOOLONG, EINVAL, EILSEQ].contains(errno) }
 
-    /// Whether the process may not be allowed to use a file, or was not given its descriptor.
+    /// Whether the process may have no access to a file, or was not given its descriptor.
     package var mayBeForbidden: Bool { [EACCES, EPERM, EINVAL].contains(errno) }
 
-    /// The remedy for an error whose `isFull` is true, as a clause.
+    /// The remedy if `isFull` is true, as a clause.
     package var roomRemedy: String {
         errno == Self.tooLarge
             ? "raise this process's limit on file sizes (LimitFSIZE= of the service, ulimit -f), or use a file "
@@ -81,7 +76,7 @@ package struct SystemError: Error, Sendable, Equatable, CustomStringConvertible 
     /// Whether the process or the system has run out of descriptors.
     package var isExhausted: Bool { errno == EMFILE || errno == ENFILE }
 
-    /// Throws if the result of a call is negative; otherwise returns it.
+    /// Throws if a call's result is negative; otherwise returns it.
     @discardableResult
     static func check(
         _ result: Int32,
@@ -92,7 +87,7 @@ package struct SystemError: Error, Sendable, Equatable, CustomStringConvertible 
         return result
     }
 
-    /// The C library's text for the error number.
+    /// The C library's text.
     package var reason: String {
         if isNotRegular { return "not a regular file" }
         var text = [CChar](repeating: 0, count: 256)

@@ -1,11 +1,9 @@
-// The terminal behind an output of the process, and the width of text on it.
-//
-// Invariant: an output that is not a terminal has no size.
+// The terminal of an output of the process, and the width of text on it.
 
 import CSpoolgateLinux
 import Glibc
 
-/// An output of the process and the terminal that it may be connected to.
+/// An output of the process, which may be a terminal.
 package struct Terminal: Sendable {
     package static let output = Terminal(number: STDOUT_FILENO)
     package static let errors = Terminal(number: STDERR_FILENO)
@@ -13,19 +11,18 @@ package struct Terminal: Sendable {
 
     /// The size of a terminal.
     package struct Size: Sendable, Equatable {
-        /// The number of characters of ordinary width in a line, at least 1.
+        /// Characters of ordinary width, at least 1.
         package var columns: Int
-        /// The number of lines, at least 1.
+        /// At least 1.
         package var rows: Int
     }
 
-    /// Whether the output is a terminal.
     package var isThere: Bool { isatty(number) == 1 }
 
     /// Whether this process is in the terminal's foreground process group.
     package var isInFront: Bool { tcgetpgrp(number) == getpgrp() }
 
-    /// The current size; nil if the output is not a terminal or the size is unknown.
+    /// Nil if the output is not a terminal or the size is unknown.
     package var size: Size? {
         var size = winsize()
         guard isThere, ioctl(number, UInt(TIOCGWINSZ), &size) == 0, size.ws_col > 0,
@@ -34,31 +31,28 @@ package struct Terminal: Sendable {
         return Size(columns: Int(size.ws_col), rows: Int(size.ws_row))
     }
 
-    /// Flushes everything that the process has printed so far.
+    /// Flushes everything printed so far.
     package static func flush() { fflush(nil) }
 }
 
 extension String {
-    /// The text's width in columns: 0 for a combining character, 2 for a wide one.
+    /// The width in columns: 0 for a combining character, 2 for a wide one.
     package var terminalColumns: Int {
         if utf8.allSatisfy({ (0x20..<0x7f).contains($0) }) { return utf8.count }
         return unicodeScalars.reduce(0) { $0 + Int(spoolgate_columns($1.value)) }
     }
 
-    /// Returns the text, padded with spaces at its end to at least this many columns.
+    /// Pads the text at its end to at least this many columns.
     package func padded(toColumns columns: Int) -> String { self + gap(toColumns: columns) }
 
-    /// Returns the text, padded with spaces at its start to at least this many columns.
+    /// Pads the text at its start to at least this many columns.
     package func indented(toColumns columns: Int) -> String { gap(toColumns: columns) + self }
 
     private func gap(toColumns columns: Int) -> String {
         String(repeating: " ", count: max(0, columns - terminalColumns))
     }
 
-    /// Truncates the text to the given number of columns.
-    ///
-    /// - Parameter columns: the available columns; below 1, nothing fits.
-    /// - Returns: the text if it fits, otherwise its beginning and `…`.
+    /// Returns the text if it fits, otherwise its beginning and `…`; below one column, nothing fits.
     package func cut(toColumns columns: Int) -> String {
         guard terminalColumns > columns else { return self }
         var text = ""

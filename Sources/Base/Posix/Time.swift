@@ -1,13 +1,13 @@
 // Wall time, uptime and monotonic deadlines, as values.
 //
-// Wall time is for records and people, monotonic time for waiting. Neither is ever converted into the other, so a
-// change of the clock cannot end or extend a wait. Uptime shows how far wall time can be trusted.
+// Wall time is for records and people, monotonic time for waiting, so a change of the clock cannot end or extend a
+// wait. Uptime shows how far wall time can be trusted.
 
 import Glibc
 
 /// A moment of wall time.
 package struct WallTime: Sendable, Comparable, Hashable, CustomStringConvertible {
-    /// Whole seconds since 1970-01-01 UTC.
+    /// Since 1970-01-01 UTC.
     package var seconds: Int64
 
     /// Creates a moment from seconds since 1970-01-01 UTC.
@@ -17,7 +17,7 @@ package struct WallTime: Sendable, Comparable, Hashable, CustomStringConvertible
         WallTime(seconds: Int64(read(CLOCK_REALTIME).tv_sec))
     }
 
-    /// The current time to the millisecond: `2026-11-21T12:31:00.042Z` (RFC 3339).
+    /// The current time, for example, `2026-11-21T12:31:00.042Z` (RFC 3339).
     package static var preciseNow: String {
         let present = read(CLOCK_REALTIME)
         let whole = WallTime(seconds: Int64(present.tv_sec)).description.dropLast()
@@ -46,16 +46,12 @@ package struct WallTime: Sendable, Comparable, Hashable, CustomStringConvertible
 
 /// The system's wall clock, which can be set, and its uptime, which starts over at each boot.
 ///
-/// Apart from the times of log lines, they are read only here.
+/// They are read only here, apart from the times of log lines.
 package struct SystemClock: Sendable {
     private let wall: @Sendable () -> WallTime
     private let boot: @Sendable () -> Int64
 
     /// Creates the clocks; tests replace those of the kernel.
-    ///
-    /// - Parameters:
-    ///   - wall: returns the current wall time.
-    ///   - uptime: returns the seconds since the system was booted, including time asleep.
     package init(
         wall: @escaping @Sendable () -> WallTime = { .now },
         uptime: @escaping @Sendable () -> Int64 = SystemClock.kernelUptime
@@ -65,10 +61,9 @@ package struct SystemClock: Sendable {
     }
 
     package var now: WallTime { wall() }
-    /// Seconds since the system was booted, including time asleep; unaffected by changes of the wall clock.
+    /// Seconds since boot, including time asleep; unaffected by changes of the wall clock.
     package var uptime: Int64 { boot() }
 
-    /// The kernel's uptime.
     package static let kernelUptime: @Sendable () -> Int64 = {
         Int64(read(CLOCK_BOOTTIME).tv_sec)
     }
@@ -79,7 +74,6 @@ package struct Deadline: Sendable, Comparable {
     /// Nanoseconds of CLOCK_MONOTONIC.
     package let nanoseconds: UInt64
 
-    /// A deadline that never passes.
     package static let never = Deadline(nanoseconds: .max)
 
     /// Returns the instant `timeout` from now; already passed if `timeout` is negative.
@@ -96,13 +90,12 @@ package struct Deadline: Sendable, Comparable {
         one.nanoseconds < other.nanoseconds
     }
 
-    /// The time left; zero after the deadline.
+    /// Zero after the deadline.
     package var remaining: Duration {
         let present = Deadline.now
         return present >= nanoseconds ? .zero : .nanoseconds(Int64(nanoseconds - present))
     }
 
-    /// The instant in the form that the C library expects.
     var timespec: timespec {
         Glibc.timespec(
             tv_sec: Int(nanoseconds / 1_000_000_000),
@@ -110,7 +103,7 @@ package struct Deadline: Sendable, Comparable {
         )
     }
 
-    /// The current instant in nanoseconds.
+    /// In nanoseconds.
     static var now: UInt64 {
         let present = read(CLOCK_MONOTONIC)
         return UInt64(present.tv_sec) * 1_000_000_000 + UInt64(present.tv_nsec)
@@ -118,7 +111,7 @@ package struct Deadline: Sendable, Comparable {
 }
 
 extension Duration {
-    /// The duration in whole milliseconds, rounded down; at most half of `Int64.max`.
+    /// Rounded down; at most half of `Int64.max`.
     package var wholeMilliseconds: Int64 {
         min(Int64(clamping: attoseconds / 1_000_000_000_000_000), .max / 2)
     }

@@ -1,12 +1,10 @@
-// Classes of ASCII bytes, and whitespace around the parts of a field value.
+// Classes of ASCII bytes, and whitespace around field values.
 //
 // Generic functions are inlinable: specialised for the caller's types they take a tenth of the time.
 
 extension UInt8 {
-    /// Whether the byte is `0` to `9`.
     @inlinable package var isDigit: Bool { (0x30...0x39).contains(self) }
 
-    /// Whether the byte is a letter of either case or a digit.
     @inlinable package var isAlphanumeric: Bool { isDigit || (0x61...0x7a).contains(self | 0x20) }
 
     /// Whether the byte is unreserved in a URI (RFC 3986 §2.3).
@@ -17,7 +15,7 @@ extension UInt8 {
         }
     }
 
-    /// Whether the byte can be in an IPv6 address: a hexadecimal digit, a colon, or a dot.
+    /// Whether the byte can be in an IPv6 address.
     package var isOfAddress: Bool {
         Hexadecimal.value(of: self) != nil || ":.".utf8.contains(self)
     }
@@ -27,7 +25,7 @@ extension FixedWidthInteger {
     /// Parses decimal digits; nil for any other text, such as one with a sign, and if the number does not fit.
     @inlinable package init?(digits: some StringProtocol) { self.init(digits: digits.utf8) }
 
-    /// Parses decimal digits from bytes; nil for any other bytes, and if the number does not fit.
+    /// Parses decimal digits; nil for any other bytes, and if the number does not fit.
     @inlinable package init?(digits: some Collection<UInt8>) {
         guard !digits.isEmpty else { return nil }
         var number: Self = 0
@@ -43,9 +41,7 @@ extension FixedWidthInteger {
 }
 
 extension BidirectionalCollection<UInt8> {
-    /// The host and port of an authority such as `host:port`; the port is nil if it is missing.
-    ///
-    /// The host includes the brackets of an IPv6 address.
+    /// The host, with the brackets of an IPv6 address, and the port, if any, of an authority.
     @inlinable package var hostAndPort: (host: SubSequence, port: SubSequence?) {
         // An IPv6 address contains colons and ends with a bracket.
         let isAddress = first == UInt8(ascii: "[")
@@ -56,7 +52,7 @@ extension BidirectionalCollection<UInt8> {
         return (self[..<colon], self[colon...].dropFirst())
     }
 
-    /// Whether the bytes look like a bracketed IPv6 address (RFC 3986 §3.2.2); only the characters are checked.
+    /// Whether the bytes look like a bracketed IPv6 address (RFC 3986 §3.2.2); only characters are checked.
     package var isBracketedAddress: Bool {
         let address = dropFirst().dropLast()
         return first == UInt8(ascii: "[") && last == UInt8(ascii: "]")

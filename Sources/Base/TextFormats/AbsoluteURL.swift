@@ -4,10 +4,9 @@
 package struct AbsoluteURL {
     /// The scheme, host and port in lower case, with a default port made explicit.
     ///
-    /// Equal for all spellings of an origin. A user name is left in the host, so that a URL with a user name matches no
-    /// origin.
+    /// Equal for all spellings of an origin. A user name remains in the host, so that the URL matches no origin.
     package let origin: [String]
-    /// The path and query; it begins with a slash.
+    /// Includes the query; begins with a slash.
     package let path: String
 
     /// Parses a URL; nil if it has another scheme, no host, a fragment, or bytes that are invalid in URLs.
@@ -32,10 +31,7 @@ package struct AbsoluteURL {
 }
 
 extension String {
-    /// Returns the path and query if this text is an absolute URL with the origin `origin`, otherwise nil.
-    ///
-    /// - Parameter origin: a URL with a scheme, a host and optionally a port, or nil if the origin is unknown.
-    /// - Returns: the path and query, which begin with a slash, or nil.
+    /// Returns the path and query, which begin with a slash, if this URL has the origin of `origin`, otherwise nil.
     package func path(below origin: String?) -> String? {
         guard let origin, let url = AbsoluteURL(self), url.origin == AbsoluteURL(origin)?.origin
         else { return nil }

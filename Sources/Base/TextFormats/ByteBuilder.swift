@@ -1,7 +1,6 @@
 // Builds heads, records and lines as bytes.
 //
-// They have dozens of small parts; a String or a growing Array would cost more than the parts. Pure. Invariant: the
-// memory has one owner and is freed with it.
+// They have dozens of small parts; a String or a growing Array would cost more than the parts.
 
 /// A growing sequence of bytes in memory of its own.
 @usableFromInline package struct ByteBuilder: ~Copyable {
@@ -9,7 +8,7 @@
     @usableFromInline var room: Int
     @usableFromInline var used = 0
 
-    /// Starts empty, with the given capacity in bytes.
+    /// Starts empty, with a capacity in bytes.
     @usableFromInline package init(room: Int = 512) {
         start = .allocate(capacity: room)
         self.room = room
@@ -21,30 +20,30 @@
 
     package var array: [UInt8] { Array(UnsafeBufferPointer(start: start, count: used)) }
 
-    /// The bytes so far as text; U+FFFD replaces invalid UTF-8.
+    /// U+FFFD replaces invalid UTF-8.
     package var text: String {
         String(decoding: UnsafeBufferPointer(start: start, count: used), as: UTF8.self)
     }
 
-    /// Calls `body` with the bytes so far.
+    /// Calls `body` with the bytes.
     @inlinable package borrowing func withBytes<R>(_ body: (UnsafeBufferPointer<UInt8>) -> R) -> R {
         body(UnsafeBufferPointer(start: start, count: used))
     }
 
-    /// Calls `body` with the bytes so far, which it may overwrite.
+    /// Calls `body` with the bytes, which it may overwrite.
     @inlinable package mutating func withMutableBytes<R>(
         _ body: (UnsafeMutablePointer<UInt8>) -> R
     ) -> R {
         body(start)
     }
 
-    /// Removes all bytes and keeps memory for at most `most` bytes.
+    /// Removes all bytes; keeps memory for at most `most` bytes.
     package mutating func removeAll(keeping most: Int) {
         if room > most { self = ByteBuilder(room: most) }
         used = 0
     }
 
-    /// Makes room for `count` more bytes and returns the address at which the caller must write them.
+    /// Makes room for `count` more bytes, which the caller must write at the returned address.
     @inlinable mutating func place(_ count: Int) -> UnsafeMutablePointer<UInt8> {
         if count > room - used { grow(by: count) }
         defer { used += count }

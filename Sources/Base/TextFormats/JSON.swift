@@ -1,26 +1,23 @@
-// Writes JSON text (RFC 8259) with ordered members; it does not parse.
+// Writes JSON text (RFC 8259); it does not parse.
 //
 // Invariant: the text is one line of valid JSON, regardless of the strings.
 
 /// One JSON value.
 package enum JSON: Sendable, Equatable {
-    /// A string; any Unicode text.
     case string(String)
     case integer(Int64)
     case boolean(Bool)
     case null
     case array([JSON])
-    /// An object with its members in this order.
+    /// The members stay in this order.
     case object([(name: String, value: JSON)])
 
-    /// Returns an object that begins with the version of its format, for other programs to read.
-    ///
-    /// Adding members to the object does not change the version.
+    /// Returns an object that begins with the version of its format; added members do not change the version.
     package static func versioned(_ members: [(name: String, value: JSON)]) -> JSON {
         .object([("v", .integer(1))] + members)
     }
 
-    /// The value as compact text on one line, without a line end.
+    /// Compact text on one line, without a line end.
     package var text: String {
         switch self {
         case .string(let string): JSON.quoted(string)
@@ -34,7 +31,7 @@ package enum JSON: Sendable, Equatable {
         }
     }
 
-    /// Whether both values have the same compact text; the order of an object's members matters.
+    /// Whether both values have the same text; the order of members matters.
     package static func == (one: JSON, other: JSON) -> Bool { one.text == other.text }
 
     private static func quoted(_ string: String) -> String {

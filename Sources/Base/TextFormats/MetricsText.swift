@@ -1,4 +1,4 @@
-// Writes metrics in Prometheus's text exposition format (version 0.0.4).
+// Metrics in Prometheus's text exposition format (version 0.0.4).
 //
 // Pure. Invariant: the samples of a metric directly follow its type and description, and no label ends its line early.
 
@@ -9,11 +9,11 @@ package struct MetricsText {
         /// A value that only grows until the process restarts.
         case counter
         case gauge
-        /// Cumulative counts for ascending bounds, with the sum and the number of all values.
+        /// Cumulative counts for ascending bounds, and the sum and number of all values.
         case histogram
     }
 
-    /// The names and values of a sample's labels; a value may be any text.
+    /// A sample's labels; a value may be any text.
     package typealias Labels = [(name: String, value: String)]
 
     package private(set) var text = ""
@@ -25,10 +25,7 @@ package struct MetricsText {
 
     /// Starts a metric, whose samples follow.
     ///
-    /// - Parameters:
-    ///   - name: the name without the prefix; that of a counter ends in `_total`.
-    ///   - kind: the type.
-    ///   - help: the description, one sentence on one line.
+    /// The name of a counter ends in `_total`; `help` is one sentence on one line.
     package mutating func begin(_ name: String, _ kind: Kind, _ help: String) {
         self.name = prefix + name
         text += "# HELP \(self.name) \(help)\n# TYPE \(self.name) \(kind.rawValue)\n"
@@ -39,13 +36,9 @@ package struct MetricsText {
         write(name, labels, "\(value)")
     }
 
-    /// Adds a sample of a histogram.
+    /// Adds a sample of a histogram with ascending upper bounds.
     ///
-    /// - Parameters:
-    ///   - bounds: the upper bounds, ascending.
-    ///   - cumulated: the number of values up to each bound, then the number of all values.
-    ///   - sum: the sum of all values.
-    ///   - labels: the labels of the sample.
+    /// `cumulated` has the number of values up to each bound, then the number of all values, whose sum is `sum`.
     package mutating func add(
         bounds: [Double],
         _ cumulated: [Int],
@@ -70,7 +63,7 @@ package struct MetricsText {
         text += " \(value)\n"
     }
 
-    /// The usual form of a bound: `5`, not `5.0`.
+    /// Writes `5`, not `5.0`.
     private static func text(_ bound: Double) -> String {
         bound == bound.rounded() ? "\(Int(bound))" : "\(bound)"
     }

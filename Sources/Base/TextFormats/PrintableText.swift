@@ -1,10 +1,9 @@
 // Makes text from clients and upstreams safe to print on one line.
 //
-// Such text appears in log lines, events and lists. Invariant: printable text moves no cursor, does not change the text
-// direction and starts no new line.
+// Invariant: printable text moves no cursor, does not change the text direction and starts no new line.
 
 extension Unicode.Scalar {
-    /// Whether the character is a control character (C0, U+007F to U+009F), ends a line or changes the text direction.
+    /// Whether the character is a control character, ends a line or changes the text direction.
     package var isUnprintable: Bool {
         switch value {
         case 0..<0x20, 0x7f..<0xa0, 0x61c, 0x200e, 0x200f, 0x2028...0x202e, 0x2066...0x2069: true
@@ -12,7 +11,7 @@ extension Unicode.Scalar {
         }
     }
 
-    /// The character's escape sequence as in JSON, such as `\u202e`; for unprintable characters.
+    /// An unprintable character's escape sequence as in JSON, such as `\u202e`.
     package var escaped: String {
         let digits = String(value, radix: 16)
         return "\\u" + String(repeating: "0", count: max(0, 4 - digits.utf8.count)) + digits
@@ -20,7 +19,6 @@ extension Unicode.Scalar {
 }
 
 extension String {
-    /// Whether the text contains a control character (U+0000 to U+001F, U+007F to U+009F).
     package var hasControlCharacters: Bool {
         unicodeScalars.contains { $0.properties.generalCategory == .control }
     }
@@ -28,7 +26,7 @@ extension String {
     /// Whether the text is an absolute path that fits on one line.
     package var isAbsolutePath: Bool { hasPrefix("/") && !hasControlCharacters }
 
-    /// The text with every unprintable character replaced by U+FFFD.
+    /// The text with U+FFFD for each unprintable character.
     package var forTerminal: String {
         var text = UnicodeScalarView()
         for scalar in unicodeScalars { text.append(scalar.isUnprintable ? "\u{fffd}" : scalar) }
@@ -37,10 +35,7 @@ extension String {
 }
 
 extension StringProtocol {
-    /// Returns this request target as it is shown to people and other programs.
-    ///
-    /// - Parameter withQuery: if false, `?…` replaces the query.
-    /// - Returns: the unchanged path, and the query or its replacement.
+    /// Returns the request target for people and other programs; `?…` replaces a query that is not shown.
     package func shownTarget(withQuery: Bool) -> String {
         guard !withQuery, let mark = utf8.firstIndex(of: UInt8(ascii: "?")) else {
             return String(self)

@@ -1,4 +1,4 @@
-// Sizes and durations as operators write them, in settings and on the command line.
+// Sizes and durations as operators write them.
 
 /// Sizes in bytes, such as `64KiB`.
 package enum ByteSize {
@@ -6,24 +6,20 @@ package enum ByteSize {
         ("TiB", 1 << 40), ("GiB", 1 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10), ("B", 1),
     ])
 
-    /// Parses digits followed by B, KiB, MiB, GiB or TiB, or `0`, and returns the number of bytes.
-    ///
-    /// Returns nil for any other text, and if the number does not fit.
+    /// Parses `0`, or digits followed by B, KiB, MiB, GiB or TiB; nil for other text and if the number does not fit.
     package static func read(_ text: String) -> Int64? { text == "0" ? 0 : units.read(text) }
 
-    /// Parses a size like `read`, or as curl(1) does: digits, optionally followed by K, M, G or T (powers of 1024).
-    ///
-    /// Returns nil for any other text, and if the number does not fit.
+    /// Parses a size as `read` does, or as curl(1): digits, optionally followed by K, M, G or T (powers of 1024).
     package static func readShort(_ text: String) -> Int64? {
         if let bytes = Int64(digits: text) { return bytes }
         guard let last = text.last, "kKmMgGtT".contains(last) else { return read(text) }
         return units.read(text.dropLast() + last.uppercased() + "iB")
     }
 
-    /// Returns the size exactly, in the largest unit that divides it: `64KiB`, `1000B`.
+    /// Returns the exact size in the largest unit that divides it: `64KiB`, `1000B`.
     package static func text(_ bytes: Int64) -> String { units.text(bytes) ?? "0" }
 
-    /// Returns the size for people, rounded to one decimal: `1.5GiB`.
+    /// Returns the size for people, rounded down to one decimal: `1.5GiB`.
     package static func rounded(_ bytes: Int64) -> String {
         for unit in units.all.dropLast() where bytes >= unit.size {
             return "\(bytes / unit.size).\(bytes % unit.size * 10 / unit.size)\(unit.suffix)"
@@ -31,7 +27,7 @@ package enum ByteSize {
         return "\(bytes)B"
     }
 
-    /// Returns the size for people in powers of 1000, as the upload page shows it: `1.5 GB`, `150 MB`, `1 byte`.
+    /// Returns the size for people in powers of 1000, as on the upload page: `1.5 GB`, `150 MB`, `1 byte`.
     package static func decimal(_ bytes: Int64) -> String {
         for (unit, size) in [("TB", 1e12), ("GB", 1e9), ("MB", 1e6), ("kB", 1e3)] {
             let count = Double(bytes) / size
@@ -50,7 +46,7 @@ package enum DurationText {
         ("d", 86_400_000), ("h", 3_600_000), ("m", 60_000), ("s", 1_000), ("ms", 1),
     ])
 
-    /// Parses digits followed by ms, s, m, h or d; returns nil for any other text, and if the number does not fit.
+    /// Parses digits followed by ms, s, m, h or d; nil for other text and if the number does not fit.
     package static func read(_ text: String) -> Duration? {
         units.read(text).map { .milliseconds($0) }
     }
@@ -62,7 +58,7 @@ package enum DurationText {
         return units.text(milliseconds) ?? "0s"
     }
 
-    /// Returns the duration for people, in the largest unit that fits at least once: `3h`; `0s` if it is negative.
+    /// Returns the duration for people, in the largest unit that fits: `3h`; `0s` if it is negative.
     package static func rounded(_ seconds: Int64) -> String {
         switch seconds {
         case ..<60: "\(max(0, seconds))s"

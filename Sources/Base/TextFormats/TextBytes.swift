@@ -1,6 +1,4 @@
-// Comparisons and searches of bytes without creating a text.
-//
-// Pure. They process eight bytes at a time if there are as many.
+// Comparisons and searches of bytes, eight at a time, without creating a text.
 
 extension UnsafeBufferPointer<UInt8> {
     /// Whether these are the bytes of `text`.
@@ -27,7 +25,6 @@ extension UnsafeBufferPointer<UInt8> {
         return begins(with: start, count: count)
     }
 
-    /// Whether these bytes start with those of `other`.
     func begins(with other: UnsafeBufferPointer<UInt8>) -> Bool {
         guard let start = other.baseAddress else { return true }
         return begins(with: start, count: other.count)
@@ -52,7 +49,7 @@ extension UnsafeBufferPointer<UInt8> {
         return true
     }
 
-    /// Returns the index of the first `byte` from `start` on, or nil if there is none.
+    /// Returns the index of the first `byte` from `start` on, or nil.
     package func index(of byte: UInt8, from start: Int) -> Int? {
         let ones: UInt64 = 0x0101_0101_0101_0101
         let bytes = UnsafeRawBufferPointer(self)

@@ -1,7 +1,6 @@
 // Base64 (RFC 4648 §4), hexadecimal and percent-encoded text.
 //
-// Pure. Invariant: decode(encode(bytes)) is those bytes, and decoding Base64 that no encoder produces is nil, not an
-// approximation.
+// Pure. Invariant: decode(encode(bytes)) is those bytes, and Base64 that no encoder produces decodes to nil.
 
 /// Base64 with the standard alphabet.
 package enum Base64 {
@@ -29,7 +28,7 @@ package enum Base64 {
         return String(decoding: text, as: UTF8.self)
     }
 
-    /// Decodes a text with or without padding; returns nil if it is invalid.
+    /// Decodes a text with or without padding; nil if it is invalid.
     package static func decode(_ text: some StringProtocol) -> [UInt8]? {
         var digits = Array(text.utf8)
         if digits.count % 4 == 0 {
@@ -65,7 +64,7 @@ package enum Hexadecimal {
         )
     }
 
-    /// Returns the value of a hexadecimal digit of either case, or nil for another byte.
+    /// Returns the value of a digit of either case, or nil for another byte.
     package static func value(of digit: UInt8) -> UInt8? {
         switch digit {
         case UInt8(ascii: "0")...UInt8(ascii: "9"): digit - UInt8(ascii: "0")
@@ -78,7 +77,7 @@ package enum Hexadecimal {
 
 /// Percent-encoding (RFC 3986 §2.1).
 package enum PercentText {
-    /// Decodes all escapes such as `%20`; an invalid escape is left unchanged.
+    /// Decodes escapes such as `%20`; an invalid escape is left unchanged.
     package static func decode(_ bytes: some Sequence<UInt8>) -> [UInt8] {
         var decoded: [UInt8] = []
         var rest = Array(bytes)[...]
@@ -96,7 +95,7 @@ package enum PercentText {
         return decoded
     }
 
-    /// Escapes all characters of a text except unreserved ones (RFC 3986 §2.3).
+    /// Escapes all characters except unreserved ones (RFC 3986 §2.3).
     package static func encode(_ text: String) -> String { encode(text.utf8) }
 
     /// Escapes all bytes except unreserved characters; they need not be UTF-8.

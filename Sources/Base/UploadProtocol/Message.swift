@@ -1,18 +1,17 @@
 // The messages that the protocol core reads and builds, as values.
 //
-// The FastCGI listener makes a RequestHead of each request. The core builds ResponseHeads and the gateway's own small
-// Responses. Streamed content does not pass through here.
+// The FastCGI listener makes a RequestHead of each request. Streamed content does not pass through here.
 
 package import HTTPTypes
 
 /// The content length that a request message states.
 package enum ContentLength: Sendable, Equatable {
-    /// The message's content has exactly this many bytes; may be zero (RFC 9110 §8.6).
+    /// The content has exactly this many bytes; may be zero (RFC 9110 §8.6).
     case known(Int64)
-    /// The message does not state its length: it is chunked, HTTP/2 without a length, or has no content.
+    /// The message is chunked, HTTP/2 without a length, or has no content.
     case unknown
 
-    /// The number of bytes; nil if the message does not state it.
+    /// The number of bytes; nil if unknown.
     package var count: Int64? {
         guard case .known(let count) = self else { return nil }
         return count
@@ -21,17 +20,17 @@ package enum ContentLength: Sendable, Equatable {
 
 /// The head of one request as a client sent it.
 package struct RequestHead: Sendable, Equatable {
-    /// The method, any token (RFC 9110 §9).
+    /// Any token (RFC 9110 §9).
     package var method: HTTPRequest.Method
-    /// The request target in origin-form (`/path?query`) or `*`, unchanged (RFC 9112 §3.2).
+    /// The target in origin-form (`/path?query`) or `*`, unchanged (RFC 9112 §3.2).
     package var target: String
-    /// The field lines in the order received, their values without surrounding whitespace.
+    /// The field lines as received, their values without surrounding whitespace.
     ///
     /// `Content-Length` and `Transfer-Encoding` are left out; see `contentLength`.
     package var fields: HTTPFields
     package var contentLength: ContentLength
 
-    /// Creates a head from its parts.
+    /// Creates a head.
     package init(
         method: HTTPRequest.Method,
         target: String,
@@ -44,7 +43,7 @@ package struct RequestHead: Sendable, Equatable {
         self.contentLength = contentLength
     }
 
-    /// The target without its query, unchanged.
+    /// The target without its query.
     package var path: Substring {
         // Compares bytes: a combining mark would hide the question mark.
         let path = target.utf8.withContiguousStorageIfAvailable { bytes in
@@ -57,26 +56,24 @@ package struct RequestHead: Sendable, Equatable {
 
 /// The head of one interim or final response.
 package struct ResponseHead: Sendable, Equatable {
-    /// The status (RFC 9110 §15).
     package var status: HTTPResponse.Status
-    /// The fields, in the order of sending.
     package var fields: HTTPFields
 
-    /// Creates a head from its parts.
+    /// Creates a head.
     package init(status: HTTPResponse.Status, fields: HTTPFields = [:]) {
         self.status = status
         self.fields = fields
     }
 }
 
-/// A complete response of the gateway itself: a head and a small content.
+/// A complete response of the gateway itself.
 package struct Response: Sendable, Equatable {
-    /// The status and the fields; the sender derives `Content-Length` from `content`.
+    /// The sender derives `Content-Length` from `content`.
     package var head: ResponseHead
-    /// The content, at most a few hundred bytes.
+    /// At most a few hundred bytes.
     package var content: [UInt8]
 
-    /// Creates a response from its parts.
+    /// Creates a response.
     package init(_ head: ResponseHead, content: [UInt8] = []) {
         self.head = head
         self.content = content
@@ -93,10 +90,7 @@ extension HTTPRequest.Method {
     /// Whether a request may be sent again if it is unknown whether it was processed.
     ///
     /// This is false for a conditional request that changes something: the first one may have made the condition false,
-    /// so that the second one would fail and wrongly report that nothing was done (RFC 9110 §13.1.1, §13.1.2).
-    ///
-    /// - Parameter fields: the request's fields.
-    /// - Returns: true if a second request can do no harm.
+    /// so that the second would wrongly report a failure (RFC 9110 §13.1.1, §13.1.2).
     package func isRepeatable(with fields: HTTPFields) -> Bool {
         guard isIdempotent else { return false }
         return self != .put && self != .delete || !fields.contains { $0.name.isPrecondition }
@@ -104,7 +98,7 @@ extension HTTPRequest.Method {
 }
 
 extension HTTPField.Name {
-    /// Whether the field makes a request that changes something conditional (RFC 9110 §13.1, RFC 4918 §10.4).
+    /// Whether the field makes a request conditional (RFC 9110 §13.1, RFC 4918 §10.4).
     fileprivate var isPrecondition: Bool {
         let name = canonicalName
         guard name.utf8.first == UInt8(ascii: "i") else { return false }

@@ -1,6 +1,6 @@
 // The content of the server's response, on standard output.
 //
-// The invariant: the content never moves the cursor of a terminal.
+// Invariant: the content never moves the cursor of a terminal.
 
 import Glibc
 import ResumableUpload
@@ -8,7 +8,7 @@ import SpoolgatePosix
 import SpoolgateTextFormats
 
 enum AnswerOutput {
-    /// Writes the response's content to standard output: unchanged, or on a terminal as printable text with a line end.
+    /// Writes the content unchanged or, on a terminal, as printable text with a line end.
     static func write(_ answer: Transfer.Answer) {
         guard Terminal.output.isThere else {
             write(answer.content)
@@ -21,7 +21,7 @@ enum AnswerOutput {
         if !text.isEmpty { write(Array((text.hasSuffix("\n") ? text : text + "\n").utf8)) }
     }
 
-    /// Writes all bytes to standard output; returns false if it is closed or a write fails.
+    /// Writes all bytes; returns false if standard output is closed or a write fails.
     @discardableResult
     static func write(_ bytes: [UInt8]) -> Bool {
         var rest = bytes[...]

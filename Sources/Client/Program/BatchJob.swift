@@ -1,7 +1,7 @@
 // One run of a command for several files: concurrent uploads of one session.
 //
-// The invariants: a failed file does not stop the others; a file that the journal lists as accepted is not sent; and
-// the token of an upload is durable before its last byte is sent.
+// Invariants: a failed file does not stop the others; a file that the journal lists as accepted is not sent; the token
+// of an upload is durable before its last byte is sent.
 
 import Glibc
 import HTTPTypes
@@ -10,31 +10,28 @@ import SpoolgatePosix
 import SpoolgateTextFormats
 import SpoolgateUploadProtocol
 
-/// The settings of a command that sends several files.
 struct BatchOptions: Sendable {
-    /// The options of each upload; the rate limit applies to the whole command.
+    /// The rate limit applies to the whole command.
     var upload: Upload.Options
     /// The number of files sent concurrently, at least 1.
     var jobs: Int
-    /// Whether the digest of each file is computed and sent.
     var withDigest: Bool
-    /// How to treat a file that has changed since its upload was interrupted.
     var changed: ChangedFile
 }
 
 /// The number of files by result.
 struct BatchCount: Equatable, Sendable {
-    /// The number of files accepted in this run, and their bytes.
+    /// Files accepted in this run, and their bytes.
     var accepted = 0
     var bytes: Int64 = 0
-    /// The number of files skipped because they had been accepted in an earlier run.
+    /// Files accepted in an earlier run.
     var skipped = 0
-    /// The number of files that were refused or are missing.
+    /// Files that were refused or are missing.
     var refused = 0
-    /// The number of files left for another run.
+    /// Files left for another run.
     var later = 0
 
-    /// Returns a one-sentence summary of a run that took `seconds`, for people.
+    /// Returns a one-sentence summary of a run that took `seconds`.
     func summary(seconds: Int64) -> String {
         func files(_ count: Int) -> String { count == 1 ? "1 file" : "\(count) files" }
         let seconds = max(1, seconds)
@@ -54,8 +51,6 @@ struct BatchCount: Equatable, Sendable {
     }
 }
 
-/// One run of a command for several files.
-///
 /// Each job has its own thread; signals arrive on another thread.
 final class BatchJob: Sendable {
     private enum Outcome {
@@ -72,13 +67,13 @@ final class BatchJob: Sendable {
         var count = BatchCount()
         /// Files in a row that the server did not accept in time.
         var unlucky = 0
-        /// The time at which the command gives up if there is no progress until then.
+        /// The time at which the command gives up without progress.
         var patience: Deadline
         var working: Int
         var fault: SystemError?
     }
 
-    /// The number of files in a row without progress after which the rest is left for the next run.
+    /// After this many files in a row without progress, the rest is left for the next run.
     private static let mostUnlucky = 16
 
     private let files: [UploadSource]
@@ -116,7 +111,6 @@ final class BatchJob: Sendable {
 
     /// Sends the remaining files.
     ///
-    /// - Returns: the number of files by result.
     /// - Throws: `SystemError` if the journal cannot be read or written; no more files are sent then.
     func perform() throws(SystemError) -> BatchCount {
         interruption.onAsked { [self] in pauseAll() }
@@ -126,7 +120,7 @@ final class BatchJob: Sendable {
                     work(slot)
                 }
             } catch {
-                // The other jobs send its share.
+                // The other jobs send its files.
                 state.update { $0.working -= 1 }
             }
         }

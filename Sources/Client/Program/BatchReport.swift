@@ -1,16 +1,14 @@
-// Reports the progress of a command for several files: a line for each running file and one in total, or JSON.
+// Reports the progress of several files: a line for each running file and one in total, or JSON.
 //
-// The lines have a thread of their own, so that a stopped terminal (Ctrl-S) delays no upload. The invariant: if
-// standard error is not a terminal, no control character is written, and only problems are reported.
+// The lines have a thread of their own, so that a stopped terminal (Ctrl-S) delays no upload. Invariant: if standard
+// error is not a terminal, no control character is written, and only problems are reported.
 
 import Glibc
 import ResumableUpload
 import SpoolgatePosix
 import SpoolgateTextFormats
 
-/// The report of one command for several files.
-///
-/// May be used from any thread. A `slot` is the number of one of the concurrent jobs, counted from 0.
+/// May be used from any thread; a `slot` is the number of one of the concurrent jobs, counted from 0.
 final class BatchReport: Sendable {
     private struct Slot {
         var file: String
@@ -21,7 +19,7 @@ final class BatchReport: Sendable {
 
     private struct State {
         var slots: [Int: Slot] = [:]
-        /// Bytes and number of all finished files, accepted or not.
+        /// The totals of all finished files, accepted or not.
         var bytes: Int64 = 0
         var files = 0
         var total = TransferLine("")
@@ -44,16 +42,13 @@ final class BatchReport: Sendable {
 
     // MARK: One file
 
-    /// Records that a job begins a file.
     func begin(_ slot: Int, _ source: UploadSource) {
         state.updateQuietly {
             $0.slots[slot] = Slot(file: source.shown, line: TransferLine(source.name))
         }
     }
 
-    /// Records the progress of a file.
-    ///
-    /// - Returns: true if the server has received more bytes than before.
+    /// Records the progress of a file; returns true if the server has received more bytes.
     func note(_ slot: Int, _ progress: Transfer.Progress) -> Bool {
         let now = Deadline.after(.zero)
         let (isMore, isDue) = state.updateQuietly { state -> (Bool, Bool) in
@@ -70,14 +65,13 @@ final class BatchReport: Sendable {
         return isMore
     }
 
-    /// Records that the upload of a file waits before its next attempt, for how long and why.
+    /// Records that a file waits before its next attempt, and why.
     func wait(_ slot: Int, _ duration: Duration, _ reason: String) {
         state.updateQuietly { $0.slots[slot]?.line.wait(until: .after(duration), reason) }
         let milliseconds = JSON.integer(duration.wholeMilliseconds)
         tell("waiting", slot, [("milliseconds", milliseconds), ("reason", .string(reason))])
     }
 
-    /// Records that a file is sent again from its beginning.
     func beginAnew(_ slot: Int, _ reason: String) {
         tell("begun-anew", slot, [("reason", .string(reason))])
         let file = state.updateQuietly { $0.slots[slot]?.file } ?? ""
@@ -86,14 +80,8 @@ final class BatchReport: Sendable {
 
     /// Records the result of a file.
     ///
-    /// - Parameters:
-    ///   - slot: the job.
-    ///   - source: the file.
-    ///   - status: the response's status, or nil if there was no response.
-    ///   - code: the exit code that a command for this file alone would have.
-    ///   - reason: why the file was not accepted, or nil if it was.
-    ///   - place: the URL that the response redirects to, or nil if it does not redirect.
-    ///   - wasTaken: whether the file was accepted in an earlier run.
+    /// `status` is nil without a response; `code` is the exit code of a command for this file alone; `reason` is nil if
+    /// the file was accepted; `place` is the URL of a redirect; `wasTaken` is true if an earlier run uploaded it.
     func end(
         _ slot: Int,
         _ source: UploadSource,
@@ -136,11 +124,7 @@ final class BatchReport: Sendable {
         TerminalLines.write(JSON.versioned(members).text + "\n")
     }
 
-    /// Prints a message, above the lines if there are any.
-    ///
-    /// - Parameters:
-    ///   - sentence: the message.
-    ///   - isFault: whether the message is also printed if standard error is not a terminal.
+    /// Prints a message above the lines; if `isFault`, even if standard error is not a terminal.
     func say(_ sentence: String, isFault: Bool = true) {
         switch form {
         case .lines:
@@ -155,13 +139,7 @@ final class BatchReport: Sendable {
         }
     }
 
-    /// Removes the lines and prints the summary.
-    ///
-    /// - Parameters:
-    ///   - count: the number of files by result.
-    ///   - code: the exit code.
-    ///   - summary: `count` as a sentence.
-    /// - Returns: `summary` if the caller has to print it, otherwise nil.
+    /// Removes the lines and prints the summary; returns `summary` if the caller has to print it.
     func end(_ count: BatchCount, code: Int32, _ summary: String) -> String? {
         switch form {
         case .lines:

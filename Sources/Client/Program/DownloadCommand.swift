@@ -62,7 +62,7 @@ struct DownloadCommand: ParsableCommand {
         download.verifiesDigest = digest
         download.connection = try options.connection()
         let target = try DownloadTarget(file, for: url)
-        // A download into a device, a FIFO or standard output cannot be resumed, and keeps no state.
+        // A direct download cannot be resumed, and keeps no state.
         var state: StateFile?
         if !target.isDirect {
             state = try StateDirectory().take(TransferState(.download, url: url, file: target.path))

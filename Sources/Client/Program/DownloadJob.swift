@@ -1,6 +1,6 @@
-// One run of `spoolgate-download`: the state that it keeps for the next run, and its result.
+// One run of `spoolgate-download`.
 //
-// The invariant: a state is kept only for a download into a regular file, because other content cannot be read back.
+// Invariant: a state is kept only for a download into a regular file, because other content cannot be read back.
 
 import Glibc
 import HTTPTypes
@@ -8,19 +8,16 @@ import ResumableUpload
 import SpoolgatePosix
 import SpoolgateTextFormats
 
-/// One run of a download.
-///
 /// The library runs on the main thread; signals arrive on another thread.
 struct DownloadJob {
     let url: String
     let target: DownloadTarget
-    /// The state file; nil for a target that is written to directly.
+    /// Nil for a target that is written to directly.
     let file: StateFile?
     let options: Download.Options
     let report: ProgressReport
     let interruption: Interruption
 
-    /// Waits for the start time, and downloads.
     func perform(notBefore: WallTime?) throws {
         let moment = file?.state.notBefore ?? notBefore
         file?.state.notBefore = moment

@@ -1,7 +1,6 @@
-// The target of `spoolgate-download`: a file, a file in a directory named after the URL, or a target that is written to
-// directly.
+// The target of `spoolgate-download`.
 //
-// The invariant: all names of one file give the same target.
+// Invariant: all names of one file give the same target.
 
 import Glibc
 import ResumableUpload
@@ -13,13 +12,12 @@ struct DownloadTarget: Equatable {
     let path: String
     /// The target's name in messages.
     let name: String
-    /// Whether the target is written to directly and so cannot be resumed: standard output, a device, a FIFO.
+    /// Whether the target is written to directly and cannot be resumed: standard output, a device, a FIFO.
     let isDirect: Bool
 
-    /// Reads the argument `file`.
+    /// Reads the argument `file`; in a directory, the target is named after the last segment of `url`.
     ///
-    /// If `file` is a directory, the target is a file in it, named after the last segment of `url`. A path that ends in
-    /// `/` must be a directory.
+    /// A path that ends in `/` must be a directory.
     init(_ file: String, for url: String) throws(Ending) {
         if file == "-" {
             (path, name, isDirect) = (file, "download", true)
@@ -51,7 +49,7 @@ struct DownloadTarget: Equatable {
         }
     }
 
-    /// Returns the last segment of a URL's path, with percent-encoding decoded.
+    /// Returns the last segment of a URL's path, percent-decoded.
     ///
     /// - Throws: `Ending` if it is not a valid file name.
     static func lastSegment(of url: String) throws(Ending) -> String {

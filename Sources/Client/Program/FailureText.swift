@@ -1,18 +1,14 @@
 // Why an upload was not accepted, in the command's words.
 //
-// Pure. The invariant: each sentence names the file and its URL, so that a single log line is enough.
+// Pure. Invariant: each sentence names the file and its URL, so that a single log line is enough.
 
 import HTTPTypes
 import ResumableUpload
 
 enum FailureText {
-    /// Returns the reason that the library gives, with the command's option that may fix it.
+    /// Returns the library's reason, with the command's option that may fix it.
     ///
-    /// - Parameters:
-    ///   - error: why the upload ended.
-    ///   - options: the options of the upload.
-    ///   - isPlain: whether the upload may have been sent as one ordinary request, because the file is small.
-    /// - Returns: one sentence.
+    /// `isPlain` is true if the upload may have been sent as one ordinary request, because the file is small.
     static func sentence(
         _ error: TransferError,
         of options: Upload.Options,
@@ -37,7 +33,7 @@ enum FailureText {
         return error.reason + (remedy ?? "")
     }
 
-    /// Returns the sentence with the name of the file, and with the URL unless the sentence contains it.
+    /// Returns the sentence with the name of the file and, unless the sentence contains it, the URL.
     static func naming(_ source: UploadSource, _ sentence: String) -> String {
         let isNamed = sentence.contains(source.url)
         return "\(source.shown)\(isNamed ? "" : " to \(source.url)"): \(sentence)"
@@ -45,7 +41,6 @@ enum FailureText {
 }
 
 extension Upload.Options {
-    /// Whether the upload has neither an `Authorization` field nor a password file.
     fileprivate var isAnonymous: Bool {
         if case .none = connection.credentials { !fields.contains(.authorization) } else { false }
     }

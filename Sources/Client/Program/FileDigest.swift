@@ -6,12 +6,10 @@ import SpoolgatePosix
 import SpoolgateTextFormats
 
 enum FileDigest {
-    /// Reads a file to its end and computes its digest.
+    /// Returns the value of `Repr-Digest` for a file, with SHA-256.
     ///
-    /// - Parameters:
-    ///   - path: the file.
-    ///   - isStopped: called before each MiB is read; returns true to stop.
-    /// - Returns: the value of `Repr-Digest`, with SHA-256, or nil if `isStopped` returned true.
+    /// `isStopped` is called before each MiB is read; if it returns true, the result is nil.
+    ///
     /// - Throws: `SystemError` if the file cannot be read.
     static func value(of path: FilePath, isStopped: () -> Bool) throws(SystemError) -> String? {
         let number = path.withPointer { open($0, O_RDONLY | O_CLOEXEC) }

@@ -4,12 +4,10 @@ import Glibc
 import SpoolgatePosix
 
 enum FileList {
-    /// Reads the names in a list.
+    /// Reads the names in a list, without empty ones; the path `-` is standard input.
     ///
-    /// - Parameters:
-    ///   - path: the list; `-` is standard input.
-    ///   - isNull: whether names end with a zero byte instead of a newline.
-    /// - Returns: the names in order, without empty ones.
+    /// If `isNull` is true, names end with a zero byte instead of a newline.
+    ///
     /// - Throws: `Ending` if the list cannot be read.
     static func read(_ path: FilePath, isNull: Bool) throws(Ending) -> [FilePath] {
         let isStandard = path.bytes == [UInt8(ascii: "-")]

@@ -1,13 +1,13 @@
 // A path as the kernel has it: bytes, which need not be UTF-8.
 //
-// Swift's strings cannot hold such bytes. So if a path is stored as text (in arguments, states, the journal), each byte
-// that is not UTF-8 becomes one private scalar, U+10FF00 plus the byte. The invariant: the text of a path reads back as
-// the same bytes, and different paths have different texts.
+// Swift's strings cannot hold such bytes. So in a path stored as text (arguments, states, the journal), each byte that
+// is not UTF-8 becomes one private scalar, U+10FF00 plus the byte. Invariant: the text of a path reads back as the same
+// bytes.
 
 import Glibc
 import SpoolgateTextFormats
 
-/// The path of a file: any bytes except zero, as the kernel uses them.
+/// The path of a file: any bytes except zero.
 struct FilePath: Hashable, Sendable {
     let bytes: [UInt8]
 
@@ -17,7 +17,7 @@ struct FilePath: Hashable, Sendable {
     /// Creates a path from the bytes before the first zero byte.
     init(bytes: some Sequence<UInt8>) { self.bytes = Array(bytes.prefix { $0 != 0 }) }
 
-    /// Creates a path from a text that the property `text` returned, or from any other text as UTF-8.
+    /// Creates a path from a text that `text` returned, or from any other text as UTF-8.
     init(text: String) {
         var bytes: [UInt8] = []
         for scalar in text.unicodeScalars {
@@ -42,9 +42,9 @@ struct FilePath: Hashable, Sendable {
         }
     }
 
-    /// The path as text; `init(text:)` creates the same path from it.
+    /// The path as text, which `init(text:)` reads back.
     var text: String {
-        // The usual case, and by far the fastest.
+        // The usual case, and the fastest.
         if let text = String(validating: bytes, as: UTF8.self),
             !text.unicodeScalars.contains(where: { Self.escapes.contains($0.value) })
         {
@@ -71,7 +71,6 @@ struct FilePath: Hashable, Sendable {
     /// The path for people; U+FFFD replaces bytes that are not UTF-8 and unprintable characters.
     var shown: String { String(decoding: bytes, as: UTF8.self).forTerminal }
 
-    /// Whether the path is absolute, that is, begins with a slash.
     var isAbsolute: Bool { bytes.first == Self.slash }
 
     /// The parts between slashes, without empty parts and `.`.
@@ -84,14 +83,11 @@ struct FilePath: Hashable, Sendable {
         segments.last.flatMap { $0 == Array("..".utf8) ? nil : $0 }
     }
 
-    /// Returns the path of `name` in this directory.
     func appending(_ name: [UInt8]) -> FilePath {
         FilePath(bytes: bytes.last == Self.slash ? bytes + name : bytes + [Self.slash] + name)
     }
 
-    /// The path as an absolute path.
-    ///
-    /// If the working directory was removed, a relative path stays unchanged.
+    /// The absolute path; unchanged if it is relative and the working directory was removed.
     var absolute: FilePath {
         guard !isAbsolute, let name = getcwd(nil, 0) else { return self }
         defer { free(name) }
@@ -103,10 +99,8 @@ struct FilePath: Hashable, Sendable {
 
     /// Returns the canonical path of the file: absolute, without symbolic links, `.` and `..`.
     ///
-    /// If the file is missing, only its directory is resolved.
-    ///
-    /// - Parameter followsLast: whether a symbolic link as the last part is followed if its target exists.
-    /// - Returns: the canonical path, or `absolute` if the directory is missing.
+    /// If the file is missing, only its directory is resolved; if that is missing, too, the result is `absolute`. If
+    /// `followsLast` is true, a symbolic link as the last part is followed if its target exists.
     func canonical(followsLast: Bool) -> FilePath {
         if followsLast, let whole = resolved { return whole }
         let end = bytes.lastIndex(of: Self.slash).map { $0 + 1 } ?? 0
@@ -134,7 +128,6 @@ struct FilePath: Hashable, Sendable {
         FilePath(bytes: segments.reduce(into: []) { $0 += [Self.slash] + $1 })
     }
 
-    /// Calls `body` with the path as a C string.
     func withPointer<R>(_ body: (UnsafePointer<CChar>) -> R) -> R {
         (bytes.map { CChar(bitPattern: $0) } + [0]).withUnsafeBufferPointer { buffer in
             // Never nil: the array has at least the zero.

@@ -1,11 +1,10 @@
 // Signals that ask the command to stop: the transfer pauses, and the same command continues it.
 //
-// The invariant: a signal that was ignored when the process started (nohup, a background job of a shell) stays ignored.
+// The invariant: a signal that was ignored at the start (nohup, a background job of a shell) stays ignored.
 
 import Glibc
 import SpoolgatePosix
 
-/// Receives the signals that ask the process to stop.
 final class Interruption: Sendable {
     private struct State {
         var isAsked = false
@@ -14,9 +13,9 @@ final class Interruption: Sendable {
 
     private let state = Monitor(State())
 
-    /// Handles SIGINT, SIGTERM and SIGHUP from now on; call it before the first thread starts.
+    /// Handles SIGINT, SIGTERM and SIGHUP; call it before the first thread starts.
     ///
-    /// The first signal only asks the transfer to stop; a second signal ends the process at once.
+    /// The first signal asks the transfer to stop; a second one ends the process at once.
     init() throws(Ending) {
         let ending = [Signal.interrupt, .terminate, .hangUp].filter { !Signals.isIgnored($0) }
         let signals = Signals.block()
@@ -37,10 +36,9 @@ final class Interruption: Sendable {
         }
     }
 
-    /// Whether a signal has asked the process to stop.
     var isAsked: Bool { state.updateQuietly(\.isAsked) }
 
-    /// Calls `action` when a signal arrives, or at once if a signal was received before.
+    /// Calls `action` at the first signal, or at once if one was received before.
     func onAsked(_ action: @escaping @Sendable () -> Void) {
         let isAsked = state.update { state in
             state.action = action
@@ -49,14 +47,9 @@ final class Interruption: Sendable {
         if isAsked { action() }
     }
 
-    /// Waits until a time of the wall clock, even if the clock is set meanwhile.
+    /// Waits until `moment`, even if the clock is set meanwhile; calls `told` before it waits.
     ///
-    /// - Parameters:
-    ///   - moment: the time at which the transfer may start, or nil for at once.
-    ///   - what: the name of the transfer, for the returned sentence.
-    ///   - told: called before a wait, with its duration and the reason.
-    /// - Returns: nil if the transfer may start, or a sentence that says why it does not, because a signal arrived
-    ///   before.
+    /// Returns nil if the transfer may start, or the reason if a signal arrived first.
     func wait(
         until moment: WallTime?,
         toBegin what: String,

@@ -1,37 +1,34 @@
 // The lines of the journal of a command for several files.
 //
-// Pure. The invariants: it has no credentials; and a line that was not written completely, or was damaged by a crash,
-// is ignored, because each line begins with a digest of its rest.
+// Pure. The invariants: the journal has no credentials; an incomplete or damaged line is ignored, because each line
+// begins with a digest of its rest.
 
 import SpoolgateCrypto
 import SpoolgatePosix
 import SpoolgateTextFormats
 
-/// The command that a journal belongs to; running the same command again finds the journal.
+/// The same command finds its journal again.
 struct JournalCommand: Equatable, Sendable {
     /// The URL as given.
     var url: String
     var method: String
-    /// The absolute paths of the files, directories and lists, and the options that determine the URL of each file.
+    /// The absolute paths of files, directories and lists, and the options that determine each file's URL.
     var arguments: [String]
 
-    /// The file name of the command's journal in the state directory.
     var name: String {
         let identity = (["journal", url, method] + arguments).joined(separator: "\0")
         let digest = SHA256.digest(Array(identity.utf8).span.bytes).prefix(16)
         return Hexadecimal.text(Array(digest)) + Self.ending
     }
 
-    /// The suffix of the file names of journals.
     static let ending = ".journal"
 }
 
-/// One line of a journal.
 enum JournalLine: Equatable {
     case command(JournalCommand)
     case begun(WallTime)
     case notBefore(WallTime)
-    /// The token of a file's upload, as text; the upload can be resumed with it.
+    /// The text of the token that resumes a file's upload.
     case token(JournalKey, String)
     /// The upload starts again from its beginning; its earlier token is invalid.
     case anew(JournalKey)
@@ -57,7 +54,7 @@ enum JournalLine: Equatable {
         return Self.check(rest[...]) + " " + rest
     }
 
-    /// Reads a line; nil if the line is incomplete, or written by a newer version.
+    /// Reads a line; nil if it is incomplete, damaged or from a newer version.
     init?(_ text: Substring) {
         guard let space = text.utf8.firstIndex(of: UInt8(ascii: " ")) else { return nil }
         let rest = text[text.utf8.index(after: space)...]
@@ -85,7 +82,7 @@ enum JournalLine: Equatable {
         }
     }
 
-    /// Returns the eight digits of a digest of the text, which detect an incomplete line.
+    /// Returns eight hexadecimal digits of a digest, which detect an incomplete line.
     private static func check(_ text: Substring) -> String {
         Hexadecimal.text(Array(SHA256.digest(Array(text.utf8).span.bytes).prefix(4)))
     }
@@ -104,7 +101,7 @@ enum JournalLine: Equatable {
     }
 }
 
-/// The file and URL that identify an upload in the journal; two keys are compared by bytes.
+/// Keys are compared by bytes.
 struct JournalKey: Hashable, Sendable {
     /// The file's absolute path, as `FilePath.text`.
     let path: String
@@ -120,31 +117,27 @@ struct JournalKey: Hashable, Sendable {
     }
 }
 
-/// The content of a journal.
 struct JournalContent: Sendable {
-    /// The state of one file.
     struct Entry: Equatable, Sendable {
-        /// The text of the token to resume with; nil if there is none.
         var token: String?
-        /// The fingerprint of the file when it was accepted; nil if it has not been accepted.
+        /// The file's fingerprint when it was accepted; nil if it was not.
         var done: String?
-        /// The reason why it is unknown whether the server accepted the file; nil if it is known.
+        /// Why it is unknown whether the server accepted the file; nil if it is known.
         var unknownOutcome: String?
 
         /// Whether another run needs this entry.
         var isOpen: Bool { token != nil || unknownOutcome != nil }
     }
 
-    /// The command that the journal belongs to; nil if the journal is new.
+    /// The command; nil if the journal is new.
     var command: JournalCommand?
     var begun = WallTime(seconds: 0)
-    /// The time at which the command may start; nil for at once.
+    /// The earliest start of the command; nil for at once.
     var notBefore: WallTime?
     var entries: [JournalKey: Entry] = [:]
 
     init() {}
 
-    /// Reads a journal, ignoring incomplete lines.
     init(_ bytes: [UInt8]) {
         for line in bytes.split(separator: UInt8(ascii: "\n")) {
             let text = String(decoding: line, as: UTF8.self)
@@ -164,7 +157,7 @@ struct JournalContent: Sendable {
         }
     }
 
-    /// The lines of a journal with only the entries that another run needs.
+    /// Only the entries that another run needs.
     var open: [JournalLine] {
         var lines: [JournalLine] = command.map { [.command($0)] } ?? []
         lines.append(.begun(begun))

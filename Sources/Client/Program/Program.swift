@@ -20,34 +20,31 @@ enum Program {
     }
 }
 
-/// Why a command did not complete: one sentence, and the exit code.
+/// Why a command did not complete, and its exit code.
 struct Ending: Error {
     enum Code: Int32 {
         /// The transfer was not accepted; retrying will not help.
         case refused = 1
-        /// The command line is wrong.
         case usage = 2
-        /// The transfer is unfinished; running the same command again continues it (EX_TEMPFAIL).
+        /// Running the same command again continues the transfer (EX_TEMPFAIL).
         case later = 75
     }
 
     var code: Code
-    /// The sentence to print; nil if everything was printed already.
+    /// The sentence to print; nil if everything was printed.
     var sentence: String?
 
     init(_ code: Code, _ sentence: String?) { (self.code, self.sentence) = (code, sentence) }
 
-    /// Creates the ending for a failed system call; `fix` says what the user can do.
+    /// `fix` says what the user can do.
     init(_ error: SystemError, _ fix: String) { self.init(.refused, "\(error); \(fix)") }
 }
 
 extension TransferError {
-    /// The exit code for this error.
     var code: Ending.Code { mayWorkLater ? .later : kind == .invalid ? .usage : .refused }
 }
 
 extension ParsableCommand {
-    /// Runs the command with its arguments, prints errors, and returns the exit code.
     fileprivate static func status(_ arguments: [String]) -> Int32 {
         do {
             var command = try parseAsRoot(arguments)
@@ -70,7 +67,7 @@ extension ParsableCommand {
 
     /// Prints one line on standard error, with the command's name.
     static func tell(_ sentence: String) {
-        // If this fails, there is no other way to report it.
+        // There is no other way to report a failure.
         try? StandardError().write(line: "\(name): \(sentence.forTerminal)", .error)
     }
 

@@ -1,6 +1,6 @@
-// Reports a running transfer on standard error: a line that is redrawn, or JSON.
+// Reports a running transfer on standard error: a redrawn line, or JSON.
 //
-// The line has a thread of its own, so that a stopped terminal (Ctrl-S) does not delay the transfer. The invariant: if
+// The line has its own thread, so that a stopped terminal (Ctrl-S) does not delay the transfer. The invariant: if
 // standard error is not a terminal, no control character is written.
 
 import Glibc
@@ -8,11 +8,9 @@ import ResumableUpload
 import SpoolgatePosix
 import SpoolgateTextFormats
 
-/// The report of one transfer.
 final class ProgressReport: Sendable {
     private struct State {
         var line: TransferLine
-        /// Messages to print once, above the line.
         var sentences: [String] = []
         var isEnded = false
         var isTakenAway = false
@@ -20,12 +18,11 @@ final class ProgressReport: Sendable {
     }
 
     private let form: ReportForm
-    /// The path of an uploaded file, included in each line of JSON; nil for a download.
+    /// The path in each line of JSON; nil for a download.
     private let file: String?
     private let state: Monitor<State>
     private static let interval = Duration.milliseconds(250)
 
-    /// Begins a report on the transfer `name`; each line of JSON includes `file`.
     init(_ name: String, _ form: ProgressForm, file: String? = nil) {
         self.file = file
         let state = Monitor(State(line: TransferLine(name)))
@@ -49,7 +46,7 @@ final class ProgressReport: Sendable {
         if isDue { tell("progress", progress.members) }
     }
 
-    /// Records that the transfer waits before its next attempt, for how long and why.
+    /// Reports a wait, without waiting itself.
     func wait(_ duration: Duration, _ reason: String) {
         state.updateQuietly { $0.line.wait(until: .after(duration), reason) }
         tell(
@@ -60,7 +57,6 @@ final class ProgressReport: Sendable {
         )
     }
 
-    /// Records that the transfer starts again from the beginning.
     func beginAnew(_ reason: String) {
         say(reason)
         tell("begun-anew", [("reason", .string(reason))])
@@ -73,11 +69,7 @@ final class ProgressReport: Sendable {
 
     /// Removes the line, and reports the result.
     ///
-    /// - Parameters:
-    ///   - status: the response's status, or nil if there was no response.
-    ///   - code: the exit code.
-    ///   - reason: the reason for the exit code.
-    ///   - place: the URL that the response redirects to, or nil if it does not redirect.
+    /// `status` is nil without a response; `place` is the URL of a redirect.
     func end(status: Int?, code: Int32, reason: String?, place: String? = nil) {
         if form == .lines {
             state.update { $0.isEnded = true }

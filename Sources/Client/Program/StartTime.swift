@@ -7,9 +7,8 @@ import SpoolgatePosix
 import SpoolgateTextFormats
 
 enum StartTime {
-    /// Reads `22:00` (the next time it is 22:00), `2026-11-23T22:00`, `2026-11-23T22:00:00Z` or `2h` (from now).
-    ///
-    /// - Returns: the time, or nil if the text has another form.
+    /// Reads `22:00` (the next time it is 22:00), `2026-11-23T22:00`, `2026-11-23T22:00:00Z` or `2h` (from now), or
+    /// returns nil.
     static func read(_ text: String, now: WallTime = .now) -> WallTime? {
         if let duration = DurationText.read(text) {
             return WallTime(seconds: now.seconds + duration.components.seconds)
@@ -58,7 +57,7 @@ enum StartTime {
         return time
     }
 
-    /// Reads numbers that `separator` separates, each with as many digits as `digits` states.
+    /// Each number has as many digits as `digits` states.
     private static func numbers(
         _ text: Substring,
         _ separator: Character,

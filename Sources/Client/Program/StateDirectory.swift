@@ -1,8 +1,7 @@
-// The directory of states, and the state of one transfer while a command uses it.
+// The directory of states, and the state of one transfer in use.
 //
-// A state is one file with mode 0600, replaced as a whole and locked by the process that transfers. The lock ends with
-// the process, even by `kill -9`. The invariant: a file with the state's name is complete, and is locked before it gets
-// that name.
+// A state is one file with mode 0600, replaced as a whole and locked by its process; the lock ends with the process,
+// even by `kill -9`. The invariant: a file is complete and locked before it gets the state's name.
 
 import Glibc
 import SpoolgatePosix
@@ -12,7 +11,6 @@ import SpoolgateTextFormats
 struct StateDirectory {
     private let directory: Directory
 
-    /// Opens the directory, creating it if it is missing.
     init(environment: (String) -> String? = Listener.processEnvironment) throws(Ending) {
         // If there are several, systemd separates them by colons.
         let ofService = environment("STATE_DIRECTORY")?.split(separator: ":").first.map(String.init)
@@ -41,7 +39,7 @@ struct StateDirectory {
         }
     }
 
-    /// Returns all states, oldest first, each with whether a process uses it.
+    /// Returns all states, oldest first.
     func all() throws(Ending) -> [(state: TransferState, isInUse: Bool)] {
         do throws(SystemError) {
             var states: [(TransferState, Bool)] = []
@@ -61,7 +59,7 @@ struct StateDirectory {
         }
     }
 
-    /// Returns all journals, oldest first, each with whether a process uses it.
+    /// Returns all journals, oldest first.
     func journals() throws(Ending) -> [(content: JournalContent, isInUse: Bool)] {
         do throws(SystemError) {
             var journals: [(JournalContent, Bool)] = []
@@ -79,9 +77,7 @@ struct StateDirectory {
         }
     }
 
-    /// Locks the journal of a command, creating it if it is missing.
-    ///
-    /// - Returns: the journal, or nil if another process has locked it.
+    /// Returns nil if another process has locked the journal.
     func take(_ command: JournalCommand) throws(Ending) -> UploadJournal? {
         do throws(SystemError) {
             return try UploadJournal.take(command, in: directory)
@@ -90,9 +86,7 @@ struct StateDirectory {
         }
     }
 
-    /// Locks the state of a transfer; uses `fresh` if the state is missing or unreadable.
-    ///
-    /// - Returns: the locked state, or nil if another process has locked it.
+    /// Uses `fresh` if the state is missing or unreadable; returns nil if another process has locked it.
     func take(_ fresh: TransferState) throws(Ending) -> StateFile? {
         do throws(SystemError) {
             return try StateFile.take(fresh, in: directory)
@@ -102,16 +96,13 @@ struct StateDirectory {
     }
 }
 
-/// The state of one transfer, locked.
-///
-/// Used by one thread at a time.
+/// The locked state of one transfer; used by one thread at a time.
 final class StateFile {
-    /// The suffix of a new state file until the file is renamed.
+    /// The suffix of a new state file until it is renamed.
     static let unfinished = ".new"
-    /// The maximum number of bytes that are read of a state file.
+    /// The maximum number of bytes read.
     static let limit = 1 << 16
 
-    /// The state in memory, which `save` writes to the file.
     var state: TransferState
     /// Whether the state is from an earlier run.
     let wasThere: Bool
@@ -143,7 +134,7 @@ final class StateFile {
         while true {
             guard let file = try open(name, in: directory) else { continue }
             guard try file.tryLock(subject: path) else { return nil }
-            // Another process may have replaced or removed it between opening and locking.
+            // Another process may have replaced it before it was locked.
             guard try file.status(subject: path).names > 0 else { continue }
             let bytes = try file.bytes(at: 0, count: limit, subject: path)
             let kept = TransferState(String(decoding: bytes, as: UTF8.self))
@@ -157,7 +148,7 @@ final class StateFile {
         }
     }
 
-    /// Opens or creates the file; returns nil if another process created it at the same time.
+    /// Returns nil if another process created the file at the same time.
     private static func open(
         _ name: String,
         in directory: Directory
@@ -169,10 +160,7 @@ final class StateFile {
         }
     }
 
-    /// Replaces the state file by one with the present `state`.
-    ///
-    /// - Parameter isDurable: whether the new state is durable on return.
-    /// - Throws: `SystemError` if writing fails; the old state file remains.
+    /// Replaces the state file, durably if `isDurable` is true; if writing fails, the old file remains.
     func save(isDurable: Bool = true) throws(SystemError) {
         let temporary = name + Self.unfinished
         let path = directory.path(of: temporary)
@@ -187,7 +175,6 @@ final class StateFile {
         file = next
     }
 
-    /// Removes the state file, because there is no transfer to resume.
     func remove() {
         // If this fails, the next run finds the state and asks the server.
         _ = try? disk.unlink(name, in: directory)

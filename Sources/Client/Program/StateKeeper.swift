@@ -5,23 +5,18 @@
 import ResumableUpload
 import SpoolgatePosix
 
-/// Writes the state during a transfer.
-///
 /// Used by the thread of the transfer.
 final class StateKeeper: @unchecked Sendable {
     private let file: StateFile?
     private let isDurable: Bool
     private var next = Deadline.after(.seconds(1))
 
-    /// Creates a keeper that writes to `file`, or keeps nothing if `file` is nil.
-    ///
-    /// If `isDurable` is true, each token is durable before the transfer continues.
+    /// Keeps nothing if `file` is nil; each token is durable if `isDurable` is true.
     init(_ file: StateFile?, isDurable: Bool = true) {
         self.file = file
         self.isDurable = isDurable
     }
 
-    /// Returns a handler for a transfer's events that writes the state and passes the events to `report`.
     func handler<Token>(
         _ report: ProgressReport,
         text: @escaping @Sendable (Token) -> String

@@ -4,7 +4,6 @@
 
 import SpoolgateTextFormats
 
-/// The URL on the command line, split at the position where file names are inserted.
 struct TargetURL: Sendable, Equatable {
     /// The URL as given.
     let text: String
@@ -12,7 +11,6 @@ struct TargetURL: Sendable, Equatable {
     /// The query and the fragment.
     private let rest: Substring
 
-    /// Splits an HTTP URL.
     init(_ text: String) {
         self.text = text
         // Bytes, because a combining mark after `?` or `#` would hide it.
@@ -24,10 +22,7 @@ struct TargetURL: Sendable, Equatable {
     /// Whether the path ends with a slash, so that the file's name is appended.
     var isDirectory: Bool { path.utf8.last == UInt8(ascii: "/") }
 
-    /// Returns the URL of a file below this URL; a query stays after the path.
-    ///
-    /// - Parameter segments: the path of the file, each name as bytes.
-    /// - Returns: an absolute URL; all bytes of names are percent-encoded unless they are unreserved (RFC 3986, §2.3).
+    /// Percent-encodes all bytes of names that are not unreserved (RFC 3986, §2.3); a query stays after the path.
     func url(of segments: [[UInt8]]) -> String {
         let names = segments.map { PercentText.encode($0) }.joined(separator: "/")
         return path + (isDirectory ? "" : "/") + names + rest

@@ -5,14 +5,12 @@
 import Glibc
 import SpoolgatePosix
 
-/// Lines at the bottom of the terminal of standard error.
-///
-/// Used by one thread.
+/// Used by one thread; writes to standard error.
 final class TerminalLines: @unchecked Sendable {
-    /// The width of each drawn line in columns; empty if no line is drawn.
+    /// The width of each drawn line in columns.
     private var drawn: [Int] = []
 
-    /// Replaces the drawn lines by those that `lines` returns, at most as many as there are rows.
+    /// Replaces the drawn lines; `lines` returns at most `rows` lines.
     func draw(_ lines: (_ size: (columns: Int, rows: Int)) -> [String]) {
         // A background process must not write to the terminal.
         guard Terminal.errors.isInFront else { return }
@@ -41,13 +39,12 @@ final class TerminalLines: @unchecked Sendable {
         _ = Glibc.write(STDERR_FILENO, bytes, bytes.count)
     }
 
-    /// The terminal's size, read each time, because it may change.
+    /// Read each time, because it may change.
     private var size: (columns: Int, rows: Int) {
         Terminal.errors.size.map { ($0.columns, $0.rows) } ?? (80, 24)
     }
 
-    /// Returns the escape sequence that moves to the first drawn line, also if the terminal has become narrower and
-    /// wrapped lines.
+    /// Returns the escape sequence that moves to the first drawn line, even if a narrower terminal has wrapped lines.
     private func beginning(_ columns: Int) -> String {
         let rows = drawn.map { max(1, ($0 + columns - 1) / columns) }
         let above = max(0, rows.reduce(0, +) - 1)

@@ -6,7 +6,6 @@ import ResumableUpload
 import SpoolgatePosix
 import SpoolgateTextFormats
 
-/// The progress of a running transfer, and its line.
 struct TransferLine {
     private struct Sample {
         var nanoseconds: UInt64
@@ -18,19 +17,17 @@ struct TransferLine {
     private var samples: [Sample] = []
     private var waiting: (until: Deadline, reason: String)?
 
-    /// The time in nanoseconds over which the rate is averaged.
+    /// The nanoseconds over which the rate is averaged.
     private static let span: UInt64 = 8_000_000_000
-    /// The possible widths of the progress bar in columns, with its brackets.
+    /// The width of the progress bar in columns, with its brackets.
     private static let bar = 8...32
 
-    /// Creates a line for the file `name` without progress.
     init(_ name: String) { self.name = name.forTerminal }
 
     mutating func rename(_ name: String) { self.name = name.forTerminal }
 
-    /// Records the progress at a time of the monotonic clock.
     mutating func note(_ progress: Transfer.Progress, at now: Deadline) {
-        // After a disconnection, content is sent again, so older samples would give a wrong rate.
+        // After a disconnection, content is sent again: older samples would give a wrong rate.
         if progress.sent < self.progress?.sent ?? 0 { samples = [] }
         self.progress = progress
         waiting = nil
@@ -45,18 +42,12 @@ struct TransferLine {
         }
     }
 
-    /// Records that the transfer waits until `deadline`.
     mutating func wait(until deadline: Deadline, _ reason: String) {
         waiting = (deadline, reason.forTerminal)
         samples = []
     }
 
-    /// Returns the line of text that shows the progress.
-    ///
-    /// - Parameters:
-    ///   - columns: the width of the terminal.
-    ///   - now: the present time.
-    /// - Returns: a line of at most `columns - 1` columns, because the last column would start another line.
+    /// Returns a line of at most `columns - 1` columns, because the last column would start another line.
     func text(columns: Int, at now: Deadline) -> String {
         let room = max(1, columns - 1)
         if let waiting {
@@ -100,9 +91,7 @@ struct TransferLine {
         return "".cut(toColumns: room)
     }
 
-    /// Returns the part of a reason that fits into `columns`.
-    ///
-    /// If the reason is too long, its URLs are dropped, and then its beginning, because the cause is at its end.
+    /// Shortens a long reason to `columns`: drops its URLs, then its beginning, because the cause is at its end.
     private static func cause(_ reason: String, columns: Int) -> String {
         guard reason.terminalColumns > columns else { return reason }
         let words = reason.split(separator: " ").map { word in
@@ -121,7 +110,7 @@ struct TransferLine {
         return total == 0 ? 100 : Int64(Double(progress.received) / Double(total) * 100)
     }
 
-    /// Returns the bar: `=` for received content, `-` for other sent content.
+    /// Shows `=` for received content, and `-` for other sent content.
     private func bar(_ width: Int) -> String {
         guard let progress, let total = progress.total else { return "" }
         let room = width - 2
@@ -135,7 +124,7 @@ struct TransferLine {
             + String(repeating: " ", count: room - sent) + "]"
     }
 
-    /// Returns the bytes sent per second, or nil during the first second.
+    /// In bytes per second; nil during the first second.
     private func rate(at now: Deadline) -> Int64? {
         guard let first = samples.first, let progress,
             now.nanoseconds - first.nanoseconds > 1_000_000_000

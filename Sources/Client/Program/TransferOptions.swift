@@ -1,4 +1,4 @@
-// The options of both commands, and the library's options made from them.
+// The options of both commands.
 
 import ArgumentParser
 import Glibc
@@ -8,16 +8,15 @@ import SpoolgatePosix
 import SpoolgateTextFormats
 import SpoolgateUploadProtocol
 
-/// The form of progress on standard error.
 enum ProgressForm: String, CaseIterable, ExpressibleByArgument {
-    /// A line that is redrawn if standard error is a terminal, otherwise no progress.
+    /// A redrawn line, but only if standard error is a terminal.
     case auto
     /// One JSON object on each line.
     case json
     case none
 }
 
-/// The requested HTTP version; the last of several flags counts, as with curl(1).
+/// The last of several flags counts, as with curl(1).
 enum HTTPVersion: EnumerableFlag {
     case http1, http2
 
@@ -158,7 +157,6 @@ struct TransferOptions: ParsableArguments {
         return fields
     }
 
-    /// Returns the library's settings for the connection to the server.
     func connection() throws -> Transfer.Connection {
         var connection = Transfer.Connection()
         connection.version = http == .http1 ? .http1 : .http2
@@ -182,9 +180,7 @@ struct TransferOptions: ParsableArguments {
     }
 }
 
-/// Returns a function that parses an option with `read`.
-///
-/// If `read` returns nil, the function throws an error: the option's text followed by `fault`.
+/// Parses an option with `read`; if that returns nil, throws the text followed by `fault`.
 func reading<Value>(
     _ fault: String,
     _ read: @escaping @Sendable (String) -> Value?

@@ -6,7 +6,6 @@ import SpoolgateCrypto
 import SpoolgatePosix
 import SpoolgateTextFormats
 
-/// The state of a transfer that can be resumed.
 struct TransferState: Equatable {
     enum Kind: String {
         case upload, download
@@ -19,17 +18,17 @@ struct TransferState: Equatable {
     var file: String
     var method: String
     var begun: WallTime
-    /// The text of the token to resume with; nil if the server has no content of the transfer.
+    /// The text of the token; nil if the server has no content of the transfer.
     var token: String?
-    /// The number of bytes that the receiving side has, as last known.
+    /// The bytes that the receiving side has, as last known.
     var received: Int64 = 0
-    /// The total number of bytes; nil if unknown.
+    /// In bytes; nil if unknown.
     var total: Int64?
-    /// The time at which the transfer may start; nil for at once.
+    /// The earliest start; nil for at once.
     var notBefore: WallTime?
     /// The value of the upload's `Repr-Digest`.
     var digest: String?
-    /// The reason why it is unknown whether the server accepted the upload; nil if it is known.
+    /// Why it is unknown whether the server accepted the upload; nil if it is known.
     var unknownOutcome: String?
 
     init(_ kind: Kind, url: String, file: String, method: String = "GET") {
@@ -37,13 +36,13 @@ struct TransferState: Equatable {
         begun = .now
     }
 
-    /// The name of the state file, which is the same for the same command.
+    /// The name of the state file, the same for the same command.
     var name: String {
         let identity = [kind.rawValue, url, file, method].joined(separator: "\0")
         return Hexadecimal.text(Array(SHA256.digest(Array(identity.utf8).span.bytes).prefix(16)))
     }
 
-    /// The state as lines of `name: value`, after a line that identifies the format.
+    /// Lines of `name: value`, after a line that identifies the format.
     var text: String {
         let members: [(String, String?)] = [
             ("kind", kind.rawValue), ("url", url), ("file", file), ("method", method),
@@ -58,7 +57,7 @@ struct TransferState: Equatable {
         return Self.first + "\n" + lines.joined()
     }
 
-    /// Reads a text, ignoring unknown names; nil if it is not a complete state.
+    /// Ignores unknown names; nil if the text is not a complete state.
     init?(_ text: String) {
         let lines = text.split(separator: "\n", omittingEmptySubsequences: false)
         // A complete text ends with a newline.

@@ -5,15 +5,11 @@
 import Glibc
 import SpoolgatePosix
 
-/// The kind of a file.
 enum TreeFileKind: Equatable {
     case regular, directory, link
     /// A device, a socket or a named pipe.
     case special(String)
 
-    /// Returns the kind of a file; follows a symbolic link if `isFollowing` is true.
-    ///
-    /// - Throws: the error of the system call, with the path.
     static func of(
         _ path: FilePath,
         isFollowing: Bool
@@ -33,7 +29,6 @@ enum TreeFileKind: Equatable {
         return Seen(kind: kind, identity: FileIdentity(status), size: Int64(status.st_size))
     }
 
-    /// The attributes of a path.
     struct Seen {
         var kind: TreeFileKind
         var identity: FileIdentity
@@ -42,18 +37,15 @@ enum TreeFileKind: Equatable {
     }
 }
 
-/// A walk through a directory and its subdirectories.
 struct TreeWalk {
     let isFollowing: Bool
-    /// Called for each regular file with its path, the parts of its path below the walk's directory, and its size in
-    /// bytes.
+    /// Receives each regular file: its path, the parts of its path below the directory, and its size in bytes.
     let found: (FilePath, [[UInt8]], _ size: Int64) -> Void
-    /// Called for each skipped path, with the reason.
+    /// Receives each skipped path, with the reason.
     let leftOut: (FilePath, String) -> Void
-    /// Called for each path that could not be read, with the error.
+    /// Receives the error for each path that could not be read.
     let failed: (SystemError) -> Void
 
-    /// Walks through `directory`, in the order of the names' bytes.
     func walk(_ directory: FilePath) {
         do throws(SystemError) {
             let identity = try TreeFileKind.of(directory, isFollowing: true).identity
@@ -94,7 +86,7 @@ struct TreeWalk {
         }
     }
 
-    /// Returns the names in a directory, sorted by their bytes.
+    /// Returns the names, sorted by their bytes.
     private func names(in directory: FilePath) throws(SystemError) -> [[UInt8]] {
         guard let stream = directory.withPointer({ opendir($0) }) else {
             throw SystemError("opendir", on: directory.shown)

@@ -1,7 +1,4 @@
 // `spoolgate-upload`: sends files or a stream; the same command continues an interrupted upload.
-//
-// The library (ResumableUpload) implements the protocol; this file has the command line and uses the state between
-// runs.
 
 import ArgumentParser
 import Glibc
@@ -34,12 +31,10 @@ struct UploadCommand: ParsableCommand {
         version: ProgramVersion.text(build: ProgramBuild.identity)
     )
 
-    /// The value of `--creation`.
     enum Creation: String, CaseIterable, ExpressibleByArgument {
         case careful, optimistic, plain
     }
 
-    /// The value of `--interop`.
     enum Interop: Equatable {
         case version(Int)
         case none
@@ -312,7 +307,7 @@ struct UploadCommand: ParsableCommand {
 
     // MARK: Giving up
 
-    /// Cancels the transfers of an earlier run of the same command; the files need not exist any more.
+    /// Cancels the uploads of an earlier run of the command; the files need not exist any more.
     private func cancel(
         _ request: UploadSources.Request,
         _ interruption: Interruption
@@ -349,10 +344,10 @@ struct UploadCommand: ParsableCommand {
         }
     }
 
-    /// Cancels all uploads of a journal, and reports those that could not be cancelled.
+    /// Cancels all uploads of a journal, and reports each failure.
     ///
-    /// - Returns: `later` if the user must run the same command again; `refused` if an upload remains on the server
-    ///   without local state; nil if all uploads were cancelled.
+    /// - Returns: `later` if the user must run the command again; `refused` if an upload remains on the server without
+    ///   local state; nil if all were cancelled.
     private func cancel(
         _ journal: UploadJournal,
         _ upload: Upload.Options

@@ -1,4 +1,4 @@
-// One run of `spoolgate-upload`: the state that it keeps for the next run, and its result.
+// One run of `spoolgate-upload` for one file or stream.
 //
 // The invariant: if the server may have accepted an upload, it is sent again only with the user's consent.
 
@@ -9,8 +9,6 @@ import SpoolgatePosix
 import SpoolgateTextFormats
 import SpoolgateUploadProtocol
 
-/// One run of an upload.
-///
 /// The library runs on the main thread; signals arrive on another thread.
 struct UploadJob {
     let source: UploadSource
@@ -22,7 +20,7 @@ struct UploadJob {
 
     // MARK: Before
 
-    /// Prepares the upload, and waits for the start time.
+    /// Waits for the start time.
     mutating func begin(notBefore: WallTime?, withDigest: Bool, isSameStream: Bool) throws {
         if let reason = file.state.unknownOutcome {
             throw ended(
@@ -45,8 +43,7 @@ struct UploadJob {
         if let digest = file.state.digest { options.fields[.reprDigest] = digest }
     }
 
-    /// Cancels the upload that an interrupted run has left, because without `--same-stream` this stream is a different
-    /// one.
+    /// Cancels the upload of an interrupted run, because without `--same-stream` this stream is a different one.
     private func giveUpStream() throws {
         guard let token = file.state.token.flatMap({ Upload.Token($0) }) else { return }
         if token.mayBeComplete, !options.method.isIdempotent {
@@ -81,7 +78,6 @@ struct UploadJob {
 
     // MARK: The upload
 
-    /// Uploads the file or stream, and prints the response.
     func perform() throws {
         let watch = Stopwatch()
         let begun = file.state.received
@@ -102,7 +98,7 @@ struct UploadJob {
         }
     }
 
-    /// Returns the token to resume with, or nil to upload from the beginning.
+    /// Returns nil to upload from the beginning.
     private func tokenToGoOnWith() throws -> Upload.Token? {
         let kept = file.state.token.flatMap { Upload.Token($0) }
         do throws(TransferError) {
@@ -159,7 +155,6 @@ struct UploadJob {
 
     // MARK: Giving up
 
-    /// Cancels the upload on the server, and removes its state.
     func cancel() throws {
         guard file.wasThere else {
             throw ended(.refused, "nothing to cancel: no such upload was begun here")
@@ -189,7 +184,7 @@ struct UploadJob {
         }
     }
 
-    /// Saves or removes the state, and returns how the command ends.
+    /// Saves or removes the state.
     private func ended(
         _ code: Ending.Code,
         _ sentence: String,

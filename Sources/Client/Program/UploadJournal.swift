@@ -1,5 +1,4 @@
-// The journal that a command for several files keeps for its next run: one file, only appended to, locked by the
-// process.
+// The journal of a command for several files: one file, only appended to, locked by the process.
 //
 // Concurrent uploads share syncs: one thread syncs for all that wait (group commit). The invariants: a line is durable
 // when `addDurably` returns; an incomplete line at the end is ignored and damages no later line.
@@ -8,13 +7,11 @@ import Glibc
 import SpoolgatePosix
 import SpoolgateTextFormats
 
-/// The journal of one command.
-///
 /// May be used from any thread.
 final class UploadJournal: Sendable {
     private struct State {
         var content: JournalContent
-        /// The number of lines that this process has written; the first `durable` of them are durable.
+        /// The number of lines written by this process; the first `durable` of them are durable.
         var written = 0
         var durable = 0
         var isSyncing = false
@@ -41,10 +38,7 @@ final class UploadJournal: Sendable {
         state = Monitor(State(content: content))
     }
 
-    /// Locks the journal of a command, creating it if it is missing.
-    ///
-    /// - Returns: the journal, or nil if another process has locked it.
-    /// - Throws: `SystemError` if the journal cannot be created or read.
+    /// Returns nil if another process has locked the journal.
     static func take(
         _ command: JournalCommand,
         in directory: Directory
@@ -55,7 +49,7 @@ final class UploadJournal: Sendable {
             let file = try AppendedFile(path: name, in: directory, mode: 0o600)
             guard try file.descriptor.tryLock(subject: path) else { return nil }
             let status = try file.descriptor.status(subject: path)
-            // Another process may have replaced or removed it between opening and locking.
+            // Another process may have replaced it before it was locked.
             guard status.names > 0 else { continue }
             let bytes = try file.descriptor.bytes(at: 0, count: Int(status.size), subject: path)
             let content = JournalContent(bytes)
@@ -77,17 +71,15 @@ final class UploadJournal: Sendable {
         }
     }
 
-    /// The content of the journal.
     var content: JournalContent { state.updateQuietly(\.content) }
 
-    /// Returns the journal's entry of one upload.
     func entry(of key: JournalKey) -> JournalContent.Entry {
         state.updateQuietly { $0.content.entries[key] } ?? JournalContent.Entry()
     }
 
     /// Adds a line that survives a crash, but perhaps not a power failure.
     ///
-    /// - Throws: `SystemError` if the line was not written completely; the next run then ignores it.
+    /// If this throws, the next run ignores the incomplete line.
     func add(_ line: JournalLine) throws(SystemError) {
         try file.add(line: line.text)
         state.updateQuietly { state in
@@ -96,9 +88,6 @@ final class UploadJournal: Sendable {
         }
     }
 
-    /// Adds a line, which is durable on return.
-    ///
-    /// - Throws: `SystemError` if the line was not written, or is not durable.
     func addDurably(_ line: JournalLine) throws(SystemError) {
         try add(line)
         try sync()
@@ -108,8 +97,7 @@ final class UploadJournal: Sendable {
     func sync() throws(SystemError) {
         let own = state.updateQuietly(\.written)
         while true {
-            // The inner nil means that another thread has synced. Otherwise this thread syncs for all threads that
-            // wait.
+            // The inner nil means that another thread has synced. Otherwise this thread syncs for all that wait.
             let target = state.wait(until: .never, isQuiet: true) { state -> Int?? in
                 if state.durable >= own { return .some(nil) }
                 guard !state.isSyncing else { return nil }
@@ -130,9 +118,9 @@ final class UploadJournal: Sendable {
         }
     }
 
-    /// Removes the journal; call it once all files of the command were accepted.
+    /// Removes the journal once all files of the command were accepted.
     ///
-    /// Entries of files that this run did not name are kept if another run needs them.
+    /// Entries of other files are kept if another run needs them.
     func finish() throws(SystemError) {
         let content = content
         guard content.entries.values.contains(where: \.isOpen) else { return try remove() }

@@ -7,25 +7,22 @@ import Glibc
 import SpoolgatePosix
 import SpoolgateTextFormats
 
-/// The files of a command line.
 struct UploadSources {
-    /// The arguments on the command line that name files and URLs.
     struct Request: Sendable {
         /// The files and directories as given.
         var paths: [FilePath]
-        /// The path of the list of files (`--files-from`); nil if there is none.
+        /// The value of `--files-from`.
         var list: FilePath?
-        /// Whether names in the list end with a zero byte instead of a newline.
+        /// Whether names in the list end with a zero byte, not a newline.
         var isNull = false
         var url: TargetURL
         var isFollowing = false
-        /// Whether each file is sent to the URL as given, without its name appended.
+        /// Whether each file is sent to the URL as given (`--no-name`).
         var isExact = false
 
         /// Whether the arguments name exactly one file, stream or directory.
         var isForOne: Bool { list == nil && paths.count == 1 }
         var isForStandardInput: Bool { isForOne && paths[0].bytes == [UInt8(ascii: "-")] }
-        /// Returns the command that identifies the journal.
         func command(_ method: String) -> JournalCommand {
             var arguments = paths.map(\.absolute.normal.text)
             if let list {
@@ -37,7 +34,6 @@ struct UploadSources {
             if isExact { arguments.append("--no-name") }
             return JournalCommand(url: url.text, method: method, arguments: arguments)
         }
-        /// The URL of a single file.
         var urlOfOne: String {
             guard url.isDirectory, !isExact, !isForStandardInput, let name = paths.first?.name
             else { return url.text }
@@ -48,7 +44,7 @@ struct UploadSources {
     private(set) var files: [UploadSource] = []
     /// The skipped paths, each with the reason.
     private(set) var leftOut: [String] = []
-    /// The paths on the command line and the directories that cannot be sent, each with the reason.
+    /// The arguments and directories that cannot be sent, each with the reason.
     private(set) var failures: [String] = []
 
     private var seen: Set<FilePath> = []
@@ -56,9 +52,7 @@ struct UploadSources {
     private var collision: String?
     private let request: Request
 
-    /// Returns the single file or stream of the command line, or nil if it names a directory or several files.
-    ///
-    /// - Throws: `Ending` if the file cannot be read.
+    /// Returns nil if the command line names a directory or several files.
     static func one(_ request: Request) throws(Ending) -> UploadSource? {
         guard request.isForOne else { return nil }
         guard !request.isForStandardInput else {
@@ -80,9 +74,7 @@ struct UploadSources {
         }
     }
 
-    /// Finds all files of the command line.
-    ///
-    /// - Throws: `Ending` if the list cannot be read, or two files have the same URL.
+    /// Throws if the list cannot be read, or two files have the same URL.
     init(_ request: Request) throws(Ending) {
         self.request = request
         for path in request.paths { add(argument: path) }

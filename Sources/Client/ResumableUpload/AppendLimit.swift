@@ -4,14 +4,14 @@
 
 import SpoolgatePosix
 
-/// The maximum number of content bytes that one request may have; may be used from any thread.
+/// The maximum content of one request; may be used from any thread.
 final class AppendLimit: Sendable {
-    /// The smallest limit in bytes; a proxy with a lower limit is not supported.
+    /// In bytes; a proxy with a lower limit is not supported.
     static let least: Int64 = 64 << 10
 
     private let known = Monitor<Int64?>(nil)
 
-    /// The present limit in bytes; nil if none is known.
+    /// In bytes; nil if no limit is known.
     var bytes: Int64? { known.updateQuietly { $0 } }
 
     /// Applies the user's limit.
@@ -19,7 +19,7 @@ final class AppendLimit: Sendable {
         known.updateQuietly { $0 = min($0 ?? .max, max(bytes, Self.least)) }
     }
 
-    /// Lowers the limit to half of `bytes`, a size that was refused, unless it is lower already, and returns the limit.
+    /// Lowers the limit to half of `bytes`, which were refused, unless it is lower already; returns the limit.
     func lower(below bytes: Int64) -> Int64 {
         known.updateQuietly { known in
             let limit = min(known ?? .max, max(bytes / 2, Self.least))

@@ -4,7 +4,7 @@ import HTTPTypes
 import SpoolgateCurl
 import SpoolgateUploadProtocol
 
-/// One run that cancels an upload; used by one thread, once.
+/// Used by one thread, once.
 final class Cancellation: TransferRun {
     private let token: Upload.Token
     private let options: Upload.Options
@@ -42,7 +42,7 @@ final class Cancellation: TransferRun {
         patience = RetryBackoff(options.connection)
     }
 
-    /// Cancels the upload; blocks until the server confirms it.
+    /// Blocks until the server confirms the cancellation.
     func run() throws(TransferError) {
         while true {
             let (answer, read) = try ask(.delete)
@@ -71,7 +71,7 @@ final class Cancellation: TransferRun {
         }
     }
 
-    /// Returns whether the server lacks a part of the body; blocks until the server has responded.
+    /// Returns whether the server lacks a part of the body; blocks until it has responded.
     func isPartial() throws(TransferError) -> Bool {
         while true {
             let (answer, read) = try ask(.head)
@@ -88,7 +88,6 @@ final class Cancellation: TransferRun {
         }
     }
 
-    /// Returns whether the upload resource is gone.
     private func isGone() throws(TransferError) -> Bool {
         while true {
             let (answer, read) = try ask(.head)
@@ -100,7 +99,7 @@ final class Cancellation: TransferRun {
         }
     }
 
-    /// Sends a request, repeatedly if necessary, until a response arrives.
+    /// Repeats a request until a response arrives.
     private func ask(
         _ method: HTTPRequest.Method
     ) throws(TransferError) -> (Transfer.Answer, UploadAnswer) {
@@ -111,6 +110,6 @@ final class Cancellation: TransferRun {
         }
     }
 
-    /// Does nothing, because a cancellation reports no events.
+    /// A cancellation reports no events.
     func tellWaiting(_ pause: Duration, reason: String) {}
 }

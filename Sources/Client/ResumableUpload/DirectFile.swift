@@ -6,22 +6,20 @@ import Glibc
 import SpoolgatePosix
 import SpoolgateTextFormats
 
-/// A destination that is written to directly, without a `.part` file; used by one thread.
+/// Used by one thread.
 final class DirectFile {
     private let path: String
     private let file: Descriptor
     private let isStopped: () -> Bool
 
-    /// The interval at which a wait checks whether the download was stopped or a FIFO has a reader.
+    /// The interval at which waits check for a stop or a reader.
     private static let look = Duration.milliseconds(100)
 
     static func isOne(_ path: String) -> Bool {
         descriptor(path) != nil || [.pipe, .other].contains(FileKind(of: path))
     }
 
-    /// Opens the destination; waits until a FIFO has a reader.
-    ///
-    /// - Throws: a fault of kind `.paused` if the download is stopped during the wait.
+    /// Opens the destination; waits until a FIFO has a reader, or throws `.paused` if the download is stopped.
     init(_ path: String, isStopped: @escaping () -> Bool) throws(ContentFault) {
         (self.path, self.isStopped) = (path, isStopped)
         while true {
@@ -42,7 +40,7 @@ final class DirectFile {
         }
     }
 
-    /// Returns the open descriptor that a path such as `/dev/stdout` names, or nil; it may refer to a regular file.
+    /// Returns the open descriptor that a path such as `/dev/stdout` names; it may be a regular file.
     private static func descriptor(_ path: String) -> Int32? {
         if path == "/dev/stdout" { return STDOUT_FILENO }
         if path == "/dev/stderr" { return STDERR_FILENO }
@@ -52,7 +50,7 @@ final class DirectFile {
         return nil
     }
 
-    /// Writes all of `bytes`, waiting for a slow reader.
+    /// Waits for a slow reader.
     func write(_ bytes: UnsafeRawBufferPointer) throws(ContentFault) {
         var rest = bytes
         while !rest.isEmpty {
@@ -110,8 +108,7 @@ final class DirectFile {
 }
 
 extension Download {
-    /// Returns whether `Destination.file(path)` is written to directly, without `PATH.part`.
-    ///
-    /// This is true for a file that is not regular, and for the name of an open descriptor, such as `/dev/stdout`.
+    /// Returns whether `path` is written to directly, without `PATH.part`: it is not a regular file, or names an open
+    /// descriptor, such as `/dev/stdout`.
     package static func writesDirectly(to path: String) -> Bool { DirectFile.isOne(path) }
 }

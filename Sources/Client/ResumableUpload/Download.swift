@@ -1,4 +1,4 @@
-// The public interface of a download; DownloadRun.swift has the work of one run.
+// The public interface of a download; DownloadRun.swift has the work.
 
 /// A download that resumes after an interruption if the server supports ranges (RFC 9110 §14).
 ///
@@ -12,22 +12,18 @@ public final class Download: Sendable {
 
     private let transfer: TransferHandle<Download.Token>
     private let isBody: Bool
-    /// The buffer for received bytes that the reader of `body` has not read yet.
+    /// The received bytes that the reader of `body` has not read.
     let channel: DownloadChannel
 
     /// A stream of the events from now on; the newest 256 are buffered.
     ///
-    /// The stream ends when the current run ends or, if there is none, when the next run ends. After a run that
-    /// succeeded or failed permanently, a new stream ends at once.
+    /// It ends with the current run or the next one; if the last run succeeded or failed permanently, it ends at once.
     public var events: AsyncStream<Download.Event> { transfer.events }
 
     /// Creates a download; no request is sent before it runs.
     ///
-    /// - Parameters:
-    ///   - url: the URL to download; absolute, without user and password.
-    ///   - destination: the place for the content.
-    ///   - options: the options.
-    ///   - onEvent: called for each event on the download's thread; the download waits until it returns.
+    /// The URL is absolute, without user and password. The download's thread calls `onEvent` for each event, and waits
+    /// until it returns.
     public convenience init(
         _ url: String,
         to destination: Download.Destination = .body,
@@ -78,7 +74,7 @@ public final class Download: Sendable {
     /// Creates the download that a token belongs to.
     ///
     /// If the content on the server has changed since, a file is downloaded from the beginning; for any other
-    /// destination, the run throws an error of kind `.changed`.
+    /// destination, the run throws `.changed`.
     public static func resume(
         from token: Download.Token,
         to destination: Download.Destination = .body,
@@ -90,8 +86,7 @@ public final class Download: Sendable {
 
     /// The token to resume with; nil if no content has arrived or the server sends no strong validator.
     ///
-    /// If the destination is `.body`, a download from this token continues after the last bytes that the reader
-    /// received.
+    /// For `.body`, it continues after the last bytes that the reader received.
     public var token: Download.Token? {
         guard isBody, var token = transfer.token else { return transfer.token }
         token.offset = channel.given
@@ -106,56 +101,48 @@ public final class Download: Sendable {
     /// ```
     public var body: Download.Body { Download.Body(download: self) }
 
-    /// The status and fields of the response whose content `body` passes on.
+    /// The status and fields of the response whose content `body` passes on; after an interruption, those of the
+    /// response with the remaining content.
     ///
-    /// Nil before the first bytes arrive, and if the destination is not `.body`. After an interruption, they are those
-    /// of the response with the remaining content.
+    /// Nil before the first bytes arrive, and for other destinations.
     public var answer: Transfer.Answer? { channel.answer }
 
-    /// Downloads all content.
+    /// Downloads all content, and returns the status and fields of the last response.
     ///
     /// Cancelling the task ends the run like `pause`; `token` resumes it.
     ///
-    /// - Returns: the status and fields of the last response.
-    /// - Throws: `TransferError` if the download did not complete, of kind `.invalid` if the destination is `.body`;
-    ///   `CancellationError` if the task was cancelled.
+    /// - Throws: `TransferError` if the download did not complete, of kind `.invalid` for `.body`; `CancellationError`
+    ///   if the task was cancelled.
     public func run() async throws -> Transfer.Answer {
         if isBody { throw noRun }
         return try await transfer.run()
     }
 
     /// Downloads like `run`, but blocks the calling thread.
-    ///
-    /// - Returns: the status and fields of the last response.
-    /// - Throws: the reason if the download did not complete; `token` resumes it.
     public func perform() throws(TransferError) -> Transfer.Answer {
         try perform(unless: { false })
     }
 
-    /// Downloads like `perform`, but also ends the run if a request to stop arrived before it began.
+    /// Downloads like `perform`, but pauses if `isStopped` returns true.
     ///
-    /// - Parameter isStopped: called once after the run has begun; returns true to pause the run. From then on,
-    ///   `requestPause` on another thread takes effect.
-    /// - Returns: the status and fields of the last response.
-    /// - Throws: the reason if the download did not complete; `token` resumes it.
+    /// `isStopped` is called once after the run has begun; from then on, `requestPause` on another thread takes effect.
     package func perform(unless isStopped: () -> Bool) throws(TransferError) -> Transfer.Answer {
         if isBody { throw noRun }
         return try transfer.perform(unless: isStopped)
     }
 
-    /// Ends the current run, if there is one, and returns the token to resume with; `run` throws `.paused`.
+    /// Ends the current run, which throws `.paused`, and returns the token to resume with.
     public func pause() async -> Download.Token? {
         _ = await transfer.pause()
         return token
     }
 
-    /// Asks the current run to end like `pause`, but returns before it has ended.
+    /// Pauses like `pause`, without waiting.
     public func requestPause() { transfer.control.ask(.pause) }
 
     // MARK: The body
 
-    /// Begins the run that fills the body, and returns its task; nil if there is no body, or if it already has a
-    /// reader.
+    /// Begins the run that fills the body; returns nil if there is no body, or it already has a reader.
     func beginBody() -> Task<Void, Never>? {
         guard isBody, channel.take() else { return nil }
         return Task { [self] in

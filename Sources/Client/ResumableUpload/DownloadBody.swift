@@ -5,11 +5,10 @@
 import SpoolgatePosix
 
 extension Download {
-    /// The content of a download in order, each byte once, as fast as it is read.
+    /// The content of a download in order; it can be read once.
     ///
-    /// The sequence can be read once. The first `next()` begins the download on its own thread, which waits while about
-    /// 1 MiB is unread. Interruptions are resumed without a gap; if that is not possible, the sequence throws a
-    /// `TransferError`.
+    /// The first `next()` begins the download on its own thread, which waits while about 1 MiB is unread. If an
+    /// interruption cannot be resumed without a gap, the sequence throws a `TransferError`.
     public struct Body: AsyncSequence, Sendable {
         /// A piece of the content; never empty.
         public typealias Element = [UInt8]
@@ -25,7 +24,7 @@ extension Download {
         public struct Iterator: AsyncIteratorProtocol, Sendable {
             let reading: DownloadReading
 
-            /// Waits for the next bytes and returns them, or nil at the end of the content.
+            /// Waits for the next bytes, and returns nil at the end of the content.
             ///
             /// - Throws: `TransferError` after the last received bytes if the download did not complete;
             ///   `CancellationError` if the task was cancelled, which ends the download.

@@ -18,8 +18,7 @@ final class DownloadChannel: Sendable {
         var reader: CheckedContinuation<[UInt8]?, any Error>?
         var answer: Transfer.Answer?
 
-        /// Removes and returns the next piece, or returns the end (a nil piece or an error); nil if the reader must
-        /// wait.
+        /// Removes the next piece, or returns the end (a nil piece or an error); nil if the reader must wait.
         mutating func next() -> Result<[UInt8]?, any Error>? {
             if first < pieces.count {
                 let piece = pieces[first]
@@ -43,22 +42,19 @@ final class DownloadChannel: Sendable {
 
     private let state = Monitor(State())
 
-    /// The response whose content passes through the channel; nil before its first bytes.
+    /// Nil before the first bytes.
     var answer: Transfer.Answer? { state.updateQuietly(\.answer) }
 
-    /// The offset of the reader's next byte, from which another download can continue.
+    /// The offset of the reader's next byte.
     var given: Int64 { state.updateQuietly(\.given) }
 
     // MARK: The download's side
 
-    /// Sets the offset of the first byte.
     func begin(at offset: Int64) { state.updateQuietly { $0.given = offset } }
 
-    /// Sets the response that carries the following bytes.
     func note(_ answer: Transfer.Answer) { state.updateQuietly { $0.answer = answer } }
 
-    /// Adds bytes, waiting while the buffer is full; returns false if they were not added, because `close` was called
-    /// or `isStopped` returned true.
+    /// Adds bytes, waiting while the buffer is full; returns false after `close`, or if `isStopped` returned true.
     func add(_ bytes: [UInt8], isStopped: () -> Bool) -> Bool {
         while true {
             let isClosed = state.wait(until: .after(Self.look), isQuiet: true) { state in
@@ -106,10 +102,10 @@ final class DownloadChannel: Sendable {
         }
     }
 
-    /// Waits for the next bytes and returns them, or nil at the end of the content.
+    /// Waits for the next bytes; nil is the end of the content.
     ///
-    /// - Throws: the error of the download, once its last bytes were read; `CancellationError` if `close` was called,
-    ///   or if another task is waiting.
+    /// - Throws: the error of the download after its last bytes; `CancellationError` after `close`, or if another task
+    ///   is waiting.
     func next() async throws -> [UInt8]? {
         try await withCheckedThrowingContinuation { continuation in
             let result = state.update { state -> Result<[UInt8]?, any Error>? in
@@ -122,7 +118,7 @@ final class DownloadChannel: Sendable {
         }
     }
 
-    /// Ends the reading; a waiting reader throws `CancellationError`.
+    /// A waiting reader throws `CancellationError`.
     func close() {
         let reader = state.update { state in
             defer { state.reader = nil }

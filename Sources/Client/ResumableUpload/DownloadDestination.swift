@@ -13,8 +13,8 @@ extension Download {
 
         /// A file; the content is written to `PATH.part`, made durable and then renamed.
         ///
-        /// If another download, in any process, is writing to the same file, a run ends with an error of kind `.later`.
-        /// A device, a FIFO or another file that is not regular is written to directly and in order.
+        /// If another download, in any process, writes to the same file, a run throws `.later`. A file that is not
+        /// regular, such as a device or a FIFO, is written to directly and in order.
         public static func file(_ path: String) -> Destination {
             Destination(kind: .file(path))
         }
@@ -22,7 +22,7 @@ extension Download {
         /// The sequence `Download.body`; the program reads the content from it.
         public static var body: Destination { Destination(kind: .body) }
 
-        /// A function that is called repeatedly with the bytes, in order; the download waits until each call returns.
+        /// A function that receives the bytes in order; the download waits until each call returns.
         ///
         /// An error that the function throws ends the download.
         public static func pieces(

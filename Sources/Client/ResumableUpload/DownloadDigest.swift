@@ -6,17 +6,16 @@ import HTTPTypes
 import SpoolgateCrypto
 import SpoolgateUploadProtocol
 
-/// The digests of one representation.
 struct DownloadDigest: Equatable {
     private let values: DigestValues
 
-    /// The value of the request's `Want-Repr-Digest`.
+    /// The value of `Want-Repr-Digest`.
     static let wanted = "sha-256=10, sha-512=9"
-    /// The reason for a missing digest, as a part of a sentence.
+    /// A part of a sentence.
     static let absence =
         "the server sends no Repr-Digest with sha-256 or sha-512"
 
-    /// Reads `Repr-Digest` of a response; nil if it contains no supported digest.
+    /// Reads `Repr-Digest`; nil if it contains no supported digest.
     init?(_ fields: HTTPFields) {
         // `try?`: an invalid field counts as missing.
         guard let values = try? DigestValues(.reprDigest, in: fields), !values.isEmpty else {
@@ -41,11 +40,10 @@ struct DownloadDigest: Equatable {
 
     func running() -> RunningDigests { RunningDigests(values.algorithms) }
 
-    /// Returns whether the computed digests match the server's.
     func isRight(_ computed: RunningDigests) -> Bool { values.agrees(with: computed.finish()) }
 }
 
-/// The digests of bytes that arrive piece by piece, on one thread.
+/// Used by one thread.
 final class RunningDigests {
     private let running: [(algorithm: DigestAlgorithm, digest: RunningDigest)]
 

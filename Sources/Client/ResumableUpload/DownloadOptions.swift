@@ -9,9 +9,8 @@ extension Download {
         public var fields = HTTPFields()
         /// Whether the content must match the server's `Repr-Digest` (RFC 9530; sha-256, sha-512).
         ///
-        /// If the server sends no such digest, the download fails. A file that does not match is downloaded a second
-        /// time before the download fails, and never gets its final name. For other destinations, the content has
-        /// already been passed on when the mismatch is detected.
+        /// If the server sends no such digest, the download fails. A file that does not match is downloaded once more,
+        /// and never gets its final name; other destinations have received the content before the mismatch is detected.
         public var verifiesDigest = false
         /// The connection to the server.
         public var connection = Transfer.Connection()

@@ -4,7 +4,7 @@
 
 import SpoolgatePosix
 
-/// The destination while a download runs; used by the thread of the download.
+/// Used by the thread of the download.
 final class DownloadPlace {
     private enum Kind {
         case file(PartFile)
@@ -15,22 +15,14 @@ final class DownloadPlace {
 
     private let kind: Kind
     private let isStopped: () -> Bool
-    /// The number of bytes that the destination has, and so the offset of the next byte.
+    /// The offset of the next byte.
     private(set) var offset: Int64
-    /// The reason why the destination lacks bytes that the token counts as received; nil if it has them.
+    /// Why the destination lacks bytes that the token counts as received; nil if it has them.
     let loss: String?
     /// The digests of bytes that cannot be read back; nil if they are not wanted.
     private var running: RunningDigests?
 
-    /// Opens the destination, to continue at the token's offset if possible.
-    ///
-    /// - Parameters:
-    ///   - destination: the place for the content.
-    ///   - channel: the channel of a body.
-    ///   - token: the token of an earlier run; nil for a new download.
-    ///   - isStopped: called during waits; returns true if the download should end.
-    /// - Throws: a fault if the destination cannot be written to; of kind `.later` if another download writes to the
-    ///   file.
+    /// Continues at the token's offset if possible; throws `.later` if another download writes to the file.
     init(
         _ destination: Download.Destination,
         _ channel: DownloadChannel,
@@ -65,7 +57,7 @@ final class DownloadPlace {
         }
     }
 
-    /// Returns the reason why the file does not match the token, or nil if no difference is found.
+    /// Returns why the file does not match the token; nil if it does.
     private static func loss(
         of token: Download.Token,
         in part: PartFile,
@@ -87,13 +79,13 @@ final class DownloadPlace {
         if case .body(let channel) = kind { channel.given } else { offset }
     }
 
-    /// Returns a digest of the last bytes of a file, or nil for other destinations.
+    /// Returns a digest of a file's last bytes; nil for other destinations.
     func tail() throws(ContentFault) -> String? {
         guard case .file(let part) = kind else { return nil }
         return try part.tail(before: offset)
     }
 
-    /// Discards the received bytes; returns false if that is impossible, because they were passed on.
+    /// Discards the received bytes; returns false if they were passed on.
     func restart() -> Bool {
         if isHandedOver, offset > 0 { return false }
         offset = 0
@@ -129,7 +121,7 @@ final class DownloadPlace {
         if isHandedOver, offset == 0 { running = digest.running() }
     }
 
-    /// Returns whether all received bytes match the digest, or nil if the download was stopped first.
+    /// Returns nil if the download was stopped first.
     func isRight(_ digest: DownloadDigest) throws(ContentFault) -> Bool? {
         guard case .file(let part) = kind else {
             return running.map { digest.isRight($0) } ?? false

@@ -1,8 +1,8 @@
-// One run of a download, from its first byte or its token to its last byte.
+// One run of a download.
 //
-// After an interruption the run requests the rest by `Range`, with `If-Range` and the strong validator of the
-// beginning, and compares each part with the beginning. It never combines two representations (RFC 9110 §13.1.5, §14).
-// The invariant: each byte is written once, at its offset.
+// After an interruption, it requests the rest by `Range`, with `If-Range` and the strong validator of the beginning,
+// and compares each part with the beginning. It never combines two representations (RFC 9110 §13.1.5, §14). The
+// invariant: each byte is written once, at its offset.
 
 import Glibc
 import HTTPTypes
@@ -11,7 +11,7 @@ import SpoolgatePosix
 import SpoolgateTextFormats
 import SpoolgateUploadProtocol
 
-/// One run of a download; used by one thread, once.
+/// Used by one thread, once.
 final class DownloadRun: TransferRun {
     private let source: URLText
     private let options: Download.Options
@@ -21,18 +21,17 @@ final class DownloadRun: TransferRun {
     private let place: DownloadPlace
     var patience: RetryBackoff
 
-    /// The representation of the received bytes; nil if there are none, or if they will be downloaded again.
+    /// The representation of the received bytes; nil if there are none, or they will be downloaded again.
     private var begun: Representation?
     /// Whether earlier content had an entity tag or a date; a response without both is then not trusted.
     private var wasNamed: Bool
-    /// Whether a complete download has already failed the comparison of digests.
+    /// Whether a complete download had a wrong digest.
     private var wasCorrupt = false
     private var mismatches = 0
-    /// The highest offset reached so far.
     private var furthest: Int64 = 0
-    /// Whether the current response's content is written to the destination; nil until its header section was examined.
+    /// Whether the response's content is written to the destination; nil until its header section was examined.
     private var isTaken: Bool?
-    /// The range of the current response's content; nil if it is the whole representation.
+    /// The range of the response's content; nil for the whole representation.
     private var part: PartRange?
     private var mismatch: String?
     private var kept: [UInt8] = []
@@ -45,7 +44,7 @@ final class DownloadRun: TransferRun {
     private static let mismatchLimit = 2
     var name: String { "the download of \(source.text)" }
     var connection: Transfer.Connection { options.connection }
-    /// Always nil; the token of a download is reported by an event.
+    /// Always nil: an event reports the token of a download.
     var tokenLeft: Upload.Token? { nil }
 
     init(
@@ -89,7 +88,6 @@ final class DownloadRun: TransferRun {
         }
     }
 
-    /// Runs until all content has arrived.
     func run() throws(TransferError) -> Transfer.Answer {
         do throws(TransferError) {
             if let loss = place.loss { try restart(loss) }
@@ -151,7 +149,7 @@ final class DownloadRun: TransferRun {
         return nil
     }
 
-    /// Handles a response that has no content of the representation, such as an error or a redirect.
+    /// Handles a response without content of the representation, such as an error.
     private func judged(_ head: ResponseHead, _ told: Duration?) throws(TransferError) -> Transfer
         .Answer?
     {
@@ -182,7 +180,7 @@ final class DownloadRun: TransferRun {
         return nil
     }
 
-    /// Gives a complete file its final name; returns nil if its digest does not match and it must be downloaded again.
+    /// Returns nil if the digest does not match and the content must be downloaded again.
     private func finish(_ head: ResponseHead) throws(TransferError) -> Transfer.Answer? {
         do throws(ContentFault) {
             if options.verifiesDigest, try !verified() {
@@ -214,8 +212,7 @@ final class DownloadRun: TransferRun {
         return isRight
     }
 
-    /// Discards the received bytes to start again, and returns true; returns false the second time or if that is
-    /// impossible.
+    /// Discards the received bytes to start again; returns false the second time, or if that is impossible.
     ///
     /// A second download makes sense because a disk may have lost bytes in a crash.
     private func mayComeAgain() -> Bool {
@@ -228,7 +225,7 @@ final class DownloadRun: TransferRun {
 
     // MARK: Content
 
-    /// Writes content of a response; returns false to end the transfer.
+    /// Returns false to end the transfer.
     private func take(_ bytes: UnsafeRawBufferPointer, of head: ResponseHead) -> Bool {
         do throws(ContentFault) {
             if isTaken == nil { try begin(head) }
@@ -252,14 +249,13 @@ final class DownloadRun: TransferRun {
         return true
     }
 
-    /// Records progress; bytes that are downloaded again are no progress until the highest earlier offset is passed.
+    /// Bytes that are downloaded again are no progress until the highest earlier offset is passed.
     private func noteProgress() {
         guard begun?.validator != nil || place.offset > furthest else { return }
         furthest = max(furthest, place.offset)
         patience.progressed()
     }
 
-    /// Examines a response's header section before its content.
     private func begin(_ head: ResponseHead) throws(ContentFault) {
         isTaken = false
         switch head.status.code {
@@ -312,7 +308,7 @@ final class DownloadRun: TransferRun {
         isTaken = true
     }
 
-    /// Returns the reason why a part does not continue the received bytes, or nil if no difference is found.
+    /// Returns why the part does not continue the received bytes; nil if it does.
     private func difference(of range: PartRange?, in fields: HTTPFields) -> String? {
         guard place.offset > 0, let begun else {
             return "the server sent a part that was not requested"
@@ -335,7 +331,7 @@ final class DownloadRun: TransferRun {
         return begun.difference(from: Representation(fields, total: range.total))
     }
 
-    /// Prepares the comparison of digests; throws if the server sent none.
+    /// Throws if the server sent no digest.
     private func learnDigest() throws(ContentFault) {
         guard options.verifiesDigest else { return }
         guard let digest = begun?.digest else {
@@ -344,7 +340,7 @@ final class DownloadRun: TransferRun {
         place.willCompare(with: digest)
     }
 
-    /// Prepares to start again after a part that does not match; throws if the download must end.
+    /// Starts again after a part that does not match; throws if the download must end.
     private func comeAgain(_ reason: String) throws(TransferError) {
         guard mismatches < Self.mismatchLimit else {
             // Resuming from these bytes would fail in the same way.

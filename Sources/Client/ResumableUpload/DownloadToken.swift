@@ -13,8 +13,8 @@ extension Download {
         public var offset: Int64
         /// The validator of the representation: its strong entity tag or its `Last-Modified` date.
         ///
-        /// A `Last-Modified` date is used only if `date` is at least 60 seconds later; otherwise two representations
-        /// may have the same `Last-Modified`.
+        /// A date is used only if `date` is at least 60 seconds later, because two representations may otherwise have
+        /// the same one.
         public var validator: String
         /// The representation's `Last-Modified` if `validator` is an entity tag; nil if unknown.
         public var lastModified: String?

@@ -8,11 +8,11 @@ import SpoolgateCurl
 import SpoolgatePosix
 import SpoolgateUploadProtocol
 
-/// Whether appends of unknown length ("open appends") work with a server, as far as is known.
+/// Whether appends of unknown length ("open appends") work with a server.
 enum OpenAppends {
     /// No report has arrived yet.
     case unheard
-    /// No report has arrived, and an append failed before the server acknowledged any content.
+    /// An append without reports failed before the server acknowledged any content.
     case doubted
     /// The server reports received content.
     case reported
@@ -20,13 +20,13 @@ enum OpenAppends {
     case unusable
 }
 
-/// The content of one append, on the thread of its upload.
+/// Used by the thread of the upload.
 private final class OpenAppend {
-    /// The time without new bytes from the stream after which the append ends.
+    /// The append ends after this time without new bytes from the stream.
     private static let streamPatience = Duration.seconds(1)
-    /// The time with a full window and without a report after which the append ends.
+    /// The append ends after this time with a full window and without a report.
     private static let reportPatience = Duration.seconds(3)
-    /// The time without a report after which the append ends: a proxy may buffer the request until then.
+    /// The append ends after this time without a report: a proxy may buffer the request until then.
     private static let silence = Duration.seconds(10)
     /// The maximum time that one call waits.
     private static let look = Duration.milliseconds(20)
@@ -44,13 +44,7 @@ private final class OpenAppend {
         (self.stream, self.start, self.most) = (stream, start, most)
     }
 
-    /// Provides the next bytes.
-    ///
-    /// - Parameters:
-    ///   - buffer: the memory for them.
-    ///   - isReported: whether the server reports received content.
-    /// - Returns: the number of bytes provided, the end of the content, or that the request must wait.
-    /// - Throws: the errors of `StreamContent.take`.
+    /// `isReported` says whether the server reports received content.
     func give(
         into buffer: UnsafeMutableRawBufferPointer,
         isReported: Bool
@@ -78,10 +72,9 @@ private final class OpenAppend {
 }
 
 extension UploadRun {
-    /// Appends the bytes of a stream from `offset` on with one request of unknown length.
+    /// Sends an append of unknown length, unless the end of the stream is known or the server requires lengths.
     ///
-    /// - Returns: whether the append was attempted, and the final response if it has arrived. No attempt is made if the
-    ///   end of the stream is known, or if the server requires the length of each append.
+    /// - Returns: whether the append was attempted, and the final response if it has arrived.
     func appendOpenly(
         to resource: URLText,
         at offset: Int64
@@ -132,7 +125,7 @@ extension UploadRun {
         return (true, try conclude(sent, from: offset, answer, read, verdict, purpose))
     }
 
-    /// Prepares an open append at `offset` once the stream has bytes for it; returns nil if no open append is possible.
+    /// Waits for bytes of the stream; returns nil if no open append is possible.
     private func beginOpenly(at offset: Int64) throws(TransferError) -> OpenAppend? {
         guard let stream = content as? StreamContent, openAppends != .unusable else { return nil }
         let half = stream.capacity / 2

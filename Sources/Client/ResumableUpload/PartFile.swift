@@ -7,9 +7,8 @@ import SpoolgateCrypto
 import SpoolgatePosix
 import SpoolgateTextFormats
 
-/// The file `PATH.part` of one download, locked; used by one thread.
+/// The locked file `PATH.part`; used by one thread.
 final class PartFile {
-    /// The path that the file gets when the download is complete.
     private let path: String
     private let part: String
     private let file: Descriptor
@@ -17,9 +16,7 @@ final class PartFile {
 
     private static let tailLength: Int64 = 64 << 10
 
-    /// Opens the file, creating it if it is missing, and locks it.
-    ///
-    /// - Throws: a fault of kind `.later` if another download holds the lock.
+    /// Throws `.later` if another download holds the lock.
     init(of path: String) throws(ContentFault) {
         self.path = path
         part = path + ".part"
@@ -43,7 +40,7 @@ final class PartFile {
         }
     }
 
-    /// Tries to lock the open file; returns true if it did, or false if another open file description holds the lock.
+    /// Tries to lock the file; returns false if another open file description holds the lock.
     private static func isLocked(
         _ file: borrowing Descriptor,
         _ path: String
@@ -64,7 +61,7 @@ final class PartFile {
         }
     }
 
-    /// Writes all of `bytes` at `offset`; a write at offset 0 truncates the file first.
+    /// A write at offset 0 truncates the file first.
     func write(_ bytes: UnsafeRawBufferPointer, at offset: Int64) throws(ContentFault) {
         // The content may be from another download.
         if offset == 0, ftruncate(number, 0) != 0 { throw .of("ftruncate", part) }
@@ -78,8 +75,7 @@ final class PartFile {
         }
     }
 
-    /// Passes the bytes from `start` up to `end` to `body`, piece by piece; stops and returns false if `body` returns
-    /// false.
+    /// Stops and returns false if `body` returns false.
     func read(
         from start: Int64,
         to end: Int64,
@@ -125,9 +121,7 @@ final class PartFile {
 }
 
 extension Download {
-    /// Removes `PATH.part` of an incomplete download.
-    ///
-    /// - Throws: `TransferError` of kind `.later` if a download is writing to it.
+    /// Removes `PATH.part` of an incomplete download; throws `.later` if a download is writing to it.
     package static func discardPart(of path: String) throws(TransferError) {
         guard FileIdentity(of: path + ".part", followingLinks: false) != nil else { return }
         do throws(ContentFault) { try PartFile(of: path).discard() } catch {
@@ -137,12 +131,11 @@ extension Download {
 }
 
 extension ContentFault {
-    /// Returns the fault for a call on a destination that has just failed, from `errno`.
+    /// The fault for a call on a destination that has just failed, from `errno`.
     static func of(_ call: String, _ subject: @autoclosure () -> String) -> ContentFault {
         of(SystemError(call, on: subject()))
     }
 
-    /// Returns the fault for a failed call on a destination.
     static func of(_ error: SystemError) -> ContentFault {
         let remedy = error.isFull ? error.roomRemedy : "check the directory and its disk"
         return ContentFault(kind: .unreadable, reason: "\(error); \(remedy)")

@@ -7,7 +7,6 @@ import SpoolgateTextFormats
 import SpoolgateUploadProtocol
 
 struct PartRange: Equatable {
-    /// The offset of the part's first byte.
     let start: Int64
     /// The offset after the part's last byte.
     let end: Int64
@@ -16,7 +15,7 @@ struct PartRange: Equatable {
 
     var count: Int64 { end - start }
 
-    /// Reads `bytes 5-9/10` or `bytes 5-9/*`; nil for any other value, and for a range beyond the whole.
+    /// Reads `bytes 5-9/10` or `bytes 5-9/*`; nil for any other value, or a range beyond the whole.
     init?(_ fields: HTTPFields) {
         guard let (range, total) = Self.parts(fields) else { return nil }
         let ends = range.split(separator: "-", omittingEmptySubsequences: false)

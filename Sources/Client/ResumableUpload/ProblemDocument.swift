@@ -8,20 +8,18 @@ import SpoolgateTextFormats
 import SpoolgateUploadProtocol
 
 enum ProblemDocument {
-    /// Returns the `detail` of the problem document in a response, or else its `title`; nil if there is neither.
+    /// Returns the problem document's `detail`, or else its `title`; nil if there is neither.
     static func sentence(_ fields: HTTPFields, _ content: [UInt8]) -> String? {
         guard let members = members(fields, content) else { return nil }
         return members["detail"] ?? members["title"]
     }
 
-    /// Returns the `code` of the problem document in a response, which identifies a gateway's refusal to programs.
-    ///
-    /// Nil if the response has no problem document, or the document has no `code`.
+    /// Returns the problem document's `code`, which identifies a gateway's refusal to programs; nil if it is missing.
     static func code(_ fields: HTTPFields, _ content: [UInt8]) -> String? {
         members(fields, content)?["code"]
     }
 
-    /// Returns the string members of a problem document, or nil if the content is not a problem document.
+    /// Returns nil if the content is not a problem document.
     private static func members(_ fields: HTTPFields, _ content: [UInt8]) -> [String: String]? {
         guard let type = fields.value(of: .contentType),
             MediaType.of(type, is: "application/problem+json")

@@ -10,25 +10,22 @@ import SpoolgateUploadProtocol
 struct Representation {
     /// The entity tag as received, weak or strong.
     private(set) var tag: String?
-    /// The `Last-Modified` as received.
     private(set) var modified: String?
-    /// The `Date` of the same response.
     private(set) var date: String?
-    /// The length of the whole representation in bytes; nil if unknown.
+    /// The length of the whole in bytes; nil if unknown.
     private(set) var total: Int64?
-    /// The representation's digest; nil if the response has no supported one.
     private(set) var digest: DownloadDigest?
 
     /// The number of seconds that `Date` must be later than `Last-Modified`.
     ///
-    /// RFC 9110 §8.8.2.2 requires one second if both dates are from the same clock, or a difference that makes
-    /// different clocks unlikely to matter. RFC 7232 §2.2.2 had a minute.
+    /// RFC 9110 §8.8.2.2 requires one second if both dates are from the same clock, or else a difference that makes the
+    /// clocks unlikely to matter. RFC 7232 §2.2.2 had a minute.
     static let distance: Int64 = 60
-    /// The reason why a representation without a validator is not resumed, as a part of a sentence.
+    /// A part of a sentence.
     static let absence =
         "the server sends no strong validator (an ETag, or a Last-Modified a minute before Date)"
 
-    /// Reads the fields of a response; `total` is the whole length in bytes by its framing or range, or nil if unknown.
+    /// `total` is in bytes, by the framing or the range; nil if unknown.
     init(_ fields: HTTPFields, total: Int64?) {
         tag = fields.value(of: .eTag)
         modified = fields.value(of: .lastModified)
@@ -46,8 +43,7 @@ struct Representation {
         digest = token.digest.flatMap { DownloadDigest(value: $0) }
     }
 
-    /// The validator for `If-Range`: a strong entity tag or, without any entity tag, a strong date; nil if there is
-    /// neither.
+    /// For `If-Range`: a strong entity tag or, without any entity tag, a strong date.
     var validator: String? {
         if let tag, Self.isStrong(tag) { return tag }
         if let tag, Self.isWeak(tag) { return nil }
@@ -58,17 +54,15 @@ struct Representation {
         return modified
     }
 
-    /// Whether the representation has an entity tag or a date, weak or strong.
+    /// Whether it has an entity tag or a date, weak or strong.
     var isNamed: Bool { tag != nil || modified != nil }
 
-    /// Adds the values that the response with `part` has and earlier responses did not have.
     mutating func learn(from part: Representation) {
         total = total ?? part.total
         digest = digest ?? part.digest
     }
 
-    /// Returns the reason why `part` belongs to another representation, as the end of a sentence, or nil if no
-    /// difference is found.
+    /// Returns why `part` belongs to another representation, as the end of a sentence; nil if it does not.
     func difference(from part: Representation) -> String? {
         if let other = part.tag, isOther(other) {
             return "the part has the ETag \(other), but the beginning had \(tag ?? "none")"
@@ -97,7 +91,7 @@ struct Representation {
         return seconds != nil && seconds == HTTPDate.seconds(other, now: WallTime.now.seconds)
     }
 
-    /// Returns whether the text is one strong entity tag: in quotes, without a quote or control character inside.
+    /// Returns whether the text is in quotes, without a quote or control character inside.
     private static func isStrong(_ tag: String) -> Bool {
         let bytes = tag.utf8
         return bytes.count >= 2 && bytes.first == UInt8(ascii: "\"")

@@ -11,20 +11,18 @@ import SpoolgateUploadProtocol
 struct ExchangeResult {
     /// The final response's head; nil if none has arrived.
     var head: ResponseHead?
-    /// The reason if the response is missing or incomplete; nil if it is complete.
+    /// Nil if the response is complete.
     var fault: ClientFault?
-    /// The pause that the response requests before a retry; nil if it requests none.
     var retryAfter: Duration?
     /// The start of the response's content, up to the limit.
     var content: [UInt8]
-    /// Whether `content` is only the start of the response's content.
+    /// Whether `content` is incomplete.
     var isCut: Bool
     /// Whether a part of the request may have been sent.
     var wasBegun: Bool
     /// The number of content bytes sent.
     var uploaded: Int64
 
-    /// The final response and its upload fields; nil if none has arrived.
     var answered: (answer: Transfer.Answer, read: UploadAnswer)? {
         head.map { head in
             (
@@ -41,7 +39,7 @@ struct ExchangeResult {
 }
 
 extension Transfer.Answer {
-    /// Resolves `Location` against the request's URL; returns nil if the field is missing or invalid.
+    /// Returns nil if `Location` is missing or invalid.
     func location(from url: URLText) -> URLText? {
         fields.value(of: .location).flatMap { url.resolved($0) }
     }
@@ -56,9 +54,9 @@ extension Transfer.Answer {
     }
 }
 
-/// Sends the requests of one transfer, on its thread.
+/// Used by the thread of one transfer.
 final class ServerExchange {
-    /// The maximum number of bytes kept of a response's content.
+    /// The maximum number of bytes kept of a response.
     private let answerLimit: Int
     private let options: Transfer.Connection
     private let control: TransferControl
@@ -78,17 +76,10 @@ final class ServerExchange {
         self.connections = connections
     }
 
-    /// Sends one request.
+    /// Sends one request with the credentials.
     ///
-    /// - Parameters:
-    ///   - method: the method.
-    ///   - url: the URL.
-    ///   - fields: the fields; credentials are added.
-    ///   - content: the content, or nil if the request has none.
-    ///   - heard: called for each interim response.
-    ///   - sink: called for each piece of the response's content, returns false to end the request; if nil, the content
-    ///     is kept in the result.
-    /// - Returns: the result of the request.
+    /// `heard` receives each interim response. `sink` receives the content piece by piece, and returns false to end the
+    /// request; without it, the result keeps the content.
     func send(
         _ method: HTTPRequest.Method,
         _ url: URLText,

@@ -6,9 +6,8 @@
 import Glibc
 import SpoolgatePosix
 
-/// A ring buffer between a producer and one upload.
-///
-/// Bytes are copied outside the lock: only the producer writes, after the end, and only the upload reads and releases.
+/// A ring buffer; bytes are copied outside the lock, because only the producer writes, after the end, and only the
+/// upload reads and releases.
 final class StreamWindow: Sendable {
     private struct State {
         var start: Int64 = 0
@@ -29,7 +28,6 @@ final class StreamWindow: Sendable {
         /// Whether the stream ends at `end`.
         var isEnded: Bool
         var isFull: Bool
-        /// The description of the error if the stream has failed, otherwise nil.
         var failure: String?
     }
 
@@ -47,7 +45,7 @@ final class StreamWindow: Sendable {
 
     // MARK: The producer's side
 
-    /// Adds bytes, waiting while the window is full; returns false if the window was closed.
+    /// Waits while the window is full; returns false if it was closed.
     func add(_ bytes: [UInt8]) async -> Bool {
         var added = 0
         while !isClosed {
@@ -76,14 +74,14 @@ final class StreamWindow: Sendable {
         }
     }
 
-    /// Waits for space in the window; returns true if there is space, false at `deadline` or if the window was closed.
+    /// Waits for space; returns false at `deadline`, or if the window was closed.
     func waitForRoom(until deadline: Deadline) -> Bool {
         state.wait(until: deadline, isQuiet: true) {
             $0.isClosed ? false : room($0) > 0 ? true : nil
         } ?? false
     }
 
-    /// Calls `fill` to write into free memory; returns the number of bytes added, 0 if the window is full.
+    /// Lets `fill` write into free memory; returns 0 if the window is full.
     func put(_ fill: (UnsafeMutableRawBufferPointer) -> Int) -> Int {
         let (end, most) = state.updateQuietly { ($0.end, room($0)) }
         let place = Int(end % capacity)
@@ -113,7 +111,7 @@ final class StreamWindow: Sendable {
 
     // MARK: The upload's side
 
-    /// Returns whether the bytes from `offset` on are available or can still arrive; false if they were released.
+    /// Returns false if the bytes from `offset` on were released.
     func canGive(from offset: Int64) -> Bool {
         state.updateQuietly { offset >= max($0.start, $0.wanted) }
     }
@@ -136,7 +134,7 @@ final class StreamWindow: Sendable {
         return whole ?? state.updateQuietly { look($0) }
     }
 
-    /// Fills `buffer` with the bytes from `offset` on; returns false if some of them are not in the window.
+    /// Returns false if some of the bytes are not in the window.
     func read(into buffer: UnsafeMutableRawBufferPointer, at offset: Int64) -> Bool {
         let (start, end) = state.updateQuietly { ($0.start, $0.end) }
         guard offset >= start, offset + Int64(buffer.count) <= end else { return false }
@@ -156,7 +154,6 @@ final class StreamWindow: Sendable {
         }
     }
 
-    /// Closes the window; `add` and `waitForRoom` return false from then on.
     func close() { wake { $0.isClosed = true } }
 
     private func wake(_ change: (inout State) -> Void) {
@@ -214,11 +211,9 @@ final class StreamContent: UploadContent {
 
     var capacity: Int64 { window.capacity }
 
-    /// Waits for `count` bytes from `offset` on, at most half the window.
+    /// Waits for `count` bytes, at most half the window; returns true if they arrived and the end is still unknown.
     ///
-    /// - Returns: true if the bytes have arrived and the end of the stream is still unknown; false otherwise, and if
-    ///   `isStopped` returned true.
-    /// - Throws: `ContentFault` if the stream failed, or if its length differs from the declared one.
+    /// - Throws: `ContentFault` if the stream failed, or its length differs from the declared one.
     func goesOn(
         from offset: Int64,
         by count: Int64,
@@ -238,18 +233,11 @@ final class StreamContent: UploadContent {
         var count: Int
         /// Whether the stream ends after these bytes.
         var isEnded: Bool
-        /// Whether the window is full, so that no more bytes can arrive before some are released.
+        /// Whether no more bytes can arrive before some are released.
         var isFull: Bool
     }
 
-    /// Copies the available bytes from `offset` on; if there are none yet, waits up to `limit` for the first one.
-    ///
-    /// - Parameters:
-    ///   - buffer: the memory for the bytes.
-    ///   - offset: their offset in the stream.
-    ///   - limit: the maximum time to wait.
-    /// - Returns: the number of bytes, and the state of the stream.
-    /// - Throws: `ContentFault` if the stream failed, or if its length differs from the declared one.
+    /// Copies the available bytes; waits up to `limit` for the first one.
     func take(
         into buffer: UnsafeMutableRawBufferPointer,
         at offset: Int64,

@@ -9,27 +9,26 @@ public enum Transfer {
     public enum Event<Token: Sendable & Equatable>: Sendable, Equatable {
         /// The transfer can be resumed with this token, which replaces earlier ones.
         ///
-        /// The token of an upload is reported again before the last byte is sent, with `mayBeComplete` set.
+        /// An upload reports it again before the last byte is sent, with `mayBeComplete` set.
         case resumable(Token)
         /// The transfer has progressed.
         case progress(Progress)
-        /// The transfer waits for this time before its next attempt, for this reason.
+        /// The transfer waits before its next attempt.
         case waiting(Duration, reason: String)
         /// The transfer starts again from the first byte.
         ///
-        /// For an upload, the upload resource is gone or could not be created; for a download, the content on the
-        /// server has changed.
+        /// The upload resource is gone or could not be created, or the content of the download has changed.
         case begunAnew(reason: String)
     }
 
     /// The progress of a transfer, in bytes.
     public struct Progress: Sendable, Equatable {
-        /// For an upload, the number of bytes that the server has acknowledged; for a download, the number of bytes
-        /// written to the destination.
+        /// For an upload, the bytes that the server has acknowledged; for a download, the bytes written to the
+        /// destination.
         public var received: Int64
-        /// For an upload, the number of bytes sent, acknowledged or not; for a download, the number of bytes received.
+        /// For an upload, the bytes sent, acknowledged or not; for a download, the bytes received.
         public var sent: Int64
-        /// The total number of bytes of the content; nil if unknown.
+        /// The length of the content in bytes; nil if unknown.
         public var total: Int64?
 
         /// Creates progress from its parts.
@@ -48,14 +47,11 @@ public enum Transfer {
         public var fields: HTTPFields
         /// The start of the response's content, at most `Upload.Options.answerLimit` bytes.
         public var content: [UInt8]
-        /// Whether `content` is only the start of the response's content.
+        /// Whether `content` is incomplete.
         public var isCut: Bool
-        /// Whether the server accepted the upload but no longer has the application's response.
-        ///
-        /// If true, `status` is not the status that the application sent.
+        /// Whether the server accepted the upload but no longer has the application's response and its status.
         public var isLost: Bool
-        /// The target of the redirect if the final response is a 302 or 303, as an absolute URL; nil for any other
-        /// response.
+        /// The absolute URL that a final 302 or 303 redirects to; nil for any other response.
         public var place: String?
 
         /// Creates a response from its parts.

@@ -16,12 +16,11 @@ extension Transfer {
 
         /// The version of HTTP.
         ///
-        /// HTTP/1.1 is faster for one upload on one connection, because an HTTP/2 server limits how much content may be
-        /// in flight. With a round-trip time of 100 ms, nginx's default of 64 KiB allows 0.65 MB/s and the 1 MiB of
-        /// spoolgate's location 9 MB/s, while HTTP/1.1 reaches 124 MB/s.
+        /// HTTP/1.1 is faster for one upload, because an HTTP/2 server limits the content in flight. With a round-trip
+        /// time of 100 ms, nginx's default of 64 KiB allows 0.65 MB/s and the 1 MiB of spoolgate's location 9 MB/s,
+        /// while HTTP/1.1 reaches 124 MB/s.
         public var version = Version.http1
-        /// The maximum time to connect, including TLS, and afterwards the maximum time without a byte in either
-        /// direction.
+        /// The maximum time to connect, including TLS, and afterwards without a byte in either direction.
         public var stall = Duration.seconds(30)
         /// The maximum time to wait for a response after the request was sent.
         public var answerTimeout = Duration.seconds(300)
@@ -32,17 +31,17 @@ extension Transfer {
         public var firstPause = Duration.seconds(1)
         /// The maximum average rate in bytes per second, 0 for no limit; bursts of a few MiB may be faster.
         public var rateLimit: Int64 = 0
-        /// The PEM file of the trusted certificate authorities, or nil to trust the system's.
+        /// The PEM file of the trusted certificate authorities; nil for the system's.
         public var certificateAuthority: String?
-        /// The PEM file of the client certificate, or nil to send none.
+        /// The PEM file of the client certificate; nil for none.
         public var clientCertificate: String?
-        /// The PEM file of the client certificate's key, or nil if `clientCertificate` contains the key.
+        /// The PEM file of the client's key; nil if `clientCertificate` contains it.
         public var clientKey: String?
         /// The credentials of the client.
         public var credentials = Credentials.none
         /// Whether to use the proxies that environment variables name (`https_proxy`, `no_proxy`).
         public var usesProxies = true
-        /// The path of a Unix socket to connect to instead of the URL's host, or nil to use TCP.
+        /// The path of a Unix socket to connect to instead of the URL's host; nil for TCP.
         public var socket: String?
 
         /// Creates the default settings.

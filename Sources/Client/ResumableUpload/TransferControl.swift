@@ -5,7 +5,6 @@
 import SpoolgatePosix
 
 final class TransferControl: Sendable {
-    /// The owner's instruction to a run.
     enum Wish: Sendable {
         case run, pause, cancel
     }
@@ -20,10 +19,9 @@ final class TransferControl: Sendable {
     private let state = Monitor(State())
 
     var wish: Wish { state.updateQuietly(\.wish) }
-    /// Whether the run should end.
     var isStopped: Bool { wish != .run }
 
-    /// Asks the current run to end, without waiting; only the first call counts, and without a run it has no effect.
+    /// Does not wait; only the first call during a run has an effect.
     func ask(_ wish: Wish) {
         let action = state.update { state -> (@Sendable () -> Void)? in
             guard state.isRunning, state.wish == .run else { return nil }
@@ -48,7 +46,7 @@ final class TransferControl: Sendable {
         _ = state.wait(until: .after(duration), isQuiet: true) { $0.wish == .run ? nil : true }
     }
 
-    /// Marks a run as begun; returns false if a run is already in progress.
+    /// Returns false if a run is already in progress.
     func begin() -> Bool {
         state.updateQuietly { state in
             defer { state.isRunning = true }
@@ -56,7 +54,7 @@ final class TransferControl: Sendable {
         }
     }
 
-    /// Marks the run as ended and discards the owner's instruction.
+    /// Also discards the owner's instruction.
     func end() {
         let awaiting = state.update { state in
             let awaiting = state.awaiting
@@ -66,7 +64,7 @@ final class TransferControl: Sendable {
         for continuation in awaiting { continuation.resume() }
     }
 
-    /// Waits until the current run has ended; returns at once if there is none.
+    /// Waits until no run is in progress.
     func ended() async {
         await withCheckedContinuation { continuation in
             let isOver = state.update { state in
@@ -90,13 +88,11 @@ struct RetryBackoff {
         end = .after(options.retryFor)
     }
 
-    /// Resets the pauses and the time for attempts after progress.
     mutating func progressed() { self = RetryBackoff(options) }
 
-    /// Returns the pause before the next attempt, or nil if there must be no further attempt.
+    /// Returns the pause; nil if it would last beyond the time for attempts.
     ///
-    /// - Parameter told: the pause that the server requests, or nil if it requests none.
-    /// - Returns: the pause; nil if it would last beyond the time for attempts.
+    /// `told` is the pause that the server requests.
     mutating func next(_ told: Duration?) -> Duration? {
         // Clients that were disconnected together should not reconnect together.
         let next = told ?? pause * Double.random(in: 0.75...1.25)

@@ -1,17 +1,15 @@
-// Errors of transfers.
-//
-// Values only. The invariant: an error names the failed step, the resource, the reason and the remedy.
+// Errors of transfers. Values only.
 
 /// The reason why a transfer did not complete.
 public struct TransferError: Error, Sendable, Equatable, CustomStringConvertible {
-    /// The kind of an error, for programs that decide how to react.
+    /// The kind of an error.
     @nonexhaustive
     public enum Kind: Sendable, Equatable {
         /// The URL or an option cannot be used; no request was sent.
         case invalid
         /// The body of an upload could not be read, or the content of a download could not be written.
         case unreadable
-        /// The body of an upload has changed since the token was created, or while it was sent.
+        /// The body of an upload has changed.
         ///
         /// For a download, the content on the server has changed, and earlier content was already passed on.
         case changed
@@ -21,8 +19,7 @@ public struct TransferError: Error, Sendable, Equatable, CustomStringConvertible
         case untrusted
         /// The server refused the transfer permanently; `answer` is its response.
         case refused
-        /// The server or a proxy redirects to another URL; the redirect is not followed, and the upload was probably
-        /// not accepted.
+        /// The server or a proxy redirects; the redirect is not followed, and the upload was probably not accepted.
         case redirected
         /// The upload resource has another origin than the target, and `Upload.Options.allowsOtherOrigin` is false.
         case otherOrigin
@@ -38,7 +35,7 @@ public struct TransferError: Error, Sendable, Equatable, CustomStringConvertible
         case paused
         /// `cancel` was called.
         case cancelled
-        /// A write came too late: the body was finished, or the run of its upload has ended with its own error.
+        /// A write came too late: the body was finished, or the run had ended with an error.
         case closed
     }
 
@@ -46,7 +43,7 @@ public struct TransferError: Error, Sendable, Equatable, CustomStringConvertible
     public var kind: Kind
     /// One sentence with the failed step, the resource, the reason and the remedy.
     public var reason: String
-    /// The server's response that led to the error; nil if there is none.
+    /// The response that led to the error; nil if there is none.
     public var answer: Transfer.Answer?
     /// The token to resume the upload with; nil if the server has no content of it, and for downloads.
     public var token: Upload.Token?
@@ -66,6 +63,6 @@ public struct TransferError: Error, Sendable, Equatable, CustomStringConvertible
 
     public var description: String { reason }
 
-    /// Whether the same transfer can succeed if it is resumed or started again later.
+    /// Whether the same transfer can succeed later.
     public var mayWorkLater: Bool { kind == .later || kind == .paused }
 }

@@ -19,7 +19,7 @@ final class TransferHandle<Token: Sendable & Equatable>: Sendable {
     let control = TransferControl()
     let connections: ConnectionPool
     let appendLimit: AppendLimit
-    /// The name of the transfer in a sentence: `the upload to URL`.
+    /// The name in a sentence: `the upload to URL`.
     let name: String
 
     private let slots: TransferSlots?
@@ -27,14 +27,7 @@ final class TransferHandle<Token: Sendable & Equatable>: Sendable {
     private let onEvent: (@Sendable (Event) -> Void)?
     private let body: @Sendable (TransferHandle) throws(TransferError) -> Transfer.Answer
 
-    /// Creates a transfer.
-    ///
-    /// - Parameters:
-    ///   - name: its name in a sentence.
-    ///   - token: the token to resume from; nil for a new transfer.
-    ///   - session: provides connections and slots; nil for none.
-    ///   - onEvent: called for each event, on the transfer's thread.
-    ///   - body: performs one run.
+    /// `body` performs one run.
     init(
         _ name: String,
         _ token: Token?,
@@ -51,14 +44,11 @@ final class TransferHandle<Token: Sendable & Equatable>: Sendable {
         state = Monitor(State(token: token))
     }
 
-    /// The token to resume with; nil if there is none.
     var token: Token? { state.updateQuietly(\.token) }
 
     func set(_ token: Token?) { state.updateQuietly { $0.token = token } }
 
-    /// A stream of the events from now on.
-    ///
-    /// It ends with the current run or the next one; if the last run succeeded or failed permanently, it ends at once.
+    /// Ends like `Upload.events`.
     var events: AsyncStream<Event> {
         let (stream, reader) = AsyncStream<Event>.makeStream(bufferingPolicy: .bufferingNewest(256))
         let isOver = state.updateQuietly { state in
@@ -69,7 +59,7 @@ final class TransferHandle<Token: Sendable & Equatable>: Sendable {
         return stream
     }
 
-    /// Reports an event to `onEvent` and to all streams.
+    /// Reports an event to `onEvent` and all streams.
     func tell(_ event: Event) {
         let readers = state.updateQuietly { state in
             switch event {
@@ -84,8 +74,6 @@ final class TransferHandle<Token: Sendable & Equatable>: Sendable {
     }
 
     /// Runs on a thread of its own; cancelling the task pauses the run.
-    ///
-    /// - Throws: `TransferError`; `CancellationError` if the task was cancelled before the end.
     func run() async throws -> Transfer.Answer {
         try Task.checkCancellation()
         guard control.begin() else { throw alreadyRunning }
@@ -108,11 +96,7 @@ final class TransferHandle<Token: Sendable & Equatable>: Sendable {
         return try result.get()
     }
 
-    /// Runs on the calling thread, and blocks it.
-    ///
-    /// - Parameter isStopped: called once after the run has begun; true pauses the run.
-    /// - Returns: the final response.
-    /// - Throws: the reason if there is none.
+    /// Blocks the calling thread; `isStopped` is called once after the run has begun; true pauses it.
     func perform(unless isStopped: () -> Bool = { false }) throws(TransferError) -> Transfer.Answer
     {
         guard control.begin() else { throw alreadyRunning }
@@ -125,14 +109,13 @@ final class TransferHandle<Token: Sendable & Equatable>: Sendable {
         return try result.get()
     }
 
-    /// Ends the run as soon as possible, and returns the token.
     func pause() async -> Token? {
         control.ask(.pause)
         await control.ended()
         return token
     }
 
-    /// Waits for a slot of the session.
+    /// Requests a slot of the session.
     private func enter(_ told: @escaping @Sendable (_ hasPlace: Bool) -> Void) {
         guard let slots else { return told(true) }
         let ticket = slots.enter(told)

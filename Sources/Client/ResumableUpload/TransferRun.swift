@@ -6,7 +6,6 @@ import SpoolgateCurl
 import SpoolgatePosix
 import SpoolgateTextFormats
 
-/// A run of an upload, a download or a cancellation.
 protocol TransferRun: AnyObject {
     /// The name in a sentence: `the upload to URL`.
     var name: String { get }
@@ -14,9 +13,8 @@ protocol TransferRun: AnyObject {
     var connection: Transfer.Connection { get }
     var patience: RetryBackoff { get set }
 
-    /// The token to resume an upload with after an error; nil if there is none.
+    /// The token to resume an upload with after an error.
     var tokenLeft: Upload.Token? { get }
-    /// Reports a pause and its reason.
     func tellWaiting(_ pause: Duration, reason: String)
 }
 
@@ -64,13 +62,9 @@ extension TransferRun {
         return DurationText.text(seconds > 0 ? .seconds(seconds) : duration)
     }
 
-    /// Waits before another attempt.
+    /// Waits before another attempt; throws if the time for attempts is over, or if the owner asks for an end.
     ///
-    /// - Parameters:
-    ///   - reason: the reason, as the beginning of a sentence.
-    ///   - answer: the server's response.
-    ///   - told: the pause that the server requests.
-    /// - Throws: an error if the time for attempts is over, or if the owner asks for an end.
+    /// `reason` begins a sentence; `told` is the pause that the server requests.
     func wait(_ reason: String, _ answer: Transfer.Answer?, _ told: Duration?) throws(TransferError)
     {
         guard let pause = patience.next(told) else {

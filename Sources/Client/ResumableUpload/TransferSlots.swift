@@ -5,7 +5,6 @@
 import SpoolgatePosix
 
 final class TransferSlots: Sendable {
-    /// Identifies a request for a slot.
     struct Ticket: Sendable {
         fileprivate let number: UInt64
     }
@@ -26,11 +25,8 @@ final class TransferSlots: Sendable {
     /// Creates `count` slots, at least one.
     init(_ count: Int) { state = Monitor(State(free: max(1, count))) }
 
-    /// Requests a slot.
-    ///
-    /// - Parameter told: called once, on this thread or another transfer's: true grants a slot, which `leave` returns;
-    ///   false means that the request was withdrawn.
-    /// - Returns: the ticket to withdraw the request with.
+    /// `told` is called once, on this thread or another transfer's: true grants a slot, which `leave` returns; false
+    /// means that the request was withdrawn.
     func enter(_ told: @escaping @Sendable (_ entered: Bool) -> Void) -> Ticket {
         let (ticket, isFree) = state.updateQuietly { state in
             let number = state.next

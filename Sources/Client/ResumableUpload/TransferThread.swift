@@ -3,12 +3,7 @@
 import SpoolgatePosix
 
 enum TransferThread {
-    /// Runs blocking work on a thread of its own.
-    ///
-    /// - Parameters:
-    ///   - name: the name of the thread.
-    ///   - body: the work.
-    ///   - end: called with the result on that thread, or on this one if no thread is available.
+    /// Calls `end` on the new thread, or on this one if none is available.
     static func start<R: Sendable>(
         _ name: String,
         _ body: @escaping @Sendable () -> Result<R, TransferError>,
@@ -21,7 +16,6 @@ enum TransferThread {
         }
     }
 
-    /// Runs blocking work on a thread of its own, and waits for it.
     static func run<R: Sendable>(
         _ name: String,
         _ body: @escaping @Sendable () -> Result<R, TransferError>

@@ -6,7 +6,7 @@
 import SpoolgateTextFormats
 
 struct URLText: Equatable {
-    /// The URL without its fragment, as it is sent.
+    /// The URL without its fragment.
     let text: String
     /// The origin as `https://host:port`, in lower case and without the default port.
     let origin: String
@@ -51,7 +51,7 @@ struct URLText: Equatable {
 
     func hasOrigin(of other: URLText) -> Bool { origin.hasSameBytes(as: other.origin) }
 
-    /// Resolves a `Location` in a response from this URL; nil if it is invalid.
+    /// Resolves a `Location`; nil if it is invalid.
     func resolved(_ reference: String) -> URLText? {
         if reference.contains("://") { return URLText(reference) }
         guard !reference.isEmpty else { return nil }

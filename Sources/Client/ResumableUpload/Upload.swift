@@ -1,4 +1,4 @@
-// The public interface of an upload; UploadRun.swift has the work of one run.
+// The public interface of an upload; UploadRun.swift has the work.
 
 import SpoolgateCurl
 
@@ -24,12 +24,8 @@ public final class Upload: Sendable {
 
     /// Creates an upload; no request is sent before it runs.
     ///
-    /// - Parameters:
-    ///   - body: the content to send.
-    ///   - url: the target URL; absolute, without user and password.
-    ///   - options: the options.
-    ///   - onEvent: called for each event on the upload's thread, which waits for it: a token that it writes to disk is
-    ///     there before the upload continues.
+    /// The URL is absolute, without user and password. The upload's thread calls `onEvent` for each event and waits for
+    /// it: a token that it writes to disk is there before the upload continues.
     public convenience init(
         _ body: Upload.Body,
         to url: String,
@@ -56,12 +52,8 @@ public final class Upload: Sendable {
 
     /// Creates the upload that a token belongs to; if its upload resource is gone, it starts again.
     ///
-    /// - Parameters:
-    ///   - token: a token from an event, an error or `pause`, in any process.
-    ///   - body: the same body; a stream from its beginning.
-    ///   - options: the same options.
-    ///   - onEvent: called for each event, as in `init`.
-    /// - Returns: the upload; it continues when it runs.
+    /// The token is from an event, an error or `pause`, in any process. The body and the options must be the same; a
+    /// stream must start from its beginning.
     public static func resume(
         from token: Upload.Token,
         body: Upload.Body,
@@ -74,34 +66,26 @@ public final class Upload: Sendable {
     /// The token to resume with; nil if the server has no content or has accepted the upload.
     public var token: Upload.Token? { transfer.token }
 
-    /// Sends the body and waits for the final response.
+    /// Sends the body, and returns the final response, with a status below 400.
     ///
     /// Cancelling the task ends the run like `pause`; `token` resumes it.
     ///
-    /// - Returns: the final response, with a status below 400.
     /// - Throws: `TransferError` if the upload was not accepted; `CancellationError` if the task was cancelled.
     public func run() async throws -> Transfer.Answer { try await transfer.run() }
 
     /// Sends the body like `run`, but blocks the calling thread.
     ///
     /// Do not call it from a task: tasks share few threads, and a stream may need the blocked one.
-    ///
-    /// - Returns: the final response, with a status below 400.
-    /// - Throws: the reason if the upload was not accepted, with the token.
     public func perform() throws(TransferError) -> Transfer.Answer { try transfer.perform() }
 
-    /// Uploads like `perform`, for an owner that may be told to stop on another thread.
+    /// Uploads like `perform`, but pauses if `isStopped` returns true.
     ///
-    /// - Parameter isStopped: called once after the run has begun; from then on `requestPause` takes effect.
-    /// - Returns: the final response, with a status below 400.
-    /// - Throws: the reason if the upload was not accepted, with the token.
+    /// `isStopped` is called once after the run has begun; from then on, `requestPause` on another thread takes effect.
     package func perform(unless isStopped: () -> Bool) throws(TransferError) -> Transfer.Answer {
         try transfer.perform(unless: isStopped)
     }
 
-    /// Ends the current run, if there is one, and returns the token to resume with; `run` throws `.paused`.
-    ///
-    /// - Returns: the token; nil if the server has no content.
+    /// Ends the current run, which throws `.paused`, and returns the token; nil if the server has no content.
     public func pause() async -> Upload.Token? { await transfer.pause() }
 
     /// Pauses like `pause`, without waiting.
@@ -134,9 +118,7 @@ public final class Upload: Sendable {
         try Cancellation(token, options, over: ConnectionPool()).run()
     }
 
-    /// Reports whether the server lacks a part of the body, and so cannot have accepted the upload.
-    ///
-    /// Blocks the calling thread.
+    /// Returns whether the server lacks a part of the body, and so cannot have accepted the upload; blocks.
     ///
     /// - Throws: an error if the server cannot be reached for `retryFor`.
     package static func isPartial(

@@ -1,6 +1,6 @@
 // The content of an upload.
 //
-// It is not read here. The invariant: a body states its length, or that it is unknown.
+// The invariant: a body states its length, or that it is unknown.
 
 extension Upload {
     /// The content of an upload.
@@ -30,20 +30,16 @@ extension Upload {
         /// A file whose path need not be UTF-8: bytes without a zero.
         package static func file(bytes: [UInt8]) -> Body { Body(source: .file(bytes)) }
 
-        /// Bytes in memory, from any collection: an array, a slice, `Data`, the view of a buffer.
+        /// Bytes in memory, from any collection.
         public static func bytes(_ bytes: some Collection<UInt8>) -> Body {
             Body(source: .bytes(Array(bytes)))
         }
 
-        /// A sequence of byte collections of any size.
+        /// A sequence of byte collections of any size; an error that it throws ends the upload.
         ///
         /// The next piece is requested once there is space in `Upload.Options.window`. To resume in another process,
-        /// the stream must yield the same bytes again from its beginning; bytes that the server has are skipped.
-        ///
-        /// - Parameters:
-        ///   - pieces: the collections; an error that the sequence throws ends the upload.
-        ///   - length: the number of bytes in all; nil if unknown.
-        /// - Returns: the body.
+        /// the stream must yield the same bytes again from its beginning; bytes that the server has are skipped. The
+        /// `length` in bytes is nil if unknown.
         public static func stream<Pieces: AsyncSequence & Sendable>(
             _ pieces: Pieces,
             length: Int64? = nil
@@ -59,10 +55,8 @@ extension Upload {
 
         /// A body that a program writes while it is sent, and its writer.
         ///
-        /// It is valid for one run: bytes that the server has not received at the end of the run are discarded.
-        ///
-        /// - Parameter length: the number of bytes in all; nil if unknown.
-        /// - Returns: the body of one upload, and its writer.
+        /// It is valid for one run: bytes that the server has not received at its end are discarded. The `length` in
+        /// bytes is nil if unknown.
         public static func makeStream(length: Int64? = nil) -> (body: Body, writer: Writer) {
             let channel = PieceChannel()
             return (Body(source: .written(channel, length: length)), Writer(channel))
@@ -81,7 +75,6 @@ extension Upload {
     }
 }
 
-/// The source of a stream's bytes.
 enum StreamFeed: Sendable {
     /// Passes on each piece until `add` returns false.
     case asynchronous(@Sendable (_ add: @Sendable ([UInt8]) async -> Bool) async throws -> Void)

@@ -13,7 +13,6 @@ struct ContentFault: Error {
     var reason: String
 }
 
-/// The content of one request.
 struct Portion: Equatable {
     var count: Int64
     /// Whether the body ends with it.
@@ -22,23 +21,19 @@ struct Portion: Equatable {
 
 /// Used by the thread of its upload.
 protocol UploadContent: AnyObject {
-    /// The length; nil while unknown.
+    /// In bytes; nil while unknown.
     var length: Int64? { get }
-    /// Identifies the body in a token; nil if it cannot be identified.
+    /// Identifies the body in a token; nil if that is impossible.
     var fingerprint: String? { get }
-    /// Reports whether the body can be read from `offset` on.
     func canBeRead(from offset: Int64) -> Bool
     /// Releases the bytes before `offset`, which are not read again.
     func release(upTo offset: Int64)
-    /// Returns the next portion from `offset` on, at most `limit` bytes; waits for a stream.
-    ///
-    /// - Returns: the portion; nil if `isStopped` returned true.
+    /// Waits for a stream; returns nil if `isStopped` returned true.
     func portion(
         from offset: Int64,
         limit: Int64?,
         isStopped: () -> Bool
     ) throws(ContentFault) -> Portion?
-    /// Fills `buffer` with bytes of a portion from `offset` on.
     func read(
         into buffer: UnsafeMutableRawBufferPointer,
         at offset: Int64
@@ -79,10 +74,9 @@ extension Upload.Body {
 }
 
 extension Upload {
-    /// Identifies the present state of a file, as in a token.
+    /// Returns a file's size, modification time and inode number, as in a token; nil if they cannot be read.
     ///
-    /// - Parameter path: bytes without a zero.
-    /// - Returns: its size, modification time and inode number; nil if they cannot be read.
+    /// The path has no zero byte.
     package static func fingerprint(ofFile path: [UInt8]) -> String? {
         var status = stat()
         return path.withPath { stat($0, &status) } == 0 ? FileState(status).text : nil
@@ -90,7 +84,7 @@ extension Upload {
 }
 
 extension [UInt8] {
-    /// Calls `body` with the bytes as a C string; returns -1 if that is not possible.
+    /// Returns -1 if the bytes cannot be passed as a C string.
     fileprivate func withPath(_ body: (UnsafePointer<CChar>) -> Int32) -> Int32 {
         (map { CChar(bitPattern: $0) } + [0]).withUnsafeBufferPointer {
             $0.baseAddress.map(body) ?? -1

@@ -148,11 +148,10 @@ extension UploadRun {
         }
     }
 
-    /// Determines whether an ordinary request can be sent again.
+    /// `Retry-After` alone does not prove that a `POST` was not passed on: proxies send it as well.
     ///
-    /// `Retry-After` alone does not prove that a `POST` was not passed on: proxies send it as well. A problem document
-    /// with a `code` is from the gateway (spoolgate(8)), which requests another attempt only if it has kept and passed
-    /// on nothing.
+    /// A problem document with a `code` is from the gateway (spoolgate(8)), which requests another attempt only if it
+    /// kept and passed on nothing.
     private func repeating(after answer: Transfer.Answer, _ read: UploadAnswer) -> Repeating {
         let isOwn = ProblemDocument.code(answer.fields, answer.content) != nil
         guard read.retryAfter != nil, isRepeatable || isOwn else {
@@ -227,7 +226,6 @@ extension UploadRun {
         if let token { tell(.resumable(token)) }
     }
 
-    /// Handles an interim response to a request that sends content.
     func hear(_ head: ResponseHead, from base: URLText, creates: Bool) {
         guard version.isOwn(head) else { return }
         let read = UploadAnswer(head)

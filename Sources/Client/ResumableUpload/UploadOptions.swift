@@ -11,8 +11,7 @@ extension Upload {
         /// How an upload begins.
         @nonexhaustive
         public enum Creation: Sendable {
-            /// An empty request creates the upload resource, then the content is sent there. This works through any
-            /// proxy.
+            /// An empty request first creates the upload resource; this works through any proxy.
             case careful
             /// The content is sent at once, and the server names the upload resource in a 104.
             ///

@@ -1,8 +1,8 @@
-// One run of an upload, from its creation or its token to the final response.
+// One run of an upload.
 //
-// A thread sends one request at a time: it creates the upload resource or retrieves its offset, then appends until a
-// response is final. Verdict.swift interprets the responses. The invariants: content is sent only at an offset that the
-// server has reported, and content that the server may have accepted is sent again only if that is safe.
+// It creates the upload resource or retrieves its offset, then appends until a response is final; Verdict.swift
+// interprets the responses. The invariants: content is sent only at an offset that the server has reported, and content
+// that the server may have accepted is sent again only if that is safe.
 
 import HTTPTypes
 import SpoolgateCurl
@@ -24,7 +24,6 @@ final class UploadRun: TransferRun {
     var tokenLeft: Upload.Token? { token }
 
     var version: WireVersion
-    /// The token of the upload resource; nil if there is none.
     var token: Upload.Token?
     var resource: URLText?
     /// The offset to append at; nil if it must be retrieved.
@@ -41,9 +40,8 @@ final class UploadRun: TransferRun {
     var patience: RetryBackoff
     var nextProgress = Deadline.after(.zero)
     var contentFault: ContentFault?
-    /// A success without upload fields, to an append of the bytes from `start` up to `end`.
-    ///
-    /// It counts once the upload resource confirms it.
+    /// A success without upload fields, to an append of the bytes from `start` up to `end`; the upload resource must
+    /// confirm it.
     var unconfirmed: (answer: Transfer.Answer, start: Int64, end: Int64)?
     /// An upload resource of another origin that an interim response named.
     var foreign: URLText?
@@ -93,7 +91,7 @@ final class UploadRun: TransferRun {
         return try append(to: resource, at: offset)
     }
 
-    /// Returns a final response, or throws if its status is 400 or above.
+    /// Throws if the status is 400 or above.
     private func judged(_ answer: Transfer.Answer) throws(TransferError) -> Transfer.Answer {
         guard answer.status.code >= 400 else {
             var answer = answer
@@ -190,7 +188,6 @@ final class UploadRun: TransferRun {
         }
     }
 
-    /// Reports whether `end` is the length of the whole body.
     private func isWhole(_ end: Int64) -> Bool {
         (content.length ?? token?.length).map { $0 == end } ?? (token?.mayBeComplete ?? false)
     }
@@ -227,7 +224,7 @@ final class UploadRun: TransferRun {
 
     // MARK: Results
 
-    /// Returns the response and its upload fields; if there is none, waits and returns nil.
+    /// Returns the response; without one, waits and returns nil.
     func answered(
         _ result: ExchangeResult,
         _ purpose: String
@@ -242,7 +239,6 @@ final class UploadRun: TransferRun {
         return nil
     }
 
-    /// Waits before the request is repeated.
     func wait(_ purpose: String, _ answer: Transfer.Answer, _ read: UploadAnswer)
         throws(TransferError)
     {
@@ -256,7 +252,6 @@ final class UploadRun: TransferRun {
 
     func tellWaiting(_ pause: Duration, reason: String) { tell(.waiting(pause, reason: reason)) }
 
-    /// The error for a response that redirects a request for `url`.
     func redirected(_ answer: Transfer.Answer, from url: URLText, _ purpose: String)
         -> TransferError
     {

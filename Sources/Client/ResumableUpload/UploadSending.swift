@@ -22,10 +22,7 @@ extension UploadRun {
         return try conclude(portion, from: offset, answer, read, verdict, purpose)
     }
 
-    /// Handles the response to an append.
-    ///
-    /// - Returns: the final response, if it is one.
-    /// - Throws: an error that ends the upload.
+    /// Returns the response to an append if it is final.
     func conclude(
         _ portion: Portion,
         from offset: Int64,
@@ -82,7 +79,7 @@ extension UploadRun {
         return nil
     }
 
-    /// Returns the next portion to append, with the server's minimum size if the body is long enough.
+    /// Returns the next portion, of the server's minimum size if the body is long enough.
     private func appendable(from offset: Int64) throws(TransferError) -> Portion {
         while true {
             let portion = try portion(from: offset)
@@ -103,7 +100,7 @@ extension UploadRun {
         return fields
     }
 
-    /// Sends a portion, and handles interim responses; if there is no upload resource, the request creates one.
+    /// Without an upload resource, the request creates one.
     func send(
         _ portion: Portion,
         from offset: Int64,
@@ -127,7 +124,7 @@ extension UploadRun {
         if let offset { progressed(to: offset) }
     }
 
-    /// Returns the next portion from `offset` on, at most `most` bytes and within the limit of an append.
+    /// The portion is within `most` and the limit of an append.
     func portion(
         from offset: Int64,
         atMost most: Int64 = .max
@@ -135,7 +132,6 @@ extension UploadRun {
         try portion(from: offset, limit: min(maxAppend ?? .max, most))
     }
 
-    /// Returns the next portion from `offset` on, at most `limit` bytes; nil for no limit.
     func portion(from offset: Int64, limit: Int64?) throws(TransferError) -> Portion {
         do throws(ContentFault) {
             content.release(upTo: offset)
@@ -178,7 +174,7 @@ extension UploadRun {
         }
     }
 
-    /// Marks the token before the last byte: from then on the server may have accepted the upload.
+    /// From now on, the server may have accepted the upload.
     private func lastByteLeaves() {
         guard var token, !token.mayBeComplete else { return }
         token.mayBeComplete = true

@@ -17,7 +17,7 @@ extension Upload {
     /// ```
     ///
     /// Any number of tasks may write; the pieces of each task are sent in order. If a writer is released without
-    /// `finish`, the upload ends with an error, so that an incomplete body is never accepted as a whole one.
+    /// `finish`, the upload ends with an error, so that an incomplete body is never accepted.
     public final class Writer: Sendable {
         private let channel: PieceChannel
 
@@ -43,7 +43,7 @@ extension Upload {
     }
 }
 
-/// The bytes between the writers of a body and the upload that sends them.
+/// The bytes between the writers of a body and its upload.
 final class PieceChannel: Sendable {
     private enum Outcome {
         case taken, cancelled, closed
@@ -59,7 +59,6 @@ final class PieceChannel: Sendable {
         var next: UInt64 = 0
         /// Written bytes that the upload has not read.
         var buffer: [UInt8] = []
-        /// Writes that wait for space in the buffer.
         var pending: [Pending] = []
         /// Writes that were cancelled before they began to wait.
         var cancelled: Set<UInt64> = []
@@ -72,7 +71,7 @@ final class PieceChannel: Sendable {
         var takesNothing: Bool { isClosed || isFinished || failure != nil }
     }
 
-    /// The error of a body that is incomplete.
+    /// The body is incomplete.
     struct Broken: Error, CustomStringConvertible {
         var description: String
     }
@@ -84,7 +83,7 @@ final class PieceChannel: Sendable {
 
     // MARK: The writers' side
 
-    /// Adds a piece to the buffer; waits while the buffer is full.
+    /// Waits while the buffer is full.
     func write(_ piece: [UInt8]) async throws {
         let (outcome, number, reader) = state.updateQuietly { state in
             defer { state.next += 1 }
@@ -110,7 +109,7 @@ final class PieceChannel: Sendable {
         }
     }
 
-    /// Adds a piece if there is space and no other write waits; nil if it must wait.
+    /// Nil if the piece must wait because there is no space or another write waits.
     private static func admit(_ piece: [UInt8], to state: inout State) -> Outcome? {
         if state.takesNothing { return .closed }
         guard state.buffer.count < limit, state.pending.isEmpty else { return nil }
@@ -155,10 +154,9 @@ final class PieceChannel: Sendable {
         writer?.resume(returning: .cancelled)
     }
 
-    /// Marks the end of the bytes.
     func finish() { end { $0.isFinished = true } }
 
-    /// Marks the body as incomplete; has no effect after `finish`.
+    /// Has no effect after `finish`.
     func fail(_ reason: String) {
         end { if !$0.isFinished, $0.failure == nil { $0.failure = reason } }
     }

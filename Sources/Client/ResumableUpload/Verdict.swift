@@ -6,14 +6,12 @@
 
 import HTTPTypes
 
-/// The kind of a request.
 enum Step: Equatable {
     /// An ordinary request with the whole body.
     case plain
     case carefulCreation
-    /// A creation with content, which may complete the upload.
+    /// A creation with content.
     case optimisticCreation(isComplete: Bool)
-    /// An append, which may complete the upload.
     case append(isComplete: Bool)
     case retrieval
     case cancellation
@@ -44,11 +42,8 @@ enum Verdict: Equatable {
     case acknowledged(Int64?)
     /// The server has another offset; nil if it must be retrieved.
     case conflict(Int64?)
-    /// The upload resource no longer exists.
     case gone
-    /// The request has too much content.
     case tooLarge
-    /// Try again later.
     case later
     /// The server may not support the version.
     case unknownVersion
@@ -58,16 +53,9 @@ enum Verdict: Equatable {
     case unconfirmed
     /// A redirect; the upload is not known to be accepted.
     case redirected
-    /// A permanent refusal.
     case refused
 
-    /// Creates the value for the response `answer` to the request `step`, from the table below.
-    ///
-    /// - Parameters:
-    ///   - answer: the response.
-    ///   - step: the request.
-    ///   - method: the method of the upload.
-    ///   - repeating: whether a request with the whole body can be sent again.
+    /// Interprets the response `answer` to the request `step`.
     init(
         of answer: UploadAnswer,
         to step: Step,
@@ -98,11 +86,11 @@ enum Verdict: Equatable {
             }
     }
 
-    /// Finds the row of a redirect.
+    /// Applications respond to a form with 302 or 303 (RFC 9110 §15.4.3, §15.4.4).
     ///
-    /// Applications respond to a form with 302 or 303 (RFC 9110 §15.4.3, §15.4.4). 303 to another method than POST
-    /// means that the request was carried out, but a web server's `return 303` looks the same, so it counts only as the
-    /// final response of a complete upload. The other redirects ask for the same request at another URL.
+    /// 303 to another method than POST means that the request was carried out, but a web server's `return 303` looks
+    /// the same, so it counts only as the final response of a complete upload. The other redirects ask for the same
+    /// request at another URL.
     private static func redirection(
         _ answer: UploadAnswer,
         _ step: Step,
@@ -127,7 +115,6 @@ enum Verdict: Equatable {
         case 429, 503: .later
         // As 4xx, these mean the same (RFC 9110 §15.5.9, RFC 8470 §5.2, RFC 4918 §11.3).
         case 408, 423, 425: .later
-        // In this case a retry is safe.
         case let status where isPassing(status) && repeating == .asked: .later
         case 502, 504: repeating == .unsafe ? .final : .later
         // Any other response is from the application.
@@ -196,7 +183,7 @@ enum Verdict: Equatable {
         }
     }
 
-    /// Reports whether a status is temporary: a lock, a rate limit or a server error (draft-12 §4.7).
+    /// Whether a status is temporary: a lock, a rate limit or a server error (draft-12 §4.7).
     private static func isPassing(_ status: Int) -> Bool {
         switch status {
         case 408, 423, 425, 429: true

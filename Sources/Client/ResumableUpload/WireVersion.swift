@@ -7,7 +7,7 @@ import SpoolgateTextFormats
 import SpoolgateUploadProtocol
 
 struct WireVersion: Equatable {
-    /// The version to name; nil for none.
+    /// Nil for none.
     let named: Int?
     private var dialect: Dialect { named.flatMap { Dialect.known(Int64($0)) } ?? .newest }
 
@@ -55,7 +55,6 @@ extension HTTPFields {
 struct UploadAnswer {
     let status: Int
     let offset: Int64?
-    /// The length of the whole upload.
     let length: Int64?
     /// Whether the upload is complete or the response is the application's own.
     let isComplete: Bool?
@@ -67,7 +66,6 @@ struct UploadAnswer {
     let minAppend: Int64?
     /// The maximum length of an upload in bytes.
     let maxSize: Int64?
-    /// The pause before another attempt.
     let retryAfter: Duration?
 
     init(_ head: ResponseHead, retryAfter: Duration? = nil) {
@@ -87,6 +85,5 @@ struct UploadAnswer {
         maxSize = limits["max-size"]
     }
 
-    /// Whether the response has any upload field.
     var knowsUploads: Bool { offset != nil || isComplete != nil || maxSize != nil }
 }

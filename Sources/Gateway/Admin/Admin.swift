@@ -1,7 +1,7 @@
 // The responses of a running daemon to its operator: liveness, readiness, metrics and status.
 //
-// They have a socket and threads of their own, so that they work even if every other thread is in use. Invariants: a
-// request changes nothing and reads nothing from the spool; clients of the uploads' socket have no access.
+// They have their own socket and threads, so that they work even if every other thread is in use. Invariants: a request
+// changes nothing and reads nothing from the spool; clients of the uploads' socket have no access.
 
 import HTTPTypes
 import SpoolgateDelivery
@@ -12,16 +12,14 @@ package import SpoolgateRequests
 import SpoolgateTextFormats
 import SpoolgateUploadProtocol
 
-/// How busy the FastCGI listener is that serves uploads.
+/// The load of the FastCGI listener that serves uploads.
 package struct FrontLoad: Sendable {
     /// The number of requests being processed.
     package var busy: Int
-    /// The maximum number of concurrent requests.
     package var maximum: Int
-    /// Whether a thread is accepting connections.
     package var isAccepting: Bool
 
-    /// Creates the load from its values.
+    /// Creates the load.
     package init(busy: Int, maximum: Int, isAccepting: Bool) {
         self.busy = busy
         self.maximum = maximum
@@ -29,7 +27,7 @@ package struct FrontLoad: Sendable {
     }
 }
 
-/// Serves the admin pages of one daemon, such as its status and metrics.
+/// The admin pages of one daemon.
 ///
 /// Thread-safe.
 package final class Admin: Sendable {
@@ -44,12 +42,7 @@ package final class Admin: Sendable {
 
     /// Creates the admin pages; call `start()` before serving requests.
     ///
-    /// - Parameters:
-    ///   - gateway: the gateway that the pages describe.
-    ///   - version: the version of the program.
-    ///   - build: the identity of the build, or nil if unknown.
-    ///   - node: the name of this node, or nil if there is only one.
-    ///   - load: returns the current load of the listener that serves uploads; called by any thread.
+    /// `node` is nil if there is only one; any thread may call `load`.
     package init(
         _ gateway: Gateway,
         version: String,
@@ -66,25 +59,24 @@ package final class Admin: Sendable {
         meter = RateMeter(gateway.metrics)
     }
 
-    /// Starts the threads that sample the state of the disk at intervals.
-    /// - Throws: `SystemError` if a thread cannot be started.
+    /// Starts the threads that sample the state of the disk.
     package func start() throws(SystemError) {
         try sampler.start { [gateway] in QueueFigures(of: gateway).incoming > 0 }
     }
 
-    /// Makes the readiness page report from now on that the daemon is not ready, because it is shutting down.
+    /// Makes the readiness page report that the daemon is shutting down.
     package func noteEnd() { isEnding.set(1) }
 
     var isOver: Bool { isEnding.count > 0 }
 
-    /// The routes of the current settings, sorted by name.
+    /// The current routes, sorted by name.
     var routes: [Route] {
         gateway.deliveries.current.routes.values.sorted { $0.name < $1.name }
     }
 
     /// Responds to one request.
     ///
-    /// Only the last segment of the path selects the page, because a web server may serve the pages under any path.
+    /// Only the last segment of the path counts, because a web server may serve the pages under any path.
     package func serve(_ exchange: any Exchange) {
         switch exchange.head {
         case .failure(let refusal): exchange.answer(refusal.response)
@@ -105,7 +97,6 @@ package final class Admin: Sendable {
         return make()
     }
 
-    /// Returns a function that creates the page with this name, or nil if there is no such page.
     private func page(named name: Substring) -> (() -> Response)? {
         switch name {
         case "": { Self.page(Status(of: self).html) }
@@ -122,9 +113,8 @@ package final class Admin: Sendable {
         }
     }
 
-    /// Returns how many bytes of an upload's content nginx and the gateway wrote, for `spoolgate show`.
-    ///
-    /// The status is 404 if this process does not know the upload.
+    /// How many bytes of an upload's content nginx and the gateway wrote, for `spoolgate show`; 404 if this process
+    /// does not know the upload.
     private func shares(of id: UploadID) -> Response {
         guard let shares = gateway.transfers.shares(of: id) else {
             return Self.text("Unknown upload.\n", status: .notFound)
@@ -132,7 +122,7 @@ package final class Admin: Sendable {
         return Self.text(shares.line + "\n")
     }
 
-    /// How the last large content on each route reached the spool, one line per route, for `spoolgate check --live`.
+    /// How the last large content reached the spool, for `spoolgate check --live`.
     private var lastPaths: String {
         routes.map { "\($0.name) \($0.counts.lastContentPath?.label ?? "-")\n" }.joined()
     }
@@ -185,27 +175,25 @@ package final class Admin: Sendable {
     }
 }
 
-/// One condition that must be met before requests are sent to the daemon.
+/// A condition that must be met before requests are sent to the daemon.
 struct Check: Sendable, Equatable {
-    /// The name of the condition.
     var name: String
-    /// Why the condition is not met, or nil if it is met.
+    /// Nil if the condition is met.
     var fault: String?
-    /// Additional text that is shown if the condition is met.
+    /// Shown if the condition is met.
     var detail = ""
 
     var isGood: Bool { fault == nil }
-    /// The result in words: `ok` with `detail`, or the fault.
     var text: String {
         fault.map { "fail: \($0)" } ?? (detail.isEmpty ? "ok" : "ok \(detail)")
     }
 }
 
 extension Admin {
-    /// Returns the conditions for readiness and whether each is met.
+    /// The conditions for readiness.
     ///
-    /// An upstream that is down, refused settings and a full disk do not affect readiness: uploads are then still
-    /// received and resumed, and the metrics report the problem. Delivery attempts that fail inside this process do.
+    /// An upstream that is down, refused settings and a full disk do not affect readiness: uploads are still received
+    /// and resumed, and the metrics report the problem. Delivery attempts that fail inside this process do.
     func checks(_ load: FrontLoad) -> [Check] {
         [
             Check(name: "serving", fault: isOver ? "shutting down" : nil),
@@ -226,8 +214,7 @@ extension Admin {
 
     /// The condition that this process can deliver uploads; its detail names the failing routes.
     ///
-    /// Failing routes do not affect readiness: another gateway could not reach the same upstream either, and this one
-    /// still stores uploads.
+    /// They do not affect readiness: other gateways could not reach the upstream either.
     private var deliveries: Check {
         let fault = routes.lazy.compactMap { route in
             route.counts.health.localFault.map { reason in

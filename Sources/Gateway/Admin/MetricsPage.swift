@@ -11,7 +11,7 @@ import SpoolgateSpool
 import SpoolgateTextFormats
 
 extension Admin {
-    /// All metrics in the text format of Prometheus.
+    /// The text format of Prometheus.
     var metricsText: String {
         var text = MetricsText(prefix: "spoolgate_")
         addProcess(to: &text)
@@ -246,17 +246,15 @@ extension MetricsText {
 
 /// The number of uploads in each queue, and the waiting time of the oldest.
 struct QueueFigures {
-    /// A queue and a route.
     struct Place: Hashable {
         var queue: Queue
         var route: String
     }
 
-    /// The number of uploads in each queue; those in `hold` are counted by cause.
+    /// The uploads in `hold` are counted by cause.
     private(set) var counts: [(queue: Queue, cause: HoldCause?, count: Int)] = []
-    /// The number of uploads in `incoming`.
     private(set) var incoming = 0
-    /// The waiting time of the oldest upload in each queue of each route, in seconds.
+    /// The waiting time of the oldest upload, in seconds.
     private(set) var oldest: [Place: Int64] = [:]
 
     init(of gateway: Gateway) {

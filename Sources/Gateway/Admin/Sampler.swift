@@ -4,35 +4,32 @@ import SpoolgateJournal
 import SpoolgatePosix
 import SpoolgateSpool
 
-/// Samples the state of the spool's file system every few seconds, and lists the partial uploads.
+/// Samples the spool's file system every few seconds, and lists the partial uploads.
 ///
-/// Each of the two runs on its own thread. Thread-safe.
+/// Each of the two has its own thread. Thread-safe.
 final class Sampler: Sendable {
-    /// The state of the spool's file system at one moment.
     struct Sample: Sendable {
-        /// The free space, or nil if it could not be determined.
+        /// Nil if it could not be determined.
         var space: FileSystemSpace?
-        /// Why no file could be created in the spool, or nil if one could.
+        /// Why no file could be created in the spool; nil if one could.
         var fault: String?
-        /// The time at which expired uploads were last removed, or nil if they never were.
+        /// When expired uploads were last removed; nil if they never were.
         var lastPurge: WallTime?
-        /// The nodes of a shared spool whose daemons are running or have crashed; empty if the spool is not shared.
+        /// The nodes whose daemons are running or have crashed; empty if the spool is not shared.
         var nodes: [SpoolNode] = []
     }
 
     private struct State {
         var sample = Sample()
         var partial: [PartialUpload] = []
-        /// When the disk is considered unresponsive if no new sample has been taken by then.
+        /// The disk counts as unresponsive if no new sample is taken by then.
         var patience = Deadline.after(Sampler.patience)
     }
 
     private static let interval = Duration.seconds(5)
     private static let patience = Duration.seconds(60)
     private static let partialInterval = Duration.seconds(10)
-    /// The maximum number of partial uploads in the list.
-    ///
-    /// It is twice the number that is shown, because requests may resume some of them before the list is made again.
+    /// Twice the number that is shown, because requests may resume some uploads before the next search.
     private static let mostPartial = 2 * Status.most
 
     private let spool: Spool
@@ -40,11 +37,7 @@ final class Sampler: Sendable {
 
     init(_ spool: Spool) { self.spool = spool }
 
-    /// Takes a first sample and starts the threads.
-    ///
-    /// - Parameter hasPartial: called before each search for partial uploads; if it returns false, the spool is not
-    ///   searched.
-    /// - Throws: `SystemError` if a thread cannot be started.
+    /// Takes a first sample and starts the threads; searches for partial uploads only while `hasPartial` returns true.
     func start(hasPartial: @escaping @Sendable () -> Bool) throws(SystemError) {
         look()
         try Thread.start(name: "sampler") { [self] in
@@ -64,9 +57,9 @@ final class Sampler: Sendable {
         }
     }
 
-    /// Lists the partial uploads; if `hasPartial` is false, the list becomes empty without a search.
+    /// If `hasPartial` is false, empties the list without a search.
     func lookForPartial(_ hasPartial: Bool) {
-        // An unreadable spool is reported by its own check. The last list is dropped, because it is outdated.
+        // An unreadable spool is reported by its own check; the last list is outdated.
         let found = hasPartial ? try? spool.newestPartial(most: Self.mostPartial) : nil
         state.update { $0.partial = found ?? [] }
     }
@@ -87,14 +80,12 @@ final class Sampler: Sendable {
         }
     }
 
-    /// The last sample.
     var sample: Sample { state.update { $0.sample } }
 
-    /// The partial uploads found by the last search, newest activity first; some may since have been completed or
-    /// removed.
+    /// Newest activity first; some may have been completed or removed since the search.
     var partial: [PartialUpload] { state.update { $0.partial } }
 
-    /// Why the spool cannot receive content, or nil if it can.
+    /// Why the spool cannot receive content; nil if it can.
     var fault: String? {
         state.update { state in
             state.patience.hasPassed
@@ -103,7 +94,7 @@ final class Sampler: Sendable {
     }
 }
 
-/// Measures the rate at which content is received.
+/// The rate at which content is received.
 ///
 /// Thread-safe.
 final class RateMeter: Sendable {
@@ -123,7 +114,7 @@ final class RateMeter: Sendable {
         state = Monitor(State(count: metrics.received))
     }
 
-    /// The rate in bytes per second since the last measurement; measured anew at most every two seconds.
+    /// Bytes per second since the last measurement; measured anew at most every two seconds.
     var rate: Int64 {
         let count = metrics.received
         return state.update { state in

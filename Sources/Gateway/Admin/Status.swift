@@ -1,6 +1,6 @@
-// The status of one daemon at one moment: current and waiting uploads, those that need a decision, and the free space.
+// The status of one daemon at one moment.
 //
-// The page, the screen and the JSON are made from it, so that they agree. Invariant: no value is read from the disk.
+// The page, the screen and the JSON show it, so that they agree. Invariant: no value is read from the disk.
 
 import SpoolgateDelivery
 import SpoolgateExchange
@@ -12,7 +12,6 @@ import SpoolgateTextFormats
 import SpoolgateUploadProtocol
 import SpoolgateUpstream
 
-/// The status of one daemon at one moment, for the status page, screen and JSON.
 struct Status: Sendable {
     /// The severity, named as in Nagios plugins.
     enum Level: String, Sendable {
@@ -21,69 +20,64 @@ struct Status: Sendable {
         case critical = "CRITICAL"
     }
 
-    /// The first uploads of one kind, and the number of all uploads of that kind.
+    /// The first uploads of one kind, and the number of all.
     struct Part<Element: Sendable>: Sendable {
         var first: [Element]
         var count: Int
 
-        /// Creates a part with the first `most` elements of `all`; `others` more uploads are counted but not listed.
+        /// Lists the first `most` elements of `all`, and counts `others` more.
         init(_ all: [Element], most: Int = Status.most, others: Int = 0) {
             first = Array(all.prefix(most))
             count = all.count + others
         }
 
-        /// The number of uploads that are not in `first`.
         var rest: Int { count - first.count }
     }
 
-    /// The maximum number of uploads of each kind that are listed.
+    /// The maximum number listed of each kind.
     static let most = 20
 
     let version: String
-    /// The identity of the build, or nil if unknown.
+    /// Nil if unknown.
     let build: String?
-    /// The name of the machine.
     let host: String
-    /// The routes and their targets, sorted by name.
+    /// Sorted by name.
     let routes: [RouteTargets]
-    /// The name of this node, or nil if there is only one.
+    /// The name of this node; nil if there is only one.
     let node: String?
     let start: WallTime
     let now: WallTime
     let checks: [Check]
     let busy: Int
     let maximum: Int
-    /// The number of uploads being received.
     let receiving: Int
-    /// The number of ordinary uploads among those being received; they have no identity and are not in `transfers`.
+    /// Ordinary uploads among those being received; they have no identity and are not in `transfers`.
     let ordinary: Int
-    /// The rate at which content is received, in bytes per second.
+    /// Received bytes per second.
     let rate: Int64
     let transfers: Part<Transfer>
     /// Deferred uploads in the order of their next attempts; those that wait for their clients are last.
     let waiting: Part<WaitingUpload>
-    /// Uploads in `hold` about which an operator must decide, because no operator put them there; oldest first.
+    /// Uploads in `hold` that no operator put there, so that one must decide; oldest first.
     let needy: Part<WaitingUpload>
-    /// Uploads that an operator has put on hold, oldest first.
+    /// Uploads that an operator put on hold, oldest first.
     let held: Part<WaitingUpload>
-    /// Incomplete uploads that no request is sending, because they wait for their clients to resume them.
-    ///
-    /// They are in the order in which they were last active when the sampler listed them, newest first.
+    /// Incomplete uploads that wait for their clients; newest activity first, as of the sampler's list.
     let partial: Part<PartialUpload>
-    /// The routes whose deliveries are failing, sorted by name.
+    /// Sorted by name.
     let failing: [FailingRoute]
-    /// Whether the uploads are still being counted, so that more may be waiting than are known.
+    /// Whether uploads are still being counted, so that more may be waiting.
     let isCounting: Bool
     /// Whether a daemon has crashed and the recovery of its uploads is not complete.
     let isAfterDeath: Bool
-    /// The number of seconds since the oldest waiting upload was completed, or nil if no uploads are waiting.
+    /// The seconds since the oldest waiting upload was completed; nil if none waits.
     let oldestWait: Int64?
     let failures: [RecentFailure]
     let figures: SpoolFigures
     let sample: Sampler.Sample
-    /// Why uploads are refused with 507, except small ones that stay in memory; empty if space is available.
+    /// Why uploads are refused with 507, except small ones that stay in memory; empty if they are not.
     let full: [SpoolError]
-    /// Faults in the web server's configuration that were detected in the last 15 minutes.
+    /// Faults in the web server's configuration in the last 15 minutes.
     let faults: [FrontFault]
     let isReloadRefused: Bool
 
@@ -101,7 +95,7 @@ struct Status: Sendable {
         receiving = max(0, metrics.receiving.count)
         ordinary = max(0, metrics.receivingOrdinary.count)
         rate = admin.meter.rate
-        // Oldest first, which changes least from one refresh to the next.
+        // This order changes least from one refresh to the next.
         transfers = Part(gateway.transfers.all.sorted { $0.number < $1.number })
         // Before the counts, so that they are never reported as final too early.
         isCounting = metrics.waiting.isCounting
@@ -134,7 +128,7 @@ struct Status: Sendable {
         isReloadRefused = metrics.refusedReload.count > 0
     }
 
-    /// Orders uploads by time, those without a time last; uploads with equal times are ordered by identity.
+    /// Orders uploads by time, those without a time last; then by identity.
     private static func isBefore(
         _ one: (time: WallTime?, id: UploadID),
         _ other: (time: WallTime?, id: UploadID)
@@ -145,20 +139,16 @@ struct Status: Sendable {
 
     private var versionText: String { ProgramVersion.text(version, build: build) }
 
-    /// The name and version of the program, and the node if there are several.
     private var program: String { "spoolgate \(versionText)\(node.map { ", node \($0)" } ?? "")" }
 
-    /// The program, the machine, the uptime and the number of threads in use.
     var running: String {
         "\(program), on \(host), up \(since(start)), \(busy) of \(maximum) threads"
     }
 
-    /// Returns the time that has passed since `time`, in words.
     func since(_ time: WallTime) -> String { DurationText.rounded(now.seconds - time.seconds) }
 
     // MARK: Severity
 
-    /// The severity of the status.
     var level: Level {
         if !checks.allSatisfy(\.isGood) || !full.isEmpty { return .critical }
         return concerns.isEmpty ? .ok : .warning
@@ -199,7 +189,7 @@ struct Status: Sendable {
         return all
     }
 
-    /// The kinds of space that are low but not exhausted, each in a few words.
+    /// The kinds of space that are low but not exhausted.
     private var roomConcerns: [String] {
         let causes = full.map(\.fullness)
         var all: [String] = []
@@ -220,12 +210,12 @@ struct Status: Sendable {
         return all
     }
 
-    /// The concerns that are not part of `line`.
+    /// The concerns that `line` does not mention.
     var furtherConcerns: [String] { concerns.filter { $0 != needs } }
 
     private var needs: String { "\(needy.count) \(needy.count == 1 ? "needs" : "need") attention" }
 
-    /// The status in one line, shown for example by `systemctl status`.
+    /// Shown for example by `systemctl status`.
     var line: String {
         // The last measured rate may be from an earlier transfer.
         let speed = receiving > 0 ? " \(ByteSize.decimal(rate))/s" : ""
@@ -239,20 +229,18 @@ struct Status: Sendable {
     }
 }
 
-/// Why uploads are refused for lack of space, named as in the metrics.
+/// Why space is lacking, named as in the metrics.
 enum SpoolFullness: String, CaseIterable {
-    /// The free space would fall below `spool.reserve`.
     case reserve
-    /// The quota `spool.quota` is reached.
     case quota
     /// The file system can hold too few new files.
     case files
-    /// The limit `spool.maximum-uploads`, or the limit for one client, is reached.
+    /// `spool.maximum-uploads`, or the limit for one client, is reached.
     case uploads
 }
 
 extension SpoolError {
-    /// Why uploads are refused for lack of space, or nil if the error has another cause.
+    /// Nil if the error is not a lack of space.
     var fullness: SpoolFullness? {
         switch self {
         case .full: .reserve
@@ -264,25 +252,22 @@ extension SpoolError {
     }
 }
 
-/// A route and the targets of its upstream.
 struct RouteTargets: Sendable {
     let name: String
-    /// The targets of the route's upstream, as written in the settings.
+    /// As written in the settings.
     let targets: [String]
 
-    /// The targets, separated by commas.
     var upstream: String { targets.joined(separator: ", ") }
 }
 
-/// A route whose deliveries are failing.
 struct FailingRoute: Sendable {
     let name: String
-    /// The targets of the route's upstream, as written in the settings.
+    /// As written in the settings.
     let targets: [String]
-    /// The failures since the last successful delivery on the route.
+    /// The failures since the last successful delivery.
     let run: FailureRun
 
-    /// Returns nil if the deliveries of the route are not failing.
+    /// Nil if the deliveries of the route are not failing.
     init?(_ route: Route) {
         guard let run = route.counts.health.failing else { return nil }
         name = route.name
@@ -290,35 +275,32 @@ struct FailingRoute: Sendable {
         self.run = run
     }
 
-    /// The targets, separated by commas.
     var upstream: String { targets.joined(separator: ", ") }
 
-    /// The number of failures in words, such as `5 deliveries failed in 12m, none succeeded, none reached the
-    /// upstream`.
     var count: String {
         let noun = run.count == 1 ? "delivery" : "deliveries"
         return "\(run.count) \(noun) failed in \(DurationText.rounded(run.age)), none succeeded"
             + (run.wasReached ? "" : ", none reached the upstream")
     }
 
-    /// The problem in a few words, for the line printed by `status --check`.
+    /// For `status --check`.
     var concern: String {
         "route \(name) is failing: \(count) (\(upstream)); last failure: \(run.reason.prefix(300))"
     }
 }
 
 extension Admin {
-    /// The status in one line, which the daemon reports to the service manager.
+    /// The status in one line, for the service manager.
     package var statusLine: String { Status(of: self).line }
 }
 
 extension Transfer {
-    /// The percentage of the content that was received, or nil if the length is unknown.
+    /// The received percentage; nil if the length is unknown.
     var percent: Int? {
         length.map { $0 == 0 ? 100 : Int(Double(offset) / Double($0) * 100) }
     }
 
-    /// The number of seconds until the upload is complete at the current rate, or nil if unknown.
+    /// The seconds until completion at the current rate; nil if unknown.
     var secondsLeft: Int64? {
         guard let length, rate > 0 else { return nil }
         return max(0, length - offset) / rate
@@ -326,19 +308,18 @@ extension Transfer {
 }
 
 extension WaitingUpload {
-    /// Returns when the next attempt is due, in words.
     func when(_ now: WallTime) -> String {
         guard let next else { return "waits for its client" }
         return next <= now
             ? "next now" : "next in \(DurationText.rounded(next.seconds - now.seconds))"
     }
 
-    /// What an operator must find out before choosing a command from `steps`, or nil if nothing.
+    /// A check for the operator before choosing one of `steps`, or nil if none is needed.
     var question: String? {
         cause == .indeterminate ? "check whether the upstream has the upload" : nil
     }
 
-    /// The commands from which an operator can choose, each with its purpose or condition.
+    /// The commands for the operator to choose from, each with its purpose or condition.
     var steps: [(when: String, command: String)] {
         switch cause {
         case nil: []
@@ -360,7 +341,7 @@ extension WaitingUpload {
 }
 
 extension UploadNaming {
-    /// The name that the client gave the file, or nil if it gave none or the path ends with that name.
+    /// The client's name for the file; nil if it gave none or the path ends with that name.
     var file: String? {
         let name = ClientFileName(target: path, fields: fields).text
         return name == ClientFileName.unnamed || path.hasSuffix("/\(name)") ? nil : name
@@ -368,7 +349,6 @@ extension UploadNaming {
 }
 
 extension WallTime {
-    /// A time that is later than any other.
     fileprivate static let far = WallTime(seconds: .max)
 }
 

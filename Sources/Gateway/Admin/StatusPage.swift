@@ -9,9 +9,8 @@ import SpoolgateRequests
 import SpoolgateSpool
 import SpoolgateTextFormats
 
-/// Functions that create HTML.
 enum HTML {
-    /// Escapes text for HTML, so that the page shows it unchanged.
+    /// Escapes text so that the page shows it unchanged.
     static func text(_ text: String) -> String {
         var escaped = ""
         for scalar in text.forTerminal.unicodeScalars {
@@ -27,7 +26,7 @@ enum HTML {
         return escaped
     }
 
-    /// Returns an HTML element that contains only text.
+    /// Escapes the content.
     static func element(_ name: String, _ content: String, class kind: String = "") -> String {
         let attribute = kind.isEmpty ? "" : " class=\"\(kind)\""
         return "<\(name)\(attribute)>\(text(content))</\(name)>"
@@ -35,7 +34,6 @@ enum HTML {
 }
 
 extension Status {
-    /// The status page as HTML.
     var html: String {
         let kind = level.rawValue.lowercased()
         return """
@@ -71,9 +69,9 @@ extension Status {
         return words.isEmpty ? "" : "<ul role=\"list\">\(items)</ul>"
     }
 
-    /// Returns a section of the page with a title and one row for each upload.
+    /// Returns a section with one row for each upload.
     ///
-    /// If there are no uploads, the section contains the text `none`; if `none` is nil too, the result is empty.
+    /// If there are no uploads, it contains the text `none`; if `none` is nil too, the result is empty.
     private func part<Element>(
         _ title: String,
         _ part: Part<Element>,
@@ -100,7 +98,7 @@ extension Status {
         return rows.isEmpty ? "" : "<ul class=\"rows\" role=\"list\">\(rows)</ul>"
     }
 
-    /// Returns the first lines of a row: the path and file name, then the upload, its route, owner and time.
+    /// Returns the first lines of a row.
     private func head(
         _ id: String,
         _ route: String,
@@ -216,9 +214,7 @@ extension Status {
     }
 }
 
-/// The files that the status page loads.
 enum StatusPage {
-    /// The style sheet.
     static let style = """
         :root {
             color-scheme: light dark;
@@ -273,7 +269,6 @@ enum StatusPage {
 
         """
 
-    /// The script that replaces the changed parts of the page.
     static let script = """
         'use strict'
 

@@ -10,10 +10,9 @@ import SpoolgateSpool
 import SpoolgateTextFormats
 
 extension Status {
-    /// The maximum number of rows that are shown for each kind of upload.
+    /// The maximum for each kind of upload.
     private static let rows = 8
 
-    /// The status as text for a terminal.
     var text: String {
         var lines = ["\(level.rawValue): \(([line] + furtherConcerns).joined(separator: "; "))"]
         lines.append(running)
@@ -93,7 +92,7 @@ extension Status {
         if ordinary > 0 { lines.append("  " + ordinaryWords) }
     }
 
-    /// Formats rows as lines with aligned columns; leaves out columns that are empty in every row.
+    /// Aligns the columns; leaves out those that are empty in every row.
     private static func table(_ rows: [[String]]) -> [String] {
         let rows = rows.map { $0.map(\.forTerminal) }
         let widths = (rows.first ?? []).indices.map { column in
@@ -110,23 +109,18 @@ extension Status {
         }
     }
 
-    /// The number of ordinary uploads in words, such as `2 ordinary uploads`.
     var ordinaryWords: String { "\(ordinary) ordinary upload\(ordinary == 1 ? "" : "s")" }
 
-    /// The number of partial uploads in words, such as `2 partial uploads are waiting for their clients`.
     var partialWords: String {
         partial.count == 1
             ? "1 partial upload is waiting for its client"
             : "\(partial.count) partial uploads are waiting for their clients"
     }
 
-    /// The command that lists all partial uploads.
     static let listPartial = "spoolgate list --state partial"
 
-    /// Returns how long an upload has been idle, in words, such as `idle for 5m`.
     func idle(_ upload: PartialUpload) -> String { "idle for \(since(upload.lastActivity))" }
 
-    /// The used and the free space, in a few phrases.
     var space: [String] {
         var parts = [
             "\(ByteSize.decimal(figures.bytes))"
@@ -145,7 +139,7 @@ extension Status {
         return parts
     }
 
-    /// Returns how much of an upload was received, such as `12.0 MB of 3.9 GB`.
+    /// Such as `12.0 MB of 3.9 GB`.
     static func size(_ offset: Int64, of length: Int64?) -> String {
         ByteSize.decimal(offset) + (length.map { " of \(ByteSize.decimal($0))" } ?? "")
     }

@@ -1,31 +1,29 @@
 // The table of outcomes: how an attempt ended, and what follows for the upload and its client.
 //
-// Pure. ARCHITECTURE.md shows the table, which a test generates from this code. It guarantees that an upload is
-// delivered at most once, unless repeating is safe, and that no content is deleted that its client, the queue or an
-// operator could still have delivered. Invariant: the client receives nothing of a response that is not final; the
-// gateway responds itself, because a final response must contain `Upload-Complete: ?1` (draft-12 §4.1.2).
+// Pure. A test generates the table in ARCHITECTURE.md from this code. An upload is delivered at most once, unless
+// repeating is safe, and no content is deleted that its client, the queue or an operator could still have delivered.
+// Invariant: the client receives nothing of a response that is not final; the gateway responds itself, because a final
+// response must contain `Upload-Complete: ?1` (draft-12 §4.1.2).
 
 import HTTPTypes
 import SpoolgateSettings
 import SpoolgateUpstream
 
-/// The result of an attempt, which decides what becomes of the upload.
 enum AttemptResult: String, CaseIterable {
-    /// A status below 400, including redirects that are the application's own response.
+    /// Includes redirects that are the application's own response.
     case accepted = "below 400"
     /// 400 or above, except for the cases below.
     case refused = "400 or above"
-    /// 401: the credentials are wrong or expired.
+    /// The credentials are wrong or expired.
     case unauthorized = "401"
-    /// 429: too many requests.
     case busy = "429"
-    /// 502, 503 or 504: a server in front of the application responded, or the application is stopping.
+    /// A server in front of the application responded, or the application is stopping.
     case gatewayError = "502, 503, 504"
-    /// A status listed in the route's `not-processed`, as proof that nothing was processed.
+    /// The route's `not-processed` lists the status as proof that nothing was processed.
     case notProcessed = "502, 503 in `not-processed`"
-    /// A redirect that requires the same request at another place, and that the gateway does not follow.
+    /// A redirect that requires the same request at another place.
     case redirect = "a redirect that is not followed"
-    /// The request reached no target, a proxy did not pass it on, or a store that is full or busy refused it.
+    /// No target was reached, a proxy did not pass the request on, or a full or busy store refused it.
     case unsent = "not sent, or not processed"
     case unanswered = "sent, no complete response"
 
@@ -43,17 +41,16 @@ enum AttemptResult: String, CaseIterable {
     }
 }
 
-/// Whether the upload's client waits when the attempt ends, and what it can still do.
+/// What the client can still do when the attempt ends.
 enum ClientKnowledge: String, CaseIterable {
-    /// The client waits, sent the whole content in this request, and knows no upload resource.
+    /// The client knows no upload resource, so it cannot resume.
     case message = "waits, sent everything in one request, knows no upload resource"
-    /// The client waits, sent the whole content in this request, and can resume.
+    /// The client can resume.
     case all = "waits, sent everything in one request"
-    /// The client waits, and sent only a part of the content in this request.
     case resource = "waits, sent parts"
-    /// The client has disconnected, or only retrieves the offset.
+    /// The client may also only retrieve the offset.
     case gone = "has disconnected"
-    /// The client received 202, and does not wait.
+    /// The client does not wait.
     case accepted = "received 202"
 }
 
@@ -65,21 +62,17 @@ enum AttemptFate: String, CaseIterable {
     case delivered
     /// The response is stored, and sent with `?1` if a client waits; the content moves to `hold` as `failed`.
     case failed
-    /// As `failed`, but in `hold` as `indeterminate`, because the application may have accepted the upload.
-    ///
-    /// If `hold` is full, as `delivered`.
+    /// As `failed`, but in `hold` as `indeterminate`, because the application may have accepted the upload; as
+    /// `delivered` if `hold` is full.
     case heldWithResponse = "response, held"
     /// The client receives 502 or 504 with `?1`; the content moves to `hold` as `indeterminate`.
     case held
-    /// The attempt is repeated: by a waiting client, which receives `?0`, or otherwise by the queue.
+    /// The attempt is repeated by a waiting client, which receives `?0`, or otherwise by the queue.
     case deferred
-    /// Only the client can continue, with other credentials, until `queue.lifetime` ends.
-    ///
-    /// A waiting client receives `?0`.
+    /// Only the client, which receives `?0` if it waits, can continue, with other credentials, until `queue.lifetime`
+    /// ends.
     case deferredForClient = "deferred for its client"
 
-    /// Looks up the outcome in the table.
-    ///
     /// `isRepeatable` is true if the upload may be sent again although the application may have received it.
     init(after result: AttemptResult, isRepeatable: Bool, _ client: ClientKnowledge) {
         let refused: AttemptFate = client == .accepted ? .failed : .delivered
@@ -102,7 +95,7 @@ enum AttemptFate: String, CaseIterable {
             }
     }
 
-    /// Whether the upstream's response is final, so that the client receives it.
+    /// Whether the upstream's response is final.
     var tellsResponse: Bool {
         switch self {
         case .delivered, .failed, .heldWithResponse: true

@@ -1,8 +1,6 @@
-// The state shared by all deliveries: the current settings with their routes, the limits on attempts, and the
-// queue.
+// The state shared by all deliveries: the settings with their routes, the limits on attempts, and the queue.
 //
-// Requests that complete an upload deliver it here, and so do the queue's threads. Invariant: the same rules hold
-// for both.
+// Completing requests and the queue's threads deliver uploads here. Invariant: the same rules hold for both.
 
 import SpoolgateCrypto
 package import SpoolgateExchange
@@ -20,9 +18,7 @@ package final class Deliveries: Sendable {
     package let name = GatewayName(token: RandomToken.make())
     package let spool: Spool
     package let journal: Journal
-    /// The limits on active and waiting requests.
     package let admission: Admission
-    /// The uploads that wait for their next attempt.
     package let queue = DeliveryQueue()
     let slots: DeliverySlots
     let holdSizes = HoldSizes()
@@ -31,7 +27,7 @@ package final class Deliveries: Sendable {
 
     /// The current settings and their routes.
     ///
-    /// A class, so that a request that reads it holds the lock only briefly, to retain a reference.
+    /// A class, so that a reader holds the lock only to retain a reference.
     package final class Configuration: Sendable {
         package let settings: Settings
         package let routes: [String: Route]
@@ -59,13 +55,9 @@ package final class Deliveries: Sendable {
         }
     }
 
-    /// Creates the deliveries for a spool that is open and recovered; `startQueue` starts the queue.
+    /// Creates the deliveries for an open spool; `startQueue` starts its recovery and the queue.
     ///
-    /// - Parameters:
-    ///   - settings: the current settings.
-    ///   - spool: the spool.
-    ///   - log: the log.
-    ///   - admission: the limits on requests, which also apply to waiting deliveries.
+    /// The limits of `admission` also apply to waiting deliveries.
     package init(_ settings: Settings, spool: Spool, log: Log, admission: Admission) {
         self.spool = spool
         self.admission = admission

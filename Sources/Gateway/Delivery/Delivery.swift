@@ -1,7 +1,6 @@
 // The delivery of one upload: one regular request to the upstream, whose final response is stored, then relayed.
 //
-// The completing request or the queue starts it, by the same rules. Invariant: an upload is in `active` exactly
-// while its attempt runs.
+// The completing request or the queue starts it. Invariant: an upload is in `active` exactly while its attempt runs.
 
 package import HTTPTypes
 import SpoolgateCrypto
@@ -20,17 +19,10 @@ package struct Delivery {
     let journal: Journal
     /// How long a delivery may wait for a slot.
     let patience: Duration
-    /// The admission ticket of the request that started the delivery; nil if the queue started it.
+    /// The ticket of the request that started the delivery; nil if the queue started it.
     let ticket: AdmissionTicket?
 
-    /// Creates the delivery of uploads of one route.
-    ///
-    /// - Parameters:
-    ///   - deliveries: the state shared by all deliveries.
-    ///   - route: the route.
-    ///   - journal: the journal, correlated with the upload.
-    ///   - patience: how long a delivery may wait for a slot.
-    ///   - ticket: the admission ticket of the request that started the delivery; nil if the queue started it.
+    /// Creates a delivery.
     package init(
         _ deliveries: Deliveries,
         route: Route,
@@ -47,14 +39,11 @@ package struct Delivery {
 
     /// Delivers a complete, locked upload.
     ///
-    /// An upload without a record takes no slot, is sent only once and is not stored.
+    /// An upload without a record takes no slot, is sent only once and is not stored. If `digests` is nil, this
+    /// function computes and verifies them.
     ///
-    /// - Parameters:
-    ///   - upload: the upload.
-    ///   - listener: the receiver of the final response.
-    ///   - digests: the verified digests of the content; if nil, this function computes and verifies them.
-    /// - Returns: nil if the listener received a final response; otherwise the refusal to send. The upload's offset is
-    ///   then durable.
+    /// - Returns: nil if the listener received a final response; otherwise the refusal to send, and the upload's offset
+    ///   is durable.
     /// - Throws: `SpoolError` if the spool failed; the upstream has then received nothing.
     package func deliver(
         _ upload: Upload,
@@ -94,9 +83,7 @@ package struct Delivery {
         }
     }
 
-    /// Delivers an upload that already waited for its delivery, possibly since before a crash.
-    ///
-    /// The parameters, result and errors are those of `deliver`.
+    /// Delivers, as `deliver` does, an upload that has waited, possibly since before a crash.
     package func deliverWaiting(_ upload: Upload, to listener: ResponseListener) throws(SpoolError)
         -> Refusal?
     {
@@ -113,9 +100,8 @@ package struct Delivery {
         return try deliver(upload, to: listener)
     }
 
-    /// Consumes the parts of a durable upload made by concatenation, if a crash prevented that.
-    ///
-    /// - Returns: false if another request is using one of the parts.
+    /// Consumes the parts of an upload made by concatenation, if a crash prevented that; returns false if one is in
+    /// use.
     private func consumeParts(of upload: Upload) throws(SpoolError) -> Bool {
         let id = upload.creation.id
         for part in upload.creation.parts ?? [] {
@@ -129,11 +115,10 @@ package struct Delivery {
         return true
     }
 
-    /// Makes the attempt that is due for an upload in `deferred`, without a waiting client.
+    /// Makes the attempt that is due for an upload in `deferred`.
     package func deliverQueued(_ upload: Upload) throws(SpoolError) {
         if upload.nextAttempt == nil {
-            // The client knows that the upload is not delivered, and may return until its time in the queue is
-            // over.
+            // The client knows that the upload is not delivered, and may return while its time in the queue lasts.
             guard isOver(upload) else { return }
             // Clients without credentials must not fill `hold`.
             if upload.lacksCredentials {
@@ -149,9 +134,7 @@ package struct Delivery {
         )
     }
 
-    /// Stores in the record the fields of the completing request that a later attempt by the queue needs.
-    ///
-    /// - Throws: `SpoolError` if the record cannot be written.
+    /// Stores the fields of the completing request that a later attempt by the queue needs.
     package func keepCompletion(_ upload: Upload, _ fields: HTTPFields?) throws(SpoolError) {
         guard let fields else { return }
         let kept = UpstreamFields.keptOfCompletion(
@@ -162,7 +145,7 @@ package struct Delivery {
         if !kept.isEmpty { try upload.keepCompletion(kept) }
     }
 
-    /// Waits for a slot; returns nil if none became free in time, or a newer request asks for the upload's release.
+    /// Returns nil if no slot became free in time, or a newer request asks for the upload's release.
     private func waitForSlot(
         _ upload: Upload,
         _ heartbeat: Heartbeat?
@@ -188,9 +171,8 @@ package struct Delivery {
 
     /// Whether the upload may be sent again after an attempt whose outcome is unknown.
     ///
-    /// True only if both the settings at the creation and the current ones allow it.
-    ///
-    /// A reload may have changed the method to POST or removed the idempotency key.
+    /// The settings at the creation and the current ones must allow it: a reload may have changed the method to POST or
+    /// removed the idempotency key.
     func isRepeatable(_ upload: Upload) -> Bool {
         upload.creation.isRepeatable && route.mayRepeat(upload.creation.head)
     }
@@ -199,17 +181,10 @@ package struct Delivery {
 
     /// Defers the upload to another attempt, by the queue or by the client, which this response allows to retry.
     ///
-    /// An upload without a record cannot be deferred: its delivery has failed.
+    /// An upload without a record cannot be deferred: its delivery has failed. `asked` is the pause that the upstream
+    /// asked for, in seconds. `lacksCredentials` is true if only the client can continue, with other credentials.
     ///
-    /// - Parameters:
-    ///   - upload: the upload.
-    ///   - reason: why there is no final response.
-    ///   - listener: the receiver of the refusal.
-    ///   - asked: how long the upstream asked to wait, in seconds; nil if it did not.
-    ///   - refusal: the refusal to send to the listener.
-    ///   - lacksCredentials: true if only the client can continue, with other credentials.
     /// - Returns: `refusal`, or another refusal if the upload is not retried.
-    /// - Throws: `SpoolError` if the new state cannot be written.
     func postpone(
         _ upload: Upload,
         reason: String,
@@ -245,7 +220,7 @@ package struct Delivery {
         return refusal
     }
 
-    /// How many seconds must pass before a request may start another attempt; nil if it may start one now.
+    /// The seconds before a request may start another attempt; nil if it may start one now.
     ///
     /// The pause exists because each attempt sends all content, and may be a guess at credentials.
     private func pause(of upload: Upload) -> Int? {
@@ -258,7 +233,7 @@ package struct Delivery {
         return Int(pause.components.seconds - passed)
     }
 
-    /// Whether the upload's time in the queue will be over in `pause` from now.
+    /// Whether the upload's time in the queue is over in `pause` from now.
     private func isOver(_ upload: Upload, in pause: Duration = .zero) -> Bool {
         let now = deliveries.clock.confirmed
         return route.settings.queue.isOver(

@@ -1,8 +1,7 @@
 // One attempt to deliver an upload: the request, the upstream's response, and the state of the upload afterwards.
 //
-// `AttemptFate` decides the consequence of an outcome. A final response up to the cap is stored before its first
-// byte is sent to the client. A larger one has only its head stored; its content is streamed, as is every response
-// to an upload without a record. Invariants: an upload is in `active` exactly while its attempt runs; a response
+// A final response up to the cap is stored before its first byte is sent to the client. For a larger one, only the head
+// is stored, and the content is streamed, as is every response to an upload without a record. Invariant: a response
 // that is not final is neither stored nor relayed.
 
 import HTTPTypes
@@ -14,8 +13,6 @@ import SpoolgateSpool
 import SpoolgateUploadProtocol
 import SpoolgateUpstream
 
-/// One attempt to deliver an upload, and the response received so far.
-///
 /// Not thread-safe.
 final class DeliveryAttempt {
     private let upload: Upload
@@ -24,21 +21,20 @@ final class DeliveryAttempt {
     private let delivery: Delivery
     private let isRepeatable: Bool
     private let isAccepted: Bool
-    /// The slot, returned when the response head arrives; nil if the attempt needs none.
+    /// Returned when the response head arrives; nil if the attempt needs none.
     private let slot: DeliverySlot?
     /// The head of the final response as it is relayed; nil until it arrives.
     private var head: ResponseHead?
     private var contentLength: Int64?
     private var content: [UInt8] = []
     private var isStreaming = false
-    /// The result that follows from the response's status.
     private var result = AttemptResult.accepted
     private var fate = AttemptFate.delivered
     private var challenges: [String] = []
     private var retryAfter: Int?
     private var isStored = false
     private var spoolError: SpoolError?
-    /// Whether the final response's head has been sent to the client.
+    /// Whether the client was sent the head of the final response.
     private var hasBegun = false
     private var relaysContent = true
 
@@ -47,9 +43,6 @@ final class DeliveryAttempt {
     private var deliveries: Deliveries { delivery.deliveries }
     private var log: Log { delivery.journal.log }
 
-    /// Creates an attempt to deliver a complete upload whose digests are known.
-    ///
-    /// The final response goes to `listener`. A nil `slot` is for an upload that needs none.
     init(
         _ upload: Upload,
         _ digests: UploadDigests,
@@ -66,7 +59,7 @@ final class DeliveryAttempt {
         isAccepted = delivery.route.hasAccepted(nextAttempt: upload.nextAttempt)
     }
 
-    /// Makes the attempt; its result and errors are those of `Delivery.deliver`.
+    /// The result and errors are those of `Delivery.deliver`.
     func run() throws(SpoolError) -> Refusal? {
         let form: UploadForm
         do throws(FormFailure) {
@@ -86,7 +79,7 @@ final class DeliveryAttempt {
         return upload.isRecorded ? try end(outcome, form) : endUnrecorded(outcome, form)
     }
 
-    /// Ends the attempt to deliver an upload without a record; nothing is kept.
+    /// Ends the attempt; nothing is kept.
     private func endUnrecorded(_ outcome: AttemptOutcome, _ form: UploadForm) -> Refusal? {
         form.end(status: status)
         guard let reason = outcome.reason,
@@ -181,9 +174,7 @@ final class DeliveryAttempt {
 
     private static let mostRedirects = 2
 
-    /// Sends the request, and sends it again for each redirect within the upstream.
-    ///
-    /// Returns the outcome of the last request, and counts only that one.
+    /// Sends the request, again for each redirect within the upstream; only the last outcome is returned and counted.
     private func send(_ form: UploadForm) throws(SpoolError) -> AttemptOutcome {
         let watch = Stopwatch()
         let outcome =
@@ -208,7 +199,7 @@ final class DeliveryAttempt {
         try upload.beginAttempt(isRepeatable: isRepeatable)
         while true {
             journal.delivering(upload)
-            // A redirect beyond the limit is treated as a response, like a redirect to another host.
+            // A redirect beyond the limit is a response, like a redirect to another host.
             request.interceptsRedirects = redirects < Self.mostRedirects
             let outcome = route.upstream.attempt(request, sink: self)
             guard case .redirected(let target) = outcome else { return outcome }
@@ -280,11 +271,11 @@ extension DeliveryAttempt: ResponseSink {
     private func finish() {
         guard !isStreaming, fate.tellsResponse else { return }
         store(content: content)
-        // `try?`: the final response is stored, and a disconnected client can request it later.
+        // `try?`: a disconnected client can request the stored response later.
         try? begin(contentLength: contentLength ?? Int64(content.count))
     }
 
-    /// The refusal that the client receives instead of a response that is not final.
+    /// Sent to the client instead of a response that is not final.
     private var refusal: Refusal {
         switch fate {
         case .deferredForClient: .credentialsRefused(challenges)

@@ -7,17 +7,10 @@ package import SpoolgateUploadProtocol
 package import SpoolgateUpstream
 
 extension HTTPFields {
-    /// Adds the client's address, scheme and host, and the gateway's own `Via` (RFC 9110 §7.6.3), to the fields.
+    /// Adds the client's address, scheme and host, and the gateway's own `Via` (RFC 9110 §7.6.3).
     ///
-    /// The address is appended to the addresses that the fields already list. The scheme and host replace existing
-    /// values of `X-Forwarded-*`.
-    ///
-    /// - Parameters:
-    ///   - forwarding: which fields to use: `X-Forwarded-*` or `Forwarded`.
-    ///   - address: the client's address as the web server reported it; if nil, no address is added.
-    ///   - scheme: the scheme of the client's request; if nil, no scheme is added.
-    ///   - host: the requested host; if nil, no host is added.
-    ///   - gateway: the name of the gateway for `Via`.
+    /// The address is appended to the addresses that the fields already list; the scheme and host replace existing
+    /// values of `X-Forwarded-*`. Nothing is added for a nil parameter.
     package mutating func addForwarding(
         _ forwarding: FieldPolicy.Forwarding,
         address: String?,
@@ -42,9 +35,7 @@ extension HTTPFields {
         append(gateway.via)
     }
 
-    /// Sets a field, or appends to its value if `behindOthers` is true.
-    ///
-    /// Most values that clients sent were removed before.
+    /// Appends to the value if `behindOthers` is true; most values from clients were removed before.
     private mutating func put(
         _ name: HTTPField.Name,
         _ value: String,
@@ -57,8 +48,8 @@ extension HTTPFields {
 
     /// Replaces the client's `Host` with the host of the public origin.
     ///
-    /// The web server may have selected the host by the request's target instead (RFC 9112 §3.2.2). If the origin is
-    /// invalid, the host is unknown, and the field is removed.
+    /// The web server may have used the host in the request's target (RFC 9112 §3.2.2). If the origin is invalid, the
+    /// host is unknown, and the field is removed.
     package mutating func takeHost(from context: ExchangeContext) {
         if let origin = context.origin, let slash = origin.utf8.firstIndex(of: UInt8(ascii: "/")) {
             // The two are usually equal.
@@ -69,7 +60,7 @@ extension HTTPFields {
         }
     }
 
-    /// Whether an origin has this host; an origin contains slashes only before its host.
+    /// An origin contains slashes only before its host.
     private static func isHost(_ host: String, of origin: String) -> Bool {
         var (host, origin) = (host, origin)
         return host.withUTF8 { host in
@@ -82,15 +73,14 @@ extension HTTPFields {
         }
     }
 
-    /// An address as a node of `Forwarded` (RFC 7239 §6): IPv6 in brackets and quotes; `unknown` if the text is no
-    /// address.
+    /// An address as a node of `Forwarded` (RFC 7239 §6): IPv6 in brackets and quotes; `unknown` if invalid.
     private static func node(_ address: String) -> String {
         let isAddress = address.utf8.allSatisfy("0123456789abcdefABCDEF.:".utf8.contains)
         guard isAddress, !address.isEmpty else { return "unknown" }
         return address.contains(":") ? "\"[\(address)]\"" : address
     }
 
-    /// The text as a token or a quoted string (RFC 7239 §4).
+    /// A token or a quoted string (RFC 7239 §4).
     private static func value(_ text: String) -> String {
         if HTTPField.Name(text) != nil { return text }
         let escaped = text.unicodeScalars.map { $0 == "\"" || $0 == "\\" ? "\\\($0)" : "\($0)" }

@@ -1,5 +1,5 @@
-// Sends every 104 (Upload Resumption Supported): the location of an upload, progress while content arrives, and
-// heartbeats while the client waits for the upstream, so that no idle timer on the connection expires.
+// Sends every 104 (Upload Resumption Supported): an upload's location, progress while content arrives, and heartbeats
+// while the client waits for the upstream, so that no idle timer expires.
 //
 // Invariant: an offset is durable before it is sent, and content is synced here only to send its offset.
 
@@ -15,7 +15,7 @@ package struct ProgressReport {
     private let exchange: any Exchange
     private let responses: any ResponseWording
 
-    /// Creates a report; returns nil if the client's protocol or the web server does not support 104.
+    /// Returns nil if the client's protocol or the web server does not support 104.
     package init?(
         to exchange: any Exchange,
         _ context: ExchangeContext,
@@ -28,7 +28,7 @@ package struct ProgressReport {
         self.responses = responses
     }
 
-    /// Sends a client the location of its upload in a 104 (draft-12 §4.2.2), before any of its content is read.
+    /// Sends the location of an upload (draft-12 §4.2.2), before any of its content is read.
     ///
     /// Call it only if `Dialect.allowsInterim(toCreationOf:)` returns true.
     package static func tell(
@@ -39,22 +39,22 @@ package struct ProgressReport {
         exchange.send(interim: responses.interimCreated(location: location))
     }
 
-    /// Makes the upload's offset durable and sends it to the client.
+    /// Makes the upload's offset durable and sends it.
     package func tell(_ upload: Upload) throws(SpoolError) {
         try upload.sync()
         tell(durable: upload.durableOffset)
     }
 
-    /// Sends the client an offset that is already durable.
+    /// Sends an offset that is already durable.
     package func tell(durable offset: Int64) {
         exchange.send(interim: responses.interimProgress(offset: offset))
     }
 
-    /// Lets `alarm` end the exchange's waits for content early, so that offsets are sent when they become durable.
+    /// Lets `alarm` end waits for content early, to send offsets when they become durable.
     package func setAlarm(_ alarm: Alarm) { exchange.setAlarm(alarm) }
 }
 
-/// Repeats the offset of a complete upload to its client, from the end of the content to the final response.
+/// Repeats the offset of a complete upload to its client until the final response.
 ///
 /// Not thread-safe.
 package final class Heartbeat {
@@ -62,7 +62,7 @@ package final class Heartbeat {
     private let interval: Duration
     private(set) var next: Deadline
 
-    /// Starts the heartbeats; returns nil if `report` is nil or `rate` disables heartbeats.
+    /// Returns nil if `report` is nil or `rate` disables heartbeats.
     package init?(_ report: ProgressReport?, rate: InterimRate) {
         guard let report, rate.heartbeat > .zero else { return nil }
         self.report = report
@@ -70,9 +70,7 @@ package final class Heartbeat {
         next = .after(interval)
     }
 
-    /// Sends a heartbeat if one is due.
-    ///
-    /// - Throws: the errors of `Upload.sync`; after an error no more heartbeats are sent.
+    /// Sends a heartbeat if one is due; after an error, no more are sent.
     package func beat(_ upload: Upload) throws(SpoolError) {
         guard next.hasPassed else { return }
         next = .never
@@ -80,7 +78,7 @@ package final class Heartbeat {
         next = .after(interval)
     }
 
-    /// Sends a heartbeat if one is due; an error is logged, and no more heartbeats are sent after it.
+    /// Sends a heartbeat if one is due; after an error, which is logged, no more are sent.
     package func beat(_ upload: Upload, failingInto log: Log) {
         do throws(SpoolError) { try beat(upload) } catch {
             log.spoolFailed(error, upload: upload.creation.id)

@@ -5,27 +5,27 @@ package import SpoolgateExchange
 import SpoolgateSpool
 package import SpoolgateUploadProtocol
 
-/// The receiver of a final response, and the form in which it receives it.
+/// The receiver of a final response, and the form of the response.
 package struct ResponseListener {
-    /// The exchange of the waiting request; nil if the response is only stored.
+    /// The waiting request; nil if the response is only stored.
     package var exchange: (any Exchange)?
     let responses: any ResponseWording
-    /// The URI of the upload resource if the request is the creation; otherwise nil.
+    /// The URI of the upload resource; nil unless the request is the creation.
     package var location: String?
-    /// Sends heartbeats; nil if the client cannot receive them.
+    /// Nil if the client cannot receive heartbeats.
     package var heartbeat: Heartbeat?
     /// The fields of the request that completed the upload; nil if there is none.
     let completing: HTTPFields?
-    /// Whether a client waits for the result of the delivery, although the final response is only stored.
+    /// Whether a client waits for the result, although the final response is only stored.
     package var isWitnessed = false
     /// Whether the client can resume after a lost connection.
     package var isResumable = false
-    /// Whether the client sent the whole upload in this request.
+    /// Whether this request contained the whole upload.
     package var hasSentAll = false
     /// Whether the client did not use the upload protocol.
     private let isOrdinary: Bool
 
-    /// Creates a listener without a request: the final response is only stored.
+    /// Creates a listener that only stores the final response.
     package init(
         _ responses: any ResponseWording,
         completing: HTTPFields?,
@@ -36,14 +36,13 @@ package struct ResponseListener {
         self.isOrdinary = isOrdinary
     }
 
-    /// The head of the final response as its client receives it.
     func final(_ head: ResponseHead, of upload: Upload) -> FinalHead {
         isOrdinary
             ? .ordinary(head)
             : responses.final(head, offset: upload.offset, location: location)
     }
 
-    /// A listener that only stores the response, with the same wording and completing request.
+    /// A copy that only stores the response.
     var unheard: ResponseListener { ResponseListener(responses, completing: completing) }
 
     var isThere: Bool { exchange.map { !$0.isPeerGone } ?? isWitnessed }

@@ -1,27 +1,25 @@
-// Limits on served and waiting requests, per client and in total, so that no client takes the threads that others need.
+// Limits on served and waiting requests, so that no client takes the threads that others need.
 //
-// This file counts and decides; `LoadShedding` handles the requests that are not admitted. Invariant: everything
-// counted is released exactly once.
+// Invariant: everything counted is released exactly once.
 
 import SpoolgatePosix
 package import SpoolgateUploadProtocol
 
 /// The limits on concurrent requests.
 package struct RequestBounds: Sendable, Equatable {
-    /// The maximum number of requests served at a time: `threads.maximum`, or fewer if there are too few file
-    /// descriptors.
+    /// The limit on requests served at a time: `threads.maximum`, or fewer if file descriptors are scarce.
     package let total: Int
-    /// The maximum number of short requests served in addition to `total`.
+    /// The limit on short requests in addition to `total`.
     package let reserve: Int
-    /// The maximum number of one client's requests served at a time.
+    /// The limit on one client's requests.
     package let ofClient: Int
-    /// The maximum number of one client's requests that wait; they also count towards `ofClient`.
+    /// The limit on one client's waiting requests, which also count towards `ofClient`.
     package let waitingOfClient: Int
-    /// The maximum number of requests that wait, of all clients together.
+    /// The limit on waiting requests of all clients.
     package let waiting: Int
-    /// The maximum number of one client's short requests in the reserve.
+    /// The limit on one client's requests in the reserve.
     package let reserveOfClient: Int
-    /// The maximum number of new requests that wait for a thread while slow requests are being ended.
+    /// The limit on new requests that wait for a thread while slow requests are ended.
     package let atDoor: Int
 
     /// Creates limits.
@@ -42,9 +40,7 @@ package struct RequestBounds: Sendable, Equatable {
     }
 }
 
-/// The requests being served, counted by client.
-///
-/// Thread-safe.
+/// The requests being served, counted by client; thread-safe.
 package final class Admission: Sendable {
     private struct Count {
         var active = 0
@@ -94,33 +90,24 @@ package final class Admission: Sendable {
 
     /// The decision on a request.
     package enum Answer {
-        /// The request must be served; when it has ended, the caller must pass the ticket to `leave`.
+        /// The request must be served; afterwards the caller must pass the ticket to `leave`.
         case admitted(AdmissionTicket)
-        /// The client has reached its limit.
         case clientIsBusy
-        /// No thread is free for the request.
         case noThread
     }
 
     private let state: Monitor<State>
 
-    /// Creates the counters of a process that is serving no request.
+    /// Creates counters at zero.
     package init(_ bounds: RequestBounds) { state = Monitor(State(bounds: bounds)) }
 
     /// Changes the limits for later requests.
     package func setBounds(_ bounds: RequestBounds) { state.update { $0.bounds = bounds } }
 
-    /// Admits a request if the limits allow it.
+    /// Admits a request if the limits allow it; waits up to `patience` if no thread is free.
     ///
-    /// Waits up to `patience` if no thread is free; otherwise returns at once.
-    ///
-    /// - Parameters:
-    ///   - client: the client that sent the request.
-    ///   - isShort: true if the request ends quickly unless it waits for another request. It may use the reserve, but
-    ///     must not wait there.
-    ///   - isLast: true if no other thread accepts connections; the request may then use only the reserve.
-    ///   - patience: how long to wait for a thread to become free; zero for no wait.
-    /// - Returns: the ticket, or the limit that the request exceeds.
+    /// A request is short if it ends quickly unless it waits for another request; it may use the reserve, but must not
+    /// wait there. If `isLast` is true, no other thread accepts connections, and the request may use only the reserve.
     package func admit(
         _ client: ClientName,
         isShort: Bool,
@@ -145,7 +132,7 @@ package final class Admission: Sendable {
         return later ?? answer
     }
 
-    /// Records that the admitted request with this ticket has ended.
+    /// Records the end of an admitted request.
     package func leave(_ ticket: AdmissionTicket) {
         state.update { state in
             state.active -= 1
@@ -158,8 +145,7 @@ package final class Admission: Sendable {
 
     /// Records that an admitted request starts to wait for another one.
     ///
-    /// - Returns: nil if it may wait, in which case the caller must call `stopWaiting` later; otherwise the reason why
-    ///   it must not.
+    /// - Returns: the reason why it must not wait; nil if it may, and the caller must call `stopWaiting` later.
     func startWaiting(_ ticket: AdmissionTicket) -> Refusal? {
         state.update { state in
             guard !ticket.isHurried, state.waiting < state.bounds.waiting else {
@@ -191,10 +177,10 @@ package final class Admission: Sendable {
     }
 }
 
-/// The proof that a request was admitted, needed to record its end.
+/// The proof of a request's admission, needed to record its end.
 package struct AdmissionTicket: Sendable {
     package let client: ClientName
-    /// True if the request is a short one in the reserve; it must not wait for other requests.
+    /// True for a short request in the reserve, which must not wait for other requests.
     package let isHurried: Bool
 }
 
@@ -208,12 +194,12 @@ package final class WaitingPlace {
     private let admission: Admission
     private let ticket: AdmissionTicket?
     private var isTaken = false
-    /// The reason why `take` returned false; nil if it did not.
+    /// The reason why `take` returned false, if it did.
     package private(set) var refusal: Refusal?
 
     /// Creates a place that is not taken yet.
     ///
-    /// A nil `ticket` is for the delivery queue, which has its own limit on threads; `take` then always succeeds.
+    /// The delivery queue passes no ticket, because it has its own limit on threads; `take` then always succeeds.
     package init(_ admission: Admission, for ticket: AdmissionTicket?) {
         self.admission = admission
         self.ticket = ticket
@@ -229,7 +215,7 @@ package final class WaitingPlace {
         return isTaken
     }
 
-    /// Releases the place; does nothing if it was not taken.
+    /// Releases the place if it was taken.
     package func giveBack() {
         if isTaken, let ticket { admission.stopWaiting(ticket) }
         isTaken = false

@@ -1,24 +1,19 @@
-// Who wrote the content of a message to the spool: the web server or the gateway, and why the gateway.
+// How a message's content reached the spool.
 
-/// The writer of a message's content: the web server, or the gateway for one of several reasons.
+/// The writer of a message's content: the web server (`used`), or the gateway for one of several reasons.
 package enum ContentPath: Int, Sendable, CaseIterable {
-    /// The web server: it received the file; any content that it did not write passed through the gateway.
+    /// Content that the web server did not write passed through the gateway.
     case used
-    /// The gateway: the route's setting `spool-receive` is off.
     case off
-    /// The gateway: the spool is shared with other nodes.
     case shared
-    /// The gateway: the content has a digest, or may be discarded for another reason.
+    /// The content has a digest, or may be discarded for another reason.
     case digest
-    /// The gateway: the upload has no upload resource.
     case ordinary
-    /// The gateway: the spool has no space for the web server to write even one byte.
+    /// The spool has no space for even one byte.
     case full
-    /// The gateway: the web server could not use the file of an earlier upload.
+    /// The web server could not use the file of an earlier upload.
     case unusable
-    /// The gateway: the web server did not offer to write the content.
     case notOffered
-    /// The gateway: the content is too small for an offer.
     case small
 
     /// Parses a label; returns nil if it is unknown.
@@ -27,10 +22,10 @@ package enum ContentPath: Int, Sendable, CaseIterable {
         self = path
     }
 
-    /// The label in metrics, and in responses of the daemon to its commands.
+    /// The label in metrics and in the daemon's responses to its commands.
     package var label: String { self == .notOffered ? "not_offered" : "\(self)" }
 
-    /// A text for people that says why the web server did not write the content; nil if it did.
+    /// Why the web server did not write the content; nil if it did.
     package var reason: String? {
         switch self {
         case .used: nil

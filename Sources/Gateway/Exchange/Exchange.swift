@@ -1,22 +1,16 @@
-// The interface between the FastCGI listener and the gateway for one request, and the ways its content can end.
+// The interface between the FastCGI listener and the gateway for one request.
 
 package import SpoolgatePosix
 package import SpoolgateUploadProtocol
 
-/// The reason why content did not end properly.
-///
-/// The bytes received before the error are valid.
+/// Why content did not end properly; the bytes received before are valid.
 package enum ContentError: Error, Sendable, Equatable, CustomStringConvertible {
-    /// The connection was closed before the content was complete, or the message was malformed.
+    /// The connection was closed early, or the message was malformed.
     case truncated
-    /// No byte arrived within the stall timeout of the route's settings.
     case stalled
-    /// Fewer bytes arrived in a minute than the route requires.
     case tooSlow
-    /// A newer request for the same upload, or the daemon's shutdown, asked this request to end.
     case released
 
-    /// The text that log messages and events use as the reason.
     package var description: String {
         switch self {
         case .truncated: "the connection was closed"
@@ -37,52 +31,44 @@ package enum ContentError: Error, Sendable, Equatable, CustomStringConvertible {
     }
 }
 
-/// The error thrown if nothing more can be sent because the client has disconnected.
+/// The client has disconnected, so that nothing more can be sent.
 package struct ClientGone: Error, Sendable, CustomStringConvertible {
     /// Creates the error.
     package init() {}
 
-    /// The text that log messages use as the reason.
     package var description: String { "the client disconnected" }
 }
 
-/// One request, and the means to respond to it.
-///
-/// Used by one thread, except for `interrupt`.
+/// One request, and the means to respond to it; used by one thread, except for `interrupt`.
 package protocol Exchange: AnyObject {
-    /// The request's head, or the refusal to send if the FastCGI listener found it invalid.
+    /// The request's head, or the refusal to send if it is invalid.
     var head: Result<RequestHead, Refusal> { get }
     var context: ExchangeContext { get }
     /// Asks this request to stop receiving content; its next read throws `.released`.
     ///
-    /// May be called on any thread. Has no effect after the request has ended.
+    /// May be called on any thread, and has no effect after the request has ended.
     var interrupt: @Sendable () -> Void { get }
     /// Whether the web server is known to have closed this request; reads nothing to find out.
     var isPeerGone: Bool { get }
 
-    /// Waits for content and appends it to `buffer`: at least one byte, and all that is available without further
-    /// waiting.
+    /// Waits for content, and appends all that is available to `buffer`.
     ///
     /// Appends nothing, and returns true, if the alarm ended the wait.
     ///
-    /// - Returns: false at the proper end of the content, in which case nothing was appended; otherwise true.
+    /// - Returns: false at the proper end of the content, with nothing appended; otherwise true.
     func receive(into buffer: ContentBuffer) throws(ContentError) -> Bool
 
-    /// Sets the alarm that, when it rings, ends a wait for content early; nil removes it.
+    /// Sets the alarm that ends a wait for content; nil removes it.
     func setAlarm(_ alarm: Alarm?)
 
-    /// The means to let the web server write content into a file itself; nil if this exchange does not support it.
+    /// nil if the web server cannot write content into a file itself.
     var lane: (any ContentLane)? { get }
 
-    /// Sends an interim response if `context.interimStatuses` contains its status.
-    ///
-    /// - Returns: true if it was sent.
+    /// Sends an interim response if `context.interimStatuses` contains its status; returns whether it was sent.
     @discardableResult
     func send(interim head: ResponseHead) -> Bool
 
-    /// Sends the final response's head.
-    ///
-    /// The content that follows must have exactly `contentLength` bytes; nil if its length is not known yet.
+    /// Sends the final response's head; exactly `contentLength` bytes of content must follow, unless it is nil.
     func send(head: ResponseHead, contentLength: Int64?) throws(ClientGone)
 
     /// Sends a part of the final response's content, after the head.
@@ -93,10 +79,9 @@ package protocol Exchange: AnyObject {
 }
 
 extension Exchange {
-    /// Returns nil: by default, the web server cannot write content into a file.
     package var lane: (any ContentLane)? { nil }
 
-    /// Does nothing: by default, no alarm can end a wait for content.
+    /// Does nothing by default.
     package func setAlarm(_ alarm: Alarm?) {}
 
     /// Sends a complete response; does nothing if the client has disconnected.

@@ -1,27 +1,24 @@
-// The web server's parameters about a request: the client, the connection, and mistakes in the configuration.
+// The web server's parameters about a request.
 
 package import SpoolgateTextFormats
 
-/// The parameters that the web server passes with a request, as the operator has configured it.
+/// The parameters that the operator has configured the web server to pass.
 package struct ExchangeContext: Sendable, Equatable {
-    /// The route's name (`SPOOLGATE_ROUTE`); nil for the default route.
+    /// The route (`SPOOLGATE_ROUTE`); nil for the default route.
     package var route: String?
     /// The client's identity (`SPOOLGATE_OWNER`); nil if unknown.
     package var owner: ExactText?
-    /// The public origin, such as `https://example.org:8443` (`SPOOLGATE_ORIGIN`); if nil, `Location` contains only a
-    /// path.
+    /// The public origin, such as `https://example.org:8443` (`SPOOLGATE_ORIGIN`); if nil, `Location` is only a path.
     package var origin: String?
-    /// The value of `SPOOLGATE_ORIGIN` if it is not a valid origin; otherwise nil.
+    /// `SPOOLGATE_ORIGIN` if it is not a valid origin.
     package var badOrigin: String?
-    /// The statuses of the interim responses that the web server forwards to clients (`SPOOLGATE_INTERIM`).
+    /// The interim statuses that the web server forwards to clients (`SPOOLGATE_INTERIM`).
     package var interimStatuses: Set<Int>
     /// The client's address (`REMOTE_ADDR`); nil if not passed.
     package var remoteAddress: String?
-    /// The scheme of the client's request, such as `https` (`REQUEST_SCHEME`); nil if not passed.
+    /// The scheme, such as `https` (`REQUEST_SCHEME`); nil if not passed.
     package var scheme: String?
     /// The mistakes in the web server's configuration that the parameters reveal.
-    ///
-    /// If they include `.badOrigin`, the property `badOrigin` is the invalid value.
     package var faults: Set<FrontFault>
 
     /// Creates a context.
@@ -48,18 +45,13 @@ package struct ExchangeContext: Sendable, Equatable {
 
 /// A kind of mistake in the web server's configuration.
 package enum FrontFault: String, Sendable, CaseIterable {
-    /// The web server stored an upload's content in a file of its own before it passed the content on.
+    /// The web server stored content in a file before it passed it on.
     case buffered
-    /// nginx does not say whether it buffers content, because its configuration does not include spoolgate's parameter
-    /// file.
+    /// nginx does not say whether it buffers content, because its configuration lacks spoolgate's parameter file.
     case bufferingUnknown = "buffering_unknown"
-    /// `SPOOLGATE_ORIGIN` is not passed.
     case noOrigin = "no_origin"
-    /// The value of `SPOOLGATE_ORIGIN` is not an origin.
     case badOrigin = "bad_origin"
-    /// A required parameter is missing or wrong, so that the request is invalid: `REQUEST_METHOD`, `REQUEST_URI`,
-    /// `SPOOLGATE_INTERIM` or the FastCGI role.
+    /// `REQUEST_METHOD`, `REQUEST_URI`, `SPOOLGATE_INTERIM` or the FastCGI role is missing or wrong.
     case noMethod = "no_method"
-    /// `SPOOLGATE_ROUTE` names a route that is not in the settings.
     case unknownRoute = "unknown_route"
 }

@@ -4,27 +4,26 @@
 
 /// The number of threads for requests.
 package struct ThreadBudget: Sendable, Equatable {
-    /// The maximum number of concurrent requests of any kind.
+    /// The maximum number of concurrent requests.
     package let maximum: Int
     /// The maximum number of concurrent short requests in addition to `maximum`.
     package let reserve: Int
-    /// The number of threads in addition to both, for requests that are rejected or that wait for slow requests to end.
+    /// The threads in addition to both, for requests that are rejected or that wait for slow requests to end.
     package static let turningAway = 8
     package var threads: Int { maximum + reserve + Self.turningAway }
-    /// The maximum number of idle connections that the web server keeps open for later requests.
+    /// The maximum number of idle connections that the web server keeps open.
     package static let keptConnections = 128
 
     /// The maximum number of file descriptors that one request uses at a time.
     ///
-    /// First the connection, and a file in memory while the parameters are parsed. Later also a data file and its
-    /// record, or a scratch file; in addition either the alarm and the file passed to nginx, or the upstream's
-    /// connection and libcurl's wakeup descriptor.
+    /// First the connection, and a file in memory. Later also a data file and its record, or a scratch file; in
+    /// addition either the alarm and the file passed to nginx, or the upstream's connection and libcurl's wakeup
+    /// descriptor.
     package static let ofRequest = 5
-    /// The maximum number of file descriptors that one delivery by the queue uses.
-    ///
-    /// They are the data file, its record, the upstream's connection, and libcurl's wakeup descriptor.
+    /// The file descriptors of one delivery: data file, record, the upstream's connection and libcurl's wakeup
+    /// descriptor.
     private static let ofDelivery = 4
-    /// The number of file descriptors set aside for occasional uses: queue runs, events, inspections.
+    /// The file descriptors set aside for queue runs, events and inspections.
     private static let slack = 64
 
     /// Creates a budget.
@@ -35,11 +34,8 @@ package struct ThreadBudget: Sendable, Equatable {
 
     /// Returns this budget, reduced if the process may not open enough file descriptors for it.
     ///
-    /// - Parameters:
-    ///   - descriptors: the maximum number of file descriptors that the process may open.
-    ///   - open: the number of file descriptors that are open before the first request.
-    ///   - deliveries: the maximum number of concurrent deliveries of the queue.
-    /// - Returns: a budget with at least one thread of each kind.
+    /// `open` is the number of file descriptors before the first request. The result has at least one thread of each
+    /// kind.
     package func within(descriptors: Int, open: Int, deliveries: Int) -> ThreadBudget {
         let own = open + Self.slack + Self.keptConnections + Self.ofDelivery * deliveries
         let requests = max(0, descriptors - own) / Self.ofRequest - Self.turningAway

@@ -1,6 +1,6 @@
 // A table of the field names that clients send often, looked up by the bytes of their parameters.
 //
-// Pure. Invariant: the table returns the same name that would be created from the bytes.
+// Pure. Invariant: the table returns the name that would be created from the bytes.
 
 import HTTPTypes
 import SpoolgateTextFormats
@@ -15,7 +15,6 @@ struct ClientFieldNames {
         case unknown
     }
 
-    /// The only instance; it never changes.
     static let all = ClientFieldNames()
 
     private struct Entry {
@@ -24,13 +23,10 @@ struct ClientFieldNames {
     }
 
     private var entries: [Entry] = []
-    /// The entry numbers, from 1, by hash; 0 for a free place.
-    ///
-    /// On a collision, the next free place is used.
+    /// The entry numbers, from 1, by hash; 0 for a free place, which a collision uses next.
     private var places: [UInt8]
 
-    /// Fields that other parameters replace, and `Transfer-Encoding`, which is ignored because the web server has
-    /// decoded the content.
+    /// Fields that other parameters replace, and `Transfer-Encoding`, because the web server has decoded the content.
     private static let replaced = ["content-type", "content-length", "transfer-encoding"]
 
     private static let usual = [

@@ -5,7 +5,7 @@
 enum ConnectionRecord {
     /// An empty record of the error stream of request 1, the number that nginx uses.
     ///
-    /// It has no meaning, but nginx does not keep a connection on which it arrives.
+    /// nginx does not keep a connection on which it arrives.
     static let farewell = RecordHeader.record(RecordType.errors, 1, [])
 
     /// Returns the record that refuses a concurrent request (FCGI_CANT_MPX_CONN).
@@ -13,7 +13,7 @@ enum ConnectionRecord {
         RecordHeader.record(RecordType.endRequest, id, [0, 0, 0, 0, 1, 0, 0, 0])
     }
 
-    /// Returns the response to a record with this type and content; nil if the content is malformed.
+    /// Returns the response to a record; nil if the content is malformed.
     static func answer(to type: UInt8, _ content: [UInt8]) -> [UInt8]? {
         guard type == RecordType.getValues else {
             return RecordHeader.record(RecordType.unknownType, 0, [type, 0, 0, 0, 0, 0, 0, 0])

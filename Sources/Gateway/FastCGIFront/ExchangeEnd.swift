@@ -11,8 +11,7 @@ extension FastCGIExchange {
     ///
     /// Measured with nginx 1.22: after a head, nginx closes the client's connection (HTTP/2: INTERNAL_ERROR). Before a
     /// head, the client receives nginx's 502, even while it is still sending. With `error_page 502 = @gone; location
-    /// @gone { return 444; }`, nginx closes the client's connection there too (HTTP/2: PROTOCOL_ERROR), and other
-    /// responses pass unchanged.
+    /// @gone { return 444; }`, nginx closes the client's connection there too (HTTP/2: PROTOCOL_ERROR).
     ///
     /// If the connection just ends, nginx takes a response without a length as complete. Bytes that are not a FastCGI
     /// record mark it as incomplete.
@@ -25,19 +24,18 @@ extension FastCGIExchange {
     enum End: Equatable {
         /// A complete response and END_REQUEST were sent.
         case answered
-        /// As `answered`, and the connection can be used for the web server's next request.
+        /// As `answered`, and the connection can be used for the next request.
         case kept
-        /// The web server left, or stopped reading, before the end of the response.
+        /// The web server left, or stopped reading, before the end.
         case gone
-        /// The request was aborted by `abort`.
         case aborted
         /// The handler sent no response, or less content than announced.
         case incomplete
     }
 
-    /// Ends the request; closes the connection within the limits of `linger` unless it is kept.
+    /// Ends the request, and closes the connection unless it is kept.
     ///
-    /// The connection is kept if the web server asked for it and has sent the whole request.
+    /// It is kept if the web server asked for it and has sent the whole request.
     func end(mayBeKept: Bool, lingerIdle: Duration, lingerTotal: Duration) -> End {
         isOver = true
         let failure: End? =
@@ -55,17 +53,15 @@ extension FastCGIExchange {
             keepsConnection && mayBeKept && sentAll && reader.isAtEnd() && !connection.isReleased
         guard writer.end(isLast: keepsConnection && !isKept) else { return .gone }
         if isKept { return .kept }
-        // The web server may still be sending. If the connection were closed at once, its write would fail, and nginx
-        // would send 502 instead of the response it has.
+        // If the connection were closed at once, a write of the web server could fail, and nginx would send 502 instead
+        // of the response it has.
         if !sentAll, !sentNothingMore { connection.linger(idle: lingerIdle, total: lingerTotal) }
         return .answered
     }
 }
 
 extension FastCGIExchange {
-    /// Whether the web server has apparently sent everything: the request has no content and no byte is waiting.
-    ///
-    /// Closing the connection then cannot make a write of the web server fail.
+    /// Whether no content is expected and no byte is waiting, so that the connection can be closed at once.
     private var sentNothingMore: Bool {
         guard case .success(let head) = head,
             head.contentLength != .unknown || !head.announcesContent
@@ -74,8 +70,6 @@ extension FastCGIExchange {
     }
 
     /// Whether the record that ends the content has arrived.
-    ///
-    /// It usually arrives with the last byte, or with the parameters if there is no content.
     private var isContentOver: Bool {
         switch incoming {
         case .ended(sawEnd: true): return true

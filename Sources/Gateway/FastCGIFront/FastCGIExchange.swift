@@ -1,7 +1,7 @@
-// One FastCGI request as an `Exchange`: fragments of content in; heads and content out.
+// One FastCGI request as an `Exchange`.
 //
-// It does not decide on responses. Invariants: it never blocks while it has bytes for its caller; content ends properly
-// only if the web server reported its end and every byte arrived.
+// Invariants: it never blocks while it has bytes for its caller; content ends properly only if the web server reported
+// its end and every byte arrived.
 
 import HTTPTypes
 package import SpoolgateExchange
@@ -19,14 +19,12 @@ package final class FastCGIExchange: Exchange {
     let connection: Connection
     var reader: RecordReader
     var writer: RecordWriter
-    /// Whether the web server wants to send another request on the connection.
     let keepsConnection: Bool
     private let stallTimeout: Duration
     /// Whether the connection's receive timeout is the one for content.
     private var isLimited = false
-    /// Ends a wait for content early.
     private var alarm: Alarm?
-    /// Whether the exchange has ended, so that it must not use the connection any more.
+    /// Whether the exchange has ended and must not use the connection any more.
     var isOver = false
     var incoming: Incoming
     var outgoing = Outgoing.nothing
@@ -36,16 +34,16 @@ package final class FastCGIExchange: Exchange {
     var laneEnd = RecordReader.End.none
 
     enum Incoming {
-        /// More content is expected; `remaining` bytes if the length is known.
+        /// More content is expected; `remaining` is nil if the length is unknown.
         case content(remaining: Int64?)
-        /// The content ended properly; `sawEnd`: the record that ends it was read.
+        /// The content ended properly; `sawEnd` is true if the record that ends it was read.
         case ended(sawEnd: Bool)
         case failed(ContentError)
     }
 
     enum Outgoing: Equatable {
         case nothing
-        /// The head was sent; content may follow, `remaining` bytes if the length was given.
+        /// The head was sent, and content may follow; `remaining` is nil if no length was given.
         case content(remaining: Int64?)
         /// The head was sent, and the response cannot have content.
         case headOnly
@@ -80,8 +78,7 @@ package final class FastCGIExchange: Exchange {
 
     /// Whether the web server has closed its side.
     ///
-    /// A web server sends the request and then waits, so a closed side means that it has given up the request, even if
-    /// all content had arrived (nginx after a 504, or after its client disconnected).
+    /// It has then given up the request, even if all content had arrived (nginx after a 504).
     package var isPeerGone: Bool {
         switch outgoing {
         case .gone, .aborted: true
@@ -93,21 +90,19 @@ package final class FastCGIExchange: Exchange {
 // MARK: Receiving
 
 extension FastCGIExchange {
-    /// The number of bytes of a buffer that may stay in memory during a wait; thousands of clients may stall at a time.
+    /// The bytes of a buffer that may stay in memory during a wait; thousands of clients may stall at a time.
     private static let keptBytes = 32 << 10
 
     /// The time without content after which a wait is treated as long.
     ///
-    /// If the web server is slightly slower than the gateway, the socket becomes empty hundreds of times per gibibyte;
-    /// with many clients on few processors, threads wait longer for a processor than for the network. Releasing memory
-    /// then costs page faults, and interrupts all processors.
+    /// If the web server is slightly slower than the gateway, the socket becomes empty hundreds of times per gibibyte.
+    /// Releasing memory each time costs page faults, and interrupts all processors.
     private static let breath = Duration.milliseconds(100)
 
     /// Adds content to `buffer`, which must have room; waits only for the first bytes.
     ///
-    /// - Returns: false at the proper end: after CONTENT_LENGTH bytes, or at the web server's end record if the length
-    ///   is unknown.
-    /// - Throws: `ContentError`, after all bytes received before it were returned.
+    /// - Returns: false after CONTENT_LENGTH bytes, or at the end record if the length is unknown.
+    /// - Throws: `ContentError`, after all earlier bytes were returned.
     package func receive(into buffer: ContentBuffer) throws(ContentError) -> Bool {
         if case .content = incoming { releaseIfStalled(buffer) }
         var added = 0
@@ -116,7 +111,7 @@ extension FastCGIExchange {
             added = take(into: free)
             return added
         }
-        // Bytes received before an error are valid: this call returns them, and the next one throws the error.
+        // The next call throws an error that followed these bytes.
         if added > 0 { return true }
         switch incoming {
         case .failed(let error): throw error
@@ -126,10 +121,10 @@ extension FastCGIExchange {
         }
     }
 
-    /// Sets the alarm that ends waits for content early; nil for none.
+    /// Sets the alarm that ends waits for content; nil for none.
     package func setAlarm(_ alarm: Alarm?) { self.alarm = alarm }
 
-    /// Releases the memory that a burst of content used if no more content arrives soon.
+    /// Releases the memory of a burst of content if no more arrives soon.
     private func releaseIfStalled(_ buffer: ContentBuffer) {
         guard buffer.count == 0, buffer.touched > Self.keptBytes, !reader.hasBytes,
             !connection.isReadable(within: Self.breath)
@@ -147,8 +142,7 @@ extension FastCGIExchange {
         let most = remaining.map { Int(min($0, Int64(free.count))) } ?? free.count
         let room = UnsafeMutableRawBufferPointer(rebasing: free.prefix(most))
         var (count, end) = (0, RecordReader.End.none)
-        // Bytes that were read already are returned in any case. After a request to end, bytes in the socket stay
-        // there; otherwise a fast sender would never be stopped.
+        // After a request to end, only bytes that were read already are returned, so that a fast sender is stopped.
         if reader.hasBytes { (count, end) = reader.receive(into: room, waits: false) }
         while count == 0, end == .none {
             // The caller reads content, so nginx must send it.
@@ -160,9 +154,7 @@ extension FastCGIExchange {
         return count
     }
 
-    /// Reads until something arrives, and at most as much content as fits into `room`.
-    ///
-    /// - Returns: nil if the time set by `setAlarm` passed first.
+    /// Reads until something arrives, at most as much content as fits into `room`; returns nil if the alarm rang first.
     func wait(for room: UnsafeMutableRawBufferPointer) -> (count: Int, end: RecordReader.End)? {
         limitReceiving()
         guard connection.beginWaiting() else { return (0, .broken) }
@@ -183,15 +175,15 @@ extension FastCGIExchange {
     private func limitReceiving() {
         guard !isLimited else { return }
         isLimited = true
-        // The client may be slow, and reading the head used more of the stack than this wait does.
+        // Reading the head used more of the stack than this wait does.
         if !connection.isReadable(within: Self.breath) { Thread.releaseStack() }
         connection.setReceiveTimeout(stallTimeout)
     }
 
     /// Returns the state of the content after `count` more bytes.
     ///
-    /// Content with a known length ends with its last byte, because some web servers send the record that ends it late
-    /// or never. Bytes beyond the length make the message malformed.
+    /// Content with a known length ends with its last byte, because some web servers send the end record late or never.
+    /// Bytes beyond the length make the message malformed.
     func after(_ count: Int, _ end: RecordReader.End, remaining: Int64?) -> Incoming {
         let remaining = remaining.map { $0 - Int64(count) }
         if remaining == 0, end != .broken {
@@ -211,8 +203,6 @@ extension FastCGIExchange {
 
 extension FastCGIExchange {
     /// Sends an interim head at once, if the web server forwards its status and the final head was not sent.
-    ///
-    /// - Returns: whether it was sent.
     @discardableResult
     package func send(interim head: ResponseHead) -> Bool {
         guard context.interimStatuses.contains(head.status.code), outgoing == .nothing, !isOver
@@ -223,7 +213,7 @@ extension FastCGIExchange {
         return isSent
     }
 
-    /// Sends the final head, once; with exactly this `Content-Length`.
+    /// Sends the final head, once.
     ///
     /// - Throws: `ClientGone` if the web server left or does not read, and for a second head.
     package func send(head: ResponseHead, contentLength: Int64?) throws(ClientGone) {

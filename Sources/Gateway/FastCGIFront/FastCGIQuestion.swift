@@ -1,4 +1,4 @@
-// A FastCGI client for one request without content; commands query a daemon with it.
+// A FastCGI client for commands that query a daemon.
 //
 // Invariant: an incomplete response is an error.
 
@@ -23,10 +23,8 @@ package struct FastCGIQuestion {
         self.timeout = timeout
     }
 
-    /// Sends a GET request.
+    /// Sends a GET request for the path and query `target`.
     ///
-    /// - Parameter target: the path and query.
-    /// - Returns: the response.
     /// - Throws: `SystemError` if the connection fails, or no complete response arrives in time.
     package func get(_ target: String) throws(SystemError) -> Answer {
         let connection = try Connection.open(unix: path)

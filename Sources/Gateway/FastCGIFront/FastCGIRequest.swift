@@ -1,21 +1,18 @@
 // The part of libfcgi that is used: it parses the parameters of a request.
 //
-// `RecordReader` and `RequestBeginning` read and validate the web server's records first. libfcgi then reads a valid
-// beginning from a file in memory that ends after the parameters; its streams are freed before any content is read. A
-// pipe would not do: heads can be larger than a pipe, and one thread would hold both ends. libfcgi's own accept has no
-// timeout, and its close reads for as long as the peer sends, so neither is used.
+// libfcgi reads a validated beginning from a file in memory. A pipe would not do: heads can be larger than a pipe, and
+// one thread would hold both ends. libfcgi's own accept has no timeout, and its close reads for as long as the peer
+// sends, so neither is used.
 //
-// Only this file uses members of libfcgi's structure below the line "Don't use anything below here": `ipcFd`,
-// `keepConnection` and `detached`, which make libfcgi read from a descriptor that it did not open. Invariant: the
-// structure is allocated once, in the thread that uses it, and never moves, because libfcgi's streams point to it.
+// Only this file uses members of libfcgi's structure below "Don't use anything below here": `ipcFd`, `keepConnection`
+// and `detached`, which make libfcgi read from a descriptor that it did not open. Invariant: the structure never leaves
+// its thread and never moves, because libfcgi's streams point to it.
 
 import CSpoolgateFastCGI
 import Glibc
 import SpoolgatePosix
 
-/// A reusable libfcgi request.
-///
-/// Used by one thread.
+/// A reusable libfcgi request, used by one thread.
 struct FastCGIRequest: ~Copyable {
     private let raw: UnsafeMutablePointer<FCGX_Request>
 
@@ -41,13 +38,10 @@ struct FastCGIRequest: ~Copyable {
         raw.deallocate()
     }
 
-    /// Calls `body` with each parameter as libfcgi has parsed it, in the order received.
+    /// Calls `body` with each parameter in the order received, after libfcgi's own `FCGI_ROLE`.
     ///
-    /// The first one is libfcgi's own, `FCGI_ROLE`.
+    /// The parameters of `beginning` must be valid. The bytes passed to `body` are invalid after it returns.
     ///
-    /// - Parameters:
-    ///   - beginning: the received beginning, with valid parameters only.
-    ///   - body: called with each parameter's bytes, which are invalid after it returns.
     /// - Returns: false if libfcgi does not accept the request.
     /// - Throws: `SystemError` if no descriptor or memory is left.
     func forEachParameter(
@@ -88,9 +82,7 @@ struct FastCGIRequest: ~Copyable {
     }
 }
 
-/// Empty files in memory, shared by all threads.
-///
-/// A request uses one for a few microseconds, and holds none while it waits for content.
+/// Empty files in memory, shared by all threads; a request uses one for a few microseconds.
 private enum MemoryFiles {
     private static let spare = Monitor<[Int32]>([])
     /// The number of files created at the start; more are created if more threads need one at once.

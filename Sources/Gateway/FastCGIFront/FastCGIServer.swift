@@ -1,19 +1,18 @@
 // The FastCGI listener: threads that accept connections and serve one request at a time each.
 //
-// It passes every request to one closure. Invariants: even if all threads are busy, one can soon accept again, so that
-// requests are rejected rather than left waiting; a peer that neither sends nor reads never occupies a thread longer
-// than `Settings` allows.
+// Invariants: even if all threads are busy, one can soon accept again, so that requests are rejected rather than left
+// waiting; a peer that neither sends nor reads never occupies a thread longer than `Settings` allows.
 
 package import SpoolgateExchange
 package import SpoolgatePosix
 
 /// An event of the listener that may concern an operator.
 package enum FrontEvent: Sendable, Equatable {
-    /// No connection could be accepted, because descriptors or memory are exhausted; accepting is retried.
+    /// No connection could be accepted for lack of descriptors or memory; accepting is retried.
     case acceptFailed(SystemError)
-    /// No thread could be started, so fewer requests than allowed are served at a time.
+    /// No thread could be started, so fewer requests are served at a time.
     case threadFailed(SystemError)
-    /// A peer connected but did not send a valid request in time.
+    /// A peer did not send a valid request in time.
     case noRequest
     /// The handler sent no response, or less content than it announced.
     case incompleteAnswer
@@ -33,21 +32,21 @@ package final class FastCGIServer: Sendable {
         ///
         /// Each costs about 50 KiB, and the descriptors of its request.
         package var maximum = 2000
-        /// The maximum number of connections kept for a web server's next request.
+        /// The maximum number of connections kept for a next request, each with a descriptor but no thread.
         ///
-        /// Beyond it, the web server is asked to close the oldest ones. Each costs a descriptor, but no thread.
+        /// Beyond it, the web server is asked to close the oldest ones.
         package var maximumKept = ThreadBudget.keptConnections
-        /// How long a web server has to close a connection after it was asked to.
+        /// How long a web server has to close a connection when asked to.
         package var letGoTimeout = Duration.seconds(2)
         /// The size of a thread's stack in bytes; only the pages used cost memory.
         package var stackSize = 256 * 1024
-        /// The time without any byte, in either direction, after which a request is aborted.
+        /// The time without any byte in either direction after which a request is aborted.
         package var stallTimeout = Duration.seconds(90)
-        /// The time within which all parameters must arrive; otherwise the connection is closed.
+        /// The time within which all parameters must arrive.
         package var parametersTimeout = Duration.seconds(10)
         /// How long the web server may be silent after a response that precedes the content's end.
         ///
-        /// nginx closes the connection within milliseconds; HAProxy, Apache with HTTP/2 and Caddy do not close it.
+        /// nginx closes the connection within milliseconds; HAProxy, Apache with HTTP/2 and Caddy do not.
         package var lingerIdle = Duration.milliseconds(200)
         /// The limit on that time in total, even if the web server sends.
         package var lingerTotal = Duration.seconds(2)
@@ -68,22 +67,18 @@ package final class FastCGIServer: Sendable {
 
     private struct Watched {
         var isOver = false
-        /// Connections asked to stop receiving, and the time at which their wait is interrupted.
+        /// Connections asked to stop receiving, and when their wait is interrupted.
         var released: [(connection: Connection, at: Deadline)] = []
     }
 
     /// Prepares a server; `start` starts it.
     ///
-    /// Signals must be blocked before (`Signals.block`). This initialises libfcgi, and undoes the signal handlers that
-    /// it installs. libfcgi's two environment variables have no effect: they control its accept and its draining close,
-    /// which are not used.
+    /// Signals must be blocked before (`Signals.block`). This initialises libfcgi, whose signal handlers and
+    /// environment variables have no effect.
     ///
-    /// - Parameters:
-    ///   - settings: sizes and limits.
-    ///   - listener: the listening socket.
-    ///   - report: receives events on any thread; must not block for long.
-    ///   - answer: serves one request on its thread, completely. If `isLast` is true, no other thread accepts
-    ///     connections, so it must return soon.
+    /// `report` is called on any thread, and must not block for long. `answer` serves one request completely; if
+    /// `isLast` is true, no other thread accepts connections, so it must return soon.
+    ///
     /// - Throws: `SystemError` if libfcgi cannot be initialised, or if the system has no room to wait for connections.
     package init(
         settings: Settings,
@@ -109,13 +104,12 @@ package final class FastCGIServer: Sendable {
         )
     }
 
-    /// The numbers of connections being served, of threads, and of connections kept for a next request.
     package var load: (active: Int, threads: Int, kept: Int) {
         let (active, threads) = pool.update { ($0.active, $0.threads) }
         return (active, threads, kept.update { $0.count })
     }
 
-    /// Whether a thread accepts connections; tests it, and waits up to `patience`.
+    /// Tests whether a thread accepts connections, and waits up to `patience`.
     package func isAccepting(within patience: Duration) -> Bool {
         ready.isServed(within: patience)
     }
@@ -138,20 +132,16 @@ package final class FastCGIServer: Sendable {
         }
     }
 
-    /// Shuts down: accepts no more connections, has the kept ones closed, and waits for all requests, including those
-    /// still receiving content.
+    /// Shuts down: accepts no more connections, has the kept ones closed, and waits for all requests.
     ///
-    /// Then removes the socket file if it belongs to this server.
+    /// Then removes the socket file if it belongs to this server. `interrupt` asks requests that need not continue to
+    /// end; it is called several times a second, for those that have just arrived.
     ///
-    /// - Parameters:
-    ///   - deadline: the end of the wait.
-    ///   - interrupt: asks requests that need not continue to end; called several times a second, since such a request
-    ///     may have just arrived.
     /// - Returns: false if `deadline` passed first; the remaining requests then run until the process ends.
     package func drain(until deadline: Deadline, interrupt: () -> Void) -> Bool {
         listener.stop()
         kept.update { $0.end() }
-        // nginx sends parameters together with the connection, so a connection without them has no request by then.
+        // nginx sends parameters together with the connection, so a connection without them has no request.
         let grace = Deadline.after(min(settings.parametersTimeout, .seconds(1)))
         let closing = Deadline.after(settings.letGoTimeout)
         var isAccepting = true
@@ -216,9 +206,7 @@ extension FastCGIServer {
         }
     }
 
-    /// Starts the thread that accepts the next connection.
-    ///
-    /// - Returns: false if no thread can accept it now, so that this one must be quick.
+    /// Starts the thread that accepts the next connection; returns false if no thread can accept it now.
     private func startSuccessor() -> Bool {
         do throws(SystemError) {
             try startCountedThread()
@@ -256,7 +244,7 @@ extension FastCGIServer {
         if isEnding, listener.isInherited { return nil }
         do throws(SystemError) {
             let connection = try listener.accept()
-            // During a shutdown, the connections that are already waiting are served, and no later ones.
+            // During a shutdown, only the connections that are already waiting are served.
             if connection != nil || !isEnding { listen() }
             return connection
         } catch {
@@ -267,7 +255,7 @@ extension FastCGIServer {
         }
     }
 
-    /// Enables one event for the next connection at the listener.
+    /// Enables one event for the next connection.
     private func listen() {
         do throws(SystemError) { try ready.watch(listener, as: Self.listening) } catch {
             report(.acceptFailed(error))
@@ -284,7 +272,7 @@ extension FastCGIServer {
         }
     }
 
-    /// Waits after a lack of descriptors, until a connection ends or for half a second.
+    /// Waits for up to half a second until a connection ends, after a lack of descriptors.
     private func waitForRoom(since ended: UInt64) {
         let _: Void? = pool.wait(until: .after(.milliseconds(500))) {
             $0.isDraining || $0.ended != ended ? () : nil
@@ -294,7 +282,7 @@ extension FastCGIServer {
     /// Asks a connection's request to stop receiving.
     ///
     /// If the peer is sending, the request stops by itself, and its response arrives. The wait for a silent peer is
-    /// interrupted; if the peer then sends, it gets an error (nginx responds with 502).
+    /// interrupted; if it then sends, it gets an error (nginx responds with 502).
     private func release(_ connection: Connection) {
         guard connection.release() else { return }
         let due = Deadline.after(.milliseconds(100))
@@ -380,8 +368,6 @@ extension FastCGIServer {
     }
 
     /// Parses the parameters of a request; without a free descriptor, retries for as long as parameters may take.
-    ///
-    /// - Returns: false if they cannot be parsed.
     private func take(
         _ parameters: inout RequestParameters,
         of beginning: inout RequestBeginning,

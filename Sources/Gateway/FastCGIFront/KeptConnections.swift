@@ -1,20 +1,20 @@
-// Connections that a web server keeps for its next request, and how they are closed.
+// Connections that a web server keeps for its next request.
 //
-// nginx closes a kept connection on which any byte arrives. It ignores an empty record of the error stream after it has
+// The gateway never closes one first, which could lose a request sent at the same time. It sends an empty record of the
+// error stream and waits: nginx closes a kept connection on which any byte arrives, ignores the record after it has
 // sent a request, and does not keep a connection on which one follows END_REQUEST (nginx 1.22 and 1.31:
-// ngx_http_upstream_keepalive_module, ngx_http_fastcgi_module). The gateway therefore never closes a kept connection
-// first, which could lose a request sent at the same time. It sends that record and waits for the web server to close.
-// A request that crosses the record is served, and the connection is kept again.
+// ngx_http_upstream_keepalive_module, ngx_http_fastcgi_module). A request that crosses the record is served, and the
+// connection is kept again.
 //
-// It holds state and sends without waiting; its owner must guard it. Invariant: a connection that was taken out belongs
-// to its taker alone.
+// It sends without waiting; its owner must guard it. Invariant: a connection that was taken out belongs to its taker
+// alone.
 
 import SpoolgatePosix
 
 struct KeptConnections {
-    /// The maximum number of connections; beyond it, the web server is asked to close the oldest ones.
+    /// The maximum number of connections that the web server is not asked to close.
     let most: Int
-    /// How long the web server has to close a connection after it was asked to.
+    /// How long the web server has to close a connection when asked to.
     let patience: Duration
 
     private struct Entry {
@@ -38,9 +38,7 @@ struct KeptConnections {
     var isEmpty: Bool { entries.isEmpty }
     var count: Int { entries.count }
 
-    /// Adds a connection.
-    ///
-    /// - Returns: the token to take it out; nil if no connections are kept any more, so that the caller must close it.
+    /// Adds a connection and returns its token, or nil if no more are kept, so that the caller must close it.
     mutating func add(_ connection: Connection) -> UInt64? {
         guard !isOver else { return nil }
         lastToken += 1
@@ -53,7 +51,7 @@ struct KeptConnections {
         return lastToken
     }
 
-    /// Takes out a connection on which something arrived; nil if it was taken out before.
+    /// Takes out a connection; nil if it was taken out before.
     mutating func take(_ token: UInt64) -> Connection? {
         guard let entry = entries.removeValue(forKey: token) else { return nil }
         if entry.closing != nil { letGo -= 1 }
@@ -66,7 +64,7 @@ struct KeptConnections {
         for (token, entry) in entries where entry.closing == nil { letGo(of: token) }
     }
 
-    /// Removes and returns the connections that the web server did not close in time; the caller closes them.
+    /// Takes out the connections that the web server did not close in time; the caller closes them.
     mutating func overdue() -> [Connection] {
         guard letGo > 0 else { return [] }
         let tokens = entries.filter { $0.value.closing?.hasPassed == true }.keys

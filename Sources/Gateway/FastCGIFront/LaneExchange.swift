@@ -1,4 +1,4 @@
-// The FastCGI listener's part of the lane, on which nginx writes content into a file.
+// The FastCGI listener's part of the lane.
 //
 // Invariant: an offer receives exactly one reply: a grant, or a refusal at the first read of content.
 
@@ -10,7 +10,7 @@ extension FastCGIExchange: ContentLane {
 
     package var wasOffered: Bool { reader.lane != .none }
 
-    /// Waits until content arrives, and returns whether nginx offers to write it into a file.
+    /// Waits until content arrives, and returns whether nginx offers to write it.
     package func isOffered() throws(ContentError) -> Bool {
         while case .content(let remaining) = incoming, reader.lane == .none, !reader.isInContent {
             incoming = after(0, readOn() ?? .none, remaining: remaining)
@@ -19,15 +19,14 @@ extension FastCGIExchange: ContentLane {
         return reader.lane == .offered
     }
 
-    /// Reads records until the next one with content, and returns how reading ended; nil if the time set by `setAlarm`
-    /// passed first.
+    /// Reads records until the next one with content, and returns how reading ended; nil if the alarm rang first.
     private func readOn() -> RecordReader.End? {
         let nowhere = UnsafeMutableRawBufferPointer(start: nil, count: 0)
         return reader.hasBytes
             ? reader.receive(into: nowhere, waits: false).end : wait(for: nowhere)?.end
     }
 
-    /// Declines the offer, so that nginx sends the content as usual.
+    /// Declines the offer, so that nginx sends the content.
     func decline() {
         reader.noteAnswer(isGrant: false)
         // If it cannot be sent, the next read fails.
@@ -45,9 +44,7 @@ extension FastCGIExchange: ContentLane {
         guard writer.send(.grant(offset: offset, limit), passing: file) else { throw fail() }
     }
 
-    /// Raises nginx's limit.
-    ///
-    /// - Throws: `ContentError` if nginx is gone.
+    /// Raises nginx's limit; throws `ContentError` if nginx is gone.
     package func widen(_ limit: LaneLimit) throws(ContentError) {
         guard writer.send(.window(limit)) else { throw fail() }
     }
@@ -58,9 +55,7 @@ extension FastCGIExchange: ContentLane {
         _ = writer.send(.stop)
     }
 
-    /// Waits for the next report, as defined by `ContentLane`.
-    ///
-    /// Reads no further than the end of nginx's writing.
+    /// Waits for the next report; reads no further than the end of nginx's writing.
     package func receiveReport() throws(ContentError) -> LaneReport? {
         while true {
             if let report = reader.nextReport() { return try note(report) }

@@ -1,7 +1,7 @@
-// The messages between the gateway and nginx's module that control the writing of content into a file.
+// The messages between the gateway and nginx's module on the lane.
 //
-// They are records of type FCGI_DATA, 24 bytes each, with numbers in network byte order; the module's README has the
-// table. Pure. Invariant: bytes that deviate from this format are not a message.
+// They are records of type FCGI_DATA, 24 bytes each, in network byte order; the module's README has the table. Pure.
+// Invariant: bytes that deviate from this format are not a message.
 
 import SpoolgateExchange
 
@@ -9,13 +9,12 @@ import SpoolgateExchange
 enum LaneMessage: Equatable {
     /// nginx can write the content, and holds it until the gateway replies.
     case offer
-    /// nginx reports the bytes written, or the end of its writing.
     case report(LaneReport)
 
     static let size = 24
     private static let version: UInt8 = 1
 
-    /// Parses a record's content; nil if it is not a valid message from nginx.
+    /// Parses a record's content.
     init?(_ bytes: [UInt8]) {
         guard bytes.count == Self.size, bytes[1] == Self.version, bytes[2] == 0, bytes[3] == 0,
             Self.number(bytes[16..<24]) == 0

@@ -18,10 +18,10 @@ extension ParameterBytes {
         ParameterBytes(rebasing: suffix(text.utf8CodeUnitCount)).equals(text)
     }
 
-    /// The bytes without spaces and tabs at both ends (OWS, RFC 9110 §5.6.3).
+    /// The bytes without outer spaces and tabs (OWS, RFC 9110 §5.6.3).
     var trimmed: ParameterBytes { ParameterBytes(rebasing: withoutOuterWhitespace) }
 
-    /// The bytes as text; invalid UTF-8 is repaired.
+    /// The bytes as text, with invalid UTF-8 repaired.
     var text: String { String(decoding: self, as: UTF8.self) }
 
     var validText: String? {

@@ -1,13 +1,11 @@
-// The public origin from the web server, parsed strictly, since parts of it may come from a client.
+// Parses the public origin from the web server strictly, since parts of it may come from a client.
 //
 // Pure. Invariant: a result can be used unchanged in a URI, in `Host` and in `Forwarded`.
 
 import SpoolgateTextFormats
 
 enum PublicOrigin {
-    /// Returns `scheme://host` or `scheme://host:port`, without the scheme's default port.
-    ///
-    /// Nil for anything else, including origins with user information or a path.
+    /// Returns `scheme://host[:port]`, without a default port; nil for anything else, such as an origin with a path.
     static func normalised(_ bytes: ParameterBytes) -> String? {
         let isSecure = bytes.hasPrefix("https://")
         guard isSecure || bytes.hasPrefix("http://") else { return nil }

@@ -1,11 +1,9 @@
-// The reason phrases of statuses that were received without one.
-//
-// An upstream may omit the phrase (RFC 9112 §4), and so do servers that translate from HTTP/2, which has none.
+// The reason phrases of statuses received without one: an upstream may omit it (RFC 9112 §4), and HTTP/2 has none.
 
 import HTTPTypes
 
 extension HTTPResponse.Status {
-    /// The registered phrase of this status; `Unknown` if it is not registered.
+    /// The registered phrase, or `Unknown`.
     var registeredPhrase: String {
         Self.more[code] ?? Self.named.first { $0.code == code }?.reasonPhrase ?? "Unknown"
     }
@@ -24,7 +22,7 @@ extension HTTPResponse.Status {
         .httpVersionNotSupported, .networkAuthenticationRequired,
     ]
 
-    /// Phrases that swift-http-types does not have (IANA, HTTP Status Code Registry).
+    /// Phrases that swift-http-types lacks (IANA, HTTP Status Code Registry).
     private static let more: [Int: String] = [
         102: "Processing", 104: "Upload Resumption Supported", 207: "Multi-Status",
         208: "Already Reported", 226: "IM Used", 305: "Use Proxy", 402: "Payment Required",

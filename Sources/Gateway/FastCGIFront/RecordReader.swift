@@ -1,8 +1,8 @@
-// Reads the records of one request from its connection: the beginning with its parameters, then the content.
+// Reads the records of one request from its connection: the parameters, then the content.
 //
 // It responds to records about the connection and to concurrent requests, and skips records of other requests.
 // Invariants: no number sent by the peer determines how much memory is used; content is read directly into the caller's
-// buffer, unless it arrives together with preceding bytes.
+// buffer, unless it arrives with preceding bytes.
 
 import SpoolgateExchange
 import SpoolgatePosix
@@ -10,15 +10,15 @@ import SpoolgatePosix
 struct RecordReader {
     private let connection: Connection
     private var parser = RecordParser()
-    /// The request's number, after its begin record.
+    /// Nil before the begin record.
     private var id: UInt16?
     private var stream = RecordType.parameters
     private var use = Use.passedOver
     private var header = RecordHeader(type: 0, id: 0, count: 0)
-    /// The content of a record that is collected before it is processed, at most 64 KiB.
+    /// The content of a record that is processed as a whole, at most 64 KiB.
     private var collected: [UInt8] = []
     private var beginning: RequestBeginning?
-    /// Bytes received after the requested ones; those before `pendingStart` have been processed.
+    /// Bytes received early; those before `pendingStart` have been processed.
     private var pending: [UInt8] = []
     private var pendingStart = 0
 
@@ -44,22 +44,19 @@ struct RecordReader {
 
     private enum Piece {
         case bytes(UnsafeRawBufferPointer)
-        /// The end of the stream, as sent by the peer.
         case end
         /// Invalid FastCGI, or a record that is not allowed here.
         case malformed
     }
 
-    /// The number of bytes read at a time at a request's beginning; few requests have more.
+    /// Bytes read at a time at a request's beginning; few requests have more.
     private static let beginningSize = 8 << 10
-    /// The number of bytes read at a time beyond the current record's content.
-    ///
-    /// They are on the stack, and thousands of stacks may be waiting.
+    /// Bytes read at a time beyond the current record: few, because thousands of stacks may hold them.
     private static let spillSize = 512
 
     init(_ connection: Connection) { self.connection = connection }
 
-    /// Removes the next item of the stream from the start of `bytes`, with at most `most` bytes.
+    /// Removes the next item, with at most `most` bytes, from the start of `bytes`.
     private mutating func next(_ bytes: inout UnsafeRawBufferPointer, most: Int) -> Piece? {
         while true {
             let limit = use == .ofStream ? most : .max
@@ -84,7 +81,7 @@ struct RecordReader {
         }
     }
 
-    /// Returns the treatment of a record; nil if it is not allowed here.
+    /// Returns nil if the record is not allowed here.
     private func use(of header: RecordHeader) -> Use? {
         if header.type == RecordType.beginRequest || header.id == 0 { return .collected }
         guard let id else { return nil }
@@ -95,7 +92,7 @@ struct RecordReader {
         return .ofStream
     }
 
-    /// Processes a record whose content was collected; false if it is not allowed here.
+    /// Processes `collected`; returns false if the record is not allowed here.
     private mutating func takeCollected() -> Bool {
         defer { collected = [] }
         if header.type == RecordType.data, header.id != 0 { return takeMessage() }
@@ -115,7 +112,7 @@ struct RecordReader {
 // MARK: The lane
 
 extension RecordReader {
-    /// Processes a message from nginx; false if it is invalid or not allowed here.
+    /// Returns false if the message from nginx is invalid or not allowed here.
     private mutating func takeMessage() -> Bool {
         switch (LaneMessage(collected), lane) {
         case (.offer, .none): lane = .offered
@@ -135,7 +132,7 @@ extension RecordReader {
 // MARK: The beginning
 
 extension RecordReader {
-    /// Receives a request's beginning; nil if the connection ends first, or the bytes are invalid.
+    /// Returns nil if the connection ends first or the bytes are invalid.
     mutating func receiveBeginning() -> RequestBeginning? {
         withUnsafeTemporaryAllocation(byteCount: Self.beginningSize, alignment: 16) { room in
             while case .bytes(let count) = connection.receive(into: room, waits: true) {
@@ -174,13 +171,13 @@ extension RecordReader {
     /// Whether bytes are available without reading from the connection.
     var hasBytes: Bool { pendingStart < pending.count }
 
-    /// Whether nginx has sent a message about the lane that the caller must process.
+    /// Whether nginx has sent a message that the caller must process.
     var hasNews: Bool { lane == .offered || !reports.isEmpty }
 
-    /// Whether the current record has more content than was read.
+    /// Whether the current record has unread content.
     var isInContent: Bool { use == .ofStream && parser.rest > 0 }
 
-    /// Whether nothing arrived after the last record, so that another request can be read.
+    /// Whether nothing arrived after the last record, so another request can be read.
     mutating func isAtEnd() -> Bool {
         let held = pending
         held.withUnsafeBytes { held in
@@ -191,11 +188,8 @@ extension RecordReader {
         return !hasBytes && parser.isBetweenRecords
     }
 
-    /// Reads the available content, up to the size of `room`.
+    /// Reads the available content into `room` or, if it is empty, only the records before the next content.
     ///
-    /// - Parameters:
-    ///   - room: the memory for the content; if it is empty, only records before the next content are read.
-    ///   - waits: whether to wait for the first byte if none is available.
     /// - Returns: the number of bytes of content, all valid, and how the read ended after them.
     mutating func receive(
         into room: UnsafeMutableRawBufferPointer,
@@ -214,14 +208,14 @@ extension RecordReader {
         }
     }
 
-    /// The result of one read; `isAll`: no more bytes are available.
+    /// `isAll`: no more bytes are available.
     private struct Read {
         var count: Int
         var end: End
         var isAll = false
     }
 
-    /// Reads once: the rest of the current record directly into `room`, later bytes by a buffer.
+    /// Reads the rest of the current record directly into `room`, later bytes by a buffer.
     private mutating func receiveSome(_ room: UnsafeMutableRawBufferPointer, _ waits: Bool) -> Read
     {
         let sure = isInContent ? min(parser.rest, room.count) : 0
@@ -260,7 +254,7 @@ extension RecordReader {
         }
     }
 
-    /// Removes content from the start of `bytes` until the room is full or another item follows.
+    /// Moves content into `room` until it is full or another item follows.
     private mutating func take(
         _ bytes: inout UnsafeRawBufferPointer,
         into room: UnsafeMutableRawBufferPointer

@@ -1,21 +1,19 @@
-// Writes the records of one response: small parts are collected and sent together, large ones are sent without copying.
+// Writes the records of one response: collects small parts, and sends large ones without copying.
 //
-// It has no knowledge of heads. Invariants: only `end` writes END_REQUEST; at most `mostGathered` bytes and two headers
-// are copied.
+// Invariants: only `end` writes END_REQUEST; at most `mostGathered` bytes and two headers are copied.
 
 import SpoolgatePosix
 
 struct RecordWriter {
     private let connection: Connection
     private let id: UInt16
-    /// Records that are not sent yet; if `open` is set, it is the start of the last one, which can grow.
+    /// Records not sent yet; `open` is the start of the last one if it can grow.
     private var gathered: [UInt8] = []
     private var open: Int?
 
-    /// The number of bytes collected before they are sent, far below the capacity of a record.
+    /// Bytes collected before they are sent, far below a record's capacity.
     private static let mostGathered = 16 << 10
-    /// The number of bytes in one record that is sent without copying: a record's capacity, rounded down to a multiple
-    /// of 8.
+    /// Bytes in a record sent without copying: its capacity, rounded down to a multiple of 8.
     private static let mostOfRecord = RecordHeader.mostContent & ~7
 
     init(_ connection: Connection, id: UInt16) {
@@ -23,9 +21,7 @@ struct RecordWriter {
         self.id = id
     }
 
-    /// Adds bytes of the response, which may be sent later.
-    ///
-    /// - Returns: false if the peer left or does not read.
+    /// Adds bytes, which may be sent later; returns false if the peer left or does not read.
     mutating func write(_ bytes: UnsafeRawBufferPointer) -> Bool {
         guard gathered.count + RecordHeader.size + bytes.count > Self.mostGathered else {
             gather(bytes)
@@ -42,18 +38,15 @@ struct RecordWriter {
         return true
     }
 
-    /// Sends the collected bytes.
-    ///
-    /// - Returns: false if the peer left or does not read.
+    /// Sends the collected bytes; returns false if the peer left or does not read.
     mutating func flush() -> Bool {
         closeRecord()
         return gathered.isEmpty || send(with: UnsafeRawBufferPointer(start: nil, count: 0))
     }
 
-    /// Sends the collected bytes, the end of the response and END_REQUEST.
+    /// Sends the collected bytes, the end of the response and END_REQUEST; returns whether all were sent.
     ///
-    /// - Parameter isLast: whether the web server must close the connection although it asked to keep it.
-    /// - Returns: whether all bytes were sent.
+    /// If `isLast`, the web server must close the connection although it asked to keep it.
     mutating func end(isLast: Bool) -> Bool {
         closeRecord()
         header(RecordType.answer, count: 0).append(to: &gathered)
@@ -64,12 +57,11 @@ struct RecordWriter {
         return flush()
     }
 
-    /// Sends the collected bytes, then a message about the lane.
     mutating func send(_ message: LaneMessage.Answer) -> Bool {
         flush() && connection.send(record(of: message))
     }
 
-    /// Sends the collected bytes, then a message with the file to which nginx writes.
+    /// Passes the file to which nginx writes together with the message.
     mutating func send(_ message: LaneMessage.Answer, passing file: borrowing Descriptor) -> Bool {
         flush() && connection.send(record(of: message), passing: file)
     }
@@ -101,7 +93,7 @@ struct RecordWriter {
         return gathered.withUnsafeBytes { connection.send($0, part) }
     }
 
-    /// The number of bytes of memory that are kept while a response pauses.
+    /// Bytes of memory kept while a response pauses.
     private static let mostKept = 512
 
     private func header(_ type: UInt8, count: Int) -> RecordHeader {

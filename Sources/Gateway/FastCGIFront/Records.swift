@@ -1,7 +1,6 @@
-// FastCGI records (FastCGI 1.0, section 3.3): headers are read and written, and a byte stream is split into records.
+// Reads and writes the headers of FastCGI records (FastCGI 1.0, section 3.3), and splits a byte stream into records.
 //
-// Pure: it uses no connection and has no notion of a request. Invariant: a piece of content never extends beyond its
-// record, and the parser keeps no bytes that it returned.
+// Pure. Invariant: a piece of content never extends beyond its record, and the parser keeps no bytes that it returned.
 
 /// Record types (section 8).
 enum RecordType {
@@ -17,20 +16,19 @@ enum RecordType {
     static let unknownType: UInt8 = 11
 }
 
-/// The eight bytes before a record's content.
 struct RecordHeader: Equatable {
     /// A `RecordType`, or an unknown type.
     var type: UInt8
-    /// The request's number; 0 for a record about the connection.
+    /// 0 for a record about the connection.
     var id: UInt16
     var count: Int
-    /// Padding bytes after the content, up to 255.
+    /// Bytes after the content, up to 255.
     var padding: Int = 0
 
     static let size = 8
     static let mostContent = Int(UInt16.max)
 
-    /// Appends the header's bytes; `padding` must be 0.
+    /// Requires that `padding` is 0.
     func append(to bytes: inout [UInt8]) {
         withUnsafeBytes(of: word.bigEndian) { bytes.append(contentsOf: $0) }
     }
@@ -64,13 +62,13 @@ extension RecordHeader {
     }
 }
 
-/// Splits a byte stream into records, regardless of how the stream was fragmented.
+/// Splits a byte stream into records, however it was fragmented.
 struct RecordParser {
     enum Piece {
         case header(RecordHeader)
-        /// Content of the current record; `rest` is the number of bytes that are still to follow.
+        /// Content of the current record, of which `rest` bytes are still to follow.
         case content(UnsafeRawBufferPointer)
-        /// A header whose version is not 1, after which nothing can be parsed.
+        /// The version is not 1; the rest cannot be parsed.
         case malformed
     }
 
@@ -80,14 +78,10 @@ struct RecordParser {
     private var header: UInt64 = 0
     private var headerCount = 0
 
-    /// Whether no byte has arrived since the last record's content and padding.
     var isBetweenRecords: Bool { rest == 0 && padding == 0 && headerCount == 0 }
 
-    /// Removes the next item from the start of `bytes`.
+    /// Removes the next item, with at most `most` bytes of content, from the start of `bytes`.
     ///
-    /// - Parameters:
-    ///   - bytes: the received bytes; the item's bytes are removed.
-    ///   - most: the maximum number of bytes of content.
     /// - Returns: nil if all bytes are used, or if `most` is 0 and content follows.
     mutating func next(_ bytes: inout UnsafeRawBufferPointer, most: Int = .max) -> Piece? {
         guard rest == 0 else {
@@ -116,7 +110,7 @@ struct RecordParser {
         padding -= count
     }
 
-    /// Records that content of the current record was read without this parser.
+    /// Records that content of the current record was read elsewhere.
     mutating func skip(_ count: Int) {
         precondition(count <= rest, "content past the end of its record")
         rest -= count

@@ -1,26 +1,24 @@
 // The beginning of a request: its begin record and its parameters.
 //
-// libfcgi parses the parameters, but it truncates each at its first NUL, and it ends the process if a length exceeds
-// the available memory, so they are validated here first. Pure. Invariant: libfcgi returns every parameter exactly as
-// received.
+// libfcgi truncates a parameter at its first NUL, and ends the process if a length exceeds the available memory, so the
+// parameters are validated here first. Pure. Invariant: libfcgi returns every parameter exactly as received.
 
-/// One request's begin record and parameters, as received.
 struct RequestBeginning {
-    /// The maximum number of bytes of parameters, well above the limits on request heads.
+    /// Bytes of all parameters, well above the limits on request heads.
     static let mostBytes = 256 << 10
 
-    /// The request's number on the connection, which the response's records carry.
+    /// The request's number on the connection.
     var id: UInt16
     var role: UInt16
-    /// Whether the web server wants to send another request on the connection (FCGI_KEEP_CONN).
+    /// Whether the web server will reuse the connection (FCGI_KEEP_CONN).
     var keepsConnection: Bool
     /// Names and values, each with its length before it; nil if they exceeded `mostBytes`.
     var parameters: [UInt8]? = []
 
-    /// Responder, the only role that is served.
+    /// The only role that is served.
     static let responder: UInt16 = 1
 
-    /// Parses a begin record; nil if it is invalid.
+    /// Nil if the begin record is invalid.
     init?(id: UInt16, content: some Collection<UInt8>) {
         let bytes = Array(content)
         guard id != 0, bytes.count == 8 else { return nil }
@@ -36,9 +34,7 @@ struct RequestBeginning {
         parameters?.append(contentsOf: bytes)
     }
 
-    /// Calls `body` with each parameter.
-    ///
-    /// - Returns: false if they are truncated, that is, if a length exceeds the bytes that follow.
+    /// Calls `body` with each parameter; returns false if a length exceeds the bytes that follow.
     func forEachParameter(
         _ body: (_ name: ParameterBytes, _ value: ParameterBytes) -> Void
     ) -> Bool {
@@ -83,8 +79,7 @@ struct RequestBeginning {
 // MARK: For libfcgi
 
 extension RequestBeginning {
-    /// Removes the parameters that libfcgi would change: those with a NUL, which would end them, or with `=` in the
-    /// name, which separates the name from the value.
+    /// Removes the parameters that libfcgi would change: those with a NUL, or with `=`, its separator, in the name.
     ///
     /// - Returns: whether none was removed; nil if the parameters are truncated.
     mutating func keepSoundParameters() -> Bool? {
@@ -119,7 +114,7 @@ extension RequestBeginning {
         return !both.has(0) && !name.has(UInt8(ascii: "="))
     }
 
-    /// The records for libfcgi: a responder's begin record with the number 1, the parameters, and their end.
+    /// A begin record with the number 1, the parameters, and their end.
     var recordsForLibrary: [UInt8] {
         let parameters = parameters ?? []
         let size = RecordHeader.size
@@ -127,7 +122,7 @@ extension RequestBeginning {
         let records = 3 + parameters.count / RecordHeader.mostContent
         bytes.reserveCapacity(size + records * size + parameters.count)
         RecordHeader(type: RecordType.beginRequest, id: 1, count: 8).append(to: &bytes)
-        // The role, and the flag that keeps the connection, because libfcgi must not close it.
+        // The role, and the flag that keeps libfcgi from closing the connection.
         bytes += [0, 1, 1, 0, 0, 0, 0, 0]
         var rest = parameters[...]
         while !rest.isEmpty {

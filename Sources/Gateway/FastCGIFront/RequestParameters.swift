@@ -1,8 +1,7 @@
-// Conversion of FastCGI parameters into a request head and its context.
+// Converts FastCGI parameters into a request head and its context.
 //
-// Pure: bytes in, values out. It decides nothing about uploads. Invariant: a parameter that begins with HTTP_ comes
-// from the client and becomes a field. All others come from the operator and never do, except CONTENT_TYPE, which is
-// the client's field under another name.
+// Pure. Invariant: a parameter that begins with HTTP_ comes from the client and becomes a field. All others come from
+// the operator and do not, except CONTENT_TYPE, which is the client's field.
 
 import HTTPTypes
 package import SpoolgateExchange
@@ -12,7 +11,7 @@ package import SpoolgateUploadProtocol
 
 /// The parameters of one request, added one by one, then read as a whole.
 package struct RequestParameters: ~Copyable {
-    /// The limits on a request's head; the defaults exceed what web servers accept by default.
+    /// The limits on a request's head; the defaults exceed those of web servers.
     package struct Limits: Sendable, Equatable {
         /// Field lines.
         package var fields = 200
@@ -26,9 +25,9 @@ package struct RequestParameters: ~Copyable {
     private var fields = HTTPFields()
     private var fieldCount = 0
     private var fieldBytes = 0
-    /// The number of leading fields that the web server has set itself.
+    /// Leading fields that the web server has set itself.
     private var configuredCount = 0
-    /// The refusals found; the first one counts.
+    /// The first one counts.
     private var refusals: [Refusal] = []
     private var method = Word<HTTPRequest.Method>.missing
     private var target = Word<String>.missing
@@ -38,7 +37,6 @@ package struct RequestParameters: ~Copyable {
     private var isMisconfigured = false
     private var isOriginThere = false
     private var isBuffered = false
-    /// Whether the web server is nginx, and whether it reported how it handles content.
     private var isNginx = false
     private var isBufferingTold = false
 
@@ -51,13 +49,13 @@ package struct RequestParameters: ~Copyable {
         var isMissing: Bool { if case .missing = self { true } else { false } }
     }
 
-    /// Creates an empty set of parameters.
+    /// Creates an empty set.
     package init(limits: Limits = Limits()) {
         self.limits = limits
         fields.reserveCapacity(8)
     }
 
-    /// Reads the head of a request from `NAME=value` parameters, in the order received.
+    /// Reads a request's head from `NAME=value` parameters, in the order received.
     package static func read(
         _ parameters: [[UInt8]],
         limits: Limits = Limits()
@@ -75,10 +73,9 @@ package struct RequestParameters: ~Copyable {
         return all.read()
     }
 
-    /// Adds the parameters of a request.
+    /// Adds the parameters of a request; returns false if they are truncated or libfcgi does not accept them.
     ///
-    /// - Returns: false if they are truncated, or libfcgi does not accept them.
-    /// - Throws: `SystemError` if no descriptor or memory is left to pass them to libfcgi; then none was added.
+    /// - Throws: `SystemError` if no descriptor or memory is left; then none was added.
     mutating func take(
         _ beginning: inout RequestBeginning,
         takenApartBy request: borrowing FastCGIRequest
@@ -86,15 +83,14 @@ package struct RequestParameters: ~Copyable {
         if beginning.role != RequestBeginning.responder { refuse(.wrongRole) }
         if beginning.parameters == nil { refuse(.fieldsTooLarge(limit: limits.fieldBytes)) }
         guard let isSound = beginning.keepSoundParameters() else { return false }
-        // No configuration contains a NUL, so it comes from a client, in a value that the web server takes from it.
+        // No configuration contains a NUL, so it comes from a client.
         if !isSound { refuse(.malformed(reason: "a parameter contains NUL or has = in its name")) }
         return try request.forEachParameter(of: beginning) { add($0, $1) }
     }
 
     /// Adds one parameter.
     ///
-    /// If an operator's parameter occurs repeatedly, the last value counts, as in the configurations. Client fields are
-    /// all kept, in order.
+    /// The last value of an operator's parameter counts; all client fields are kept, in order.
     package mutating func add(_ name: ParameterBytes, _ value: ParameterBytes) {
         if name.hasPrefix("HTTP_") {
             addField(ParameterBytes(rebasing: name[5...]), value)
@@ -115,7 +111,7 @@ package struct RequestParameters: ~Copyable {
         if !isOriginThere { context.faults.insert(.noOrigin) }
         if context.badOrigin != nil { context.faults.insert(.badOrigin) }
         if isBuffered { context.faults.insert(.buffered) }
-        // SERVER_SOFTWARE is among nginx's stock parameters, and not among the shipped ones.
+        // The stock parameters of nginx have SERVER_SOFTWARE, the shipped ones do not.
         if isNginx, !isBufferingTold { context.faults.insert(.bufferingUnknown) }
         return (head, context)
     }
@@ -128,7 +124,7 @@ package struct RequestParameters: ~Copyable {
         case (.refused(let refusal), _), (_, .refused(let refusal)): return .failure(refusal)
         case (.valid(let method), .valid(let target)):
             var fields = fields
-            // CONTENT_TYPE looks like a configured parameter, but is the client's; usually it is the only one.
+            // CONTENT_TYPE looks configured, but is the client's; usually it is the only one.
             let isTypeAlone = configuredCount == 1 && fields[0].name == .contentType
             if configuredCount > 0, !isTypeAlone {
                 fields.keepFromConnection(first: configuredCount)
@@ -152,7 +148,7 @@ package struct RequestParameters: ~Copyable {
 // MARK: Client fields
 
 extension RequestParameters {
-    /// Adds a field; `name` is the part of the parameter's name after `HTTP_`.
+    /// `name` is the part of the parameter's name after `HTTP_`.
     private mutating func addField(_ name: ParameterBytes, _ value: ParameterBytes) {
         switch ClientFieldNames.all.find(name) {
         case .replaced: return
@@ -164,7 +160,7 @@ extension RequestParameters {
                 for (index, byte) in name.enumerated() { text[index] = byte.loweredFieldNameByte }
                 return name.count
             }
-            // Not `parsed:`, which accepts `:path`; such a name among the fields would crash the process.
+            // Not `parsed:`, which accepts `:path`; such a field name would crash the process.
             addField(HTTPField.Name(lowered), value, nameCount: name.count)
         }
     }
@@ -187,14 +183,14 @@ extension RequestParameters {
         guard trimmed.allSatisfy(\.isFieldValueByte) else {
             return refuse(.malformed(reason: "a field value contains a control character"))
         }
-        // Both give the same field; for bytes that are not ASCII, the library stores an array.
+        // For bytes that are not ASCII, the library stores an array.
         fields.append(
             trimmed.isASCII
                 ? HTTPField(name: name, value: trimmed.text) : HTTPField(name: name, value: trimmed)
         )
     }
 
-    /// Sets the length from `CONTENT_LENGTH`; a missing or empty value and `-1` mean that it is unknown.
+    /// A missing or empty value and `-1` mean that the length is unknown.
     private mutating func setContentLength(_ value: ParameterBytes) {
         let digits = value.trimmed
         guard !digits.isEmpty, !digits.equals("-1") else { return contentLength = .unknown }
@@ -234,7 +230,7 @@ extension RequestParameters {
         }
     }
 
-    /// The name in lower case, like all field names of a request here.
+    /// In lower case, like all field names of a request here.
     private static let contentType = HTTPField.Name("content-type")
 
     private static func method(_ value: ParameterBytes) -> Word<HTTPRequest.Method> {
@@ -264,8 +260,7 @@ extension RequestParameters {
         }
         // Few targets contain either character.
         let mayHaveDots = value.has(UInt8(ascii: ".")) || value.has(UInt8(ascii: "%"))
-        // The web server chose the location by the path without dot segments, and the upstream may interpret them
-        // differently.
+        // The web server chose the location without dot segments, and the upstream may interpret them differently.
         guard !mayHaveDots || !target.hasDotSegment else {
             return .refused(.malformed(reason: "the path has a segment . or .."))
         }
@@ -274,8 +269,7 @@ extension RequestParameters {
 
     private mutating func word(_ name: ParameterBytes, _ value: ParameterBytes) -> String? {
         guard !value.isEmpty else { return nil }
-        // Repaired bytes could make two owners equal. No configuration contains a NUL or such bytes, so they come from
-        // a client, in a value that the web server takes from it.
+        // Repaired bytes could make two owners equal. No configuration contains such bytes, so they come from a client.
         guard let text = value.validText, !value.has(0) else {
             let name = name.text
             refuse(.malformed(reason: "the value of \(name) is not UTF-8 text or contains NUL"))
@@ -284,7 +278,7 @@ extension RequestParameters {
         return text
     }
 
-    /// Sets the origin; an invalid one is ignored, not refused, because it often is the client's `Host`.
+    /// Ignores an invalid origin, because it often is the client's `Host`.
     private mutating func setOrigin(_ value: ParameterBytes) {
         context.origin = nil
         context.badOrigin = nil
@@ -295,7 +289,7 @@ extension RequestParameters {
         if context.origin == nil { context.badOrigin = value.text }
     }
 
-    /// The values in the shipped configurations, parsed once.
+    /// The values in the shipped configurations.
     private static let usualInterims: [(text: StaticString, statuses: Set<Int>)] = [
         ("", []), ("104", [104]), ("104 100", [104, 100]),
     ]
@@ -322,12 +316,11 @@ extension RequestParameters {
 }
 
 extension HTTPFields {
-    /// Removes the names of fields set by the web server from the client's `Connection`.
+    /// Removes the names of the first `count` fields, which the web server may have set, from the client's
+    /// `Connection`.
     ///
-    /// Otherwise a client could have these fields removed (RFC 9110 §7.6.1).
-    ///
-    /// - Parameter count: the number of leading fields that the web server may have set. If it sends its own parameters
-    ///   after the client's fields (lighttpd), `Connection` is among them and its fields cannot be identified.
+    /// Otherwise a client could have these fields removed (RFC 9110 §7.6.1). If the web server sends its own parameters
+    /// after the client's fields (lighttpd), `Connection` is among them and its fields cannot be identified.
     fileprivate mutating func keepFromConnection(first count: Int) {
         guard let first = firstIndex(where: { $0.name == .connection }), first >= count else {
             return
@@ -335,7 +328,7 @@ extension HTTPFields {
         let names = Set(prefix(count).map(\.name.canonicalName))
         let comma = UInt8(ascii: ",")
         for index in indices where self[index].name == .connection {
-            // Splits bytes rather than characters, as other readers of the options do.
+            // Splits bytes, not characters, as other readers of the options do.
             let options = self[index].value.utf8.split(separator: comma)
             let kept = options.filter { option in
                 let name = String(decoding: option.withoutOuterWhitespace, as: UTF8.self)
@@ -351,7 +344,7 @@ extension HTTPFields {
 }
 
 extension ParameterBytes {
-    /// Whether a field name after `HTTP_` begins with `Spoolgate-`, in any case.
+    /// Whether the name begins with `Spoolgate-`, in any case.
     fileprivate var isReserved: Bool {
         count > 10 && self[9].loweredFieldNameByte == UInt8(ascii: "-")
             && zip(self, "spoolgate".utf8).allSatisfy { $0.loweredFieldNameByte == $1 }
@@ -371,7 +364,7 @@ extension Refusal {
 }
 
 extension String {
-    /// Whether the path of this target has a segment `.` or `..`, in any encoding (RFC 3986 §3.3).
+    /// Whether the path has a segment `.` or `..`, in any encoding (RFC 3986 §3.3).
     fileprivate var hasDotSegment: Bool {
         let path = utf8.prefix { $0 != UInt8(ascii: "?") && $0 != UInt8(ascii: "#") }
         return PercentText.decode(path).split { "/\\".utf8.contains($0) }
@@ -394,7 +387,7 @@ extension UInt8 {
     /// RFC 9110 §5.5: visible characters, space, tab, and bytes that are not ASCII.
     fileprivate var isFieldValueByte: Bool { (self >= 0x20 && self != 0x7F) || self == 0x09 }
 
-    /// Converts a byte of a name such as `UPLOAD_OFFSET` to that of `upload-offset`.
+    /// Converts a byte of `UPLOAD_OFFSET` to that of `upload-offset`.
     fileprivate var loweredFieldNameByte: UInt8 {
         switch self {
         case 0x41...0x5A: self | 0x20

@@ -1,4 +1,4 @@
-// Response heads in the format that web servers expect from a FastCGI responder (RFC 3875 §6.3).
+// Response heads as web servers expect them from a FastCGI responder (RFC 3875 §6.3).
 //
 // Pure. Invariant: no field can end its line early or be mistaken for the status; such fields are omitted.
 
@@ -18,17 +18,12 @@ enum ResponseBytes {
         return bytes
     }
 
-    /// Returns a final head.
+    /// Returns a final head, including the empty line at its end.
     ///
-    /// `Location` precedes `Status`: HAProxy below 3.2 turns a 201 into 302 if its `Location` follows. `Status` is
-    /// always included, because a `Location` without it means 302.
+    /// `Location` precedes `Status`: HAProxy below 3.2 turns a 201 into 302 if `Location` follows. `Status` is always
+    /// included, because a `Location` without it means 302.
     ///
-    /// - Parameters:
-    ///   - head: the status and the fields.
-    ///   - contentLength: the value of `Content-Length`; nil: it is omitted, unless the head has one and the response
-    ///     cannot have content.
-    ///   - hasContent: whether content may follow (not for HEAD, 204 and 304).
-    /// - Returns: the bytes, including the empty line at the end.
+    /// If `contentLength` is nil, the head's own `Content-Length` is used if `hasContent` is false (HEAD, 304).
     static func final(_ head: ResponseHead, contentLength: Int64?, hasContent: Bool) -> ByteBuilder
     {
         var bytes = ByteBuilder()
@@ -88,8 +83,7 @@ enum ResponseBytes {
         }
     }
 
-    /// Whether the field belongs to the web server or to this writer: message framing, and `Status`, which web servers
-    /// would take for the response's status.
+    /// Message framing, which is the web server's, and `Status`, which it would take for the response's status.
     private static func isReserved(_ name: UnsafeBufferPointer<UInt8>) -> Bool {
         // The length alone rules out most names.
         switch name.count {

@@ -1,26 +1,24 @@
-// The bookkeeping of the elastic thread pool: which threads accept connections, and which serve requests.
+// The bookkeeping of the elastic thread pool.
 //
-// Pure state; its owner must guard it, and starts the threads. Invariant: while the pool is not draining, a thread
+// Pure state: its owner must guard it, and starts the threads. Invariant: while the pool is not draining, a thread
 // waits for a connection or is being started to do so, or the maximum number of threads serve connections.
 
 import SpoolgatePosix
 
 struct ThreadPool {
-    /// The number of threads that wait for connections even if there is nothing to do.
+    /// Threads that wait for connections even without load.
     let minimumSpare: Int
-    /// The maximum number of waiting threads; further ones end.
-    ///
-    /// The distance to `minimumSpare` prevents a varying load from starting a thread for every other request.
+    /// The maximum number of waiting threads, so far above `minimumSpare` that a varying load rarely starts a thread.
     var maximumSpare: Int { 4 * minimumSpare }
     let maximum: Int
 
     /// Includes threads that are being started.
     private(set) var threads = 0
-    /// The highest number of threads since `busyTimeIsOver` last returned true.
+    /// The maximum since `busyTimeIsOver` last returned true.
     private var mostThreads = 0
     /// Threads that wait for a connection or are being started.
     private(set) var idle = 0
-    /// Connections that have ended; a change means that descriptors became free.
+    /// Ended connections; a change means that descriptors became free.
     private(set) var ended: UInt64 = 0
     private(set) var isDraining = false
     private var connections: [ObjectIdentifier: Entry] = [:]
@@ -43,16 +41,13 @@ struct ThreadPool {
         mostThreads = max(mostThreads, threads)
     }
 
-    /// Removes an idle thread that ends, or one that `threadStarts` counted but that did not start.
+    /// Removes an idle thread that ends, or one counted by `threadStarts` that did not start.
     mutating func idleThreadEnds() {
         threads -= 1
         idle -= 1
     }
 
-    /// Records that an idle thread has accepted a connection.
-    ///
-    /// - Returns: whether it must first start a successor (already counted by `threadStarts`), and the value of
-    ///   `ended`.
+    /// Returns whether the thread must first start a successor (already counted), and the value of `ended`.
     mutating func take(
         _ connection: Connection,
         parametersBy deadline: Deadline
@@ -71,9 +66,7 @@ struct ThreadPool {
         connections[ObjectIdentifier(connection)]?.parametersDeadline = nil
     }
 
-    /// Records that a thread has closed its connection.
-    ///
-    /// - Returns: whether the thread must wait for the next one; otherwise it must end.
+    /// Returns whether the thread must wait for the next connection; otherwise it must end.
     mutating func giveBack(_ connection: Connection) -> Bool {
         connections[ObjectIdentifier(connection)] = nil
         ended += 1
@@ -85,7 +78,7 @@ struct ThreadPool {
         return true
     }
 
-    /// Returns true once each time the number of threads has fallen to half of its peak in a busy period.
+    /// Returns true once each time the threads have fallen to half of their peak in a busy period.
     mutating func busyTimeIsOver() -> Bool {
         guard mostThreads > maximumSpare, threads <= mostThreads / 2 else { return false }
         mostThreads = threads

@@ -1,9 +1,8 @@
-// The webhook's queue on disk: lines that any process adds and one process sends, in order; see spoolgate-spool(5),
-// events.
+// The webhook's queue on disk: any process adds lines, one sends them in order; see spoolgate-spool(5), events.
 //
 // Lines are added to `pending`. The sender renames that file to `sending`, marks each line when it is done, and removes
 // the file when all are. One thread of a process writes the lines of all its threads. If another process keeps the lock
-// on `pending`, the process writes to a file of its own, `late-...`, which the sender processes like `pending`.
+// on `pending`, the process adds lines to its own file `late-...`, which the sender processes like `pending`.
 // Invariant: a line is added only under the lock on a file that still has its name, and a file is removed only under
 // its lock and after all its lines are done.
 
@@ -12,25 +11,22 @@ import SpoolgatePosix
 import SpoolgateSpool
 import SpoolgateUploadProtocol
 
-/// The webhook's queue of events in one spool.
-///
 /// Any thread of any process may add events; only one thread of one process sends them.
 final class EventQueue: Sendable {
     private struct Backlog {
         var lines: [String] = []
-        /// The number of lines that were added, and the number of lines that were written or lost.
+        /// The numbers of lines that were added, and that were written or lost.
         var noted = 0
         var done = 0
         /// Whether a thread is writing lines; only this thread uses `late`.
         var isWriting = false
-        /// Whether a thread left its line in `lines` for the writing thread and did not wait.
+        /// Whether a thread left its line in `lines` without waiting.
         var isLeft = false
-        /// This process's own file, locked by this process, and the time until which lines are added to it; nil without
-        /// such a file.
+        /// This process's own file, locked by it, and the time until which it adds lines; nil without such a file.
         var late: AppendedFile?
         var lateEnd = Deadline.after(.zero)
 
-        /// Returns what a thread that has added line `number` must do next, or nil if another thread is writing.
+        /// Returns what the thread that added line `number` must do next; nil if another thread is writing.
         ///
         /// After nil, the thread must wait if `isPatient` is true; otherwise the writing thread writes the line too.
         mutating func turn(for number: Int, isPatient: Bool = true) -> Turn? {
@@ -43,8 +39,7 @@ final class EventQueue: Sendable {
             return .write(takeLines())
         }
 
-        /// Records that the writing thread has written or lost `count` lines; returns the lines that it must write
-        /// next, or nil to stop.
+        /// Records that the writing thread has written or lost `count` lines; returns its next lines, or nil to stop.
         mutating func end(_ count: Int) -> [String]? {
             done += count
             guard isLeft, !lines.isEmpty else {
@@ -62,15 +57,15 @@ final class EventQueue: Sendable {
     }
 
     private enum Turn {
-        /// Write these lines, which all waiting threads have added.
+        /// Write the lines of all waiting threads.
         case write([String])
-        /// Do nothing: the line is written or lost.
+        /// The line is written or lost.
         case over
     }
 
     /// The user ID of the spool's owner, to whom new files are given; nil if unknown.
     let owner: UInt32?
-    /// The events added by this process since `pending` was renamed, and the events of `sending` that are not done.
+    /// Events added by this process since `pending` was renamed, and events of `sending` that are not done.
     let added = Counter()
     let left = Counter()
     private let spool: String
@@ -79,19 +74,14 @@ final class EventQueue: Sendable {
     private let backlog = Monitor(Backlog())
     private let onLoss: @Sendable (_ count: Int, SystemError) -> Void
     static let fileLimit: Int64 = 32 << 20
-    /// How long a thread waits for another thread to write its line; only a stalled disk takes longer.
+    /// How long a thread waits for another to write its line; only a stalled disk takes longer.
     private static let longestWait = Duration.milliseconds(200)
-    /// How long lines are added to this process's own file after its creation.
+    /// How long this process's own file is used.
     private static let lateSpan = Duration.seconds(1)
     private static let latePrefix = "late-"
     private static let mode: UInt32 = 0o600
 
-    /// Creates the object for the queue of a spool; files are created when the first event is added.
-    ///
-    /// - Parameters:
-    ///   - spool: the spool's directory.
-    ///   - patience: how long a line waits for another process that holds the lock on `pending`.
-    ///   - onLoss: called each time events cannot be written, with their number and the reason.
+    /// Creates no file before the first event; calls `onLoss` each time events cannot be written.
     init(
         spool: String,
         patience: Duration = .milliseconds(10),
@@ -106,12 +96,10 @@ final class EventQueue: Sendable {
 
     // MARK: Adding
 
-    /// Adds an event.
+    /// Adds an event, which then usually survives a crash of this process, but not a power failure.
     ///
-    /// On return it usually survives a crash of this process, but not a power failure.
-    ///
-    /// If the disk stalls, returns before the event is written, and another thread writes it. If the event cannot be
-    /// written, it is lost and `onLoss` is called.
+    /// If the disk stalls, another thread writes the event after the return. An event that cannot be written is lost,
+    /// and `onLoss` is called.
     func add(_ event: String, at time: WallTime) {
         let line = QueuedEvent(time: time, json: event).line
         let number = backlog.updateQuietly { backlog in
@@ -122,14 +110,14 @@ final class EventQueue: Sendable {
         let turn = backlog.wait(until: .after(Self.longestWait), isQuiet: true) {
             $0.turn(for: number)
         }
-        // A stalled disk delays only the writing thread, which will write this line too.
+        // The writing thread will write this line too.
         switch turn ?? backlog.updateQuietly({ $0.turn(for: number, isPatient: false) }) {
         case .write(let lines): work(lines)
         case .over, nil: break
         }
     }
 
-    /// Writes lines, then the lines that other threads left to this thread while it was writing.
+    /// Writes lines, then those that other threads left meanwhile.
     private func work(_ lines: [String]) {
         var next: [String]? = lines
         while let lines = next {
@@ -192,7 +180,7 @@ final class EventQueue: Sendable {
         }
     }
 
-    /// Closes this process's own file if `lateEnd` has passed, and so leaves the file to the sender.
+    /// Leaves this process's own file to the sender if `lateEnd` has passed.
     private func closeLate() {
         // Closes the file after the lock is released.
         let late = backlog.updateQuietly { backlog -> AppendedFile? in
@@ -203,7 +191,7 @@ final class EventQueue: Sendable {
         withExtendedLifetime(late) {}
     }
 
-    /// Closes this process's own file if `lateEnd` has passed and no thread is writing.
+    /// Calls `closeLate` unless a thread is writing.
     func settle() {
         let isFree = backlog.updateQuietly { backlog in
             guard !backlog.isWriting, backlog.late != nil, backlog.lateEnd.hasPassed else {
@@ -231,9 +219,7 @@ final class EventQueue: Sendable {
         try AppendedFile(path: name, in: try directory(), mode: Self.mode, owner: owner)
     }
 
-    /// Opens the queue's directory.
-    ///
-    /// Follows no symbolic link, because commands that root runs use the directory too.
+    /// Opens the queue's directory, but follows no symbolic link, because commands that root runs use it too.
     private func directory() throws(SystemError) -> Directory {
         try Directory("events", in: try Directory(path: spool))
     }
@@ -256,17 +242,14 @@ final class EventQueue: Sendable {
 
     // MARK: Sending
 
-    /// Tries to make this process the sender, and returns the file whose lock it holds while it is; nil if another
-    /// process is the sender.
+    /// Returns the file whose lock makes this process the sender; nil if another process is the sender.
     func takeSender() throws(SystemError) -> AppendedFile? {
         try makeDirectory()
         let file = try open("sender")
         return try file.descriptor.tryLock(subject: file.path) ? file : nil
     }
 
-    /// Opens the file whose lines are to be sent next, or returns nil if no lines wait.
-    ///
-    /// Renames the file to `sending` if necessary.
+    /// Opens the file whose lines are sent next, and renames it to `sending` if necessary; nil if no lines wait.
     func batch() throws(SystemError) -> EventBatch? {
         let directory = try directory()
         if let file = try directory.open("sending", forWriting: true) {
@@ -282,8 +265,7 @@ final class EventQueue: Sendable {
         return try EventBatch(file, in: directory, left: left)
     }
 
-    /// Renames the oldest `late-...` file that no process is writing any more to `sending`; returns false if there is
-    /// none.
+    /// Renames the oldest `late-...` file that no process is writing to `sending`; returns false without such a file.
     private func takeLate(in directory: Directory) throws(SystemError) -> Bool {
         settle()
         let names = try directory.names().filter { $0.hasPrefix(Self.latePrefix) }.sorted()
@@ -302,9 +284,8 @@ final class EventQueue: Sendable {
     }
 }
 
-/// An event as a line of the queue.
 struct QueuedEvent {
-    /// The ID under which the event is sent, the same in each attempt.
+    /// The ID under which each attempt sends the event.
     var id: String
     var time: WallTime
     var json: String
@@ -315,7 +296,7 @@ struct QueuedEvent {
         self.json = json
     }
 
-    /// Parses a line; returns nil if the event was already sent or dropped, or if the line is invalid.
+    /// Nil if the event was already sent or dropped, or if the line is invalid.
     init?(line: String) {
         let words = line.split(separator: " ", maxSplits: 3)
         guard words.count == 4, words[0] == "-", words[3].hasPrefix("{"), words[3].hasSuffix("}"),
@@ -330,12 +311,10 @@ struct QueuedEvent {
     var line: String { "- \(id) \(time.seconds) \(json)" }
 }
 
-/// The queue's file `sending`, whose events are being sent.
-///
-/// Use it on one thread only.
+/// The queue's file `sending`; use it on one thread only.
 final class EventBatch {
     enum Step {
-        /// An event to be sent; call `advance` after it was sent or dropped.
+        /// Call `advance` after the event was sent or dropped.
         case event(QueuedEvent)
         /// A line that is marked as done or is not an event; call `advance`.
         case skipped
@@ -347,14 +326,14 @@ final class EventBatch {
     private let directory: Directory
     private var position: Int64 = 0
     private var next: Int64 = 0
-    /// The bytes that were read ahead, beginning at `position` in the file.
+    /// Bytes read ahead, beginning at `position` in the file.
     private var ahead: ArraySlice<UInt8> = []
-    /// The maximum length of a line in bytes; longer lines are skipped.
+    /// In bytes; longer lines are skipped.
     private static let lineLimit = 256 << 10
     private var path: String { directory.path(of: "sending") }
     private let left: Counter
 
-    /// Starts at the first line, and sets `left` to the number of events that are not done.
+    /// Sets `left` to the number of events that are not done.
     init(
         _ file: consuming Descriptor,
         in directory: Directory,
@@ -393,7 +372,7 @@ final class EventBatch {
         return QueuedEvent(line: line).map { .event($0) } ?? .skipped
     }
 
-    /// Moves to the next line; if `marking` is true, first marks the current line as done.
+    /// Moves to the next line; if `marking` is true, first marks this one as done.
     func advance(marking: Bool) throws(SystemError) {
         if marking {
             var place = position
@@ -405,9 +384,7 @@ final class EventBatch {
         position = next
     }
 
-    /// Removes the file if every line is done.
-    ///
-    /// - Returns: false if a line was added since the last one was read; the file is then kept.
+    /// Removes the file; returns false and keeps it if a line was added since the last one was read.
     func remove() throws(SystemError) -> Bool {
         guard let locked = try directory.open("sending", forWriting: true) else { return true }
         try locked.lock(subject: path)

@@ -1,7 +1,6 @@
 // The output of events: a line in a file or on standard error, and an entry in the webhook's queue.
 //
-// No upload waits for a webhook or fails because of an event: an event that cannot be written is dropped and logged,
-// rate-limited.
+// No upload waits for a webhook or fails because of an event: an event that cannot be written is dropped and logged.
 
 import HTTPTypes
 package import SpoolgatePosix
@@ -12,7 +11,7 @@ package import SpoolgateUploadProtocol
 
 /// Writes the events of one process to the destinations in the settings.
 ///
-/// Thread-safe; several processes may write to the same file and queue.
+/// Thread-safe; several processes may share a file and a queue.
 package final class Events: Sendable {
     private struct State {
         var settings: EventSettings
@@ -41,13 +40,9 @@ package final class Events: Sendable {
     private let standardError = StandardError()
     private static let fileMode: UInt32 = 0o640
 
-    /// Creates the object for a process that uses a spool; opens no file.
+    /// Creates the object for a process that uses `spool`; opens no file.
     ///
-    /// - Parameters:
-    ///   - settings: the settings, which name the destinations of events.
-    ///   - spool: the spool, whose directory contains the webhook's queue.
-    ///   - log: the log, to which the loss of events is reported.
-    ///   - gateway: the name of the gateway in requests to the webhook; nil if this process sends no events.
+    /// `gateway` is the name in requests to the webhook; nil if this process sends no events.
     package init(_ settings: Settings, spool: Spool, log: Log, by gateway: GatewayName? = nil) {
         state = Monitor(State(settings))
         let losses = DroppedEvents(log)
@@ -63,34 +58,29 @@ package final class Events: Sendable {
         )
     }
 
-    /// The number of events that were lost because they could not be written.
+    /// Events that could not be written.
     package var lost: Int { losses.total.count }
-    /// The number of events that wait for the webhook.
-    ///
-    /// Events of other processes count once this process has begun to send them.
+    /// Events that wait for the webhook; those of other processes count once this process sends them.
     package var pending: Int { queue.added.count + queue.left.count }
 
-    /// Applies new settings, and opens the file again for the next event.
+    /// Applies new settings, and reopens the file for the next event.
     package func reload(_ settings: Settings) {
         state.update { $0 = State(settings) }
         webhook.reload(settings.events)
     }
 
-    /// Opens the file again for the next event; call it after a log rotation.
+    /// Reopens the file for the next event; call it after a log rotation.
     package func reopen() { state.update { $0.file = nil } }
 
-    /// Returns the value of the request field that the settings name for correlation with other logs, or nil if the
-    /// upload has none.
+    /// Returns the value of the request field that the settings name for correlation; nil if the upload has none.
     package func correlation(of creation: UploadCreation) -> String? {
-        // Usually there is no such field; then nothing is copied.
+        // Usually there is no such field, so nothing is copied.
         state.updateQuietly { $0.correlation(of: creation) }
     }
 
-    /// Writes an event to the file and to the webhook's queue; does not wait for the webhook.
-    ///
-    /// Sets the event's time.
+    /// Sets the event's time, and writes it to the file and the webhook's queue; does not wait for the webhook.
     package func note(_ event: @autoclosure () -> Event) {
-        // Usually there is no destination; then not even the settings are copied.
+        // Usually there is no destination, so nothing is copied.
         let isTold = state.updateQuietly { state in
             state.settings.destination != nil || state.settings.webhook.url != nil
         }
@@ -120,7 +110,7 @@ package final class Events: Sendable {
 
     private func file(_ path: String) throws(SystemError) -> AppendedFile {
         if let file = state.update({ $0.file }), file.path == path { return file }
-        // Two threads may open the file at the same time; either descriptor can be used.
+        // Two threads may open the file at once; either descriptor can be used.
         let opened = try AppendedFile(path: path, mode: Self.fileMode, owner: queue.owner)
         state.update { if $0.settings.destination == .file(path) { $0.file = opened } }
         return opened
@@ -128,18 +118,10 @@ package final class Events: Sendable {
 
     // MARK: The webhook
 
-    /// Starts the thread that sends the events in the webhook's queue.
-    ///
-    /// Call it only once. While another process sends the queue's events, the thread waits.
-    ///
-    /// - Throws: `SystemError` if the thread cannot be started.
+    /// Starts the thread that sends the webhook's events while no other process does; call it only once.
     package func startSending() throws(SystemError) { try webhook.start() }
 
-    /// Stops sending, and waits for the thread to end.
-    ///
-    /// Events that the webhook has not accepted stay in the queue.
-    ///
-    /// - Returns: true if the thread ended before `deadline`.
+    /// Stops sending, and returns whether the thread ended before `deadline`; events not accepted stay in the queue.
     @discardableResult
     package func stopSending(until deadline: Deadline) -> Bool { webhook.stop(until: deadline) }
 }

@@ -1,6 +1,6 @@
 // Reports about uploads: log lines for people, events for programs, and metrics.
 //
-// Invariant: if a change is reported in several of these ways, one call reports it, so that the reports agree.
+// Invariant: one call makes all reports about a change, so that they agree.
 
 import HTTPTypes
 package import SpoolgateExchange
@@ -9,11 +9,11 @@ package import SpoolgateSpool
 package import SpoolgateUploadProtocol
 package import SpoolgateUpstream
 
-/// The log, events and metrics of one process, or of one request in it.
+/// The log, events and metrics of one process or request.
 ///
 /// Thread-safe; no call waits for a webhook.
 package struct Journal: Sendable {
-    /// The log; each line contains the correlation ID of the request or upload, if there is one.
+    /// Each line contains the correlation ID of the request or upload, if there is one.
     package let log: Log
     package let events: Events
     package let metrics: Metrics
@@ -25,17 +25,17 @@ package struct Journal: Sendable {
         self.metrics = metrics
     }
 
-    /// Returns a journal that writes the ID `correlation` in every log line; unchanged if nil.
+    /// Returns a journal whose log lines contain the ID `correlation`; unchanged if nil.
     package func correlated(_ correlation: String?) -> Journal {
         Journal(log.correlated(correlation), events, metrics)
     }
 
-    /// Returns a journal that writes the upload's correlation ID, if it has one, in every log line.
+    /// Returns a journal whose log lines contain the upload's correlation ID, if it has one.
     package func of(_ creation: UploadCreation) -> Journal {
         correlated(events.correlation(of: creation))
     }
 
-    /// Returns a journal for an upload that was read without a lock; unchanged if the upload's creation is unknown.
+    /// Returns a journal for an upload read without a lock; unchanged if its creation is unknown.
     package func of(_ summary: UploadSummary) -> Journal { summary.creation.map(of) ?? self }
 
     // MARK: Reception
@@ -47,16 +47,9 @@ package struct Journal: Sendable {
         events.note(Event(.created, of: upload))
     }
 
-    /// Reports how the content of one request reached the spool.
+    /// Reports how a request's content reached the spool; call it when the content has ended.
     ///
-    /// Call it when the content has ended, completely or early.
-    ///
-    /// - Parameters:
-    ///   - upload: the upload.
-    ///   - path: who wrote the content, and the reason if it was not nginx.
-    ///   - nginx: the number of bytes that nginx wrote.
-    ///   - gateway: the number of bytes that passed through the gateway.
-    ///   - counts: the metrics of the route.
+    /// `nginx` is the number of bytes that nginx wrote, `gateway` the number that passed through the gateway.
     package func written(
         _ upload: Upload,
         _ path: ContentPath,
@@ -64,21 +57,20 @@ package struct Journal: Sendable {
         gateway: Int64,
         on counts: RouteMetrics
     ) {
-        // Without content nothing is reported: if the client disconnected early, nginx may not have offered to write
-        // yet.
+        // Without content nothing is reported: if the client left early, nginx may not have offered to write yet.
         guard nginx + gateway > 0 || path != .notOffered && path != .small else { return }
         log.written(upload.creation.id, path, nginx: nginx, gateway: gateway)
         counts.add(path)
     }
 
-    /// Reports that the content of a request ended early; the bytes received so far are kept.
+    /// Reports that a request's content ended early; the received bytes are kept.
     package func interrupted(_ upload: Upload, reason: ContentError) {
         log.interrupted(upload.creation.id, offset: upload.offset, reason: reason)
         metrics.interruptions[reason.label].add()
         events.note(Event(.interrupted, of: upload, reason: "\(reason)"))
     }
 
-    /// Reports that the content of an upload is complete.
+    /// Reports that an upload's content is complete.
     package func completed(_ upload: Upload) {
         let age = max(0, WallTime.now.seconds - upload.creation.created.seconds)
         let times = metrics[upload.creation.route].uploadTimes
@@ -93,7 +85,7 @@ package struct Journal: Sendable {
         events.note(Event(.failed, of: upload, reason: refusal.title))
     }
 
-    /// Reports the cancellation of an upload by its client.
+    /// Reports a client's cancellation of its upload.
     package func cancelled(_ upload: Upload) {
         log.cancelled(upload.creation.id)
         count(.cancelled, upload.creation)
@@ -101,7 +93,7 @@ package struct Journal: Sendable {
         events.note(Event(.cancelled, of: upload))
     }
 
-    /// Reports the removal of an upload that was idle for longer than its route allows.
+    /// Reports the removal of an upload that was idle longer than its route allows.
     package func expired(_ upload: Upload) {
         log.expired(upload.creation.id)
         count(.expired, upload.creation)
@@ -110,7 +102,7 @@ package struct Journal: Sendable {
 
     /// Reports the removal of an expired upload that was read without a lock.
     ///
-    /// If only its stored response was left, it is logged but no event is written.
+    /// If only its stored response was left, no event is written.
     package func expired(_ summary: UploadSummary) {
         switch summary.queue {
         case .delivered: return log.responseExpired(summary.id)
@@ -124,7 +116,7 @@ package struct Journal: Sendable {
 
     // MARK: Delivery
 
-    /// Reports that a complete upload was accepted for delivery by the queue.
+    /// Reports that the queue accepted a complete upload for delivery.
     package func accepted(_ upload: Upload) {
         let creation = upload.creation
         log.accepted(
@@ -144,13 +136,7 @@ package struct Journal: Sendable {
 
     /// Reports the end of a delivery attempt.
     ///
-    /// - Parameters:
-    ///   - counts: the metrics of the route.
-    ///   - outcome: how the attempt ended.
-    ///   - client: the upload's client.
-    ///   - status: the status code of the upstream's response; 0 if it sent none.
-    ///   - isPutOff: whether the upstream's response asks for another attempt.
-    ///   - nanoseconds: the duration of the attempt.
+    /// `status` is 0 if the upstream sent no response; `isPutOff` is true if its response asks for another attempt.
     package func attempted(
         on counts: RouteMetrics,
         _ outcome: AttemptOutcome,
@@ -175,35 +161,31 @@ package struct Journal: Sendable {
         judge(counts, outcome, of: client, status: status)
     }
 
-    /// Reports the end of an attempt to send an upload without a resource while it was received; `status` is 0 if the
-    /// upstream sent no response.
+    /// Reports the end of an attempt to send an upload without a resource while it was received.
+    ///
+    /// `status` is 0 if the upstream sent no response.
     package func streamed(
         on counts: RouteMetrics,
         _ outcome: AttemptOutcome,
         of client: ClientName,
         status: Int
     ) {
-        // The client's connection ended the content early, so the attempt says nothing about the upstream.
+        // The client's connection ended the content early, which says nothing about the upstream.
         if case .abandoned = outcome { return }
         judge(counts, outcome, of: client, status: status)
     }
 
-    /// Reports that a complete upload could not be sent, although neither the upstream nor the upload is at fault, as
-    /// when a check or conversion before the delivery fails.
+    /// Reports that a complete upload could not be sent for a local reason, such as a failed conversion.
     ///
-    /// - Parameters:
-    ///   - counts: the metrics of the route.
-    ///   - client: the upload's client.
-    ///   - reason: why, in one sentence.
+    /// `reason` is one sentence.
     package func notSent(on counts: RouteMetrics, of client: ClientName, reason: String) {
         counts.health.addFailure(of: client, .notSent, reason: reason)
     }
 
     /// Updates the route's health after a delivery attempt.
     ///
-    /// A 4xx response does not change the health, because the web server of an application that is down sends such
-    /// responses too. Neither does a response to a client that had disconnected, unless the upstream accepted the
-    /// upload.
+    /// A 4xx response does not change it, because the web server of an application that is down sends such responses
+    /// too. Neither does a response to a client that had disconnected, unless the upstream accepted the upload.
     private func judge(
         _ counts: RouteMetrics,
         _ outcome: AttemptOutcome,
@@ -226,12 +208,12 @@ package struct Journal: Sendable {
         case .noRoom(let reason), .putOff(let reason, _), .indeterminate(let reason, _),
             .abandoned(let reason):
             counts.health.addFailure(of: client, .sent, reason: reason)
-        // The redirect is followed; the next attempt decides.
+        // The next attempt decides.
         case .redirected: break
         }
     }
 
-    /// Reports that the upstream sent its final response, which is passed on to the client.
+    /// Reports the upstream's final response, which is passed on to the client.
     package func delivered(_ upload: Upload, status: Int) {
         log.answered(upload, status: status)
         countDelivery(upload.creation, length: upload.offset, status: status)
@@ -239,9 +221,9 @@ package struct Journal: Sendable {
         events.note(Event(.delivered, of: upload, status: status))
     }
 
-    /// Reports that the inspection or the authorizer refused a complete upload; it is not delivered.
+    /// Reports that the inspection or the authorizer refused a complete upload.
     ///
-    /// `status` is that of the client's response. If `told` is not nil, the event contains it instead of `reason`.
+    /// `status` is that of the client's response; the event contains `told`, unless it is nil, instead of `reason`.
     package func refused(
         _ upload: Upload,
         status: Int,
@@ -254,18 +236,16 @@ package struct Journal: Sendable {
         events.note(Event(.failed, of: upload, status: status, reason: told ?? reason))
     }
 
-    /// Reports that a delivery attempt failed and the upload is kept for another attempt.
+    /// Reports a failed delivery attempt; the upload is kept for another one.
     package func deferred(_ upload: Upload, reason: String) {
         log.deferred(upload.creation.id, reason: reason, next: upload.nextAttempt)
         metrics.waiting.note(upload)
         events.note(Event(.deferred, of: upload, reason: reason))
     }
 
-    /// Reports that an upload will not be delivered.
+    /// Reports that an upload will not be delivered; `status` is nil if the upstream sent no response.
     ///
     /// It is kept in the queue `hold` if it has a record, and removed otherwise.
-    ///
-    /// `status` is the status code of the upstream's response, or nil if it sent none.
     package func failed(_ upload: Upload, status: Int? = nil, reason: String) {
         if upload.isRecorded {
             log.failed(upload.creation.id, reason: reason)
@@ -277,8 +257,7 @@ package struct Journal: Sendable {
         events.note(Event(.failed, of: upload, status: status, reason: reason))
     }
 
-    /// Reports that the upstream may have received an upload but sent no response; the upload is kept in the queue
-    /// `hold` until an operator acts.
+    /// Reports that the upstream may have received an upload but sent no response; the queue `hold` keeps it.
     package func indeterminate(_ upload: Upload, reason: String) {
         log.indeterminate(upload.creation.id, reason: reason)
         countFailure(upload.creation, .held, reason: "outcome unknown: \(reason)")
@@ -286,8 +265,7 @@ package struct Journal: Sendable {
         events.note(Event(.held, of: upload, reason: reason))
     }
 
-    /// Reports that recovery found an upload whose delivery a crash interrupted; the upload is kept in the queue `hold`
-    /// until an operator acts.
+    /// Reports that recovery found an upload whose delivery a crash interrupted; the queue `hold` keeps it.
     package func indeterminate(_ summary: UploadSummary) {
         of(summary).log.indeterminate(summary.id, reason: summary.reason ?? "")
         count(.held, summary.creation)
@@ -307,7 +285,7 @@ package struct Journal: Sendable {
         of creation: UploadCreation
     ) -> RouteMetrics {
         let counts = metrics[creation.route]
-        // An ordinary upload, one without an upload resource, uses neither protocol.
+        // An ordinary upload, without a resource, uses neither protocol.
         let dialect: RouteMetrics.DialectName =
             creation.resourcePath.isEmpty ? .none : creation.kind.family == .tus ? .tus : .ietf
         counts.add(outcome, dialect)

@@ -7,9 +7,8 @@ package import SpoolgatePosix
 import SpoolgateTextFormats
 import SpoolgateUploadProtocol
 
-/// A log handler that writes each log event as one line to standard error.
+/// A log handler that writes each event as one line to standard error.
 package struct LineHandler: LogHandler {
-    /// The lowest level of events that are written.
     package var logLevel: Logger.Level
     package var metadata: Logger.Metadata = [:]
     private let output: StandardError
@@ -20,30 +19,28 @@ package struct LineHandler: LogHandler {
         self.output = output
     }
 
-    /// The value of a key that is added to every line.
+    /// The value of a key added to every line.
     package subscript(metadataKey key: String) -> Logger.MetadataValue? {
         get { metadata[key] }
         set { metadata[key] = newValue }
     }
 
-    /// Writes an event as a line.
-    ///
-    /// If this fails, the event is lost, because there is no other output.
+    /// Writes an event as a line, or loses it if this fails.
     package func log(event: LogEvent) {
         let pairs = Self.pairs(
             message: "\(event.message)",
             metadata.merging(event.metadata ?? [:]) { $1 }
         )
-        // The systemd journal adds its own time and level to each line.
+        // The systemd journal adds its own time and level.
         let line =
             output.isJournal
             ? pairs : "time=\(WallTime.preciseNow) level=\(event.level.rawValue) \(pairs)"
         try? output.write(line: line, event.level.priority)
     }
 
-    /// Returns the pairs of a line, such as `msg="delivery deferred" upload=… next-attempt=- reason="…"`.
+    /// Returns a line's pairs, such as `msg="delivery deferred" upload=… next-attempt=- reason="…"`.
     ///
-    /// The message comes first, then the upload, the other keys sorted by name, and last the reason, which is long.
+    /// The message comes first, then the upload, the other keys by name, and last the reason, which is long.
     package static func pairs(message: String, _ metadata: Logger.Metadata) -> String {
         func rank(_ key: String) -> Int { key == "upload" ? 0 : key == "reason" ? 2 : 1 }
         let ordered = metadata.sorted { (rank($0.key), $0.key) < (rank($1.key), $1.key) }
@@ -51,7 +48,7 @@ package struct LineHandler: LogHandler {
         return all.map { "\($0.0)=\(quoted($0.1))" }.joined(separator: " ")
     }
 
-    /// Returns a value unchanged if it can be parsed without quotes, otherwise as a JSON string.
+    /// Returns a value as a JSON string, unless it can be parsed without quotes.
     private static func quoted(_ value: String) -> String {
         let isClear = value.unicodeScalars.allSatisfy { scalar in
             !scalar.isUnprintable && !scalar.properties.isWhitespace && scalar != "="

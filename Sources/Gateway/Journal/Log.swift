@@ -1,4 +1,4 @@
-// All lines that the daemon can write, one function each. The keys are the terms of the settings and man pages.
+// All lines that the daemon can write, one function each. The keys are terms of the settings and man pages.
 
 import HTTPTypes
 package import Logging
@@ -12,7 +12,7 @@ package import SpoolgateUploadProtocol
 package struct Log: Sendable {
     package let logger: Logger
 
-    /// Whether request targets are written with their queries, which may contain credentials.
+    /// Whether targets are written with their queries, which may contain credentials.
     private let showsQueries: Bool
 
     /// Creates a log that writes its lines with `logger`.
@@ -21,7 +21,7 @@ package struct Log: Sendable {
         self.showsQueries = showsQueries
     }
 
-    /// Writes a line; a value that is nil is written as `-`.
+    /// Writes `-` for a value that is nil.
     func write(
         _ level: Logger.Level,
         _ message: Logger.Message,
@@ -39,7 +39,7 @@ package struct Log: Sendable {
         target.shownTarget(withQuery: showsQueries)
     }
 
-    /// Returns a log that writes the ID `correlation` in every line; unchanged if nil.
+    /// Returns a log whose lines contain the ID `correlation`; unchanged if nil.
     func correlated(_ correlation: String?) -> Log {
         guard let correlation else { return self }
         var logger = logger
@@ -61,14 +61,14 @@ package struct Log: Sendable {
         }
     }
 
-    /// Logs the names of environment variables that set settings.
+    /// Logs which environment variables set settings.
     package func settingsFromEnvironment(_ variables: [String]) {
         write(.notice, "settings read from environment") {
             ["variables": variables.joined(separator: ",")]
         }
     }
 
-    /// Logs how many uploads recovery found and repaired when it read the whole spool.
+    /// Logs how many uploads recovery found and repaired.
     package func recovered(_ recovery: Recovery) {
         write(.notice, "spool recovered") {
             [
@@ -80,34 +80,34 @@ package struct Log: Sendable {
         }
     }
 
-    /// Logs that recovery moved an upload with an unreadable record to the directory `corrupt`, for an operator.
+    /// Logs that recovery moved an upload with an unreadable record to `corrupt`.
     package func setAside(_ id: UploadID, reason: String) {
         write(.error, "upload moved to corrupt/") { ["upload": id, "reason": reason] }
     }
 
-    /// Logs that recovery could not read or repair an upload; if `id` is nil, possibly several uploads.
+    /// Logs that recovery could not read or repair an upload or, if `id` is nil, possibly several.
     package func notRecovered(_ id: UploadID?, _ error: SpoolError) {
         write(.error, "upload recovery failed") { ["upload": id, "reason": error.sentence] }
     }
 
-    /// Logs that new settings are in force; `unchanged` names those that need a restart.
+    /// Logs that new settings are in force, except those in `unchanged`, which need a restart.
     package func reloaded(unchanged: [String]) {
         write(.notice, "settings reloaded", isWarning: !unchanged.isEmpty) {
             unchanged.isEmpty ? [:] : ["need-restart": unchanged.joined(separator: ",")]
         }
     }
 
-    /// Logs that new settings were not applied; the old ones stay in force.
+    /// Logs that new settings were not applied.
     package func reloadRefused(reason: String) {
         write(.error, "settings reload failed") { ["reason": reason] }
     }
 
-    /// Logs that the settings file contains a setting that no longer exists and is ignored.
+    /// Logs that a setting in the file no longer exists and is ignored.
     package func settingIgnored(reason: String) {
         write(.warning, "setting ignored") { ["reason": reason] }
     }
 
-    /// Logs that the system clock is not trusted, because it is `lead` seconds ahead of the time known to have passed.
+    /// Logs that the system clock, `lead` seconds ahead of the time known to have passed, is not trusted.
     package func clockDoubted(lead: Int64) {
         write(.warning, "system clock jumped") { ["ahead-seconds": lead] }
     }
@@ -115,24 +115,23 @@ package struct Log: Sendable {
     /// Logs that the system clock is trusted again.
     package func clockBelieved() { write(.notice, "system clock trusted again") }
 
-    /// Logs that the file system of a shared spool no longer accepts requests of this host; the daemon ends at once.
+    /// Logs that the file system of a shared spool no longer accepts this host's requests; the daemon ends at once.
     package func fenced(reason: String) {
         write(.critical, "node fenced") { ["reason": reason] }
     }
 
-    /// Logs that the daemon received a signal to end and stops accepting requests.
+    /// Logs that a signal started the shutdown.
     package func draining(signal: String) {
         write(.notice, "shutdown started") { ["signal": signal] }
     }
 
-    /// Logs that the daemon ends; `left` requests did not end in time and were aborted.
+    /// Logs that the daemon ends; `left` requests were aborted.
     package func stopped(left: Int) {
         write(.notice, "daemon stopped") { ["aborted-requests": left] }
     }
 
     // MARK: Uploads
 
-    /// Logs the creation of an upload.
     func created(_ creation: UploadCreation) {
         write(.info, "upload created") {
             [
@@ -142,13 +141,12 @@ package struct Log: Sendable {
         }
     }
 
-    /// Logs that the content of a request was received completely.
+    /// Logs that a request's content was received completely.
     package func received(_ id: UploadID, offset: Int64) {
         write(.info, "content received") { ["upload": id, "offset": offset] }
     }
 
-    /// Logs how many bytes of a request's content nginx wrote and how many passed through the gateway, after the
-    /// content has ended.
+    /// `nginx` and `gateway` are in bytes.
     func written(_ id: UploadID, _ path: ContentPath, nginx: Int64, gateway: Int64) {
         write(.debug, "content written") {
             [
@@ -158,17 +156,16 @@ package struct Log: Sendable {
         }
     }
 
-    /// Logs that the content of a request ended early; the bytes received so far are kept.
+    /// Logs that a request's content ended early; the received bytes are kept.
     package func interrupted(_ id: UploadID, offset: Int64, reason: ContentError) {
         write(.info, "upload interrupted") { ["upload": id, "offset": offset, "reason": reason] }
     }
 
-    /// Logs the start of a delivery attempt.
     func delivering(_ id: UploadID, length: Int64) {
         write(.info, "delivery started") { ["upload": id, "length": length] }
     }
 
-    /// Logs the upstream's final response: if `status` is below 400, it accepts the upload, otherwise it refuses it.
+    /// A `status` below 400 accepts the upload.
     func answered(_ upload: Upload, status: Int) {
         let (id, route, length) = (upload.creation.id, upload.creation.route, upload.offset)
         switch (upload.isRecorded, status < 400) {
@@ -188,12 +185,7 @@ package struct Log: Sendable {
         }
     }
 
-    /// Logs that a delivery attempt failed and the upload is kept for another attempt.
-    ///
-    /// - Parameters:
-    ///   - id: the upload.
-    ///   - reason: why the attempt failed.
-    ///   - next: the time of the queue's next attempt, or nil if the upload waits for its client.
+    /// Logs that a delivery attempt failed; `next` is nil if the upload waits for its client.
     package func deferred(_ id: UploadID, reason: String, next: WallTime?) {
         write(.warning, "delivery deferred") {
             [
@@ -203,26 +195,25 @@ package struct Log: Sendable {
         }
     }
 
-    /// Logs that a complete upload was accepted for delivery by the queue.
     func accepted(_ id: UploadID, route: String, target: String, length: Int64) {
         write(.info, "upload accepted") {
             ["upload": id, "route": route, "target": shown(target), "length": length]
         }
     }
 
-    /// Logs that an upload cannot be delivered; it is kept in the queue `hold` until an operator acts.
+    /// Logs that an upload cannot be delivered and is kept in the queue `hold`.
     package func failed(_ id: UploadID, reason: String) {
         write(.error, "delivery failed") { ["upload": id, "reason": reason] }
     }
 
-    /// Logs the removal of a failed upload at the end of its lifetime.
+    /// Logs the removal of a failed upload after its lifetime.
     package func failedExpired(_ summary: UploadSummary) {
         write(.notice, "failed upload removed") {
             ["upload": summary.id, "reason": summary.reason ?? ""]
         }
     }
 
-    /// Logs that a route refuses uploads because too many have failed; `count` were refused since the last such line.
+    /// Logs that a route refuses uploads, `count` since the last such line, because too many have failed.
     package func holdFull(route: String, size: Int64, limit: Int64, count: Int) {
         let reason =
             "the uploads in hold have reached queue.maximum-hold-size; to retry them, run spoolgate requeue; "
@@ -235,12 +226,12 @@ package struct Log: Sendable {
         }
     }
 
-    /// Logs the removal of a stored response at the end of its lifetime.
+    /// Logs the removal of a stored response after its lifetime.
     package func responseExpired(_ id: UploadID) {
         write(.debug, "response expired") { ["upload": id] }
     }
 
-    /// Logs the removal of a file that was handed over to the application, which did not accept it with a 2xx response.
+    /// Logs the removal of a handed-over file that the application did not accept with a 2xx response.
     package func handoverExpired(_ path: String, route: String) {
         write(.info, "handed-over file removed") { ["path": path, "route": route] }
     }
@@ -250,12 +241,12 @@ package struct Log: Sendable {
         write(.error, "delivery queue failed") { ["reason": reason] }
     }
 
-    /// Logs that one of the upstream's targets was unreachable and another target received the request.
+    /// Logs that an upstream target was unreachable and another received the request.
     package func upstreamSkipped(route: String, reason: String) {
         write(.warning, "upstream target skipped") { ["route": route, "reason": reason] }
     }
 
-    /// Logs that the upstream may have received an upload but sent no response; the upload is kept in the queue `hold`.
+    /// Logs that the upstream may have received an upload but sent no response; the queue `hold` keeps it.
     package func indeterminate(_ id: UploadID, reason: String) {
         write(.error, "delivery outcome unknown") { ["upload": id, "reason": reason] }
     }
@@ -265,34 +256,34 @@ package struct Log: Sendable {
         write(.info, "upload cancelled") { ["upload": id] }
     }
 
-    /// Logs the removal of an upload that was idle for longer than its route allows.
+    /// Logs the removal of an upload that was idle longer than its route allows.
     package func expired(_ id: UploadID) {
         write(.info, "upload expired") { ["upload": id] }
     }
 
-    /// Logs that an upload's last activity was in the future, because the clock was set back since, and was changed to
-    /// the current time.
+    /// Logs that an upload's last activity, in the future since the clock was set back, was changed to the current
+    /// time.
     package func timeCorrected(_ summary: UploadSummary) {
         write(.info, "upload time corrected") {
             ["upload": summary.id, "previous-time": summary.lastActivity]
         }
     }
 
-    /// Logs the removal of an incomplete upload that cannot be completed any more.
+    /// Logs the removal of an incomplete upload that cannot become complete.
     package func deactivated(_ id: UploadID, reason: String) {
         write(.warning, "upload deactivated") { ["upload": id, "reason": reason] }
     }
 
     // MARK: Requests
 
-    /// Logs that an ordinary upload, one without a record, could not be delivered and was removed.
+    /// The upload has no record, so it was removed.
     func ordinaryFailed(_ creation: UploadCreation, reason: String) {
         write(.warning, "ordinary upload failed") {
             ["upload": creation.id, "route": creation.route, "reason": reason]
         }
     }
 
-    /// Logs that the upstream did not respond to a request that the gateway passed on.
+    /// Logs that the upstream did not respond to a request that was passed on.
     package func passThroughFailed(route: String, target: String, reason: String) {
         write(.warning, "request failed") {
             ["route": route, "target": shown(target), "reason": reason]
@@ -309,25 +300,24 @@ package struct Log: Sendable {
         }
     }
 
-    /// Logs that a request was aborted without a response, because the refusal is temporary and the client may retry.
+    /// Logs that a request was aborted without a response, because its refusal is temporary.
     package func brokenOff(_ refusal: Refusal, target: String) {
         write(.debug, "request aborted") { ["target": target, "reason": refusal.title] }
     }
 
-    /// Logs that `count` requests were rejected because of the limit `bound`; `client` sent the last one.
+    /// Logs that the limit `bound` rejected `count` requests; `client` sent the last one.
     package func turnedAway(bound: String, client: String, count: Int) {
         write(.warning, "requests rejected") {
             ["limit": bound, "client": client, "requests": count]
         }
     }
 
-    /// Logs that `count` slow requests were ended since the last such line because few threads were free; `client` sent
-    /// the most recent one.
+    /// Logs `count` slow requests ended since the last such line for lack of threads; `client` sent the last one.
     package func slowLetGo(client: String, count: Int) {
         write(.warning, "slow requests interrupted") { ["client": client, "requests": count] }
     }
 
-    /// Logs an error of the spool; `upload` is nil if it does not concern a single upload.
+    /// Logs a spool error; `upload` is nil if it does not concern a single upload.
     package func spoolFailed(_ error: SpoolError, upload: UploadID?) {
         write(.error, "spool error") { ["upload": upload, "reason": error.sentence] }
     }
@@ -348,14 +338,14 @@ package struct Log: Sendable {
         }
     }
 
-    /// Logs that the authorizer could not be reached or gave no decision.
+    /// Logs that the authorizer was unreachable or gave no decision.
     package func authorizationFailed(route: String, target: String, reason: String) {
         write(.warning, "authorization failed") {
             ["route": route, "target": shown(target), "reason": reason]
         }
     }
 
-    /// Logs that the authorizer sent a field that must not be added to the upload's request; the field is ignored.
+    /// Logs that a field of the authorizer is ignored, because it must not be added to a request.
     package func fieldNotSet(route: String, field: String) {
         write(.warning, "authorizer field ignored") { ["route": route, "field": field] }
     }
@@ -374,7 +364,7 @@ package struct Log: Sendable {
         write(.error, "events lost") { ["events": lost, "reason": reason] }
     }
 
-    /// Logs that the webhook did not accept an event; the event stays in the queue and is sent again.
+    /// Logs that the webhook did not accept an event, which is sent again.
     package func webhookFailed(reason: String) {
         write(.warning, "webhook failed") { ["reason": reason] }
     }

@@ -1,4 +1,4 @@
-// The log lines about the web server, and about its connections to the daemon.
+// Log lines about the web server and its connections to the daemon.
 
 import Logging
 import SpoolgateExchange
@@ -18,8 +18,7 @@ extension Log {
         write(.error, "admin socket unavailable") { ["reason": reason] }
     }
 
-    /// Logs that there are too few file descriptors for `wanted` concurrent requests, so that only `maximum` are
-    /// served.
+    /// Logs that only `maximum` of `wanted` concurrent requests are served, for lack of file descriptors.
     package func threadsLowered(to maximum: Int, from wanted: Int, descriptors: Int) {
         let advice =
             "raise the limit on open files (LimitNOFILE) to \(wanted * ThreadBudget.ofRequest + 2000), "
@@ -29,40 +28,37 @@ extension Log {
         }
     }
 
-    /// Logs that a connection sent no valid FastCGI request in time and was closed.
+    /// Logs that a connection sent no valid FastCGI request in time.
     package func noRequest() { write(.debug, "connection without a request") }
 
-    /// Logs that a response ended before its announced length; the web server then closes the client's connection.
+    /// Logs that a response ended before its announced length.
     package func incompleteAnswer() { write(.debug, "response incomplete") }
 
-    /// Logs that a client disconnected before its request was finished.
+    /// Logs that a client disconnected before its request ended.
     package func clientGone(route: String, target: String, reason: String) {
         write(.debug, "client disconnected") {
             ["route": route, "target": shown(target), "reason": reason]
         }
     }
 
-    /// Logs that most fields of a response were dropped because its header section, of `bytes` bytes, is too large for
-    /// web servers.
+    /// Logs that most fields of a response were dropped, because their `bytes` bytes are too many for web servers.
     package func headCut(upload: UploadID?, bytes: Int) {
         write(.warning, "response fields dropped") { ["upload": upload, "field-bytes": bytes] }
     }
 
-    /// Logs that an upstream's response contains a field such as `X-Accel-Redirect`, which only a web server of the
-    /// upstream would act on.
+    /// Logs a response field such as `X-Accel-Redirect`, which only a web server of the upstream would act on.
     package func steeringIgnored(route: String, field: String) {
         write(.warning, "upstream field ignored") { ["route": route, "field": field] }
     }
 
-    /// Logs that the gateway received requests that it had sent itself, `count` since the last such line.
+    /// Logs that the gateway received `count` of its own requests since the last such line.
     package func cameBack(route: String, target: String, count: Int) {
         write(.error, "request loop detected") {
             ["route": route, "target": shown(target), "requests": count]
         }
     }
 
-    /// Logs that clients use an unknown interop version of the upload protocol, in `count` requests since the last such
-    /// line.
+    /// Logs `count` requests with an unknown interop version of the upload protocol since the last such line.
     package func unknownVersion(_ version: Int, servedAs newest: Int, count: Int) {
         write(.warning, "unknown interop version") {
             [
@@ -74,8 +70,7 @@ extension Log {
 
     // MARK: Faults
 
-    /// Logs that the web server does not pass required FastCGI parameters; `count` requests failed since the last such
-    /// line.
+    /// Logs that `count` requests since the last such line lacked required FastCGI parameters.
     package func frontMisconfigured(reason: String, count: Int) {
         write(.error, "web server misconfigured") {
             [
@@ -85,16 +80,14 @@ extension Log {
         }
     }
 
-    /// Logs that the web server does not pass `SPOOLGATE_ORIGIN`, the scheme, host and port that clients use, for a
-    /// route.
+    /// Logs that the web server passes no `SPOOLGATE_ORIGIN` for a route.
     package func noOrigin(route: String) {
         write(.warning, "SPOOLGATE_ORIGIN is not set") {
             ["route": route, "directive": Self.originDirective]
         }
     }
 
-    /// Logs that the web server passes an invalid `SPOOLGATE_ORIGIN` for a route, in `count` requests since the last
-    /// such line.
+    /// Logs that a route's `SPOOLGATE_ORIGIN` is invalid, in `count` requests since the last such line.
     package func badOrigin(_ text: String, route: String, count: Int) {
         write(.warning, "SPOOLGATE_ORIGIN is invalid") {
             [
@@ -107,9 +100,7 @@ extension Log {
     private static let originDirective =
         "fastcgi_param SPOOLGATE_ORIGIN $scheme://$host:$server_port;"
 
-    /// Logs that nginx does not report whether it buffers uploads.
-    ///
-    /// It does so by default, so the operator should check.
+    /// Logs that nginx does not report whether it buffers uploads, which it does by default.
     package func frontMayBuffer(route: String, count: Int) {
         write(.warning, "request buffering cannot be detected") {
             [
@@ -119,8 +110,7 @@ extension Log {
         }
     }
 
-    /// Logs that the web server stores the whole content of uploads before it passes them on, so that they cannot be
-    /// resumed.
+    /// Logs that the web server buffers whole uploads, so that they cannot be resumed.
     package func frontBuffers(route: String, count: Int) {
         write(.warning, "request buffering is enabled") {
             [
@@ -129,13 +119,12 @@ extension Log {
         }
     }
 
-    /// Logs that nginx could not write content to a file of the spool; the content then passes through the gateway.
+    /// Logs that nginx could not write to a file of the spool.
     package func frontCannotWrite(_ error: SystemError) {
         write(.warning, "nginx spool write failed") { ["reason": error.description] }
     }
 
-    /// Logs that the web server passes a route that is not in the settings; `count` requests were refused since the
-    /// last such line.
+    /// Logs `count` requests refused since the last such line, because their route is not in the settings.
     package func unknownRoute(_ route: String, target: String, count: Int) {
         write(.error, "unknown route") {
             ["route": route, "target": shown(target), "requests": count]

@@ -1,52 +1,48 @@
-// The metrics of one process, in memory. Each metric is updated in one place, mostly by the journal.
+// The metrics of one process, in memory, each updated in one place; Admin/MetricsPage has their names.
 //
-// The names of the metrics are in Admin/MetricsPage. Invariant: keys come from bounded sets (routes of the settings,
-// methods, statuses, codes of refusals) and never contain an owner, a path or an upload ID.
+// Invariant: keys come from bounded sets (routes of the settings, methods, statuses, codes of refusals) and never
+// contain an owner, a path or an upload ID.
 
 package import SpoolgatePosix
 package import SpoolgateUploadProtocol
 
-/// The metrics of one process.
-///
-/// Thread-safe.
+/// The metrics of one process; thread-safe.
 package final class Metrics: Sendable {
     package let start = WallTime.now
-    /// Not a `Labelled`: every event of an upload uses this table, and generic code of another module is slower.
+    /// Not a `Labelled`: the generic code of another module is slower.
     private let byRoute = Monitor<[String: RouteMetrics]>([:])
-    /// The name that stands for a missing route.
+    /// Stands for a missing route.
     package static let noRoute = "-"
-    /// The number of refusals, by the code in the response.
+    /// By the code in the response.
     package let refusals = Counters<String>()
-    /// The number of requests whose content ended early, by reason.
+    /// Requests whose content ended early, by reason.
     package let interruptions = Counters<String>()
-    /// The number of interrupted uploads that were resumed.
+    /// Interrupted uploads that were resumed.
     package let resumptions = Counter()
-    /// The number of uploads that are being received now, including ordinary uploads.
+    /// Uploads being received now, including ordinary ones.
     package let receiving = Counter()
-    /// The number of ordinary uploads that are being received now: uploads without a resource, which cannot be resumed.
+    /// Uploads without a resource, which cannot be resumed, being received now.
     package let receivingOrdinary = Counter()
-    /// The number of uploads with a resource that are being delivered now.
+    /// Uploads with a resource being delivered now.
     package let delivering = Counter()
     package let queueRuns = Counter()
     private let interims = (0..<100).map { _ in Counter() }
-    /// The durations of requests to authorizers, by result.
+    /// By result.
     package let authorizerTimes = Histograms<String> { Histogram(Histogram.medium) }
     package let inspectionTimes = Histograms<String> { Histogram(Histogram.medium) }
     package let failures = RecentFailures()
-    /// The uploads that wait for delivery or for an operator.
     package let waiting = WaitingUploads()
-    /// 1 if the last reload of the settings was refused, otherwise 0.
+    /// 1 if the last reload was refused, otherwise 0.
     package let refusedReload = Counter()
 
     private let uptime: @Sendable () -> Int64
 
-    /// Creates metrics that are all zero; `uptime` returns the seconds since an arbitrary time, unaffected by changes
-    /// of the system clock.
+    /// Creates metrics that are all zero; `uptime` returns seconds, independent of the system clock.
     package init(uptime: @escaping @Sendable () -> Int64 = SystemClock.kernelUptime) {
         self.uptime = uptime
     }
 
-    /// The metrics of the route with this name; created on the first access.
+    /// The route's metrics, created on the first access.
     package subscript(route: String) -> RouteMetrics {
         byRoute.updateQuietly { byRoute in
             if let found = byRoute[route] { return found }
@@ -56,7 +52,7 @@ package final class Metrics: Sendable {
         }
     }
 
-    /// The metrics of each route, sorted by name.
+    /// Sorted by name.
     package var routes: [(name: String, counts: RouteMetrics)] {
         byRoute.updateQuietly { $0 }.sorted { $0.key < $1.key }.map { ($0.key, $0.value) }
     }
@@ -65,12 +61,12 @@ package final class Metrics: Sendable {
         byRoute.updateQuietly { $0.values.reduce(0) { $0 + $1.received.count } }
     }
 
-    /// Counts an interim response (1xx) that was sent.
+    /// Counts an interim response (1xx).
     package func addInterim(_ status: Int) {
         if (100..<200).contains(status) { interims[status - 100].add() }
     }
 
-    /// The number of interim responses (1xx) sent, for each status code that occurred.
+    /// For each status code that occurred.
     package var interimCounts: [(status: Int, count: Int)] {
         interims.enumerated().map { ($0.offset + 100, $0.element.count) }.filter { $0.1 > 0 }
     }
@@ -84,9 +80,7 @@ package struct RecentFailure: Sendable, Equatable {
     package var reason: String
 }
 
-/// The most recent failures of deliveries.
-///
-/// Thread-safe.
+/// The most recent failures of deliveries; thread-safe.
 package final class RecentFailures: Sendable {
     private static let most = 20
     private let list = Monitor<[RecentFailure]>([])
@@ -99,6 +93,6 @@ package final class RecentFailures: Sendable {
         }
     }
 
-    /// The most recent failures, newest first, at most 20.
+    /// Newest first, at most 20.
     package var newest: [RecentFailure] { list.updateQuietly { $0.reversed() } }
 }

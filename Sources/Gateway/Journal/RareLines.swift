@@ -4,9 +4,7 @@
 
 package import SpoolgatePosix
 
-/// Counts occurrences, and decides when to write a log line with their number.
-///
-/// Each subject, such as a route, is counted separately.
+/// Counts occurrences by subject, such as a route, and decides when to log their number.
 package struct RareLines<Subject: Hashable> {
     private struct Untold {
         var count = 0
@@ -18,15 +16,12 @@ package struct RareLines<Subject: Hashable> {
     /// Creates empty counts.
     package init() {}
 
-    /// The subjects that have occurred and were not forgotten.
+    /// The subjects that were not forgotten.
     package var subjects: some Collection<Subject> { untold.keys }
 
-    /// Counts an occurrence, and returns a number if a line is due now.
+    /// Counts an occurrence; returns the number since the last line if a line is due, otherwise nil.
     ///
-    /// - Parameters:
-    ///   - subject: what the line is about, such as a route.
-    ///   - next: the earliest time of the next line about this subject; used only if a line is due now.
-    /// - Returns: the number of occurrences since the last line, including this one, or nil if no line is due.
+    /// After that line, another one about the subject is due at `next`.
     package mutating func note(
         _ subject: Subject,
         next: Deadline = .after(.seconds(60))
@@ -38,8 +33,7 @@ package struct RareLines<Subject: Hashable> {
         return isTold ? noted.count : nil
     }
 
-    /// Discards the counts of the subjects for which `isForgotten` returns true, so that a line is due at their next
-    /// occurrence.
+    /// Discards the counts of some subjects, so that a line is due at their next occurrence.
     package mutating func forget(where isForgotten: (Subject) -> Bool) {
         untold = untold.filter { !isForgotten($0.key) }
     }

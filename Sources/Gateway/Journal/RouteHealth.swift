@@ -1,32 +1,28 @@
 // The health of a route: whether its uploads reach the upstream.
 //
-// The status, the admin page, the metrics and the readiness checks read this state. Invariant: the memory used for a
-// route does not grow with its failures or its clients.
+// Invariant: the memory used for a route does not grow with its failures or its clients.
 
 import SpoolgatePosix
 import SpoolgateUploadProtocol
 
-/// The failures of a route since its last success, as reported to readers.
+/// The failures of a route since its last success.
 package struct FailureRun: Sendable, Equatable {
-    /// The number of failures, at least 1.
+    /// At least 1.
     package var count: Int
     /// Whether uploads of at least two clients failed.
     package var isOfSeveralClients: Bool
-    /// The number of seconds since the first of these failures.
+    /// Seconds since the first of these failures.
     package var age: Int64
-    /// Whether the upstream received a part of at least one of these requests.
+    /// Whether the upstream received a part of at least one request.
     package var wasReached: Bool
-    /// The reason of the last failure.
     package var reason: String
 }
 
-/// Records whether the deliveries of one route succeed or fail.
-///
-/// Thread-safe.
+/// Records whether the deliveries of one route succeed or fail; thread-safe.
 package final class RouteHealth: Sendable {
-    /// How far a delivery attempt came before it failed.
+    /// How far a failed delivery attempt came.
     package enum Progress: Sendable {
-        /// This process could not start the attempt; neither the upstream nor the request is at fault.
+        /// This process could not start the attempt, by no fault of the upstream or the request.
         case notTried
         /// No byte of the request was sent.
         case notSent
@@ -42,42 +38,34 @@ package final class RouteHealth: Sendable {
         var last: Int64 = 0
         var wasReached = false
         var reason = ""
-        /// The number of the most recent failures, without a gap, in which this process could not start the attempt.
+        /// The most recent consecutive failures in which this process could not start the attempt.
         var untried = 0
     }
 
-    /// The number of consecutive failures, of at least two clients, after which a route is reported as failing.
+    /// Consecutive failures, of at least two clients, after which a route is reported as failing.
     package static let mostFailures = 5
-    /// The number of seconds without a success after which one failure suffices for this report, and after which a
-    /// local fault counts as possibly repaired.
+    /// Seconds without a success after which one failure suffices, and a local fault counts as possibly repaired.
     package static let patience: Int64 = 600
-    /// The number of consecutive attempts that this process could not start after which it reports that it is not
-    /// ready.
+    /// Consecutive attempts that this process could not start, after which it reports that it is not ready.
     package static let mostUntried = 3
     private static let mostOfReason = 1_000
 
     private let uptime: @Sendable () -> Int64
     private let run = Monitor(Run())
-    /// The number of failures in `run`, so that a success on a healthy route needs no lock.
+    /// The failures in `run`, so that a success on a healthy route needs no lock.
     private let count = Counter()
 
-    /// Creates a record without failures; `uptime` returns the seconds since an arbitrary time, unaffected by changes
-    /// of the system clock.
+    /// `uptime` returns seconds, independent of the system clock.
     init(uptime: @escaping @Sendable () -> Int64) { self.uptime = uptime }
 
-    /// Discards the recorded failures; call it after the upstream accepts an upload or is replaced in the settings.
+    /// Discards the failures; call it after the upstream accepts an upload or is replaced in the settings.
     package func reset() {
         guard count.count > 0 else { return }
         run.updateQuietly { $0 = Run() }
         count.set(0)
     }
 
-    /// Records that a delivery attempt failed.
-    ///
-    /// - Parameters:
-    ///   - client: the upload's client.
-    ///   - progress: how far the attempt came.
-    ///   - reason: why, in one sentence.
+    /// Records a failed delivery attempt; `reason` is one sentence.
     func addFailure(of client: ClientName, _ progress: Progress, reason: String) {
         let now = uptime()
         run.updateQuietly { run in
@@ -92,10 +80,10 @@ package final class RouteHealth: Sendable {
         }
     }
 
-    /// The failures since the last success, or nil if the route does not count as failing.
+    /// The failures since the last success; nil if the route does not count as failing.
     ///
-    /// A route counts as failing after `mostFailures` failures of at least two clients, or if the first failure is
-    /// `patience` seconds old.
+    /// It does after `mostFailures` failures of at least two clients, or once the first failure is `patience` seconds
+    /// old.
     package var failing: FailureRun? {
         guard count.count > 0 else { return nil }
         let now = uptime()

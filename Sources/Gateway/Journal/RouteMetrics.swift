@@ -1,18 +1,16 @@
-// The metrics of one route. Every request updates them, so code finds each metric without a lookup by name.
+// The metrics of one route. Every request updates them, so each is found without a lookup by name.
 
 package import HTTPTypes
 package import SpoolgateExchange
 package import SpoolgatePosix
 
-/// The metrics of one route.
-///
-/// Thread-safe.
+/// The metrics of one route; thread-safe.
 package final class RouteMetrics: Sendable {
-    /// The methods that are counted separately.
+    /// The methods counted separately.
     package enum MethodName: Int, Sendable, CaseIterable {
         case other, get, head, post, put, patch, delete, options
 
-        /// Creates the name of a method, or `other` if the method is not counted separately.
+        /// Creates the name of a method, or `other`.
         package init(_ method: HTTPRequest.Method) {
             self =
                 switch method {
@@ -30,14 +28,14 @@ package final class RouteMetrics: Sendable {
         package var label: String { self == .other ? "other" : "\(self)".uppercased() }
     }
 
-    /// The events in the life of an upload that are counted.
+    /// The counted events of an upload.
     package enum Outcome: Int, Sendable, CaseIterable {
         case created
         /// The upstream sent a final response, with any status.
         case delivered
         /// The upload will not be delivered.
         case failed
-        /// The upstream may have received the upload but sent no response; the upload is kept for an operator.
+        /// The upstream may have received the upload but sent no response.
         case held
         case cancelled
         case expired
@@ -45,7 +43,7 @@ package final class RouteMetrics: Sendable {
 
     /// The protocol of an upload.
     package enum DialectName: Int, Sendable, CaseIterable {
-        /// No upload protocol: an ordinary upload, without a resource.
+        /// An ordinary upload, without a resource.
         case none
         case ietf
         case tus
@@ -53,9 +51,9 @@ package final class RouteMetrics: Sendable {
 
     /// The results of delivery attempts.
     package enum Result: Int, Sendable, CaseIterable {
-        /// The upstream accepted the upload, with a status below 400.
+        /// With a status below 400.
         case accepted
-        /// The upstream refused the upload, with a status of 400 or more.
+        /// With a status of 400 or more.
         case refused
         /// The upstream asked for another attempt.
         case deferred
@@ -63,7 +61,7 @@ package final class RouteMetrics: Sendable {
         case notAttempted
         /// No byte of the request was sent.
         case unreachable
-        /// The upstream is a directory or a bucket, and has no space for the upload.
+        /// The upstream, a directory or a bucket, has no space for the upload.
         case upstreamFull
         /// The upstream received the request but sent no complete response.
         case noResponse
@@ -85,18 +83,18 @@ package final class RouteMetrics: Sendable {
     }
 
     package let received = Counter()
-    /// The number of bytes of content that the web server wrote into the spool directly.
+    /// Bytes of content that the web server wrote into the spool directly.
     package let receivedByLane = Counter()
-    /// The number of bytes in uploads that the upstream accepted.
+    /// Bytes in uploads that the upstream accepted.
     package let delivered = Counter()
     package let deliveryTimes = Histogram(Histogram.medium)
-    /// The times from the creation of uploads to their completion.
+    /// From the creation of uploads to their completion.
     package let uploadTimes = Histogram(Histogram.long)
-    /// The number of requests by method and status, for the few pairs that occur.
+    /// Requests by method and status, for the few pairs that occur.
     private let requests = Monitor<[Int: Int]>([:])
     private let uploads = RouteMetrics.counters(Outcome.allCases.count * DialectName.allCases.count)
     private let contentPaths = RouteMetrics.counters(ContentPath.allCases.count)
-    /// The value of `lastContentPath`, as its raw value plus 1; 0 for nil.
+    /// The raw value of `lastContentPath` plus 1; 0 for nil.
     private let lastPath = Counter()
     private let deliveries = RouteMetrics.counters(Result.allCases.count)
 
@@ -111,19 +109,11 @@ package final class RouteMetrics: Sendable {
     package let health: RouteHealth
     private let hasToldSteering = Monitor(false)
 
-    /// Creates metrics that are all zero; `uptime` returns the seconds since an arbitrary time, unaffected by changes
-    /// of the system clock.
     init(uptime: @escaping @Sendable () -> Int64) { health = RouteHealth(uptime: uptime) }
 
-    /// Logs, once per route, that an upstream's response tells a web server of the upstream to send a file (such as
-    /// `X-Sendfile`).
+    /// Logs, once per route, that a response tells a web server of the upstream to send a file (such as `X-Sendfile`).
     ///
-    /// The web server in front of the gateway ignores such a field, so the client receives a response without content.
-    ///
-    /// - Parameters:
-    ///   - fields: the fields of the upstream's response.
-    ///   - route: the name of the route.
-    ///   - log: the log.
+    /// The web server in front of the gateway ignores such a field, so the client receives no content.
     package func noteSteering(_ fields: HTTPFields, route: String, _ log: Log) {
         let field = fields.first { field in
             // The first letter alone excludes most fields.
@@ -142,7 +132,7 @@ package final class RouteMetrics: Sendable {
         "x-accel-redirect", "x-sendfile", "x-lighttpd-send-file", "x-sendfile2",
     ]
 
-    /// Counts a finished request; `status` is 0 if its connection was closed without a response.
+    /// Counts a request; `status` is 0 if its connection was closed without a response.
     package func add(_ method: MethodName, status: Int) {
         let key = method.rawValue * Self.statuses + status
         requests.updateQuietly { $0[key, default: 0] += 1 }
@@ -154,34 +144,32 @@ package final class RouteMetrics: Sendable {
 
     func add(_ result: Result) { deliveries[result.rawValue].add() }
 
-    /// Counts a request by how its content reached the spool.
-    ///
     /// Small content is not counted, because it always passes through the gateway.
     func add(_ path: ContentPath) {
         guard path != .small else { return }
         contentPaths[path.rawValue].add()
         switch path {
         case .used, .off, .shared, .unusable, .notOffered: lastPath.set(path.rawValue + 1)
-        // The reason is this request's content, not the configuration of the route.
+        // The reason is this request's content, not the route's configuration.
         case .digest, .ordinary, .full, .small: break
         }
     }
 
     // MARK: Reading
 
-    /// The number of requests for each way in which content reached the spool.
+    /// Requests by the way in which their content reached the spool.
     package var paths: [(path: ContentPath, count: Int)] {
         ContentPath.allCases.map { ($0, contentPaths[$0.rawValue].count) }.filter { $0.1 > 0 }
     }
 
     /// How the last content that nginx could have written reached the spool; nil if there was none.
     ///
-    /// Content that passed through the gateway for a reason of its own, such as a digest, does not change this value.
+    /// Content that passed through the gateway for its own reason, such as a digest, does not count.
     package var lastContentPath: ContentPath? {
         ContentPath(rawValue: lastPath.count - 1)
     }
 
-    /// The number of finished requests for each method and status that occurred, in a fixed order.
+    /// For each method and status that occurred, in a fixed order.
     package var answered: [(method: MethodName, status: Int, count: Int)] {
         requests.updateQuietly { $0 }.sorted { $0.key < $1.key }.compactMap { key, count in
             MethodName(rawValue: key / Self.statuses).map { ($0, key % Self.statuses, count) }

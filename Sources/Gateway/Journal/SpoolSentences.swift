@@ -5,10 +5,9 @@ package import SpoolgateSpool
 import SpoolgateTextFormats
 
 extension SpoolError: CustomStringConvertible {
-    /// The message for the operator.
     package var description: String { sentence }
 
-    /// The message for the operator, in one line: what failed, the affected file or upload, and what to do.
+    /// One line: what failed, the affected file or upload, and what to do.
     package var sentence: String {
         switch self {
         case .disk(let error) where error.isReadOnly:

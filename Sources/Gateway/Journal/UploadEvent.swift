@@ -8,25 +8,23 @@ package import SpoolgateSpool
 package import SpoolgateTextFormats
 package import SpoolgateUploadProtocol
 
-/// An event: the report of one change of an upload.
+/// The report of one change of an upload.
 package struct Event: Sendable {
     /// The kinds of events.
     package enum Kind: String, Sendable, CaseIterable {
-        /// An upload resource was created.
         case created
-        /// The content of a request ended early; the received bytes are kept.
+        /// A request's content ended early; the received bytes are kept.
         case interrupted
-        /// The content is complete.
         case completed
         /// The upstream sent a final response, with any status.
         case delivered
-        /// A delivery attempt failed; another attempt follows.
+        /// A delivery attempt failed; another follows.
         case deferred
         /// The upload will not be delivered.
         case failed
         /// The outcome of the delivery is unknown, or an operator has put the upload on hold.
         case held
-        /// The upload was removed because it was idle for longer than its route allows.
+        /// The upload was idle longer than its route allows.
         case expired
         case cancelled
         /// The command `purge` removed the upload.
@@ -34,26 +32,26 @@ package struct Event: Sendable {
     }
 
     package var kind: Kind
-    /// The time of the event, set when it is written.
+    /// Set when the event is written.
     package var time = WallTime(seconds: 0)
-    /// The node that reports the event; nil if the settings name no node.
+    /// Nil if the settings name no node.
     package var node: String?
     package var upload: UploadID
-    /// The upload's route; nil if unknown.
+    /// Nil if unknown.
     package var route: String?
     package var owner: String?
     package var method: String?
     package var target: String?
     package var offset: Int64?
-    /// The length of the complete upload in bytes; nil if unknown.
+    /// Of the complete upload, in bytes; nil if unknown.
     package var length: Int64?
-    /// The status code of the final response; nil if there is none.
+    /// Of the final response; nil if there is none.
     package var status: Int?
     package var reason: String?
     package var nextAttempt: WallTime?
     package var attempts: Int?
     package var correlation: String?
-    /// The upload's creation, from which `correlation` is read when the event is written; nil if unknown.
+    /// The source of `correlation` when the event is written; nil if unknown.
     package var creation: UploadCreation?
 
     /// Creates an event about a locked upload.
@@ -76,7 +74,7 @@ package struct Event: Sendable {
         nextAttempt = upload.nextAttempt
     }
 
-    /// Creates an event about an upload that was read without a lock.
+    /// Creates an event about an upload read without a lock.
     package init(_ kind: Kind, of summary: UploadSummary) {
         self.init(kind, of: summary.creation, id: summary.id)
         offset = summary.offset
@@ -96,7 +94,7 @@ package struct Event: Sendable {
         target = creation?.head.target
     }
 
-    /// The event as a JSON object; unknown values are left out.
+    /// The event as a JSON object, without unknown values.
     package var json: JSON {
         var members: [(name: String, value: JSON)] = [
             ("time", .string(time.description)), ("event", .string(kind.rawValue)),

@@ -1,5 +1,5 @@
-// The complete uploads that wait for delivery or an operator, as far as this process knows. The process records its own
-// changes; each queue run adds changes by other processes.
+// The complete uploads that wait for delivery or an operator, as far as this process knows: it records its own changes,
+// and each queue run adds those of other processes.
 //
 // Invariant: the memory used does not depend on the size of the spool.
 
@@ -7,21 +7,18 @@ package import SpoolgatePosix
 package import SpoolgateSpool
 package import SpoolgateUploadProtocol
 
-/// A table of the uploads in the queues `deferred` and `hold`, for metrics and the status.
-///
-/// Thread-safe.
+/// The uploads in the queues `deferred` and `hold`, for metrics and the status; thread-safe.
 package final class WaitingUploads: Sendable {
     private struct Table {
-        /// The known uploads, each with the number of the queue run that last found it.
+        /// Each with the number of the queue run that last found it.
         var known: [UploadID: (upload: WaitingUpload, run: Int)] = [:]
-        /// The number of uploads that do not fit into `known`.
+        /// Uploads that do not fit into `known`.
         var others = 0
         var run = 0
         var corrupt = 0
         /// Whether recovery is reading the spool and may find more uploads.
         var isWalked = true
-        /// Whether the table may be incomplete, because no queue run has started and ended since recovery last read the
-        /// spool.
+        /// Whether the table may be incomplete: no queue run has started and ended since recovery last read the spool.
         var isCounting = true
 
         mutating func add(_ waiting: WaitingUpload) {
@@ -30,24 +27,24 @@ package final class WaitingUploads: Sendable {
         }
     }
 
-    /// The maximum number of uploads in `known`; others are only counted.
+    /// The maximum size of `known`; other uploads are only counted.
     package static let most = 10_000
 
     private let table = Monitor(Table())
-    /// The number of uploads in `known`, so that most lookups need no lock.
+    /// The size of `known`, so that most lookups need no lock.
     private let count = Counter()
 
     /// Creates an empty table.
     package init() {}
 
-    /// Records the state of a locked upload: adds the upload if it waits, removes it otherwise.
+    /// Adds a locked upload if it waits, removes it otherwise.
     package func note(_ upload: Upload) {
         let waiting = upload.waiting
         guard let waiting else { return forget(upload.creation.id) }
         change { $0.add(waiting) }
     }
 
-    /// Removes an upload, which no longer waits, from the table.
+    /// Removes an upload, which no longer waits.
     package func forget(_ id: UploadID) {
         guard count.count > 0 else { return }
         change { $0.known[id] = nil }
@@ -60,9 +57,7 @@ package final class WaitingUploads: Sendable {
         }
     }
 
-    /// Records that recovery begins to read the spool (true) or has ended (false).
-    ///
-    /// A new table assumes that recovery is under way.
+    /// Records whether recovery is reading the spool; a new table assumes that it is.
     package func noteWalk(isUnderWay: Bool) {
         table.updateQuietly { table in
             table.isWalked = isUnderWay
@@ -70,19 +65,14 @@ package final class WaitingUploads: Sendable {
         }
     }
 
-    /// Whether the table may still be incomplete, because recovery is under way after the start of this process or a
-    /// crash of another.
+    /// Whether recovery is under way, so that the table may be incomplete.
     package var isCounting: Bool { table.updateQuietly { $0.isCounting } }
 
-    /// Updates the table from the spool.
+    /// Updates the table from the spool, and calls `body` with each upload that it reads.
     ///
-    /// Reads the records only of unknown uploads and of those the caller needs.
+    /// It reads unknown uploads, and known ones if `isNeeded` returns true, given the time of the next attempt, or nil
+    /// if the upload waits for an operator.
     ///
-    /// - Parameters:
-    ///   - spool: the spool.
-    ///   - isNeeded: returns whether to read a known upload, given the time of its next attempt, or nil if it waits for
-    ///     an operator.
-    ///   - body: called once with each upload that was read.
     /// - Throws: `.disk` if the spool cannot be read; no upload is then removed from the table.
     package func look(
         at spool: Spool,
@@ -97,7 +87,7 @@ package final class WaitingUploads: Sendable {
         var isNew = false
         try spool.forEachWaiting { id, time in
             isNew = table.updateQuietly { table in
-                // The upload is already known; code that changes it later records the change.
+                // Code that changes a known upload later records the change.
                 if let known = table.known[id], known.upload.nameTime == time {
                     table.known[id]?.run = run
                     return false
@@ -124,6 +114,6 @@ package final class WaitingUploads: Sendable {
         table.updateQuietly { ($0.known.values.map(\.upload), $0.others) }
     }
 
-    /// The number of records in `corrupt` at the last queue run.
+    /// Records in `corrupt` at the last queue run.
     package var corrupt: Int { table.updateQuietly { $0.corrupt } }
 }

@@ -1,7 +1,6 @@
 // The thread that sends events to a webhook, one at a time, each until it is accepted or too old.
 //
-// The queue on disk keeps events across a crash. Invariant: an event is marked as done only after a 2xx response, or
-// once it is older than its lifetime.
+// Invariant: an event is marked as done only after a 2xx response, or once it is older than its lifetime.
 
 import HTTPTypes
 import SpoolgatePosix
@@ -10,8 +9,6 @@ import SpoolgateSpool
 import SpoolgateUploadProtocol
 import SpoolgateUpstream
 
-/// Sends the events in the webhook's queue, on a thread of its own.
-///
 /// Thread-safe.
 final class Webhook: Sendable {
     private struct State {
@@ -28,7 +25,7 @@ final class Webhook: Sendable {
     private let log: Log
     /// The field with which this gateway recognises an event that is sent back to it; nil if it has no name.
     private let via: HTTPField?
-    /// How often to check whether other processes have added events, and whether another process has stopped sending.
+    /// How often to check for events of other processes, and whether another process has stopped sending.
     private static let interval = Duration.seconds(1)
     private static let longestPause = Duration.seconds(300)
     private static let answerCap = 0
@@ -42,9 +39,7 @@ final class Webhook: Sendable {
         self.via = via
     }
 
-    /// Applies new settings.
-    ///
-    /// If an event waits for another attempt, it is sent at once.
+    /// Sends an event that waits for another attempt at once.
     func reload(_ settings: EventSettings) {
         state.update {
             $0.settings = settings
@@ -99,7 +94,7 @@ final class Webhook: Sendable {
         var generation: Int
     }
 
-    /// Waits until the settings name a webhook, and returns it; returns nil if the thread must end.
+    /// Waits until the settings name a webhook; returns nil if the thread must end.
     private func nextService() -> Service? {
         state.wait(until: .never) { state -> Service?? in
             if state.isStopping { return .some(nil) }
@@ -145,8 +140,7 @@ final class Webhook: Sendable {
         }
     }
 
-    /// Sends an event repeatedly until it is accepted or too old; returns false if the settings changed or the daemon
-    /// ends before.
+    /// Sends an event until it is accepted or too old; returns false if the settings changed or the daemon ends before.
     private func send(_ event: QueuedEvent, to service: Service) -> Bool {
         var failures = 0
         while isCurrent(service) {
@@ -164,7 +158,7 @@ final class Webhook: Sendable {
         return false
     }
 
-    /// Sends an event once, and returns why it was not accepted, or nil if it was.
+    /// Returns why the event was not accepted; nil if it was.
     private func failure(of event: QueuedEvent, to service: Service) -> String? {
         let answer = WholeResponse(
             cap: Self.answerCap,
@@ -194,17 +188,13 @@ final class Webhook: Sendable {
 
     // MARK: Waiting
 
-    /// Returns the pause before the next attempt, after `failures` failed attempts.
-    ///
-    /// The maximum is one second after the first failure and doubles with each further one, up to `longestPause`. The
-    /// pause is a random time between half the maximum and the maximum.
+    /// Returns a random pause: at least half of a maximum that begins at one second and doubles up to `longestPause`.
     private static func backoff(_ failures: Int) -> Duration {
         let whole = min(longestPause, .seconds(1) * (1 << min(failures - 1, 10)))
         return whole / 2 + whole / 2 * Double.random(in: 0...1)
     }
 
-    /// Waits for `duration`, or until the daemon ends, the settings change or, if `orNews` is true, this process adds
-    /// an event.
+    /// Waits for `duration`, or until the daemon ends, the settings change or, if `orNews`, this process adds an event.
     private func pause(_ duration: Duration, _ service: Service, orNews: Bool = false) {
         _ = state.wait(until: .after(duration)) { state in
             state.isStopping || state.generation != service.generation || orNews && state.hasNews

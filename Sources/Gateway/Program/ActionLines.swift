@@ -6,21 +6,13 @@ import SpoolgateSpool
 import SpoolgateTextFormats
 import SpoolgateUploadProtocol
 
-/// The output of a command that changes uploads: one line per upload, and the exit code.
 struct ActionLines {
     let json: Bool
     private var worst: CommandFailure.Code?
 
-    /// Creates an empty report.
     init(json: Bool) { self.json = json }
 
-    /// Prints the line about one upload.
-    ///
-    /// - Parameters:
-    ///   - id: the upload.
-    ///   - action: what was done, such as `held`, or why nothing was done, such as `refused`.
-    ///   - code: the exit code for this upload's error, or nil for a success.
-    ///   - clause: the rest of the sentence, which gives details.
+    /// `action` is a word such as `held` or `refused`; `code` is nil for a success.
     mutating func tell(
         _ id: UploadID,
         _ action: String,
@@ -42,12 +34,10 @@ struct ActionLines {
         }
     }
 
-    /// Prints that an upload does not exist.
     mutating func tellUnknown(_ id: UploadID) {
         tell(id, "unknown", .unknownUpload, "no such upload")
     }
 
-    /// Prints that an upload is in use and was not changed.
     mutating func tellInUse(_ id: UploadID) {
         tell(id, "in use", .inUse, "upload is in use; try again in a moment")
     }
@@ -56,12 +46,12 @@ struct ActionLines {
         _ one: CommandFailure.Code?,
         _ other: CommandFailure.Code
     ) -> CommandFailure.Code {
-        // `.inUse` is temporary, so it becomes the exit code only if there is no other error.
+        // `.inUse` is temporary, so any other error determines the exit code.
         let order: [CommandFailure.Code] = [.unavailable, .unknownUpload, .refused, .inUse]
         return order.first { $0 == one || $0 == other } ?? other
     }
 
-    /// Throws a failure with the exit code of the worst error, if there was any; call it after the last line.
+    /// Throws the exit code of the worst error, if there was any; call it after the last line.
     func end() throws(CommandFailure) {
         if let worst { throw CommandFailure(code: worst, sentence: "", isTold: true) }
     }

@@ -1,4 +1,4 @@
-// Requests of commands to the running daemon, for data that is not on the disk.
+// Requests of commands to the running daemon, for data not on the disk.
 //
 // Invariant: a command does its own work even if no daemon runs or responds.
 
@@ -9,32 +9,27 @@ import SpoolgatePosix
 import SpoolgateRequests
 import SpoolgateUploadProtocol
 
-/// Sends requests to the daemon's admin socket.
 struct DaemonQuestion {
     private let question: FastCGIQuestion
 
-    /// The longest wait for a response.
-    ///
     /// The daemon responds from memory, on threads that serve no uploads.
     private static let timeout = Duration.seconds(2)
 
-    /// Creates the sender for the admin socket at this path; does not connect.
+    /// Does not connect yet.
     init(_ socket: String) { question = FastCGIQuestion(path: socket, timeout: Self.timeout) }
 
-    /// Returns how many bytes of an upload's content nginx wrote and how many passed through the gateway; nil if no
-    /// daemon is running, access is denied or the daemon does not know the upload.
+    /// Returns nil if no daemon is running, access is denied or the daemon does not know the upload.
     func shares(of id: UploadID) -> ContentShares? {
         text("/uploads/\(id)").flatMap { ContentShares(line: $0.prefix { $0 != "\n" }) }
     }
 
-    /// Returns how an upload's content reached the spool; nil if no request with content has ended yet, or for the
-    /// reasons named at `shares(of:)`.
+    /// Returns nil if no request with content has ended yet, or for the reasons named at `shares(of:)`.
     func contentPath(of id: UploadID) -> ContentPath? {
         shares(of: id).flatMap { $0.nginx > 0 ? .used : $0.path }
     }
 
-    /// Returns, for each route by name, how its last large content reached the spool; nil if no daemon is running or
-    /// access is denied.
+    /// Returns, by route, how its last large content reached the spool; nil if no daemon is running or access is
+    /// denied.
     func lastPaths() -> [String: ContentPath?]? {
         text("/spool-receive").map { text in
             let rows = text.split(separator: "\n").map { $0.split(separator: " ") }
@@ -46,7 +41,7 @@ struct DaemonQuestion {
         }
     }
 
-    /// Returns the first line of the daemon's status, or why the daemon did not report it.
+    /// Returns the first line of the status, or why the daemon did not report it.
     func status() -> DaemonSeen.Answer {
         do throws(SystemError) {
             let answer = try question.get("/status.txt")
@@ -61,7 +56,7 @@ struct DaemonQuestion {
     }
 
     private func text(_ target: String) -> String? {
-        // `try?`: missing data is left out of the output.
+        // Missing data is left out of the output.
         guard let answer = try? question.get(target), answer.status == 200 else { return nil }
         return String(decoding: answer.content, as: UTF8.self)
     }

@@ -1,31 +1,26 @@
-// The output of findings, for people or as JSON, and the exit code that results from them.
+// The output of findings, for people or as JSON, and the resulting exit code.
 
 import SpoolgateDiagnosis
 import SpoolgateTextFormats
 
-/// Prints findings as soon as checks are made, and counts them.
-///
-/// Use it on one thread only.
+/// Prints and counts findings as checks are made; use it on one thread only.
 final class FindingReport {
     private let isJSON: Bool
     private var verdict = Verdict()
 
-    /// Begins a report; prints `title` unless `json` is true.
+    /// Prints `title` unless `json` is true.
     init(_ title: String, json: Bool) {
         isJSON = json
         if !json { print(title.forTerminal) }
     }
 
-    /// Prints one finding.
     func tell(_ finding: Finding) {
         verdict.count(finding)
         print(isJSON ? finding.json.text : finding.line)
     }
 
-    /// Prints the numbers of failures and warnings.
-    ///
-    /// - Throws: `CommandFailure` with the exit code if there are failures or warnings; it is marked as already
-    ///   reported.
+    /// Prints the numbers of failures and warnings; if they are not 0, throws the exit code, marked as already
+    /// reported.
     func end() throws(CommandFailure) {
         print(isJSON ? verdict.json.text : verdict.line)
         guard verdict.failures == 0, verdict.warnings == 0 else {

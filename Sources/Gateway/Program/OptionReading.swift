@@ -5,12 +5,9 @@ import SpoolgateSpool
 import SpoolgateTextFormats
 import SpoolgateUploadProtocol
 
-/// Returns a function that converts the text of an option or an argument, for ArgumentParser's `transform`.
+/// Returns a converter for ArgumentParser's `transform`.
 ///
-/// - Parameters:
-///   - fault: the error message for an invalid text; it is printed after this text.
-///   - read: returns the value of a text, or nil if the text is invalid.
-/// - Returns: the function; it throws the error message for an invalid text.
+/// `read` returns nil for an invalid text; the error message is this text followed by `fault`.
 func reading<Value>(
     _ fault: String,
     _ read: @escaping @Sendable (String) -> Value?
@@ -21,11 +18,9 @@ func reading<Value>(
     }
 }
 
-/// Converts a duration on the command line.
 let readDuration = reading("is not a duration; use 90s, 30m, 24h or 7d.") { DurationText.read($0) }
 
-/// Converts a size on the command line into bytes.
+/// In bytes.
 let readSize = reading("is not a size; use 500KiB, 20MiB or 50GiB.") { ByteSize.read($0) }
 
-/// Converts an upload's identity on the command line.
 let readUpload = reading("is not the identity of an upload; see spoolgate list.") { UploadID($0) }

@@ -1,12 +1,12 @@
-// The errors for paths in the settings that the daemon's user cannot use: the file or directory that causes the error,
-// its state, and a command that fixes it.
+// The errors for paths in the settings that the daemon's user cannot use: the file or directory at fault, its state,
+// and a command that fixes it.
 //
 // Invariant: no command makes a secret readable for all users, or changes more than the file or directory it names.
 
 import SpoolgatePosix
 import SpoolgateTextFormats
 
-/// What the daemon does with a path in the settings.
+/// How the daemon uses a path in the settings.
 enum PathUse {
     /// Keeps its own files in the directory.
     case ownDirectory
@@ -18,9 +18,7 @@ enum PathUse {
     case file
     /// Appends to the file.
     case log
-    /// Runs the program.
     case program
-    /// Connects to the socket.
     case socket
 
     var rights: AccessRights {
@@ -51,15 +49,12 @@ enum PathUse {
     }
 }
 
-/// Messages that say why a user cannot use a path, and how to fix it.
 struct PathFault {
     let user: SystemUser
     let use: PathUse
-    /// The path in the settings.
     let path: String
 
-    /// Returns one sentence about an obstacle; if a command can remove the obstacle, the sentence ends with this
-    /// command.
+    /// Returns a sentence that ends with a command, if one can remove the obstacle.
     func sentence(_ obstacle: PathObstacle) -> String {
         switch obstacle {
         case .missing(let missing, let isLast):
@@ -81,14 +76,13 @@ struct PathFault {
         }
     }
 
-    /// Returns one sentence about a directory, or about an entry in `directory`, that the user can access but does not
-    /// own.
+    /// Returns a sentence about a directory, or an entry in `directory`, that the user can access but does not own.
     func sentence(notOwn facts: PathFacts, in directory: String? = nil) -> String {
         "\(facts.path) does not belong to user \(user.name) (\(facts.description)); "
             + (directory.map { "chown -R \(user.name): \($0.shellWord)" } ?? chown(facts.path))
     }
 
-    /// Returns one sentence about a missing directory that the user cannot create.
+    /// Returns a sentence about a missing directory that the user cannot create.
     func sentence(notMade obstacle: PathObstacle) -> String {
         guard case .denied(let facts, _, isLast: true) = obstacle else { return sentence(obstacle) }
         return "\(path) does not exist, and user \(user.name) cannot create it in \(facts.path) "
@@ -111,7 +105,7 @@ struct PathFault {
         }
     }
 
-    /// Returns the class of permission bits that applies to the user, for chmod(1): owner, group or others.
+    /// Returns the user's class of permission bits for chmod(1): owner, group or others.
     private func part(_ facts: PathFacts) -> String {
         if facts.owner == user.number { return "u" }
         return SystemUser.isMember(ofGroup: facts.group) ? "g" : "o"
@@ -149,7 +143,7 @@ struct PathFault {
 }
 
 extension AccessRights {
-    /// The rights as letters for chmod(1), such as `rx`.
+    /// For chmod(1), such as `rx`.
     fileprivate var letters: String {
         [(AccessRights.read, "r"), (.write, "w"), (.search, "x")]
             .filter { contains($0.0) }.map(\.1).joined()

@@ -5,17 +5,15 @@
 import Glibc
 import SpoolgatePosix
 
-/// A line on standard error that each update overwrites.
 final class ProgressLine {
     private static let interval = Duration.milliseconds(200)
     private let isShowing: Bool
     private var next = Deadline.after(ProgressLine.interval)
     private var isShown = false
 
-    /// Creates an empty line; if `isShown` is false or standard error is not a terminal, the line is never shown.
     init(isShown: Bool = true) { isShowing = isShown && isatty(STDERR_FILENO) == 1 }
 
-    /// Shows a new text, unless the line was updated less than an interval ago; then the text is not evaluated.
+    /// Does not evaluate `text` less than an interval after the last update.
     func show(_ text: @autoclosure () -> String) {
         guard isShowing, next.hasPassed else { return }
         next = .after(Self.interval)
@@ -23,13 +21,12 @@ final class ProgressLine {
         isShown = true
     }
 
-    /// Removes the progress line, then prints another line on standard output.
+    /// Removes the progress line first.
     func print(_ line: some StringProtocol) {
         end()
         Swift.print(line)
     }
 
-    /// Removes the progress line.
     func end() {
         guard isShown else { return }
         write("\r\u{1b}[K")

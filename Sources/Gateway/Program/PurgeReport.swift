@@ -6,21 +6,17 @@ import SpoolgateSpool
 import SpoolgateTextFormats
 import SpoolgateUploadProtocol
 
-/// Prints and counts the results of a purge.
 final class PurgeReport {
-    /// Whether uploads are only reported, not removed.
     let isDryRun: Bool
-    /// Whether the output is JSON.
     let isJSON: Bool
-    /// The number of bytes left in the spool, for the summary; nil if the command did not limit it.
+    /// The number of bytes left in the spool; nil if the command did not limit it.
     var left: Int64?
     private let progress = ProgressLine()
     private var count = 0
     private var removed = 0
     private var inUse = 0
     private var freed: Int64 = 0
-    /// The number of uploads kept because their route is missing from the settings, and the names of up to `routeLimit`
-    /// such routes.
+    /// Uploads whose route is missing from the settings, and the names of up to `routeLimit` such routes.
     private var kept = 0
     private var unknownRoutes: Set<String> = []
     private static let routeLimit = 10
@@ -30,18 +26,17 @@ final class PurgeReport {
         self.isJSON = isJSON
     }
 
-    /// Whether no upload was reported.
     var isEmpty: Bool { removed + inUse + kept == 0 }
 
     private var word: String { isDryRun ? "would remove" : "removed" }
 
-    /// Counts an upload that the purge has checked, and updates the progress line.
+    /// Counts a checked upload, and updates the progress line.
     func looked() {
         count += 1
         progress.show("\(count) checked, \(removed) \(word)")
     }
 
-    /// Counts an upload that is kept because the retention of its route is unknown.
+    /// Counts an upload whose route's retention is unknown.
     func keep(_ summary: UploadSummary) {
         kept += 1
         if unknownRoutes.count < Self.routeLimit {
@@ -49,7 +44,7 @@ final class PurgeReport {
         }
     }
 
-    /// Prints and counts an upload that was removed or, if `isRemoved` is false, kept because it is in use.
+    /// Prints and counts an upload; if `isRemoved` is false, it is in use.
     func note(_ summary: UploadSummary, isRemoved: Bool) {
         let action = isRemoved ? word : "in use"
         if isRemoved {
@@ -93,12 +88,7 @@ final class PurgeReport {
         )
     }
 
-    /// Prints the summary.
-    ///
-    /// - Parameters:
-    ///   - retention: the retention times that applied.
-    ///   - clockLead: by how many seconds the system clock is ahead of the time known to have passed, or nil if it is
-    ///     not.
+    /// Prints the summary; `clockLead` is how many seconds the system clock is ahead of the time known to have passed.
     func end(_ retention: Retention, clockLead: Int64?) {
         guard !isJSON else {
             return progress.print(

@@ -1,7 +1,7 @@
 // One purge: removes expired or named uploads, uploads older than a time, or the oldest until the rest fits.
 //
-// Uploads that are in use, or that changed since they were read, are kept. Invariant: unless the purge is forced, no
-// upload is removed before its `Retention` ends.
+// Uploads in use, or changed since they were read, are kept. Invariant: unless the purge is forced, no upload is
+// removed before its `Retention` ends.
 
 import SpoolgateDelivery
 import SpoolgateJournal
@@ -10,18 +10,14 @@ import SpoolgateSpool
 import SpoolgateTextFormats
 import SpoolgateUploadProtocol
 
-/// One run of the command `purge`.
 final class Purging {
-    /// The number of uploads whose removals are made durable together.
+    /// Uploads whose removals are made durable together.
     ///
-    /// Each upload needs a file descriptor until its removal is durable. The usual limit is 1,024, and the spool's
-    /// directories need a quarter of it.
+    /// Each needs a file descriptor until then. The usual limit is 1,024; the spool's directories need a quarter of it.
     private static let batch = 512
-    /// The minimum age, in seconds, at which content without a record is removed: newer content may belong to a
-    /// creation in progress.
+    /// In seconds; newer content without a record may belong to a creation in progress.
     private static let orphanAge: Int64 = 3_600
-    /// The maximum number of uploads kept in memory while the oldest are searched; each further walk through the spool
-    /// finds as many.
+    /// Uploads kept in memory at each walk through the spool for the oldest ones.
     private static let round = 20_000
 
     private let spool: Spool
@@ -33,11 +29,9 @@ final class Purging {
     private let report: PurgeReport
     private let now: WallTime
     private var due: [UploadSummary] = []
-    /// Whether any upload was removed.
     private var hasRemoved = false
 
-    /// Prepares a purge of the uploads in `queues` that match `selection`; if `isForced`, even before their retention
-    /// ends.
+    /// If `isForced`, uploads are removed even before their retention ends.
     init(
         spool: Spool,
         events: Events,
@@ -62,12 +56,11 @@ final class Purging {
 
     /// Removes the uploads that are due.
     ///
-    /// If `total` is not nil, removes the oldest first and stops once the spool occupies no more than `total` bytes on
-    /// the disk.
+    /// If `total` is not nil, removes the oldest first, until the spool occupies at most `total` bytes on the disk.
     func run(keeping total: Int64?) throws(SpoolError) {
         defer {
             spool.noteClock()
-            // Daemons report the numbers of uploads. If this fails, their next check of the spool corrects them.
+            // Daemons report the numbers of uploads; if this fails, their next check of the spool corrects them.
             if hasRemoved { _ = try? spool.wakeDaemons() }
         }
         if let total {
@@ -90,7 +83,7 @@ final class Purging {
         report.end(retention, clockLead: spool.clock.lead)
     }
 
-    /// Whether this purge removes all expired uploads, so that daemons need not repeat it.
+    /// Whether this purge removes all expired uploads, so that daemons need not.
     private var isWhole: Bool {
         !report.isDryRun && !selection.isNarrow && selection.olderThan == nil
             && Retention.queues.allSatisfy(queues.contains)
@@ -122,7 +115,7 @@ final class Purging {
         isForced || retention.isOver(summary, at: now)
     }
 
-    /// Removes the uploads in `due` and returns the number of bytes freed.
+    /// Returns the number of bytes freed.
     @discardableResult
     private func removeDue() throws(SpoolError) -> Int64 {
         defer { due = [] }
@@ -152,8 +145,7 @@ final class Purging {
 
     // MARK: The oldest
 
-    /// Removes uploads that are due, oldest first, until at most `total` bytes are left in the spool, and returns the
-    /// number of bytes left.
+    /// Removes due uploads, oldest first, until at most `total` bytes are left; returns the bytes left.
     private func removeOldest(keeping total: Int64) throws(SpoolError) -> Int64 {
         var left: Int64 = 0
         try spool.forEachUpload { left += $0.diskUsage }
@@ -179,7 +171,7 @@ final class Purging {
         to total: Int64
     ) throws(SpoolError) -> Int64 {
         var left = size
-        // The number of bytes left if all uploads in `due` can be removed.
+        // Bytes left if all uploads in `due` can be removed.
         var expected = left
         for (order, id) in found {
             if expected <= total || due.count >= Self.batch {
@@ -199,7 +191,7 @@ final class Purging {
 
     // MARK: By name
 
-    /// Removes the named uploads and prints a line for each.
+    /// Prints a line for each upload.
     func remove(_ ids: [UploadID]) throws(CommandFailure) {
         var lines = ActionLines(json: report.isJSON)
         for id in ids {
@@ -229,7 +221,7 @@ final class Purging {
         try lines.end()
     }
 
-    /// Returns the reason why an upload may not be removed, or nil if it may.
+    /// Returns why an upload may not be removed; nil if it may.
     private func refusal(of summary: UploadSummary) -> String? {
         let state = "upload is \(summary.stateWord)"
         if summary.queue == .active { return "\(state); wait until its delivery has ended" }

@@ -1,4 +1,4 @@
-// Checks the files and directories named in the settings, as the user of this process.
+// Checks the files and directories in the settings, as the user of this process.
 //
 // It only reads metadata: nothing is created, opened for writing or connected to.
 
@@ -11,20 +11,15 @@ import SpoolgateTextFormats
 import SpoolgateUploadProtocol
 import SpoolgateUpstream
 
-/// The reasons why one user cannot use the paths in the settings.
 struct SettingsFaults {
-    /// One sentence per fault, with the key of the setting.
+    /// One per fault, with the key of the setting.
     private(set) var sentences: [String] = []
     private let user: SystemUser
     private let makesDirectories: Bool
 
-    /// Checks all paths in `settings` and collects the faults in `sentences`.
+    /// Checks all paths as `user`, the user of this process.
     ///
-    /// - Parameters:
-    ///   - settings: the settings.
-    ///   - user: the user of this process.
-    ///   - bindsItself: whether the daemon creates the socket of `listen` itself.
-    ///   - makesDirectories: whether the daemon creates missing directories.
+    /// The daemon creates the socket of `listen` if `bindsItself`, and missing directories if `makesDirectories`.
     init(
         _ settings: Settings,
         as user: SystemUser,
@@ -97,7 +92,7 @@ struct SettingsFaults {
         return require(.file, path, key)
     }
 
-    /// Checks whether the user can use a path; if not, adds a sentence and returns false.
+    /// Adds a sentence and returns false if the user cannot use the path.
     @discardableResult
     private mutating func require(_ use: PathUse, _ path: String, _ key: String) -> Bool {
         let fault = PathFault(user: user, use: use, path: path)
@@ -122,7 +117,7 @@ struct SettingsFaults {
         }
     }
 
-    /// Returns whether the user can create a missing directory and its missing parents.
+    /// Returns whether the user can create a missing directory and its parents.
     private func canMake(_ path: String) -> Bool {
         let parent = PathAccess.parent(of: path)
         do throws(PathObstacle) {
@@ -161,7 +156,7 @@ struct SettingsFaults {
 
     // MARK: The spool
 
-    /// Returns the reason why a directory cannot be the user's spool; nil if it is a spool, is empty or can be created.
+    /// Returns why a directory cannot be the user's spool; nil if it is one, is empty or can be created.
     private func spoolFault(_ path: String) -> String? {
         let fault = PathFault(user: user, use: .ownDirectory, path: path)
         do throws(PathObstacle) {
@@ -181,7 +176,7 @@ struct SettingsFaults {
         }
     }
 
-    /// Returns the reason why a directory that the user owns cannot be a spool; nil if it is a spool or is empty.
+    /// Returns why a directory that the user owns cannot be a spool; nil if it is one or is empty.
     private func faultInside(_ path: String, _ fault: PathFault) -> String? {
         do {
             let names = try Directory(path: path).names()
@@ -207,7 +202,7 @@ struct SettingsFaults {
 }
 
 extension Settings {
-    /// Warnings, one sentence each, about routes for which no setting decides who may upload.
+    /// One sentence for each route for which no setting decides who may upload.
     var openDoors: [String] {
         routes.sorted { $0.key < $1.key }
             .filter { $0.value.anonymous == nil && $0.value.authorization.url == nil }

@@ -1,4 +1,4 @@
-// The sources of a command's settings: the named file or the system's, the environment, or the defaults.
+// The sources of a command's settings: a file, the environment, or the defaults.
 
 import ArgumentParser
 import Glibc
@@ -18,7 +18,7 @@ struct ListenOption: ParsableArguments {
     var listen: ListenAddress?
 }
 
-/// The option of a command that reads the settings but not the spool.
+/// For a command that reads the settings but not the spool.
 struct SettingsFileOption: ParsableArguments {
     static let systemFile = "/etc/spoolgate/spoolgate.yaml"
 
@@ -33,13 +33,13 @@ struct SettingsFileOption: ParsableArguments {
     )
     var config: String?
 
-    /// The absolute path of the settings file, or nil if there is none.
+    /// The absolute path of the settings file; nil without a file.
     var file: String? {
         config.map { WorkingDirectory.absolute($0) }
             ?? (access(Self.systemFile, F_OK) == 0 ? Self.systemFile : nil)
     }
 
-    /// Returns the settings from `file` and the environment; if there are neither, the defaults.
+    /// Returns the settings from `file` and the environment, or the defaults.
     func settings(from file: String?) throws(CommandFailure) -> Settings {
         do throws(SettingsFault) {
             return try Settings.load(file, environment: Listener.processEnvironment)
@@ -66,21 +66,17 @@ struct SettingsOptions: ParsableArguments {
     )
     var spool: String?
 
-    /// The absolute path of the settings file, or nil if there is none.
     var file: String? { settingsFile.file }
 
-    /// Returns whether `file` is the system's settings file, even if the path differs, as for a link.
+    /// Returns whether `file` is the system's settings file, even by another path, such as a link.
     static func isSystems(_ file: String?) -> Bool {
         guard let file, let identity = FileIdentity(of: file) else { return false }
         return identity == FileIdentity(of: systemFile)
     }
 
-    /// Returns the settings from the file and the environment, or the defaults, changed by the options of the command
-    /// line.
     func settings() throws(CommandFailure) -> Settings { try settings(from: file) }
 
-    /// Returns the settings from `file` and the environment, or the defaults, changed by the options of the command
-    /// line.
+    /// Returns the settings from `file` and the environment, or the defaults, changed by the command line.
     func settings(from file: String?) throws(CommandFailure) -> Settings {
         var settings = try settingsFile.settings(from: file)
         if let spool {
@@ -92,7 +88,7 @@ struct SettingsOptions: ParsableArguments {
 }
 
 extension ListenOption {
-    /// Replaces the address in the settings with the one on the command line, if it is given.
+    /// Replaces the address in the settings, if the command line has one.
     func apply(to settings: inout Settings) {
         guard let listen else { return }
         settings.listen = listen
@@ -101,27 +97,20 @@ extension ListenOption {
 }
 
 extension Settings {
-    /// Returns the name of the settings' source, with which messages about the settings begin.
-    ///
-    /// - Parameter file: the path of the settings file, or nil if there is none.
-    /// - Returns: the path of the file, or `environment` or `built-in defaults`.
+    /// Returns the path of the file, `environment` or `built-in defaults`, with which messages about the settings
+    /// begin.
     func source(_ file: String?) -> String {
         file ?? (variables.isEmpty ? "built-in defaults" : "environment")
     }
 
-    /// The environment variables that set settings, each with the key that it sets, in one line; nil if there are none.
+    /// The environment variables that set settings, with their keys, in one line; nil without such variables.
     var fromEnvironment: String? {
         guard !variables.isEmpty else { return nil }
         return variables.map { "\($0.name) (\($0.key))" }.joined(separator: ", ")
     }
 }
 
-/// Checks that the user of this process may use a file or directory of the daemon.
-///
-/// - Parameters:
-///   - rights: the rights that the command needs.
-///   - path: the path of the file or directory.
-/// - Throws: an error that names the command to run, if the user lacks these rights. Other errors are ignored.
+/// Throws an error that names the command to run if this process's user lacks `rights`; ignores other errors.
 func requireRight(_ rights: AccessRights, to path: String) throws(CommandFailure) {
     do throws(PathObstacle) {
         _ = try PathAccess.require(rights, to: path)

@@ -30,13 +30,12 @@ struct Spoolgate: ParsableCommand {
     }
 }
 
-/// A failure of a command: one sentence for the operator and the exit code.
 struct CommandFailure: Error {
     /// Exit codes; except for the first two, they are those of sysexits(3).
     enum Code: Int32 {
         /// The command succeeded, but found something that requires an operator's attention.
         case warnings = 1
-        /// The service is down. Only `status --check` uses this code, as a Nagios plugin.
+        /// The service is down; only `status --check` uses this code, as a Nagios plugin.
         case critical = 2
         case refused = 65
         case unknownUpload = 66
@@ -50,18 +49,17 @@ struct CommandFailure: Error {
 
     var code: Code
     var sentence: String
-    /// Whether the failure was already printed, so that `sentence` must not be.
+    /// Whether the failure was already printed.
     var isTold = false
 }
 
-/// One command of the program.
 protocol SpoolgateCommand: ParsableCommand {
-    /// Performs the command; a failure is thrown, not printed.
+    /// A failure is thrown, not printed.
     func perform() throws(CommandFailure)
 }
 
 extension SpoolgateCommand {
-    /// Performs the command; on a failure, prints its sentence on standard error and throws its exit code.
+    /// On a failure, prints its sentence on standard error and throws its exit code.
     func run() throws {
         do throws(CommandFailure) {
             try perform()
@@ -72,7 +70,7 @@ extension SpoolgateCommand {
     }
 }
 
-/// Performs an operation of the spool and converts its error into a failure of the command.
+/// Converts an error of the spool into a failure of the command.
 func askSpool<R>(_ answer: @autoclosure () throws(SpoolError) -> R) throws(CommandFailure) -> R {
     do throws(SpoolError) {
         return try answer()
@@ -81,7 +79,7 @@ func askSpool<R>(_ answer: @autoclosure () throws(SpoolError) -> R) throws(Comma
     }
 }
 
-/// Prints one line on standard error, beginning with the program's name; the systemd journal stores it at level error.
+/// Prints a line after the program's name on standard error; the systemd journal stores it at level error.
 func printError(_ sentence: String) {
     // If this fails, there is no other place to report it.
     try? StandardError().write(line: "spoolgate: \(sentence.forTerminal)", .error)

@@ -1,7 +1,7 @@
-// The code that `hold`, `release` and `requeue` share. Each named upload is locked, changed or refused, and reported.
+// The code that `hold`, `release` and `requeue` share.
 //
-// It works while a daemon runs. Invariant: an upload that is in use is not changed, and every named upload has one
-// line.
+// It works while a daemon runs. Invariant: an upload that is in use is not changed, and every named upload has one line
+// of output.
 
 import ArgumentParser
 import Logging
@@ -12,7 +12,6 @@ import SpoolgateSpool
 import SpoolgateTextFormats
 import SpoolgateUploadProtocol
 
-/// The uploads named on the command line.
 struct NamedUploads: ParsableArguments {
     @Argument(
         help: ArgumentHelp("The identities of the uploads.", valueName: "upload"),
@@ -21,26 +20,24 @@ struct NamedUploads: ParsableArguments {
     var ids: [UploadID] = []
 }
 
-/// The result for one upload.
+/// The result for one upload, as a clause for the operator.
 enum ActionOutcome {
-    /// The upload was changed; the clause describes its former state.
     case done(was: String)
-    /// The upload was already in the requested state, which the clause describes.
+    /// The upload was already in the requested state.
     case already(String)
-    /// The upload may not be changed; the clause says why, and what to do.
+    /// The clause says why, and what to do.
     case refused(String)
 }
 
 /// Changes uploads one by one, and prints a line for each.
 struct UploadAction {
     let spool: Spool
-    /// The word printed for an upload that was changed, such as `held`.
+    /// The word printed for a changed upload, such as `held`.
     let word: String
     private let events: Events
     private var lines: ActionLines
     private var hasHeld = false
 
-    /// Opens the spool for a command that changes uploads.
     init(_ options: SettingsOptions, word: String, json: Bool) throws(CommandFailure) {
         let settings = try options.settings()
         spool = try openSpool(settings)
@@ -52,9 +49,7 @@ struct UploadAction {
 
     /// Locks an upload, calls `body` to change it, and prints the result.
     ///
-    /// - Parameters:
-    ///   - id: the upload.
-    ///   - body: changes the locked upload; not called if the upload is unknown or in use.
+    /// `body` is not called if the upload is unknown or in use.
     mutating func apply(
         to id: UploadID,
         _ body: (Upload) throws(SpoolError) -> ActionOutcome
@@ -82,13 +77,11 @@ struct UploadAction {
         }
     }
 
-    /// Prints that an upload was not changed, and why.
     mutating func refuse(_ id: UploadID, _ why: String) {
         lines.tell(id, "refused", .refused, "not \(word): \(why)")
     }
 
-    /// Notifies the daemons if uploads were held, then throws a failure with the exit code of the worst error, if there
-    /// was any.
+    /// Notifies the daemons if uploads were held, then throws the worst failure, if there was any.
     func end() throws(CommandFailure) {
         // If this fails, the next queue run of each daemon detects the change.
         if hasHeld { _ = try? spool.wakeDaemons() }
@@ -97,9 +90,7 @@ struct UploadAction {
 }
 
 extension Upload {
-    /// The upload's state as a clause for an operator.
-    ///
-    /// It does not contain the reason, which `show` and `list` print.
+    /// The upload's state as a clause, without the reason, which `show` and `list` print.
     var stateClause: String {
         switch state.phase {
         case .receiving: return "upload is partial (its client has not sent all content)"
@@ -117,7 +108,7 @@ extension Upload {
         }
     }
 
-    /// The upload's state as a clause in the past tense; read it before the state is changed.
+    /// The state as a clause in the past tense; read it before the state is changed.
     var formerStateClause: String {
         switch state.phase {
         case .deferred: "was deferred"
@@ -128,7 +119,7 @@ extension Upload {
         }
     }
 
-    /// Queues the upload for immediate delivery, or refuses if part of its content is missing.
+    /// Queues the upload for immediate delivery if its content is complete.
     func requeueWhole() throws(SpoolError) -> ActionOutcome {
         guard state.offset == state.length else {
             return .refused("part of the content is missing")

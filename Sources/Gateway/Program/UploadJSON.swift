@@ -8,12 +8,12 @@ import SpoolgateTextFormats
 import SpoolgateUploadProtocol
 
 extension JSON {
-    /// Returns a JSON object with these members, and with the version of the format, as one line.
+    /// Returns the members and the format's version as one line of JSON.
     static func line(_ members: [(name: String, value: JSON)]) -> String { versioned(members).text }
 }
 
 extension UploadSummary {
-    /// Returns the members of the JSON object that describes the upload; `settings` are those of its spool.
+    /// Returns the members of the upload's JSON object; `settings` are those of its spool.
     func jsonMembers(_ settings: Settings) -> [(name: String, value: JSON)] {
         [
             ("upload", .string(id.description)),

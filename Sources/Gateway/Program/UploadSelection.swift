@@ -7,7 +7,6 @@ import SpoolgateSpool
 import SpoolgateTextFormats
 import SpoolgateUploadProtocol
 
-/// The criteria that select a command's uploads.
 struct UploadSelection: ParsableArguments {
     @Option(
         help: ArgumentHelp(
@@ -31,11 +30,9 @@ struct UploadSelection: ParsableArguments {
     )
     var owner: [String] = []
 
-    /// Whether only uploads of named routes or owners are selected.
     var isNarrow: Bool { !route.isEmpty || !owner.isEmpty }
 
-    /// Returns whether an upload matches the named routes and owners; nil, for an unknown creation, matches only if
-    /// none are named.
+    /// Returns whether the named routes and owners match; nil, for an unknown creation, matches only if none are named.
     func admits(_ creation: UploadCreation?) -> Bool {
         guard isNarrow else { return true }
         guard let creation else { return false }
@@ -44,15 +41,14 @@ struct UploadSelection: ParsableArguments {
             && (owner.isEmpty || owner.contains { ExactText($0) == principal })
     }
 
-    /// Returns whether an upload matches all criteria at the time `now`.
     func admits(_ summary: UploadSummary, at now: WallTime) -> Bool {
         let idle = now.seconds - summary.lastActivity.seconds
         return admits(summary.creation) && olderThan.map { idle >= $0.components.seconds } ?? true
     }
 
-    /// Throws an error about the first named route that is missing from the settings, if any is.
+    /// Throws an error about the first named route that is missing from the settings.
     ///
-    /// Call it only if no upload was found: uploads in the spool may have a route that is no longer in the settings.
+    /// Call it only if no upload was found: uploads may have a route that was removed.
     func requireRoutes(of settings: Settings) throws(CommandFailure) {
         guard let strange = route.first(where: { settings.routes[exactly: $0] == nil }) else {
             return

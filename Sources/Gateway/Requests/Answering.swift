@@ -11,7 +11,6 @@ import SpoolgateSettings
 import SpoolgateSpool
 import SpoolgateUploadProtocol
 
-/// A request, or the operation of a request on one upload; both can send refusals.
 protocol Answering: AnyObject {
     var request: Request { get }
     var journal: Journal { get }
@@ -24,9 +23,7 @@ extension Answering {
     var log: Log { journal.log }
     var dialect: Dialect { responses.dialect }
 
-    /// Sends a refusal.
-    ///
-    /// `offset`, if not nil, is the upload's offset to state in the response, and must be durable.
+    /// Sends a refusal that states the upload's offset if `offset` is not nil; the offset must be durable.
     @inline(never)
     func refuse(_ refusal: Refusal, offset: Int64? = nil) {
         log.refused(refusal, target: request.head.target)
@@ -35,17 +32,16 @@ extension Answering {
         exchange.answer(responses.refused(told, offset: offset))
     }
 
-    /// Logs a failure of the spool and refuses the request because of it.
+    /// Logs a failure of the spool and refuses the request.
     ///
-    /// If `exists` is true and a retry may succeed, closes the connection instead, so that the client resumes the
-    /// upload.
+    /// If `exists` is true and a retry may succeed, closes the connection instead.
     @inline(never)
     func refuse(_ error: SpoolError, upload: UploadID, exists: Bool = true) {
         note(error, upload: upload)
         if exists { putOff(error.refusal) } else { refuse(error.refusal) }
     }
 
-    /// Logs a failure of the spool, or a limit that kept an upload out of the spool.
+    /// Logs a failure of the spool, or a limit that an upload would exceed.
     func note(_ error: SpoolError, upload: UploadID?) {
         if case .tooMany(_, .ofClient) = error {
             noteTurnedAway(error.refusal)
@@ -60,14 +56,12 @@ extension Answering {
         exchange.abort()
     }
 
-    /// Refuses a request on an existing upload.
-    ///
-    /// If the refusal only asks the client to retry later, closes the connection instead.
+    /// Refuses a request on an existing upload, or closes the connection if the client only has to retry later.
     func putOff(_ refusal: Refusal) {
         if refusal.isOnlyLater { breakOff(refusal) } else { refuse(refusal) }
     }
 
-    /// Closes the connection without a response, so that the client retries; `refusal` is only logged and counted.
+    /// Closes the connection so that the client retries; `refusal` is only logged and counted.
     func breakOff(_ refusal: Refusal) {
         log.brokenOff(refusal, target: request.head.target)
         journal.metrics.refusals[refusal.code].add()

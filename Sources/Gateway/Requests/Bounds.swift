@@ -5,14 +5,14 @@ package import SpoolgateSettings
 import SpoolgateSpool
 
 extension ThreadBudget {
-    /// Creates the thread budget that the settings specify.
+    /// Creates the budget that the settings specify.
     package init(_ settings: Settings) {
         self.init(maximum: settings.maximumThreads, reserve: 64)
     }
 }
 
 extension RequestBounds {
-    /// Creates the limits from the settings; a limit that is not set is derived from the number of threads.
+    /// A limit that is not set is derived from the number of threads.
     init(_ settings: Settings, _ threads: ThreadBudget) {
         self.init(
             total: threads.maximum,
@@ -38,7 +38,7 @@ extension RequestBounds {
 }
 
 extension UploadBounds {
-    /// Creates the limits from the settings, in which 0 means no limit.
+    /// In the settings, 0 means no limit.
     init(_ settings: Settings) {
         let ofClient = settings.clients.maximumUploads
         self.init(

@@ -10,26 +10,24 @@ struct ClassifiedRequest {
     let dialect: Dialect
     /// Whether no field of the request names a protocol; the request then uses the protocol of the upload it addresses.
     let isUnmarked: Bool
-    /// The interop version that the request names if it is unknown; otherwise nil.
+    /// The unknown interop version that the request names; otherwise nil.
     ///
     /// Such a request is served as one of the newest known version, but without 104 responses.
     let unknownVersion: Int?
     let correlation: String?
 
-    /// Classifies a request by its head.
-    ///
-    /// Replaces the head's method with the effective one, and adds the correlation field.
+    /// Classifies a request; sets the effective method and the correlation field in `head`.
     init(
         _ head: inout RequestHead,
         on route: Route,
         _ configuration: Deliveries.Configuration
     ) {
         let resources = route.resources
-        // Captures the target, because a captured head would be copied at each use.
+        // A captured head would be copied at each use.
         let target = head.target
         func isOnResource() -> Bool { resources.match(target: target) != .none }
         var family = ProtocolFamily(of: head, isOnResource: isOnResource())
-        // The gateway does not interpret these tus fields: the upstream does, or they are ignored.
+        // The gateway does not interpret these tus fields.
         let isPassed = family == .tus && route.settings.tus == .pass && !isOnResource()
         if family == .tus, isPassed || route.settings.tus == .off { family = .ietf }
         head.method = UploadRequest.method(of: head, family)

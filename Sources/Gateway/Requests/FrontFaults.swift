@@ -1,17 +1,14 @@
 // Mistakes in the web server's configuration that its requests reveal: all are counted, some are logged.
 //
-// Such a mistake affects every request, so one line for each would flood the log. Invariant: each line states the
-// number of faults since the line before.
+// A mistake affects every request, so one line for each would flood the log.
 
 package import SpoolgateExchange
 import SpoolgateJournal
 import SpoolgatePosix
 
-/// The faults that one process has found in its web server's configuration.
-///
-/// Thread-safe.
+/// The faults that one process has found; thread-safe.
 package final class FrontFaults: Sendable {
-    /// One kind of fault on one route; log lines about the same subject are rate-limited together.
+    /// One kind of fault on one route; its log lines are rate-limited together.
     private struct Subject: Hashable {
         var fault: FrontFault
         var route: String
@@ -25,15 +22,13 @@ package final class FrontFaults: Sendable {
 
     private let state = Monitor(State())
     private let interval: Duration
-    /// The maximum number of subjects to remember.
-    ///
-    /// It is limited because, depending on the web server's configuration, clients can choose route names.
+    /// Limited because, in some configurations of the web server, clients can choose route names.
     private static let mostSubjects = 200
 
-    /// Creates a record without faults; `interval` is the minimum time between two log lines about the same subject.
+    /// `interval` is the minimum time between two log lines about the same subject.
     init(interval: Duration = .seconds(60)) { self.interval = interval }
 
-    /// How often each kind of fault was found since the process started; a kind that was not found is missing.
+    /// The number of faults of each kind since the process started.
     package var counts: [FrontFault: Int] { state.update { $0.counts } }
 
     /// The kinds of faults found in the last 15 minutes.
@@ -41,9 +36,7 @@ package final class FrontFaults: Sendable {
         state.update { Set($0.recent.filter { !$0.value.hasPassed }.keys) }
     }
 
-    /// Counts a fault.
-    ///
-    /// `route` is the route's name; empty if the route is unknown.
+    /// Counts a fault; `route` is empty if the route is unknown.
     ///
     /// - Returns: how many faults the log line must report; nil if it is too soon for another line.
     func note(_ fault: FrontFault, route: String = "") -> Int? {
@@ -60,21 +53,19 @@ package final class FrontFaults: Sendable {
         }
     }
 
-    /// Allows faults that are logged only once to be logged again, because the web server may have been reconfigured
-    /// too.
+    /// Allows faults that are logged only once to be logged again after a reconfiguration.
     func reload() {
         state.update { $0.lines.forget { $0.fault == .noOrigin } }
     }
 }
 
 extension Gateway {
-    /// Logs, at a limited rate, a request that lacks a required parameter; `reason` names the parameter.
+    /// Logs a request that lacks a required parameter, which `reason` names.
     func noteMissing(_ context: ExchangeContext, reason: String) {
         guard context.faults.contains(.noMethod), let count = faults.note(.noMethod) else { return }
         log.frontMisconfigured(reason: reason, count: count)
     }
 
-    /// Logs, at a limited rate, faults that do not prevent the request from being served.
     func noteFaults(_ context: ExchangeContext, route: String, isUpload: Bool) {
         if context.faults.contains(.noOrigin), faults.note(.noOrigin, route: route) != nil {
             log.noOrigin(route: route)
@@ -96,7 +87,6 @@ extension Gateway {
         }
     }
 
-    /// Logs, at a limited rate, a route name that is not in the settings.
     func noteUnknownRoute(_ route: String, target: String) {
         guard let count = faults.note(.unknownRoute, route: route) else { return }
         log.unknownRoute(route, target: target, count: count)

@@ -1,10 +1,8 @@
-// The one place that admits a request before its content is read.
+// The one place that admits requests that begin an upload, before their content is read.
 //
-// Requests of all protocols that begin an upload pass through here. The digests must be verifiable; the client must be
-// known if the route refuses anonymous clients; the hold queue must have room if the route accepts before delivery; the
-// authorizer must grant the upload. `UploadRequest` has refused a known size above the route's limit; this file checks
-// the authorizer's limit. `DeliveryChecks` asks the authorizer again before the delivery. Invariant: a request's
-// content is read only after its admission.
+// `UploadRequest` has refused a known size above the route's limit; this file checks the authorizer's limit.
+// `DeliveryChecks` asks the authorizer again before the delivery. Invariant: a request's content is read only after its
+// admission.
 
 import HTTPTypes
 import SpoolgateDelivery
@@ -17,10 +15,7 @@ import SpoolgateTextFormats
 import SpoolgateUploadProtocol
 
 extension Request {
-    /// Decides whether the request may begin, and applies what the authorizer grants.
-    ///
-    /// - Parameter asked: the classified request.
-    /// - Returns: true if the request is admitted; false if a refusal was sent.
+    /// Decides whether the request may begin, and applies what the authorizer grants; returns false if it was refused.
     @inline(never)
     func isAdmitted(_ asked: UploadRequest) -> Bool {
         switch asked {
@@ -41,7 +36,6 @@ extension Request {
         return isAuthorized(by: authorizer, length: asked.length(of: head))
     }
 
-    /// Refuses a request that this gateway has sent to itself.
     private func refuseLoop() {
         if let count = gateway.turnedAway.update({ $0.note("a loop of \(route.name)") }) {
             log.cameBack(route: route.name, target: head.target, count: count)
@@ -49,20 +43,13 @@ extension Request {
         refuse(.loop)
     }
 
-    /// Refuses a request with a partial representation (`Content-Range`) if the upload would treat it as the whole.
-    ///
-    /// That is so if the gateway stores uploads as files or objects, puts them into a form, or has them inspected.
-    ///
-    /// - Returns: true if the request was refused.
+    /// Refuses a partial representation (`Content-Range`) if the upload would treat it as the whole.
     private func refusesPart() -> Bool {
         guard route.needsWhole(for: head), head.fields.contentRange != nil else { return false }
         refuse(.partialContent)
         return true
     }
 
-    /// Refuses the request of an anonymous client if the route's settings require it.
-    ///
-    /// - Returns: true if the request was refused.
     private func refusesAnonymous() -> Bool {
         guard route.settings.anonymous == .refuse, context.owner == nil else { return false }
         log.anonymousRefused(route: route.name, target: head.target)
@@ -70,10 +57,7 @@ extension Request {
         return true
     }
 
-    /// Refuses an upload that would be accepted before its delivery if `hold` has no space for it should the delivery
-    /// fail.
-    ///
-    /// - Returns: true if the request was refused.
+    /// Refuses an upload whose delivery may fail after its acceptance if `hold` has no space for it.
     private func refusesForHold() -> Bool {
         guard route.settings.reply == .accepted,
             gateway.deliveries.isHoldFull(route)
@@ -83,12 +67,7 @@ extension Request {
         return true
     }
 
-    /// Asks the authorizer whether the upload that the request begins is authorized.
-    ///
-    /// - Parameters:
-    ///   - authorizer: the route's authorizer.
-    ///   - length: the number of bytes of the upload; nil if unknown.
-    /// - Returns: true if it is authorized; false if a refusal was sent.
+    /// Returns false if a refusal was sent; `length` is in bytes, nil if unknown.
     private func isAuthorized(by authorizer: Authorizer, length: Int64?) -> Bool {
         guard let place = takeWaitingPlace() else { return false }
         let answer = authorizer.ask(at: .creation, about: newUpload(), length: length)
@@ -132,7 +111,7 @@ extension UploadRequest {
         }
     }
 
-    /// The number of bytes of the upload that the request begins; nil if the head does not state it.
+    /// The number of bytes of the upload; nil if the head does not state it.
     fileprivate func length(of head: RequestHead) -> Int64? {
         switch self {
         case .creation(let creation): creation.length

@@ -1,5 +1,4 @@
-// The gateway: one request in, one response out. This file classifies and dispatches requests; the files named after
-// the operations perform them.
+// Classification and dispatch of requests; the files named after the operations perform them.
 //
 // Invariant: nothing that happens to one request affects the uploads of others.
 
@@ -13,7 +12,7 @@ package import SpoolgateSpool
 import SpoolgateTextFormats
 import SpoolgateUploadProtocol
 
-/// The gateway, which serves the requests of the web server.
+/// Serves the requests of the web server.
 ///
 /// Thread-safe. Each request occupies its thread until the response is sent.
 package final class Gateway: Sendable {
@@ -24,9 +23,8 @@ package final class Gateway: Sendable {
     /// Whether nginx failed to write to a file of the spool since the settings were last read.
     let isLaneUnusable = Monitor(false)
     let admission: Admission
-    /// The log lines about rejected requests, rate-limited for each limit that was reached.
+    /// The log lines about rejected requests, rate-limited for each reason.
     let turnedAway = Monitor(RareLines<String>())
-    /// The requests that are sending content, from which slow ones are chosen to be ended.
     let slow = SlowContent()
     private let threads: ThreadBudget
 
@@ -37,11 +35,7 @@ package final class Gateway: Sendable {
 
     /// Creates a gateway for a spool that is open and recovered.
     ///
-    /// - Parameters:
-    ///   - settings: the current settings.
-    ///   - spool: the spool.
-    ///   - log: the log.
-    ///   - threads: how many requests to serve at a time; if nil, the settings decide.
+    /// If `threads` is nil, the settings decide how many requests are served at a time.
     package init(settings: Settings, spool: Spool, log: Log, threads: ThreadBudget? = nil) {
         self.spool = spool
         let budget = threads ?? ThreadBudget(settings)
@@ -62,11 +56,9 @@ package final class Gateway: Sendable {
         isLaneUnusable.updateQuietly { $0 = false }
     }
 
-    /// Serves one request; returns when the response was sent or the request was aborted.
+    /// Serves one request; returns when it has its response or was aborted.
     ///
-    /// - Parameters:
-    ///   - exchange: the request.
-    ///   - isLast: true if no other thread accepts connections; then only short requests are served.
+    /// If `isLast` is true, no other thread accepts connections, so only short requests are served.
     package func serve(_ exchange: any Exchange, isLast: Bool = false) {
         guard let (request, asked) = request(of: exchange) else { return }
         defer { request.exchange.end() }
@@ -116,11 +108,9 @@ package final class Gateway: Sendable {
         return (request, asked.request)
     }
 
-    /// Ends up to two slow requests if few threads are free.
+    /// Asks up to two slow requests to end if few threads are free; returns whether any was asked.
     ///
-    /// The first makes room for the new request, the second leaves a thread in reserve.
-    ///
-    /// - Returns: true if a slow request was asked to end.
+    /// The second leaves a thread in reserve.
     private func relieve() -> Bool {
         let most = threads.maximum
         guard admission.active >= most - max(1, most / 8), let client = slow.letGo() else {
@@ -133,9 +123,7 @@ package final class Gateway: Sendable {
         return true
     }
 
-    /// Logs, at a limited rate, an unknown interop version.
-    ///
-    /// The line names the setting that makes clients with such a version resumable.
+    /// Logs, at a limited rate, an unknown interop version and the setting that makes its clients resumable.
     private func noteUnknownVersion(_ version: Int) {
         let count = turnedAway.update {
             $0.note("interop version \(version)", next: .after(.seconds(3600)))
@@ -144,7 +132,7 @@ package final class Gateway: Sendable {
         log.unknownVersion(version, servedAs: Dialect.versions.upperBound, count: count)
     }
 
-    /// The head of a valid request; nil if the request was invalid and a refusal was sent.
+    /// Returns nil if the request was invalid and a refusal was sent.
     private func head(of exchange: any Exchange, _ context: ExchangeContext) -> RequestHead? {
         switch exchange.head {
         case .success(var head):
@@ -158,7 +146,7 @@ package final class Gateway: Sendable {
         }
     }
 
-    /// The route that the web server names; nil if it is unknown and a refusal was sent.
+    /// Returns nil if the route is unknown and a refusal was sent.
     private func route(
         of head: RequestHead,
         _ context: ExchangeContext,

@@ -20,10 +20,10 @@ extension Request {
         }
     }
 
-    /// A place among the waiting requests, which is not taken yet.
+    /// A place among the waiting requests, not taken yet.
     var waitingPlace: WaitingPlace { WaitingPlace(gateway.admission, for: ticket) }
 
-    /// Takes a place among the waiting requests; returns nil if none was free, in which case a refusal was sent.
+    /// Takes a place among the waiting requests; returns nil if none was free and a refusal was sent.
     func takeWaitingPlace() -> WaitingPlace? {
         let place = waitingPlace
         if place.take() { return place }
@@ -35,7 +35,6 @@ extension Request {
 }
 
 extension Answering {
-    /// Logs, at a limited rate, that a request was rejected because of a limit.
     func noteTurnedAway(_ refusal: Refusal) {
         guard let bound = refusal.bound,
             let count = gateway.turnedAway.update({ $0.note(bound) })
@@ -67,7 +66,7 @@ extension UploadRequest {
 }
 
 extension Refusal {
-    /// The limit that the request exceeds: a setting, or `clients.waiting`; nil if the refusal has another reason.
+    /// The exceeded limit: a setting, or `clients.waiting`; nil if the refusal has another reason.
     fileprivate var bound: String? {
         switch self {
         case .busy: "threads.maximum"

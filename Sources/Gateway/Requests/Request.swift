@@ -1,4 +1,4 @@
-// One request in the gateway: its state, the dispatch by operation, and the search for its upload.
+// One request: its state, the dispatch by operation, and the search for its upload.
 
 import HTTPTypes
 import SpoolgateDelivery
@@ -11,10 +11,9 @@ import SpoolgateTextFormats
 import SpoolgateUploadProtocol
 import SpoolgateUpstream
 
-/// One request, with everything that is needed to serve it.
+/// One request, used by one thread; it does not change after its admission.
 ///
 /// It is a class because thousands of requests wait at a time, and their stack frames would hold copies of a structure.
-/// Used by one thread. The request does not change after its admission.
 final class Request: Answering {
     let gateway: Gateway
     let exchange: RequestExchange
@@ -25,15 +24,15 @@ final class Request: Answering {
     /// The request's route, with the maximum size that the authorizer allows.
     private(set) var route: Route
     let journal: Journal
-    /// How long to wait for another request that uses the same upload, if the client must get its response soon.
+    /// How long to wait for another request that uses the upload, if the client must get its response soon.
     let inUseTimeout: Duration
     let interimRate: InterimRate
     private(set) var responses: any ResponseWording
-    /// Whether the client did not use the fields of an upload protocol.
+    /// Whether the client used no field of an upload protocol.
     let isOrdinary: Bool
-    /// Whether no field of the request names a protocol; the request then uses the protocol of the upload it addresses.
+    /// Whether no field of the request names a protocol.
     let isUnmarked: Bool
-    /// The admission ticket; nil if the request is being rejected.
+    /// Nil if the request is being rejected.
     var ticket: AdmissionTicket?
     private(set) var grant = Grant()
 
@@ -61,16 +60,13 @@ final class Request: Answering {
 
     var request: Request { self }
 
-    /// Applies the authorizer's grant to the head, the owner and the limits.
     func take(_ grant: Grant) {
         self.grant = grant
         head.fields = grant.applied(to: head.fields, route.settings.fields)
         (route, responses) = limited(responses, to: grant.maxSize)
     }
 
-    /// The route and `responses` with the authorizer's maximum size for one upload.
-    ///
-    /// Both are unchanged if `maxSize` is nil or not smaller than the route's own maximum.
+    /// The route and `responses`, limited to the authorizer's maximum size if it is smaller than the route's own.
     func limited(
         _ responses: any ResponseWording,
         to maxSize: Int64?
@@ -85,8 +81,8 @@ final class Request: Answering {
 
     /// Performs the request's operation.
     ///
-    /// Work before and after the wait for content has functions of its own, here and in the functions called from here:
-    /// its variables in the frames of waiting functions would cost each request another page of stack.
+    /// Work before and after the wait for content has functions of its own: its variables in the frames of waiting
+    /// functions would cost each request another page of stack.
     func run(_ asked: UploadRequest) {
         guard isAdmitted(asked) else { return }
         switch asked {
@@ -118,8 +114,7 @@ final class Request: Answering {
 
     /// How long to wait for another request that may be delivering the upload, because the response needs its result.
     ///
-    /// A tus client retries after 423 (Locked). It must receive that response before a proxy's timeout expires;
-    /// otherwise it starts a new upload.
+    /// A tus client retries after 423 (Locked), but starts a new upload if a proxy's timeout expires first.
     var deliveryTimeout: Duration {
         guard !dialect.knowsLocked else { return inUseTimeout }
         let upstream = route.settings.upstream
@@ -129,8 +124,8 @@ final class Request: Answering {
 
     /// Locks an upload and calls `body` with an operation on it; otherwise sends a refusal.
     ///
-    /// If the upload is missing, expired or another client's, calls `otherwise`, or refuses the request with 404 if
-    /// that is nil. `patience` limits the wait for another request that uses the same upload.
+    /// If the upload is missing, expired or another client's, calls `otherwise` or, if that is nil, refuses with 404.
+    /// `patience` limits the wait for another request that uses the upload.
     func withUpload(
         _ id: UploadID,
         patience: Duration,
@@ -178,10 +173,7 @@ final class Request: Answering {
         }
     }
 
-    /// How long to wait for another request that uses the same upload.
-    ///
-    /// The wait is brief, then up to `patience` if the client is still connected and a place among the waiting requests
-    /// is free.
+    /// A brief wait, then up to `patience` if the client is still connected and a waiting place is free.
     private func limit(_ patience: Duration, _ place: WaitingPlace) -> WaitLimit {
         let end = Deadline.after(patience)
         return WaitLimit(.after(min(patience, WaitingPlace.briefWait))) { [exchange] in
@@ -196,12 +188,11 @@ final class Request: Answering {
         return route.settings.limits.maxAge - max(0, idle)
     }
 
-    /// Whether the upload belongs to the request's client and route.
     func isOurs(_ creation: UploadCreation) -> Bool {
         creation.route.hasSameBytes(as: route.name) && creation.owner == context.owner
     }
 
-    /// The URI at which the client finds the upload resource with this path (draft-12 §4.2.2).
+    /// The URI of the upload resource with this path (draft-12 §4.2.2).
     func location(_ path: String) -> String {
         if let origin = context.origin { return origin + path }
         // A path that begins with two slashes would be parsed as a host (RFC 3986 §4.2).

@@ -1,4 +1,4 @@
-// One request's exchange as the gateway uses it: all content is read, and all responses are sent, through it.
+// One request's exchange: all content is read, and all responses are sent, through it.
 //
 // Invariants: only this file counts statuses, interim responses and bytes; the only cross-origin fields sent are those
 // of `CrossOrigin` for the route; if the web server leaves 100 (Continue) to the gateway (RFC 9110 §10.1.1), a client
@@ -12,30 +12,28 @@ import SpoolgatePosix
 import SpoolgateSettings
 import SpoolgateUploadProtocol
 
-/// The exchange of a request whose route is known.
-///
-/// Used by one thread, like the exchange that it wraps.
+/// An exchange whose route is known; used by one thread.
 final class RequestExchange: Exchange {
     private let exchange: any Exchange
     private let route: Route
     private let metrics: Metrics
     private let method: RouteMetrics.MethodName
-    /// The `Origin` of the page that sent the request; nil if there is none or the route has no cross-origin settings.
+    /// The `Origin` of the page; nil if there is none or the route has no cross-origin settings.
     private let origin: String?
     private var isContinueAwaited: Bool
-    /// Whether the content may be large enough that the web server offers to write it into a file.
+    /// Whether the web server may offer to write the content into a file, because it may be large.
     private let isLarge: Bool
     private var status = 0
     private(set) var isLaneTaken = false
-    /// The number of bytes that the web server has written into the file.
+    /// The number of bytes written by the web server.
     private var laneCount: Int64 = 0
     let client: ClientName
     private let slow: SlowContent
-    /// The content's entry in the list of slow requests while content is received; otherwise nil.
+    /// The entry in the list of slow requests while content is received; otherwise nil.
     private var content: SlowContent.Entry?
     private var minimum: MinimumRate?
 
-    /// The maximum number of bytes of content that the web server sends without offering to write it into a file.
+    /// The web server sends up to this many bytes without offering to write them into a file.
     private static let mostOfSmall: Int64 = 256 << 10
 
     init(
@@ -59,9 +57,7 @@ final class RequestExchange: Exchange {
         isLarge = length.count ?? .max > Self.mostOfSmall
     }
 
-    /// Responds to a CORS preflight request (Fetch, "CORS-preflight request") before anything else is done.
-    ///
-    /// - Returns: true if the request was a preflight request and has its response.
+    /// Responds to a CORS preflight request (Fetch, "CORS-preflight request"); returns false for any other request.
     func answersPreflight(_ head: RequestHead) -> Bool {
         guard let origin, CrossOrigin.isPreflight(head) else { return false }
         let response = route.settings.crossOrigin.preflightAnswer(to: origin)
@@ -110,7 +106,7 @@ final class RequestExchange: Exchange {
 
     func setAlarm(_ alarm: Alarm?) { exchange.setAlarm(alarm) }
 
-    /// Waits until content arrives, and returns the lane if the web server offers to write the content into a file.
+    /// Waits for content, and returns the lane if the web server offers to write the content into a file.
     ///
     /// Returns nil at once if the content is too small for an offer.
     func offeredLane() throws(ContentError) -> (any ContentLane)? {
@@ -123,8 +119,7 @@ final class RequestExchange: Exchange {
 
     /// Who wrote the content; call it after the content's end.
     ///
-    /// - Parameter obstacle: the reason to decline the web server's offer; nil if there was none.
-    /// - Returns: the writer, with the reason if it was the gateway; `obstacle` only if there was an offer.
+    /// `obstacle`, the reason to decline the web server's offer, is returned only if there was an offer.
     func contentPath(_ obstacle: ContentPath?) -> ContentPath {
         if isLaneTaken { return .used }
         guard isLarge else { return .small }
@@ -132,7 +127,7 @@ final class RequestExchange: Exchange {
         return obstacle ?? .full
     }
 
-    /// Records how many bytes the web server has written into the file in total.
+    /// `count` is the total number of bytes that the web server has written.
     func noteWritten(_ count: Int64) {
         guard count > laneCount else { return }
         let written = Int(count - laneCount)

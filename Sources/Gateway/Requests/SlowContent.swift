@@ -1,17 +1,14 @@
-// The rates at which clients send content. If few threads are free, the slowest request of the client with the most
-// requests is ended.
+// The rates at which clients send content; if few threads are free, slow requests are ended.
 //
 // Slow uploads occupy a server's resources (draft-12 §13). A client that can resume loses nothing: its bytes are kept.
-// Invariant: a request that receives 256 KiB per second, or that began less than a second ago, is never ended here. A
-// longer grace period would let a thousand new requests keep every thread from others for that long.
+// Invariant: a request that receives 256 KiB per second, or that began less than a second ago, is never ended here.
+// During a longer grace period, a thousand new requests could occupy every thread.
 
 import SpoolgateExchange
 import SpoolgatePosix
 import SpoolgateUploadProtocol
 
-/// The requests that are sending content.
-///
-/// Thread-safe.
+/// The requests that are sending content; thread-safe.
 final class SlowContent: Sendable {
     final class Entry: Sendable {
         fileprivate let client: ClientName
@@ -46,21 +43,20 @@ final class SlowContent: Sendable {
         }
     }
 
-    /// The seconds between two measurements of a request.
+    /// Seconds between two measurements of a request.
     private static let span = 10.0
     private static let least = 1.0
-    /// The rate, in bytes per second, from which on a request is never asked to end.
+    /// A request at or above this rate, in bytes per second, is never asked to end.
     private static let fast = Double(256 << 10)
 
     private let looks = Monitor<[ObjectIdentifier: Look]>([:])
     private let now: @Sendable () -> Deadline
 
-    /// Creates an empty list; `now` returns the current time.
     init(now: @escaping @Sendable () -> Deadline = { .after(.zero) }) { self.now = now }
 
     /// Adds a request whose content begins; the caller must call `end` when it ends.
     ///
-    /// `interrupt` is called at most once, to ask the request to end.
+    /// `interrupt`, called at most once, asks the request to end.
     func begin(_ client: ClientName, _ interrupt: @escaping @Sendable () -> Void) -> Entry {
         let entry = Entry(client, interrupt)
         looks.updateQuietly { $0[ObjectIdentifier(entry)] = Look(entry: entry, at: now()) }
@@ -69,9 +65,9 @@ final class SlowContent: Sendable {
 
     func end(_ entry: Entry) { looks.updateQuietly { $0[ObjectIdentifier(entry)] = nil } }
 
-    /// Asks one slow request to end: the slowest one of the client with the most requests; returns at once.
+    /// Asks the slowest request of the client with the most requests to end; returns at once.
     ///
-    /// - Returns: the client whose request was asked to end; nil if no request is slow.
+    /// - Returns: the client; nil if no request is slow.
     func letGo() -> ClientName? {
         let chosen = looks.updateQuietly { looks -> Entry? in
             let now = now()
@@ -98,22 +94,20 @@ final class SlowContent: Sendable {
     }
 }
 
-/// A check that content does not arrive below a minimum rate for a minute.
-///
-/// Used by the thread that receives the content.
+/// Checks, on the thread that receives content, that it does not arrive below a minimum rate for a minute.
 struct MinimumRate {
     private static let span = 60.0
 
-    /// The minimum rate in bytes per second; 0 for no minimum.
+    /// In bytes per second; 0 for no minimum.
     private let rate: Int64
     private var start: Deadline
     private var count: Int64 = 0
 
     init(_ rate: Int64, now: Deadline = .after(.zero)) { (self.rate, start) = (rate, now) }
 
-    /// Returns true if the current measurement has lasted a minute and its rate is below the minimum.
+    /// Returns true if a measurement of one minute has ended with a rate below the minimum.
     ///
-    /// `received` is the number of bytes received so far. After a minute the next measurement starts.
+    /// `received` is the number of bytes received so far.
     mutating func isMissed(received: Int64, now: Deadline = .after(.zero)) -> Bool {
         guard rate > 0 else { return false }
         let seconds = Double(now.nanoseconds &- start.nanoseconds) / 1e9

@@ -3,10 +3,9 @@
 package import SpoolgatePosix
 
 extension ListenAddress {
-    /// The valid forms of an address, in words, for error messages.
     static let forms = "unix:/path, tcp:host:port or systemd"
 
-    /// Parses `unix:/path`, `tcp:host:port` (such as `tcp:[::1]:9000`) or `systemd`; returns nil for any other text.
+    /// Parses `unix:/path`, `tcp:host:port` (such as `tcp:[::1]:9000`) or `systemd`; returns nil for other text.
     package init?(_ text: String) {
         if text == "systemd" {
             self = .inherited

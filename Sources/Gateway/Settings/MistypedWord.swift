@@ -1,9 +1,7 @@
-// Detection of mistyped words.
+// Detection of mistyped words, to suggest the right one.
 
-/// Recognizes words that were probably mistyped, to suggest the right one.
 enum MistypedWord {
-    /// Returns whether `word` differs from `known` by at most two letters that are missing, added, replaced or
-    /// exchanged.
+    /// Returns whether `word` differs from `known` by at most two missing, added, replaced or exchanged letters.
     ///
     /// Words of fewer than four letters never match, because too many words are similar to them.
     static func isLike(_ word: some StringProtocol, _ known: some StringProtocol) -> Bool {

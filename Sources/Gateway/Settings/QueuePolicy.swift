@@ -2,23 +2,21 @@
 
 package import SpoolgatePosix
 
-/// How often and how long the gateway tries to deliver the uploads of a route.
+/// How often and how long uploads of a route are retried.
 package struct QueuePolicy: Sendable, Equatable {
-    /// The maximum number of concurrent delivery attempts of the route, or nil if only the limit of all routes applies.
+    /// The maximum number of concurrent attempts, or nil if only the limit of all routes applies.
     package var maximumConcurrent: Int?
-    /// The pause after the first attempt; the pause doubles after each further attempt.
+    /// The pause after the first attempt; it doubles after each further attempt.
     package var minimumBackoff = Duration.seconds(10)
-    /// The longest pause between two attempts.
     package var maximumBackoff = Duration.seconds(3_600)
     /// How long a complete upload may wait for delivery before it fails.
     package var lifetime = Duration.seconds(5 * 86_400)
 
-    /// How long a failed upload is kept.
     package var failedRetention = Duration.seconds(30 * 86_400)
-    /// The number of bytes in the route's `hold` from which on uploads that could end there are refused; 0: no limit.
+    /// The number of bytes in `hold` from which on uploads that could end there are refused; 0: no limit.
     package var maximumHoldSize: Int64 = 64 << 30
 
-    /// Returns whether the lifetime of an upload that was completed at `since` has ended at `time`.
+    /// Returns whether the lifetime of an upload completed at `since` has ended.
     package func isOver(since: WallTime, at time: WallTime) -> Bool {
         time.seconds - since.seconds > lifetime.components.seconds
     }
@@ -28,34 +26,26 @@ package struct QueuePolicy: Sendable, Equatable {
         WallTime(seconds: start.seconds + lifetime.components.seconds)
     }
 
-    /// Returns whether an attempt scheduled for `next` is due at `now`.
+    /// Returns whether an attempt scheduled for `next` is due.
     ///
-    /// It is also due if `next` is further in the future than the longest pause, because the clock has been set back
-    /// since.
+    /// It is also due if `next` is further ahead than the longest pause, because the clock has been set back since.
     package func isDue(_ next: WallTime, at now: WallTime) -> Bool {
         next <= now || next.seconds - now.seconds > maximumBackoff.components.seconds
     }
 
-    /// Returns the pause before a client's request may trigger another attempt.
+    /// Returns the pause, in whole seconds, before a client's request may trigger another attempt.
     ///
     /// There is no pause after the first attempt, so that a client that retries after a short failure succeeds. After
-    /// the second attempt the pause is one second, and it doubles after each further attempt.
-    ///
-    /// - Parameter attempts: the number of attempts made.
-    /// - Returns: the pause in whole seconds, at most `maximumBackoff`.
+    /// the second it is one second, and it doubles after each further attempt, up to `maximumBackoff`.
     package func pauseOfClient(after attempts: Int) -> Duration {
         guard attempts > 1 else { return .zero }
         return .seconds(min(maximumBackoff.components.seconds, 1 << Int64(min(attempts - 2, 40))))
     }
 
-    /// Returns the pause before the next attempt.
+    /// Returns the pause before the next attempt, in whole seconds, at most `maximumBackoff`.
     ///
-    /// - Parameters:
-    ///   - attempts: the number of attempts made.
-    ///   - asked: the number of seconds that the upstream requested by `Retry-After`, or nil if it requested none.
-    ///   - random: random bits, which select a pause from the upper half of the backoff, so that uploads that failed
-    ///     together are not retried together.
-    /// - Returns: the pause in whole seconds, at most `maximumBackoff`.
+    /// `asked` is the number of seconds that the upstream requested by `Retry-After`, or nil. `random` selects a pause
+    /// from the upper half of the backoff, so that uploads that failed together are not retried together.
     package func pause(after attempts: Int, asked: Int?, random: UInt64) -> Duration {
         let most = maximumBackoff.components.seconds
         let doublings = min(max(0, attempts - 1), 40)

@@ -12,7 +12,6 @@ extension RouteSettings {
 
     private static let sizes = 1...UploadLimits.mostSize
 
-    /// Every setting of a route.
     static let keys: [SettingsKey<RouteSettings>] =
         [
             Key("upstream", \.upstream.targets, .targets()),
@@ -106,7 +105,7 @@ extension RouteSettings {
             Key("cors.expose", \.crossOrigin.exposedFields, .anyNames()),
         ]
 
-    /// The first setting that contradicts other settings, and the reason, or nil if none does.
+    /// The first setting that contradicts others, and the reason; otherwise nil.
     var contradiction: (key: String, reason: String)? {
         if form != .body, let store {
             return ("form", "\(store) upstream requires form: body")
@@ -166,7 +165,7 @@ extension RouteSettings {
         return nil
     }
 
-    /// The first setting that requires ordinary uploads to be received completely, or nil if none does.
+    /// The first setting that requires ordinary uploads to be received completely, or nil.
     private var needOfWhole: String? {
         if !inspection.command.isEmpty { return "inspect.command" }
         if let digest { return "digest: \(digest.rawValue)" }
@@ -175,7 +174,7 @@ extension RouteSettings {
         return store.map { "\($0) upstream" }
     }
 
-    /// The kind of upstream if it stores uploads itself (a directory or an S3 bucket), otherwise nil.
+    /// The kind of upstream if it stores uploads itself, otherwise nil.
     private var store: String? {
         switch upstream.targets.first {
         case .directory: "a directory:"
@@ -186,7 +185,7 @@ extension RouteSettings {
 }
 
 extension FieldPolicy {
-    /// The credential fields that the operator has added to those that always carry credentials.
+    /// The fields that the operator has added to those that always carry credentials.
     fileprivate var furtherCredentialFields: [HTTPField.Name] {
         get { Array(credentialFields.dropFirst(FieldPolicy().credentialFields.count)) }
         set { credentialFields = FieldPolicy().credentialFields + newValue }

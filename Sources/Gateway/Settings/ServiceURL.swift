@@ -1,4 +1,4 @@
-// The address of a service next to the gateway, and of the resource it requests there, as written in the settings.
+// The URL of a service's resource, as written in the settings.
 //
 // Pure, without name resolution. Invariant: the request target begins with a slash.
 
@@ -6,16 +6,15 @@ package import SpoolgateUpstream
 
 /// The URL of one resource of an HTTP service, such as an authorizer.
 package struct ServiceURL: Sendable, Equatable {
-    /// The address of the service.
     package let target: UpstreamTarget
-    /// The request target: the path and query of the resource.
+    /// The path and query of the resource.
     package let requestTarget: String
     /// The URL as written in the settings.
     package let text: String
 
     /// Parses `http://host[:port][/path]`, `https://…` or `unix:/path/of.sock[:/path]`; a query may follow the path.
     ///
-    /// - Throws: `UpstreamTargetError`, a sentence that says what is wrong with the text.
+    /// - Throws: `UpstreamTargetError`, which says what is wrong.
     package init(_ text: String) throws(UpstreamTargetError) {
         let (service, resource) = Self.split(text)
         guard !resource.contains("#") else { throw .init(reason: "a URL must not have a fragment") }
@@ -50,18 +49,17 @@ package struct ServiceURL: Sendable, Equatable {
 
 /// The settings of an HTTP service that the gateway uses, such as an authorizer.
 package struct ServiceSettings: Sendable, Equatable {
-    /// The resource that the gateway requests, or nil if no service is used.
+    /// Nil if no service is used.
     package var url: ServiceURL?
-    /// The maximum time to connect, and the maximum time to wait for the response.
+    /// The maximum time to connect, and to wait for the response.
     package var timeout = Duration.seconds(10)
-    /// A PEM file of the certificate authorities trusted for https, or nil to trust those of the system.
+    /// A PEM file of the authorities trusted for https, or nil to trust those of the system.
     package var certificateAuthority: String?
-    /// A PEM file with the client certificate, or nil to send none.
+    /// A PEM file, or nil to send no certificate.
     package var clientCertificate: String?
-    /// A PEM file with the key of the client certificate, or nil if `clientCertificate` contains the key.
+    /// A PEM file, or nil if `clientCertificate` contains the key.
     package var clientKey: String?
 
-    /// The service as an upstream to connect to, or nil if no service is used.
     package var upstream: UpstreamSettings? {
         url.map { url in
             var settings = UpstreamSettings(

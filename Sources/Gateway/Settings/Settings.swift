@@ -6,9 +6,7 @@ package import SpoolgatePosix
 import SpoolgateSpool
 import SpoolgateUpstream
 
-/// The daemon's settings.
-///
-/// Every default is safe and finite.
+/// The daemon's settings; every default is safe and finite.
 package struct Settings: Sendable, Equatable {
     /// The address to which the web server connects.
     ///
@@ -18,79 +16,69 @@ package struct Settings: Sendable, Equatable {
         mode: 0o660,
         group: nil
     )
-    /// The path of the admin socket, or nil for `admin.sock` in the directory of `listen`.
+    /// Nil for `admin.sock` in the directory of `listen`.
     package var adminPath: String?
-    /// The name of this node, if several nodes serve uploads behind one web server, or nil if there is only one.
-    ///
-    /// It is part of the paths of this node's upload resources.
+    /// The name of this node if several serve uploads behind one web server; nil if there is only one.
     package var node: String?
     package var spoolDirectory = "/var/spool/spoolgate"
-    /// Whether several hosts share the spool; each host must have its own `node`.
+    /// Whether several hosts share the spool; each must have its own `node`.
     package var sharesSpool = false
-    /// The number of bytes that must stay free on the spool's file system.
+    /// The number of bytes that must stay free on the file system.
     package var spoolReserve: Int64 = 256 << 20
-    /// The maximum number of bytes of content and records in the spool, or 0 for no limit.
+    /// The maximum number of bytes of content and records, or 0 for no limit.
     package var spoolQuota: Int64 = 0
-    /// The maximum number of uploads in the spool, including delivered ones with a stored response, or 0 for no limit.
+    /// The maximum number of uploads, including delivered ones with a stored response, or 0 for no limit.
     package var maximumUploads = 1_000_000
-    /// The maximum number of concurrent requests; each uses one thread.
+    /// The maximum number of concurrent requests.
     package var maximumThreads = 4096
-    /// The maximum number of requests that wait for other requests, or 0 for no limit; nil means half of
-    /// `maximumThreads`.
+    /// The maximum number of requests that wait for others, or 0 for no limit; nil means half of `maximumThreads`.
     package var maximumWaitingThreads: Int?
-    /// The limits of one client.
     package var clients = ClientSettings()
-    /// The maximum time in which no byte is received from or sent to the web server.
+    /// The maximum time without a byte from or to the web server.
     package var stallTimeout = Duration.seconds(60)
     /// How long deliveries, and uploads that cannot be resumed, may continue after SIGTERM.
     package var drainTimeout = Duration.seconds(30)
     /// How long a request waits for the lock of its upload.
     package var inUseTimeout = Duration.seconds(20)
-    /// The lowest level of lines that are logged.
     package var logLevel = Logger.Level.info
     /// Whether log lines, events and lists show the queries of request targets.
     package var showsQueries = false
-    /// The maximum number of concurrent delivery attempts on all routes.
+    /// The maximum number of concurrent attempts on all routes.
     package var maximumDeliveries = 48
-    /// The time between two searches of the spool for uploads whose next attempt is due.
+    /// The time between two searches for uploads whose next attempt is due.
     package var queueRunInterval = Duration.seconds(30)
-    /// How often clients are sent progress reports.
     package var interim = InterimRate()
-    /// Interop versions that this program does not know, each with the known version as which it is treated.
+    /// Unknown interop versions, each with the known version as which it is treated.
     package var interopAliases: [Int: Int] = [:]
-    /// Where upload events are sent.
     package var events = EventSettings()
-    /// The request field that correlates a request with the logs of other programs, or nil if none is used.
+    /// The request field that correlates a request with the logs of other programs, or nil.
     package var correlationField: HTTPField.Name?
-    /// The routes by name; a request without `SPOOLGATE_ROUTE` uses the route `default`, if there is one.
+    /// The routes by name; a request without `SPOOLGATE_ROUTE` uses the route `default`.
     package var routes: [String: RouteSettings] = [RouteSettings.defaultName: RouteSettings()]
-    /// The lines of the settings file that have no effect, because their settings were removed from the product.
+    /// The lines of the settings file that have no effect, because their settings were removed.
     package internal(set) var ignored: [SettingsError] = []
-    /// The environment variables that set settings.
     package internal(set) var variables: [SettingsVariable] = []
 
     /// Creates settings with the default values.
     package init() {}
 
-    /// The address of the admin socket, with the mode and group of `listen`, or with 0660 and no group if `listen` has
-    /// none.
+    /// The admin socket, with the mode and group of `listen`, or with 0660 and no group if `listen` has none.
     package var admin: ListenAddress {
         .unix(path: adminSocket, mode: listen.mode ?? 0o660, group: listen.group)
     }
 
-    /// The path of the admin socket.
     package var adminSocket: String {
         if let adminPath { return adminPath }
         guard case .unix(let path, _, _) = listen else { return "/run/spoolgate/admin.sock" }
         return "\(PathAccess.parent(of: path))/admin.sock"
     }
 
-    /// The node name in the paths of upload resources, or nil if there is only one node or any node serves all uploads.
+    /// The node name in the paths of upload resources, or nil if any node serves all uploads.
     package var ownerNode: String? { sharesSpool ? nil : node }
-    /// The name of this node if it shares the spool with others, or nil if the spool belongs to this host alone.
+    /// The name of this node if it shares the spool; otherwise nil.
     package var sharedNode: String? { sharesSpool ? node : nil }
 
-    /// The first setting that contradicts other settings, and the reason, or nil if none does.
+    /// The first setting that contradicts others, and the reason; otherwise nil.
     var contradiction: (key: String, reason: String)? {
         guard sharesSpool else { return nil }
         if node == nil {
@@ -106,11 +94,10 @@ package struct Settings: Sendable, Equatable {
         )
     }
 
-    /// Records that the setting `key` was set by the command line, which overrides an environment variable.
+    /// Records that the command line set `key`, which overrides an environment variable.
     package mutating func noteOption(_ key: String) { variables.removeAll { $0.key == key } }
 
-    /// A sentence that names routes without an upstream, with which the daemon cannot start, or nil if every route has
-    /// one.
+    /// A sentence that names routes without an upstream, with which the daemon cannot start, or nil.
     package var lack: String? {
         let keys = routes.filter { $0.value.upstream.targets.isEmpty }.keys.sorted()
             .map { "routes.\($0).upstream" }
@@ -130,8 +117,7 @@ package struct ClientSettings: Sendable, Equatable {
     package var maximumUploads = 10_000
 }
 
-/// How often a client is sent an interim 104 response (Upload Resumption Supported), if client and web server support
-/// it.
+/// How often a client is sent a 104 response (Upload Resumption Supported).
 package struct InterimRate: Sendable, Equatable {
     /// The minimum time between two reports while content is received.
     package var progressInterval = Duration.seconds(5)
@@ -147,10 +133,9 @@ package struct EventSettings: Sendable, Equatable {
     package enum Destination: Sendable, Equatable {
         /// Standard error.
         case journal
-        /// A file, given by its absolute path.
+        /// A file's absolute path.
         case file(String)
 
-        /// The destination as written in the settings.
         var text: String {
             switch self {
             case .journal: "journal"
@@ -159,10 +144,10 @@ package struct EventSettings: Sendable, Equatable {
         }
     }
 
-    /// Where event lines are written, or nil to write none.
+    /// Nil to write no event lines.
     package var destination: Destination?
-    /// The service to which each event is sent in a POST request.
+    /// The service that receives each event in a POST request.
     package var webhook = ServiceSettings()
-    /// How long after an event the gateway still retries to send it.
+    /// How long after an event the gateway retries to send it.
     package var lifetime = Duration.seconds(86_400)
 }

@@ -1,4 +1,4 @@
-// Decodes Settings from a file, and from variables of the environment that override it.
+// Decodes settings from a file, and from environment variables that override it.
 //
 // Decoding is strict: an unknown key, or a value of the wrong kind, is an error with its place.
 
@@ -6,15 +6,13 @@ package import SpoolgatePosix
 import SpoolgateUpstream
 
 extension Settings {
-    /// The maximum size of a settings file.
+    /// The maximum size in bytes.
     private static let fileLimit = 1 << 20
 
     /// Reads settings from a file and from environment variables, which override the file.
     ///
-    /// - Parameters:
-    ///   - path: the file, or nil to use only environment variables and defaults.
-    ///   - environment: returns the value of an environment variable, or nil if it is not set.
-    /// - Returns: the settings.
+    /// If `path` is nil, only environment variables and defaults are used.
+    ///
     /// - Throws: `SettingsFault.unreadable` if the file cannot be read; `.wrong`, with the line and column or the
     ///   variable, if a key or value is invalid.
     package static func load(
@@ -41,7 +39,7 @@ extension Settings {
 
     /// Throws an error if the file contained invalid UTF-8, which was replaced by U+FFFD when it was read.
     ///
-    /// Otherwise a path that differs from the one in the file would be used silently.
+    /// Otherwise a wrong path would be used silently.
     private static func requireUTF8(_ text: String, file: String) throws(SettingsError) {
         guard let scalars = text.unicodeScalars.firstIndex(of: "\u{FFFD}") else { return }
         let offset = text.utf8.distance(from: text.startIndex, to: scalars)
@@ -54,8 +52,7 @@ extension Settings {
 
     /// Decodes the text of a settings file.
     ///
-    /// Settings that the text does not contain keep their defaults, except that only the routes and upstreams in the
-    /// text exist.
+    /// Missing settings keep their defaults, except that only the routes and upstreams in the text exist.
     package init(_ text: String, file: String) throws(SettingsError) {
         try self.init(text, file: file, [])
     }
@@ -107,12 +104,9 @@ extension Settings {
 
 /// Why settings cannot be loaded.
 package enum SettingsFault: Error, Sendable, Equatable, CustomStringConvertible {
-    /// The file cannot be read.
     case unreadable(SystemError)
-    /// A key or value is invalid.
     case wrong(SettingsError)
 
-    /// The fault, as one line for the operator.
     package var description: String {
         switch self {
         case .unreadable(let error): "cannot read the settings: \(error)"
@@ -121,9 +115,9 @@ package enum SettingsFault: Error, Sendable, Equatable, CustomStringConvertible 
     }
 }
 
-/// The value of one key or section in a settings file or an environment variable.
+/// The value of a key or section in a file or an environment variable.
 struct SettingsValue {
-    /// The name of the file or of the environment variable, for errors.
+    /// The name of the file or variable, for errors.
     let file: String
     /// The dotted key, such as `limits.max-size`, for errors; empty for the whole file.
     let name: String
@@ -131,7 +125,6 @@ struct SettingsValue {
     /// Whether errors state a line and column; false in an environment variable.
     var hasPlaces = true
 
-    /// Returns an error with `reason` and the place of this value.
     func fault(_ reason: String) -> SettingsError {
         error("\(name): \(reason)")
     }
@@ -140,7 +133,6 @@ struct SettingsValue {
         SettingsError(file: file, place: hasPlaces ? node.place : nil, reason: reason)
     }
 
-    /// Returns a value inside this one, with the key or index `name`.
     private func part(_ name: String, _ node: YAMLNode) -> SettingsValue {
         SettingsValue(file: file, name: name, node: node, hasPlaces: hasPlaces)
     }
@@ -151,13 +143,13 @@ struct SettingsValue {
         return text
     }
 
-    /// The items of a list; a value that is not a list counts as a list with one item.
+    /// The items of a list; any other value counts as a list with one item.
     var listed: [SettingsValue] {
         guard case .sequence(let nodes) = node.content else { return [self] }
         return nodes.map { part(name, $0) }
     }
 
-    /// Returns the entries of a mapping, in the order of the file, each with the place of its key.
+    /// Returns a mapping's entries in the order of the file, each with the place of its key.
     ///
     /// For any other value, throws an error with the sentence `words`.
     func entries(
@@ -182,7 +174,6 @@ struct SettingsValue {
         )
     }
 
-    /// Returns the most likely correction for an unknown key or, if there is none, the list of known keys.
     private static func advice(on key: String, of known: [String], isTop: Bool) -> String {
         if known.contains(key), let dot = key.lastIndex(of: ".") {
             let (section, name) = (key[..<dot], key[key.index(after: dot)...])
@@ -200,8 +191,8 @@ struct SettingsValue {
 
     /// Returns the values in a section by dotted key, without keys that have no value.
     ///
-    /// `known` contains the dotted keys of all settings in the section. Lines with removed settings are appended to
-    /// `ignored`; unknown keys are refused.
+    /// `known` contains all dotted keys of the section. Lines with removed settings are appended to `ignored`; unknown
+    /// keys are refused.
     func values(
         of known: [String],
         _ ignored: inout [SettingsError]

@@ -1,26 +1,23 @@
 // One row of a table of settings: the reading, printing and reloading of one key.
 
-/// A limit of a setting's value that is the value of another setting.
+/// A limit of a setting's value: the value of another setting.
 struct SettingsBound<Root, Value>: Sendable {
     /// The other setting's key, such as `limits.max-size`.
     let name: String
-    /// Returns the other setting's value, or nil if it is not set.
+    /// Returns nil if the other setting is not set.
     let value: @Sendable (Root) -> Value?
 
-    /// Creates a limit.
     init(_ name: String, _ value: @escaping @Sendable (Root) -> Value?) {
         (self.name, self.value) = (name, value)
     }
 }
 
-/// One setting of `Root`.
 struct SettingsKey<Root>: Sendable {
-    /// The location of a setting's value in `Root`.
     typealias Path<Value> = any WritableKeyPath<Root, Value> & Sendable
 
     /// The dotted key, such as `spool.reserve`.
     let name: String
-    /// Whether a change of the setting takes effect only after a restart.
+    /// Whether a change takes effect only after a restart.
     let needsRestart: Bool
     /// Returns the value as written in a file; empty if it is not set.
     let text: @Sendable (Root) -> String
@@ -28,7 +25,6 @@ struct SettingsKey<Root>: Sendable {
     /// Lowers the default to the limits set by other settings; nil if no other setting limits this one.
     private var lower: (@Sendable (inout Root) -> Void)?
 
-    /// Creates a setting that always has a value.
     init<Value>(
         _ name: String,
         _ path: Path<Value>,
@@ -41,7 +37,6 @@ struct SettingsKey<Root>: Sendable {
         read = { value, root throws(SettingsError) in root[keyPath: path] = try kind.read(value) }
     }
 
-    /// Creates a setting that may have no value.
     init<Value>(
         _ name: String,
         _ path: Path<Value?>,
@@ -51,9 +46,7 @@ struct SettingsKey<Root>: Sendable {
         self.init(name, path, kind.optional, needsRestart: needsRestart)
     }
 
-    /// Creates a setting whose value other settings limit.
-    ///
-    /// A greater value in a file is refused. A greater default is lowered to the limit.
+    /// Creates a setting that others limit: a greater value is refused, and a greater default is lowered to the limit.
     init<Value: Comparable & Sendable>(
         _ name: String,
         _ path: Path<Value>,
@@ -78,7 +71,7 @@ struct SettingsKey<Root>: Sendable {
         }
     }
 
-    /// Creates a setting of `Root` from `key`, a setting of a part of `Root` whose section is named `section`.
+    /// Creates a setting of `Root` from `key`, a setting of one of its parts.
     init<Part>(
         _ section: String,
         _ path: Path<Part>,
@@ -93,7 +86,7 @@ struct SettingsKey<Root>: Sendable {
         if let lower = key.lower { self.lower = { lower(&$0[keyPath: path]) } }
     }
 
-    /// Stores the values of a file in `root`; values limited by other settings are stored last.
+    /// Stores the values of a file in `root`, those limited by other settings last.
     static func take(
         _ values: [String: SettingsValue],
         by keys: [SettingsKey],

@@ -12,7 +12,7 @@ import SpoolgateUpstream
 extension Settings {
     private typealias Key = SettingsKey<Settings>
 
-    /// All settings of the daemon; the section `routes` has its own table.
+    /// The section `routes` has its own table.
     static let keys: [SettingsKey<Settings>] =
         [
             Key("listen", \.listen, .address(), needsRestart: true),
@@ -46,7 +46,7 @@ extension Settings {
         + ServiceSettings.keys.map { Key("events.webhook", \.events.webhook, $0) }
         + [Key("events.webhook.lifetime", \.events.lifetime, .duration(1...2_592_000))]
 
-    /// What replaces each removed setting, by its dotted key; keys of a route are without the route's name.
+    /// What replaces each removed setting, by dotted key; keys of a route are without the route's name.
     ///
     /// A line with a removed setting is ignored instead of refused, so that the daemon starts after an upgrade.
     static let removed = [
@@ -58,7 +58,7 @@ extension Settings {
         ".inspect.status": "the client of a refused upload always gets 422",
     ]
 
-    /// The dotted key of every setting and its value as written in a file, in the file's order.
+    /// Every setting's dotted key and value as written in a file, in the file's order.
     package var table: [(key: String, value: String)] {
         var table = Self.keys.map { (key: $0.name, value: $0.text(self)) }
         for (name, route) in routes.sorted(by: { $0.key < $1.key }) {
@@ -74,7 +74,6 @@ extension Settings {
 }
 
 extension ServiceSettings {
-    /// The settings of an HTTP service, relative to its section.
     static let keys: [SettingsKey<ServiceSettings>] = [
         SettingsKey("url", \.url, .service()),
         SettingsKey("timeout", \.timeout, .duration(1...3_600)),

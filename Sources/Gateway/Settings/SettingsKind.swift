@@ -8,16 +8,12 @@ import SpoolgateTextFormats
 import SpoolgateUploadProtocol
 import SpoolgateUpstream
 
-/// A kind of value that a setting can have: how it is read from and written to a settings file.
 struct SettingsKind<Value>: Sendable {
     /// A description of valid values, for errors.
     var expected = "a single value"
-    /// Reads a value from a file; throws an error if it is not valid.
     let read: @Sendable (SettingsValue) throws(SettingsError) -> Value
-    /// Returns a value as written in a file.
     let text: @Sendable (Value) -> String
 
-    /// The same kind of value for a setting that may have none.
     var optional: SettingsKind<Value?> {
         SettingsKind<Value?>(
             expected: expected,
@@ -28,9 +24,7 @@ struct SettingsKind<Value>: Sendable {
 }
 
 extension SettingsKind {
-    /// Creates the kind of a scalar.
-    ///
-    /// If `read` returns nil, the text is refused with `refusal`, or as not being `expected` if `refusal` is nil.
+    /// If `read` returns nil, the text is refused with `refusal` or, if that is nil, as not being `expected`.
     private init(
         _ expected: String = "a single value",
         refusal: String? = nil,
@@ -48,7 +42,7 @@ extension SettingsKind {
         }
     }
 
-    /// Creates the kind of a scalar; `read` throws the reason if a text is not valid.
+    /// `read` throws the reason if a text is not valid.
     private init(
         text: @escaping @Sendable (Value) -> String,
         read: @escaping @Sendable (String) throws(UpstreamTargetError) -> Value
@@ -64,9 +58,9 @@ extension SettingsKind {
         }
     }
 
-    /// A list of values; a single value counts as a list with one element.
+    /// A list of values; a single value counts as one element.
     ///
-    /// `kind` returns the kind of the next element, which may depend on the elements before it.
+    /// `kind` returns the kind of the next element, which may depend on those before it.
     private static func list<Element>(
         text: @escaping @Sendable ([Element]) -> String,
         of kind: @escaping @Sendable (_ before: [Element]) -> SettingsKind<Element>
@@ -110,7 +104,6 @@ extension SettingsKind {
         )
     }
 
-    /// Returns the reason for refusing a text, which states the valid forms.
     private static func use(_ expected: String) -> String { " is not valid; use \(expected)" }
 
     private static func listText(_ texts: [String]) -> String {
@@ -119,26 +112,22 @@ extension SettingsKind {
 
     // MARK: Numbers
 
-    /// `true` or `false`.
     static func boolean() -> Self where Value == Bool {
         Self("true or false", refusal: use("true or false")) { Bool($0) }
     }
 
-    /// An integer within a range.
     static func integer(_ range: ClosedRange<Int>) -> Self where Value == Int {
         Self("a whole number from \(range.lowerBound) to \(range.upperBound)") { text in
             Int(text).flatMap { range.contains($0) ? $0 : nil }
         }
     }
 
-    /// The permission bits of a file.
     static func mode() -> Self where Value == UInt32 {
         Self("an octal mode such as \"0660\"", text: { "\"0\(String($0, radix: 8))\"" }) { text in
             text.count <= 4 ? UInt32(text, radix: 8) : nil
         }
     }
 
-    /// A size in bytes within a range.
     static func size(_ range: ClosedRange<Int64>) -> Self where Value == Int64 {
         let least = ByteSize.text(range.lowerBound)
         let most = ByteSize.text(range.upperBound)
@@ -150,7 +139,7 @@ extension SettingsKind {
         }
     }
 
-    /// A duration within a range of seconds; zero is valid too if `allowsZero` is true.
+    /// `range` is in seconds; zero is valid too if `allowsZero` is true.
     static func duration(_ range: ClosedRange<Int64>, allowsZero: Bool = false) -> Self
     where Value == Duration {
         Self(
@@ -164,7 +153,6 @@ extension SettingsKind {
         }
     }
 
-    /// A duration that is stored as a number of seconds.
     static func seconds(_ range: ClosedRange<Int64>) -> Self where Value == Int64 {
         let kind = SettingsKind<Duration>.duration(range)
         return Self(
@@ -182,17 +170,14 @@ extension SettingsKind {
         Self(expected) { isTaken($0) ? $0 : nil }
     }
 
-    /// Any text that is not empty.
     static func text() -> Self where Value == String {
         Self("a text", refusal: " must not be empty") { $0.isEmpty ? nil : $0 }
     }
 
-    /// An absolute path.
     static func path() -> Self where Value == String {
         text("an absolute path without control characters") { $0.isAbsolutePath }
     }
 
-    /// The name of a node.
     static func node() -> Self where Value == String {
         let expected = "1 to 8 lower-case letters or digits"
         return Self(expected, refusal: use(expected)) {
@@ -200,21 +185,18 @@ extension SettingsKind {
         }
     }
 
-    /// The path prefix of upload resources.
     static func prefix() -> Self where Value == String {
         text("a path that begins and ends with /") {
             $0.hasPrefix("/") && $0.hasSuffix("/") && $0.count > 1
         }
     }
 
-    /// The prefix of request field names.
     static func fieldPrefix() -> Self where Value == String {
         text("the prefix of a field name, ending in -") {
             $0.hasSuffix("-") && $0.count > 1 && FieldPolicy.name($0 + "a") != nil
         }
     }
 
-    /// One of the raw values of an enumeration.
     static func word() -> Self where Value: RawRepresentable<String> & CaseIterable & Sendable {
         let words = Value.allCases.map(\.rawValue)
         let expected =
@@ -224,8 +206,7 @@ extension SettingsKind {
         return Self(expected, refusal: refusal, text: { $0.rawValue }) { Value(rawValue: $0) }
     }
 
-    /// One of the raw values of an enumeration; other settings may exclude some of them
-    /// (`RouteSettings.contradiction`).
+    /// Other settings may exclude some of the values (`RouteSettings.contradiction`).
     static func choice() -> Self where Value: RawRepresentable<String> & CaseIterable & Sendable {
         let words = Value.allCases.map(\.rawValue).joined(separator: ", ")
         return Self(refusal: " is not one of \(words)", text: { $0.rawValue }) {
@@ -233,7 +214,6 @@ extension SettingsKind {
         }
     }
 
-    /// The name of a digest algorithm, or `none`.
     static func digest() -> Self where Value == DigestAlgorithm? {
         let words = ["none"] + DigestAlgorithm.integrity.map(\.rawValue)
         let expected = "one of \(words.joined(separator: ", "))"
@@ -244,7 +224,6 @@ extension SettingsKind {
         }
     }
 
-    /// A program's absolute path and its arguments.
     static func command() -> Self where Value == [String] {
         list(text: { $0.count > 1 ? listText($0) : $0.first ?? "" }) { before in
             SettingsKind<String>(
@@ -259,14 +238,12 @@ extension SettingsKind {
 
     // MARK: Addresses
 
-    /// The address to which the web server connects.
     static func address() -> Self where Value == ListenAddress {
         Self(ListenAddress.forms, refusal: use(ListenAddress.forms), text: \.text) {
             ListenAddress($0)
         }
     }
 
-    /// The path of a unix socket.
     static func socket() -> Self where Value == String {
         Self("unix:/path", refusal: use("unix:/path"), text: { "unix:\($0)" }) { text in
             guard text.hasPrefix("unix:") else { return nil }
@@ -275,7 +252,6 @@ extension SettingsKind {
         }
     }
 
-    /// Where event lines are written: the journal, or a file's absolute path.
     static func destination() -> Self where Value == EventSettings.Destination {
         let expected = "journal or an absolute path"
         return Self(expected, refusal: use(expected), text: \.text) { text in
@@ -283,12 +259,10 @@ extension SettingsKind {
         }
     }
 
-    /// The URL of a service's resource.
     static func service() -> Self where Value == ServiceURL {
         Self(text: \.text) { text throws(UpstreamTargetError) in try ServiceURL(text) }
     }
 
-    /// The origins of web pages, or `*` for all.
     static func origins() -> Self where Value == [String] {
         list(text: listText) { _ in
             .text(
@@ -301,8 +275,7 @@ extension SettingsKind {
 
     /// The targets of an upstream, at least one.
     ///
-    /// A single target is written unquoted if YAML allows it. Several are written as a list of quoted targets, because
-    /// paths and addresses may contain brackets.
+    /// A single target is written unquoted if YAML allows it; several are quoted, because they may contain brackets.
     static func targets() -> Self where Value == [UpstreamTarget] {
         let kind = list { targets in
             let quoted = targets.map { JSON.string($0.text).text }
@@ -337,19 +310,17 @@ extension SettingsKind {
         Self(expected, refusal: refusal, text: \.rawName) { FieldPolicy.name($0) }
     }
 
-    /// The name of a request field by which the gateway may send data to the upstream.
+    /// A field by which the gateway may send data to the upstream.
     static func passingName() -> Self where Value == HTTPField.Name {
         name("the name of a field that is forwarded to the upstream, such as X-Request-Id")
     }
 
-    /// The names of request fields that may be forwarded or removed.
     static func names() -> Self where Value == [HTTPField.Name] {
         list(text: { listText($0.map(\.rawName)) }) { _ in
             .name(decidable, refusal: " is not allowed; use \(decidable)")
         }
     }
 
-    /// A list of some of the statuses in `known`.
     static func statuses(_ known: [Int]) -> Self where Value == [Int] {
         list(text: { $0.count > 1 ? "\($0)" : $0.first.map { "\($0)" } ?? "" }) { _ in
             let expected = known.map { String($0) }.joined(separator: " or ")
@@ -359,7 +330,6 @@ extension SettingsKind {
         }
     }
 
-    /// The names of any fields.
     static func anyNames() -> Self where Value == [HTTPField.Name] {
         list(text: { listText($0.map(\.rawName)) }) { _ in
             SettingsKind<HTTPField.Name>("the name of a field, such as X-Api-Key", text: \.rawName)
@@ -369,7 +339,6 @@ extension SettingsKind {
         }
     }
 
-    /// Where the access key of a bucket is stored.
     static func credentials() -> Self where Value == BucketCredentials {
         let expected = "environment or an absolute path without control characters"
         return Self(expected, refusal: use(expected), text: { $0.file ?? environment }) { text in
@@ -379,7 +348,6 @@ extension SettingsKind {
 
     private static var environment: String { "environment" }
 
-    /// The region of an object store, as used in signatures.
     static func region() -> Self where Value == String {
         text("a region, such as eu-central-1: up to 63 lower-case letters, digits and hyphens") {
             (1...63).contains($0.utf8.count)
@@ -389,7 +357,6 @@ extension SettingsKind {
         }
     }
 
-    /// The fields, with their values, that are stored with every object in a bucket.
     static func objectFields() -> Self where Value == [HTTPField] {
         pairs(
             "Cache-Control, Expires or an X-Amz- field that the gateway does not set, with a value of "
@@ -402,7 +369,6 @@ extension SettingsKind {
         }
     }
 
-    /// Request fields with their values.
     static func fields() -> Self where Value == [HTTPField] {
         pairs("\(decidable), with a value", text: { ($0.name.rawName, $0.value) }) {
             name,
@@ -412,14 +378,12 @@ extension SettingsKind {
         }
     }
 
-    /// Form fields with constant values.
     static func constants() -> Self where Value == [ConstantField] {
         pairs("a text", text: { ($0.name, $0.value) }) { name, value in
             name.isEmpty ? nil : ConstantField(name: name, value: value)
         }
     }
 
-    /// Form fields, each with the name of the request field from which its value is copied.
     static func copies() -> Self where Value == [CopiedField] {
         pairs("the name of a field", text: { ($0.name, $0.source.rawName) }) { name, text in
             guard !name.isEmpty, let source = HTTPField.Name(text) else { return nil }
@@ -427,7 +391,6 @@ extension SettingsKind {
         }
     }
 
-    /// Unknown interop versions, each with the known version as which it is treated.
     static func aliases() -> Self where Value == [Int: Int] {
         let known = Dialect.versions
         let kind = SettingsKind<[(named: Int, served: Int)]>.pairs(

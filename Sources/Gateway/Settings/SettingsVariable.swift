@@ -6,9 +6,8 @@ import SpoolgatePosix
 
 /// An environment variable that sets one setting.
 package struct SettingsVariable: Sendable, Equatable {
-    /// The variable's name, such as `SPOOLGATE_LISTEN`.
     package let name: String
-    /// The dotted key of the setting, such as `listen`.
+    /// The dotted key, such as `listen`.
     package let key: String
 
     private init(_ name: String, _ key: String) {
@@ -16,13 +15,11 @@ package struct SettingsVariable: Sendable, Equatable {
         self.key = key
     }
 
-    /// The prefix of the keys of the route `default`, the only one that variables can set.
+    /// The route `default` is the only one that variables can set.
     static let routePrefix = "routes.\(RouteSettings.defaultName)."
 
-    /// All variables that set settings.
-    ///
-    /// Other variables that begin with `SPOOLGATE_` are not settings: Kubernetes, for example, sets some for a service
-    /// named spoolgate.
+    /// Other variables that begin with `SPOOLGATE_` are not settings: Kubernetes sets some for a service named
+    /// spoolgate.
     package static let all = [
         SettingsVariable("UPSTREAM", routePrefix + "upstream"),
         SettingsVariable("ANONYMOUS", routePrefix + "anonymous"),
@@ -44,10 +41,8 @@ package struct SettingsVariable: Sendable, Equatable {
         SettingsVariable("EVENTS_TO", "events.to"),
     ]
 
-    /// Returns the settings' values in the environment.
+    /// Returns each variable that is set and not empty, with its value.
     ///
-    /// - Parameter environment: returns the value of an environment variable, or nil if it is not set.
-    /// - Returns: each variable that is set and not empty, with its value.
     /// - Throws: `SettingsError` if a value is not valid YAML.
     static func given(
         in environment: (String) -> String?

@@ -1,15 +1,13 @@
 // A YAML document as a tree with the place of every node, read by libyaml's event interface.
 //
-// Only the parts needed for a settings file are supported: mappings, sequences and plain or quoted scalars. Anchors,
-// aliases, tags and second documents are errors, so that the text of a file is its meaning.
+// Only mappings, sequences and plain or quoted scalars are supported. Anchors, aliases, tags and second documents are
+// errors, so that the text of a file is its meaning.
 
 import CSpoolgateYAML
 
 /// A place in a settings file; line and column are counted from 1.
 package struct SourcePlace: Sendable, Equatable {
-    /// The line number.
     package var line: Int
-    /// The column number.
     package var column: Int
 }
 
@@ -32,7 +30,7 @@ extension SourcePlace {
 package struct SettingsError: Error, Sendable, Equatable, CustomStringConvertible {
     /// The file's name as the operator gave it, or the name of an environment variable.
     package var file: String
-    /// The place of the error, or nil if it is in an environment variable.
+    /// The place of the error; nil in an environment variable.
     package var place: SourcePlace?
     /// The fault and its correction.
     package var reason: String
@@ -44,10 +42,9 @@ package struct SettingsError: Error, Sendable, Equatable, CustomStringConvertibl
     }
 }
 
-/// One node of a YAML document.
 struct YAMLNode {
     enum Content {
-        /// A scalar; `isPlain` is true if it is not quoted, so that `80` differs from `"80"`.
+        /// `isPlain` is true if the scalar is not quoted, so that `80` differs from `"80"`.
         case scalar(String, isPlain: Bool)
         case mapping([(key: String, place: SourcePlace, value: YAMLNode)])
         case sequence([YAMLNode])
@@ -63,18 +60,15 @@ struct YAMLNode {
     }
 }
 
-/// Parses a YAML file that contains one document.
 struct YAMLDocument: ~Copyable {
-    /// The maximum nesting depth, limited because parsing is recursive; settings need only four levels.
+    /// Limited because parsing is recursive; settings need only four levels.
     private static let depthLimit = 16
 
     private let file: String
     private let text: [UInt8]
     private let parser: UnsafeMutablePointer<yaml_parser_t>
 
-    /// Parses `text`.
-    ///
-    /// - Returns: the root node, or nil if the text contains no document.
+    /// Returns the root node, or nil if the text contains no document.
     static func root(of text: String, file: String) throws(SettingsError) -> YAMLNode? {
         let document = YAMLDocument(text, file: file)
         return try document.read()
@@ -93,7 +87,7 @@ struct YAMLDocument: ~Copyable {
     }
 
     private borrowing func read() throws(SettingsError) -> YAMLNode? {
-        // The input must outlive the parse, because libyaml keeps the pointer to it.
+        // libyaml keeps the pointer to the input, which must outlive the parse.
         let input = UnsafeMutableBufferPointer<UInt8>.allocate(capacity: max(text.count, 1))
         defer { input.deallocate() }
         _ = input.initialize(from: text)

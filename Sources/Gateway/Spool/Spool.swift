@@ -12,13 +12,12 @@ package import SpoolgateUploadProtocol
 package final class Spool: Sendable {
     package let directory: String
 
-    /// The name of this process's node in a shared spool, or nil if the spool belongs to one host.
+    /// The name of this process's node in a shared spool, otherwise nil.
     package let node: String?
 
     let layout: SpoolLayout
     let disk: Disk
     let room: SpoolRoom
-    /// The clock that measures the lifetimes of uploads.
     package let clock: SpoolClock
     /// The name under which this process writes states; see `Writer`.
     let writer: String
@@ -29,14 +28,14 @@ package final class Spool: Sendable {
     /// The uploads whose files another host may have left too short.
     let settling: SettlingUploads
     let syncedStates = SyncedStates()
-    /// Runs a sync on another thread, so that more content can be received at the same time.
+    /// Runs a sync on another thread while more content is received.
     let runBeside: HelperThreads.Run
-    /// The buffers that receive content.
     package let buffers = BufferPool()
 
-    /// Starts threads for syncs that run while content is received, and returns the function that runs work on them.
+    /// Starts at most 64 threads for syncs that run while content is received; returns the function that runs work on
+    /// them.
     ///
-    /// There are at most 64 threads; more would only wait for the same disk.
+    /// More threads would only wait for the same disk.
     package static func syncThreads() -> HelperThreads.Run {
         HelperThreads(name: "sync", maximum: 64).run
     }
@@ -46,19 +45,13 @@ package final class Spool: Sendable {
 
     /// Opens a spool and creates its directories on first use.
     ///
-    /// - Parameters:
-    ///   - directory: the path; its parent must exist.
-    ///   - reserve: the number of bytes that must stay free on the file system.
-    ///   - quota: the maximum size of the spool in bytes, or nil for no limit. If a quota is set, all files are counted
-    ///     before this initialiser returns.
-    ///   - disk: the calls that change the disk; tests pass one that fails.
-    ///   - clock: the machine's clocks; tests pass clocks that jump.
-    ///   - node: the node of this process if several hosts share the spool, or nil if the spool belongs to this host.
-    ///   - writer: the name of this process in states, or nil for the running kernel or, in a shared spool, this
-    ///     process of its node. Tests pass another name to simulate a power failure.
-    ///   - runBeside: runs a sync while more content is received; tests choose when it runs.
-    ///   - settling: how long a file of a shared spool that another host may have left too short can still grow; tests
-    ///     without such hosts pass zero.
+    /// The parent of `directory` must exist. `reserve` is the number of bytes that must stay free on the file system;
+    /// `quota` is the maximum size of the spool in bytes, or nil for no limit. With a quota, all files are counted
+    /// before this returns. `node` is nil if the spool belongs to this host alone.
+    ///
+    /// The other parameters are for tests: a `disk` that fails, clocks that jump, another `writer` to simulate a power
+    /// failure, a `runBeside` that chooses when a sync runs, and a `settling` of zero without other hosts.
+    ///
     /// - Throws: `.unusable` if the directory is not a spool, has another format, or other users can access it; `.disk`
     ///   if its file system is read-only; `.bootUnknown` if the kernel's boot identity cannot be read.
     package convenience init(
@@ -97,11 +90,6 @@ package final class Spool: Sendable {
     }
 
     /// Opens an existing spool for listing and changing uploads; creates no upload and no directory.
-    ///
-    /// - Parameters:
-    ///   - directory: the path.
-    ///   - node: the node of this process if several hosts share the spool, otherwise nil.
-    /// - Throws: the errors of `init(directory:reserve:quota:disk:clock:node:writer:runBeside:)`.
     package convenience init(
         existing directory: String,
         node: String? = nil
@@ -151,20 +139,15 @@ package final class Spool: Sendable {
         room = SpoolRoom(layout, reserve: reserve, quota: quota)
     }
 
-    /// Creates an upload and locks it.
+    /// Creates an upload, empty and locked.
     ///
-    /// The write of its record creates the upload. On return, it survives a crash; it survives a power failure only
-    /// after the first `sync()`.
+    /// On return, it survives a crash; it survives a power failure only after the first `sync()`. `length` is the
+    /// length of the complete content in bytes, or nil if unknown; `expected` is the number of bytes expected, as far
+    /// as known. `requestRelease` is called at most once, from another thread, when a newer request needs the upload;
+    /// it must make the caller's read of content end soon.
     ///
-    /// - Parameters:
-    ///   - creation: the properties of the upload, which never change.
-    ///   - length: the length of the complete content in bytes, or nil if unknown.
-    ///   - expected: the number of bytes of content that are expected, as far as known.
-    ///   - requestRelease: called at most once, from another thread, when a newer request needs the upload; must make
-    ///     the caller's read of content end soon.
-    /// - Returns: the upload, empty and locked.
-    /// - Throws: `.full`, `.fewFiles` or `.overQuota` if there is no room for the expected content; `.tooMany` if a
-    ///   limit on the number of uploads is reached. No upload was created then.
+    /// - Throws: `.full`, `.fewFiles` or `.overQuota` if there is no room for the expected content; `.tooMany`. No
+    ///   upload was created then.
     package func create(
         _ creation: UploadCreation,
         length: Int64? = nil,
@@ -200,19 +183,14 @@ package final class Spool: Sendable {
         }
     }
 
-    /// Finds an upload and locks it.
+    /// Finds an upload and locks it; returns nil if it does not exist or `admits` returns false.
     ///
     /// If a request is receiving the upload, it is asked to release it; if several requests wait, the newest gets the
-    /// lock. During a delivery, this waits for its end.
+    /// lock. During a delivery, this waits for its end. `admits` returns whether the caller may use the upload; it is
+    /// called before a release is requested, so that clients cannot disturb each other, and must be quick and without
+    /// side effects. `requestRelease` is as in `create`.
     ///
-    /// - Parameters:
-    ///   - id: the upload.
-    ///   - limit: when to stop waiting for the lock.
-    ///   - admits: returns whether the caller may use an upload with that creation; called before a release is
-    ///     requested, so that clients cannot disturb each other. Must be quick and without side effects.
-    ///   - requestRelease: as in `create`.
-    /// - Returns: the locked upload, or nil if it does not exist or `admits` returned false.
-    /// - Throws: `.busy` if the upload was not unlocked in time, or a newer request has requested its release.
+    /// - Throws: `.busy` if the upload was not unlocked in time, or a newer request needs it.
     package func lock(
         _ id: UploadID,
         until limit: WaitLimit,
@@ -228,8 +206,7 @@ package final class Spool: Sendable {
         return try find(lock, until: limit, admits: admits)
     }
 
-    /// Finds an upload and locks it, as `lock(_:until:admits:requestRelease:)` with a `WaitLimit`, but with a fixed
-    /// deadline.
+    /// Finds an upload and locks it as with a `WaitLimit`, but with a fixed deadline.
     package func lock(
         _ id: UploadID,
         until deadline: Deadline,
@@ -239,11 +216,10 @@ package final class Spool: Sendable {
         try lock(id, until: WaitLimit(deadline), admits: admits, requestRelease: requestRelease)
     }
 
-    /// Finds an upload and locks it, unless it is locked or a request waits for it; never waits.
+    /// Finds an upload and locks it without waiting; returns nil if it does not exist, is locked, or a request waits
+    /// for it.
     ///
     /// Later requests for the upload wait until it is unlocked.
-    ///
-    /// - Returns: the locked upload, or nil if it does not exist or is in use.
     package func tryLock(_ id: UploadID) throws(SpoolError) -> Upload? {
         guard let lock = locks.tryLock(id) else { return nil }
         do throws(SpoolError) { return try find(lock, until: nil) { _ in true } } catch {
@@ -254,7 +230,6 @@ package final class Spool: Sendable {
 
     // MARK: Creating files
 
-    /// Creates, locks and writes a record, which creates the upload.
     private func createRecord(_ bytes: [UInt8], _ name: FileName) throws(SystemError) -> OpenFile {
         let directory = layout.directory(of: name)
         while true {
@@ -267,7 +242,7 @@ package final class Spool: Sendable {
                 try disk.write(bytes, to: record, at: RecordSlots.early[0])
                 return record
             } catch {
-                // The first error is reported. A record that was never written is removed later.
+                // A record that was never written is removed later.
                 _ = try? disk.unlink(name.record, in: directory)
                 throw error
             }
@@ -276,9 +251,9 @@ package final class Spool: Sendable {
 
     // MARK: Finding files
 
-    /// Opens the upload for which this process has acquired `lock`; unlocks it if that fails or `admits` returns false.
+    /// Opens the upload that `lock` is for; unlocks it if that fails or `admits` returns false.
     ///
-    /// If `limit` is nil, does not wait for other processes, nor request them to release the upload.
+    /// If `limit` is nil, neither waits for other processes nor requests a release.
     private func find(
         _ lock: UploadLock,
         until limit: WaitLimit?,
@@ -324,7 +299,7 @@ package final class Spool: Sendable {
         }
     }
 
-    /// Opens and locks the record of an upload; returns nil if the upload is in use or was removed.
+    /// Returns nil if the upload is in use or was removed.
     func openUnused(_ id: UploadID) throws(SystemError) -> UploadFiles? {
         let name = FileName(id)
         guard let record = try layout.openRecord(name), try record.tryLock(),
@@ -333,9 +308,8 @@ package final class Spool: Sendable {
         return UploadFiles(of: id, name, in: self, record: record)
     }
 
-    /// Opens files of an upload; if one of them is not a regular file, moves the record to `corrupt`.
-    ///
-    /// - Throws: `.corrupt` if a record was moved; otherwise the error of `body`.
+    /// Opens files of an upload; if one of them is not a regular file, moves the record to `corrupt` and throws
+    /// `.corrupt`.
     private func openSound<R, E: Error>(
         _ name: FileName,
         _ body: () throws(E) -> R
@@ -362,9 +336,8 @@ package final class Spool: Sendable {
         }
     }
 
-    /// Takes the kernel's lock; returns false if the caller may not use the upload.
-    ///
-    /// If `limit` is nil, neither waits nor requests a release.
+    /// Takes the kernel's lock, or returns false if the caller may not use the upload; if `limit` is nil, does not
+    /// wait.
     private func waitForLock(
         on file: OpenFile,
         _ lock: UploadLock,
@@ -401,7 +374,7 @@ package final class Spool: Sendable {
         }
     }
 
-    /// Returns the creation of an upload that another process has locked, or nil if the record cannot be read.
+    /// Returns nil if the record of the upload, which another process has locked, cannot be read.
     private func peek(_ id: UploadID) throws(SystemError) -> UploadCreation? {
         guard let file = try layout.openRecord(FileName(id), forWriting: false) else { return nil }
         return try? LoadedRecord.read(file, of: id, knowing: creations).get().creation
@@ -409,28 +382,24 @@ package final class Spool: Sendable {
 
     // MARK: Errors and room
 
-    /// Runs `body`, which accesses the disk, and converts its errors.
     func onDisk<R>(_ body: () throws(SystemError) -> R) throws(SpoolError) -> R {
         do throws(SystemError) { return try body() } catch { throw failure(error) }
     }
 
-    /// Converts the error of a failed system call.
     func failure(_ error: SystemError) -> SpoolError {
         if isShared, error.mayBeFenced || error.isDenial && isClosedToUs { fence.note(error) }
         if error.isExhausted { return .exhausted(error) }
         guard error.isFull else { return .disk(error) }
-        // Used only for the message; nil if the free space cannot be read either.
+        // Nil if the free space cannot be read either.
         return .noSpace(error, directory: directory, free: try? layout.root.space())
     }
 
-    /// Throws an error if `count` bytes of content, or 0 if the number is unknown, would exceed a limit now.
-    ///
-    /// Reserves no space: that happens when the content is written.
+    /// Throws an error if `count` bytes of content (0 if unknown) would exceed a limit now; reserves no space.
     package func checkRoom(for count: Int64) throws(SpoolError) { try room.check(for: count) }
 
     /// Changes the limits on the number of uploads; existing uploads are kept.
     package func setBounds(_ bounds: UploadBounds) { room.setBounds(bounds) }
 
-    /// Changes the number of bytes that must stay free when new content is written.
+    /// Changes the number of bytes that must stay free.
     package func setReserve(_ reserve: Int64) { room.setReserve(reserve) }
 }

@@ -1,14 +1,12 @@
-// The outcome of one delivery attempt: what the upstream may have received, and the refusal for the client.
+// The outcome of one delivery attempt, and the refusal for the client.
 
 package import SpoolgateUploadProtocol
 
 /// How one delivery attempt ended.
 package enum AttemptOutcome: Sendable, Equatable {
-    /// The upstream sent a complete final response, and the sink received it.
+    /// The sink received a complete final response.
     case answered
-    /// The attempt could not begin, because memory is exhausted or a library failed; safe to repeat.
-    ///
-    /// Nothing was sent, and neither the upstream nor the request is at fault.
+    /// Nothing was sent, because memory is exhausted or a library failed; safe to repeat.
     case notTried(reason: String)
     /// No byte of the request was sent: no connection, no TLS, or an unknown host name; safe to repeat.
     ///
@@ -16,16 +14,13 @@ package enum AttemptOutcome: Sendable, Equatable {
     case notReached(reason: String, timedOut: Bool = false)
     /// The upstream's directory or bucket is full and stored nothing; safe to repeat.
     case noRoom(reason: String)
-    /// The upstream's store refused the request for a cause that is temporary, or that its operator can fix.
+    /// The store refused the request for a cause that is temporary, or that its operator can fix; safe to repeat.
     ///
-    /// Safe to repeat.
-    ///
-    /// `retryAfter` is how long the store asked to wait, in seconds; nil if it did not.
+    /// `retryAfter` is how long the store asked to wait, in seconds.
     case putOff(reason: String, retryAfter: Int? = nil)
-    /// The upstream redirected the request to another of its targets, and did not process it.
+    /// The upstream did not process the request, which the caller must send to its target `to` instead.
     ///
-    /// The caller allowed this outcome by `UpstreamRequest.interceptsRedirects`, and must now send the request to the
-    /// target `to`.
+    /// Only if `UpstreamRequest.interceptsRedirects` is true.
     case redirected(to: String)
     /// A proxy responded with 407 and did not forward the request; safe to repeat.
     case notForwarded(reason: String)
@@ -35,10 +30,9 @@ package enum AttemptOutcome: Sendable, Equatable {
     case indeterminate(reason: String, timedOut: Bool = false)
     /// Reading the request's content failed with the error in `reason`.
     case abandoned(reason: String)
-    /// A final response arrived, but the sink failed with the error in `reason` before it received the whole response.
+    /// The sink failed with the error in `reason` before it received the whole final response.
     case unheard(reason: String)
 
-    /// Why there is no complete response; nil if there is one.
     package var reason: String? {
         switch self {
         case .answered: nil
@@ -50,7 +44,6 @@ package enum AttemptOutcome: Sendable, Equatable {
         }
     }
 
-    /// Whether a timeout ended the attempt.
     package var timedOut: Bool {
         switch self {
         case .notReached(_, let timedOut), .indeterminate(_, let timedOut): timedOut
@@ -60,7 +53,7 @@ package enum AttemptOutcome: Sendable, Equatable {
         }
     }
 
-    /// How long the upstream asked to wait, in seconds; nil if it did not.
+    /// How long the upstream asked to wait, in seconds.
     package var retryAfter: Int? {
         if case .putOff(_, let retryAfter) = self { retryAfter } else { nil }
     }
@@ -75,14 +68,9 @@ extension AttemptOutcome {
         }
     }
 
-    /// The refusal to send to the client.
+    /// The refusal to send to the client; nil if there is a complete response.
     ///
-    /// It does not name internal hosts and files; they appear only in the log.
-    ///
-    /// - Parameters:
-    ///   - isRepeatable: true if the request may be sent again.
-    ///   - isKept: true if the upload is kept for another attempt.
-    /// - Returns: the refusal; nil if there is a complete response to send.
+    /// It does not name internal hosts and files. `isKept` is true if the upload is kept for another attempt.
     package func refusal(isRepeatable: Bool, isKept: Bool) -> Refusal? {
         switch self {
         case .answered: nil

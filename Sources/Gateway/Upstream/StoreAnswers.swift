@@ -5,7 +5,7 @@ import SpoolgateTextFormats
 import SpoolgateUploadProtocol
 
 extension Response {
-    /// 201: the upload is stored; the content is a JSON object with its ID, file name and length.
+    /// 201: the upload is stored.
     static func stored(_ upload: UploadID, name: String, length: Int64) -> Response {
         let answer = JSON.object([
             ("id", .string("\(upload)")), ("name", .string(name)), ("length", .integer(length)),
@@ -32,7 +32,7 @@ extension Response {
         )
     )
 
-    /// Passes the response to `sink`; if the sink fails, the outcome's reason begins with `purpose`.
+    /// Passes the response to `sink`; if that fails, the outcome's reason begins with `purpose`.
     func give(
         to sink: any ResponseSink,
         answering request: UpstreamRequest,

@@ -1,20 +1,15 @@
 // The order in which an upstream's targets are tried: as configured, but recently unreachable targets last.
 //
-// It connects to no target. Invariant: every order contains every target once, so that no reachable target is left
-// out.
+// Invariant: every order contains every target once.
 
 import SpoolgatePosix
 
-/// The order of one upstream's targets, derived from the results of attempts.
-///
 /// Thread-safe.
 final class TargetOrder: Sendable {
     /// How long an unreachable target is tried only after the others.
     static let avoidance = Duration.seconds(10)
 
-    /// The time until which each target is tried only after the others; nil if it was reached, or never tried.
-    ///
-    /// A `Monitor` without waiters, as in `ConnectionPool`.
+    /// Until when each target is tried only after the others; nil if it was reached, or never tried.
     private let avoidedUntil: Monitor<[Deadline?]>
     private let avoidance: Duration
     private let count: Int
@@ -27,8 +22,8 @@ final class TargetOrder: Sendable {
 
     /// The indices of all targets, in the order in which one attempt tries them.
     ///
-    /// When its time is over, an unreachable target returns to its configured place for this attempt only, so that it
-    /// delays one attempt instead of all.
+    /// An unreachable target whose time is over returns to its place for this attempt only, so that it delays one
+    /// attempt instead of all.
     func indices() -> [Int] {
         guard count > 1 else { return [0] }
         return avoidedUntil.update { avoided in

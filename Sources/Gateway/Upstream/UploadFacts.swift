@@ -1,30 +1,24 @@
 // The facts about an upload other than its content, for a directory or bucket that stores them.
 //
-// Pure. They are the client's data, regardless of the fields forwarded to upstreams.
+// They are the client's data, regardless of the fields forwarded to upstreams.
 
 package import HTTPTypes
 import SpoolgateUploadProtocol
 
-/// The facts about one upload that are stored with its content.
+/// The facts that are stored with an upload.
 ///
-/// Immutable; a class, because most requests have none, and requests are passed by value.
+/// A class, because most requests have none, and requests are passed by value.
 package final class UploadFacts: Sendable {
     package let name: ClientFileName
-    /// The client's identity, by the web server or the authorizer; nil if unknown.
+    /// The client's identity, from the web server or the authorizer; nil if unknown.
     package let owner: String?
     /// The value of `Content-Encoding`; nil if it is missing or `identity`.
     package let coding: String?
     package let metadata: [(key: String, value: String)]
-    /// The digests of the content: the algorithm's name, and the digest in hexadecimal.
+    /// In hexadecimal, each with its algorithm.
     package let digests: [(key: String, value: String)]
 
     /// Collects the facts from the head of a creation.
-    ///
-    /// - Parameters:
-    ///   - target: the request target of the creation.
-    ///   - fields: the fields of the creation.
-    ///   - owner: the client's identity; nil if unknown.
-    ///   - digests: the computed digests, in hexadecimal.
     package init(
         target: String,
         fields: HTTPFields,
@@ -40,6 +34,5 @@ package final class UploadFacts: Sendable {
 }
 
 extension UpstreamRequest {
-    /// The facts about the upload; by default they are taken from the request itself.
     var knownFacts: UploadFacts { facts ?? UploadFacts(target: target, fields: fields) }
 }

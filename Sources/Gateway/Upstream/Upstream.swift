@@ -1,9 +1,7 @@
-// One delivery attempt for every kind of upstream: it sends a request, passes on the response part by part, and
-// returns an outcome that states whether the upstream may have received the request.
+// One delivery attempt for every kind of upstream, without a queue, backoff or retry.
 //
-// HTTPTargets.swift does the work over HTTP, DirectoryDrop.swift for a directory, and Bucket.swift for a bucket.
-// There is no queue, backoff or retry here. Invariant: the outcome is `.notReached` only if no byte of the request
-// can have been sent, so that repeating it is safe for every method.
+// Invariant: the outcome is `.notReached` only if no byte of the request can have been sent, so that repeating it is
+// safe for every method.
 
 package import HTTPTypes
 package import SpoolgatePosix
@@ -14,12 +12,11 @@ package import SpoolgateUploadProtocol
 package enum UpstreamContent {
     case none
     case bytes([UInt8])
-    /// The content of a buffer that does not change during the attempt.
+    /// A buffer that does not change during the attempt.
     case held(ContentBuffer)
-    /// The first `length` bytes of an open file; `read` fills a buffer from a position on, and returns the number of
-    /// bytes.
+    /// The first `length` bytes of a file; `read` fills a buffer from a position on, and returns the number of bytes.
     ///
-    /// `descriptor` is the open file; nil if the content is not in a file.
+    /// `descriptor` is nil if the content is not in a file.
     case file(
         descriptor: Int32?,
         length: Int64,
@@ -28,16 +25,14 @@ package enum UpstreamContent {
     /// The bytes `before`, then `length` bytes of content, then the bytes `after`, as in multipart/form-data (RFC
     /// 7578).
     ///
-    /// `read` fills a buffer from a position in the content on, and returns the number of bytes.
+    /// `read` fills a buffer from a position in the content on.
     case framed(
         before: [UInt8],
         length: Int64,
         read: (UnsafeMutableRawBufferPointer, Int64) throws -> Int,
         after: [UInt8]
     )
-    /// Content that can be read only once, as it arrives.
-    ///
-    /// `read` returns 0 at the proper end; `length` is nil if unknown.
+    /// Content that can be read only once; `read` returns 0 at the proper end, and `length` is nil if unknown.
     case stream(length: Int64?, read: (UnsafeMutableRawBufferPointer) throws -> Int)
 }
 
@@ -49,7 +44,7 @@ extension UpstreamContent {
         }
     }
 
-    /// Calls `body` with the bytes if the content is in memory; otherwise returns nil.
+    /// Returns nil if the content is not in memory.
     func withBytesInMemory<R>(_ body: (UnsafeRawBufferPointer) -> R) -> R? {
         switch self {
         case .bytes(let bytes): bytes.withUnsafeBytes(body)
@@ -64,27 +59,22 @@ package struct UpstreamRequest {
     package var method: HTTPRequest.Method
     /// The request target as the client sent it.
     package var target: String
-    /// The fields made by `UpstreamFields`, including `Host`.
-    ///
-    /// Message framing is added when the request is sent.
+    /// The fields made by `UpstreamFields`, including `Host`, but no message framing.
     package var fields: HTTPFields
     package var content: UpstreamContent
-    /// The path and optional query of a second resource at the public origin that the request names; nil if there is
-    /// none.
+    /// The path and optional query of a second resource at the public origin.
     ///
     /// The upstream receives it in `Destination`, with its own scheme and base path.
     package var destination: String?
-    /// The upload's ID, used in the names of files and objects.
-    ///
-    /// If it is nil, the request is not an upload, and directories and buckets refuse it.
+    /// The upload's ID, for names of files and objects; nil if the request is not an upload.
     package var upload: UploadID?
     /// Whether a directory must make the upload durable before it responds.
     package var survivesPowerCut: Bool
     /// Whether a redirect within the upstream ends the attempt with the outcome `.redirected`.
     package var interceptsRedirects = false
-    /// Whether an earlier attempt may have stored the upload, possibly under the name that an earlier build used.
+    /// Whether an earlier attempt may have stored the upload, possibly under an earlier build's name.
     package var isRepeated = false
-    /// The facts for a directory or bucket to store; if nil, they are taken from the request itself.
+    /// The facts for a directory or bucket to store; if nil, those in the request itself.
     package var facts: UploadFacts?
 
     /// Whether the request may be sent again after an attempt of unknown outcome.
@@ -113,21 +103,17 @@ package struct UpstreamRequest {
     }
 }
 
-/// The receiver of the upstream's response.
-///
-/// An error that a method throws ends the exchange.
+/// The receiver of the upstream's response; an error that a method throws ends the exchange.
 package protocol ResponseSink: AnyObject {
     /// Called repeatedly during the attempt: over HTTP, at least once a second after the connection is open.
     ///
-    /// Also called while content is copied to a directory.
-    ///
     /// May block; the time does not count towards the upstream's timeouts.
     func onProgress()
-    /// Receives an interim response other than 100, 101 and 104; called before the final head.
+    /// Receives an interim response other than 100, 101 and 104.
     func receive(interim head: ResponseHead) throws
     /// Receives the final head; called at most once. `contentLength` is nil if unknown.
     func receive(head: ResponseHead, contentLength: Int64?) throws
-    /// Receives a part of the content; called any number of times, in order.
+    /// Receives a part of the content, in order.
     func receive(content: RawSpan) throws
 }
 
@@ -150,12 +136,10 @@ package final class Upstream: Sendable {
         case http(HTTPTargets)
     }
 
-    /// Creates an upstream; no connection is opened yet.
+    /// Creates an upstream; a directory or a bucket must be its only target.
     ///
-    /// - Parameters:
-    ///   - settings: the settings, with at least one target; a directory or a bucket must be the only one.
-    ///   - skipped: called with the reasons, in one sentence, each time an attempt reached a target only after others
-    ///     failed.
+    /// `skipped` is called with the reasons, in one sentence, each time an attempt reached a target only after others
+    /// failed.
     package init(
         _ settings: UpstreamSettings,
         skipped: @escaping @Sendable (String) -> Void = { _ in }
@@ -182,12 +166,11 @@ package final class Upstream: Sendable {
         way = .http(HTTPTargets(locations, settings, skipped: skipped))
     }
 
-    /// Sends one request and passes the response to `sink` as it arrives.
+    /// Sends one request and passes the response to `sink` as it arrives; blocks until the end, in constant memory.
     ///
-    /// Blocks until the response is complete or the attempt fails; uses constant memory. If a target is not reached,
-    /// the next one is tried, unless content was read that cannot be read again. The request is sent to a target a
-    /// second time only if a kept connection was closed before any response byte, the content can be read again, and
-    /// either the method is idempotent (RFC 9110 §9.2.2) or the connection took no byte.
+    /// If a target is not reached, the next one is tried, unless content was read that cannot be read again. The
+    /// request is sent to a target a second time only if a kept connection was closed before any response byte, the
+    /// content can be read again, and either the method is idempotent (RFC 9110 §9.2.2) or the connection took no byte.
     package func attempt(_ request: UpstreamRequest, sink: any ResponseSink) -> AttemptOutcome {
         switch way {
         case .drop(let drop): drop.attempt(request, sink: sink)

@@ -1,13 +1,12 @@
-// The address of an upstream and its limits, as values.
+// The address of an upstream and its limits.
 //
-// UpstreamTargetText.swift reads the operator's text of a target. Nothing is opened or checked on disk here; a
-// missing file results in `.notReached` with its name.
+// Nothing is opened here; a missing file results in `.notReached` with its name.
 
 package import HTTPTypes
 
 /// The address of an upstream.
 package enum UpstreamTarget: Sendable, Equatable {
-    /// `http://host[:port]` or `https://host[:port]`, optionally with a path, which precedes every request target.
+    /// `http://host[:port]` or `https://host[:port]`, optionally with a path that precedes every request target.
     case http(base: String)
     /// `unix:/path/of.sock`: HTTP/1.1 over a unix socket.
     case unix(path: String)
@@ -27,11 +26,10 @@ package enum UpstreamTarget: Sendable, Equatable {
 
 /// The address of a bucket.
 package struct BucketAddress: Sendable, Equatable {
-    /// `http://host[:port]` or `https://host[:port]`, the store's address.
+    /// `http://host[:port]` or `https://host[:port]`.
     package var endpoint: String
-    /// The bucket's name.
     package var name: String
-    /// The text with which every key begins, up to a slash; empty, or without a slash at either end.
+    /// The start of every key, up to a slash; empty, or without a slash at either end.
     package var prefix = ""
 }
 
@@ -39,24 +37,20 @@ package struct BucketAddress: Sendable, Equatable {
 package struct BucketSettings: Sendable, Equatable {
     /// The maximum size of an object in bytes (Amazon S3, multipart upload limits).
     package static let largestObject: Int64 = 5 << 40
-    /// The minimum and maximum size of a part, in bytes.
+    /// The range of a part's size in bytes; the last part may be smaller.
     ///
-    /// The last part may be smaller. The maximum also applies to the object of a single PUT.
+    /// The maximum also applies to a single PUT.
     package static let partSizes: ClosedRange<Int64> = (5 << 20)...(5 << 30)
 
-    /// The region that requests are signed for.
     package var region = "us-east-1"
-    /// The location of the access key; if nil, there is no key, and objects cannot be stored.
+    /// The location of the access key; if nil, objects cannot be stored.
     package var credentials: BucketCredentials?
-    /// How requests name the bucket.
     package var style = BucketStyle.path
     /// The maximum size in bytes of an upload sent by a single PUT, and the size of the parts of larger uploads.
     package var partSize: Int64 = 1 << 30
-    /// How long to wait before each repetition of a request that sends a part, or starts or completes the object.
-    ///
-    /// Not a setting of the operator.
+    /// The pauses before the repetitions of a request.
     package var pauses: [Duration] = [.seconds(1), .seconds(2), .seconds(4), .seconds(8)]
-    /// Fields that each object receives in addition to those that describe its content.
+    /// Fields of each object in addition to those that describe its content.
     package var fields: [HTTPField] = []
 
     /// Creates the default settings.
@@ -67,11 +61,9 @@ package struct BucketSettings: Sendable, Equatable {
 package enum BucketCredentials: Sendable, Equatable {
     /// A file of two or three lines, or a credentials file of the AWS tools.
     case file(String)
-    /// The environment variables `AWS_ACCESS_KEY_ID`, `AWS_SECRET_ACCESS_KEY` and, for a temporary key,
-    /// `AWS_SESSION_TOKEN`.
+    /// `AWS_ACCESS_KEY_ID`, `AWS_SECRET_ACCESS_KEY` and, for a temporary key, `AWS_SESSION_TOKEN`.
     case environment
 
-    /// The path of the key file; nil if the key is in the environment.
     package var file: String? { if case .file(let path) = self { path } else { nil } }
 }
 
@@ -83,7 +75,7 @@ package enum BucketStyle: String, Sendable, CaseIterable {
     case virtualHost = "virtual-host"
 }
 
-/// The reason why a text is not a valid upstream target.
+/// Why a text is not a valid upstream target.
 package struct UpstreamTargetError: Error, Sendable, Equatable {
     /// One sentence for the operator.
     package var reason: String
@@ -102,21 +94,19 @@ package struct UpstreamSettings: Sendable, Equatable {
     package var stallTimeout: Duration
     /// The maximum time from the end of the request to the response's head, and between two parts of the response.
     package var responseTimeout: Duration
-    /// Whether one setting, `timeout`, gives all three timeouts, as for a webhook or an authorizer.
+    /// Whether the setting `timeout` gives all three timeouts, as for a webhook.
     package var hasOneTimeout = false
     /// The PEM file of the trusted authorities for https; nil: those of the system.
     package var certificateAuthority: String?
-    /// The PEM file of the client certificate; nil if the gateway presents none.
+    /// The PEM file of the client certificate, if the gateway presents one.
     package var clientCertificate: String?
-    /// The PEM file of the client certificate's key; nil if `clientCertificate` contains the key.
+    /// The PEM file of the client certificate's key; nil if `clientCertificate` contains it.
     package var clientKey: String?
-    /// The settings for a bucket; ignored if the target is not a bucket.
+    /// Ignored if the target is not a bucket.
     package var bucket = BucketSettings()
 
-    /// Whether the target is a bucket.
     package var isBucket: Bool { if case .bucket? = targets.first { true } else { false } }
 
-    /// Whether the target stores uploads as files or objects.
     package var stores: Bool { targets.first?.standsAlone ?? false }
 
     /// Creates settings with the product's defaults.

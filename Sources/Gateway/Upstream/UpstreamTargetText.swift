@@ -1,17 +1,14 @@
 // The operator's text of an upstream target, and the parts of a parsed one.
 //
-// Pure: no name is resolved and no path is opened. Every invalid text results in one sentence with the error and
-// the correct form. Invariant: a base in `UpstreamTarget.http` has a scheme, a host and a valid port if any, has no
-// user, query or fragment, and does not end in a slash.
+// Every error is one sentence with the correct form. Invariant: a base in `UpstreamTarget.http` has a scheme, a host
+// and a valid port if any, has no user, query or fragment, and does not end in a slash.
 
 import SpoolgateTextFormats
 import SpoolgateUploadProtocol
 
 extension UpstreamTarget {
-    /// Parses the text of the setting: `http://host[:port][/path]`, `https://…`, `unix:/path`, `directory:/path` or
+    /// Parses `http://host[:port][/path]`, `https://…`, `unix:/path`, `directory:/path` or
     /// `s3:https://host[:port]/bucket[/prefix]`.
-    ///
-    /// - Throws: `UpstreamTargetError`, a sentence that describes the error.
     package init(_ text: String) throws(UpstreamTargetError) {
         guard !text.hasControlCharacters else {
             throw .init(reason: "an upstream target must not have control characters")
@@ -37,7 +34,7 @@ extension UpstreamTarget {
         }
     }
 
-    /// The target as it is written in the settings.
+    /// The target as written in the settings.
     package var text: String {
         switch self {
         case .http(let base): base
@@ -47,7 +44,7 @@ extension UpstreamTarget {
         }
     }
 
-    /// The identity of the application: its host and port, socket or directory, in the same form for every spelling.
+    /// The identity of the application: its host and port, socket or directory, the same for every spelling.
     ///
     /// The path of a URL is left out, because one application may serve several paths.
     package var place: String {
@@ -60,8 +57,7 @@ extension UpstreamTarget {
 
     /// Parses one target of a list, after the targets `others`.
     ///
-    /// - Throws: `UpstreamTargetError` if the text is invalid, the target is in `others`, or a directory or a bucket is
-    ///   not the only target.
+    /// - Throws: an error also if `others` contains the target, or a directory or a bucket is not the only target.
     package init(_ text: String, after others: [UpstreamTarget]) throws(UpstreamTargetError) {
         try self.init(text)
         guard !others.contains(self) else {
@@ -195,35 +191,29 @@ extension BucketAddress {
         }
     }
 
-    /// The maximum size of the prefix in bytes.
-    ///
-    /// A key has at most 1024 bytes, and the prefix is followed by a slash, the upload's ID, a hyphen and a name of up
-    /// to 100 bytes.
+    /// In bytes; a key has at most 1024, and a slash, the upload's ID, a hyphen and a name of up to 100 bytes follow
+    /// the prefix.
     private static let mostOfPrefix = 1024 - 26 - 100 - 2
 
-    /// The address as it is written in the settings.
     package var text: String {
         let path = [name] + prefix.split(separator: "/").map { PercentText.encode(String($0)) }
         return "s3:\(endpoint)/\(path.joined(separator: "/"))"
     }
 }
 
-/// The parts of an HTTP upstream's address, for one attempt.
 struct UpstreamLocation {
-    /// The name of the upstream in log messages.
+    /// The name in log messages.
     let name: String
     /// The URL for libcurl; its path is replaced by the request target.
     let url: String
     /// The host and optional port, sent as `Host` if the request has no such field.
     let authority: String
-    /// The path that precedes every request target; empty, or without a slash at its end.
+    /// The path before every request target; empty, or without a slash at its end.
     let basePath: String
     /// The path of the unix socket; nil for TCP.
     let socket: String?
-    /// Whether TLS is used.
     let isSecure: Bool
 
-    /// Parses the base of an `UpstreamTarget.http`; if `socket` is not nil, connections use that unix socket.
     init(base: String, socket: String? = nil) {
         isSecure = base.hasPrefix("https://")
         let scheme = isSecure ? "https://" : "http://"
@@ -240,13 +230,12 @@ struct UpstreamLocation {
         AbsoluteURL(url).map { "\($0.origin[0])://\($0.origin[1]):\($0.origin[2])" } ?? url
     }
 
-    /// The host part of the authority.
     var host: Substring {
         authority.hasPrefix("[")
             ? authority.prefix { $0 != "]" }.dropFirst() : authority.prefix { $0 != ":" }
     }
 
-    /// The request target to send for the client's `target`; nil if `target` is invalid.
+    /// The request target to send for the client's `target`; nil if that is invalid.
     func requestTarget(_ target: String) -> String? {
         guard !target.isEmpty, target.utf8.allSatisfy({ $0 > 0x20 && $0 != 0x7f }) else {
             return nil

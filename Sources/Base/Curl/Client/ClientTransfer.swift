@@ -1,7 +1,7 @@
-// One client request over HTTP/1.1 or HTTP/2, with all interim responses, and content that may pause or abort.
+// One client request over HTTP/1.1 or HTTP/2, with all interim responses.
 //
-// In contrast to an attempt on an upstream (HTTPAttempt.swift), nothing is retried, redirected or assessed. Invariant:
-// no Swift error leaves a callback, and a transfer's own connection is closed when `run` returns.
+// Nothing is retried, redirected or assessed, unlike in HTTPAttempt.swift. Invariant: no Swift error leaves a callback,
+// and a transfer's own connection is closed when `run` returns.
 
 import Glibc
 import HTTPTypes
@@ -9,34 +9,29 @@ import SpoolgatePosix
 import SpoolgateTextFormats
 package import SpoolgateUploadProtocol
 
-/// A running request, and later its result.
-///
-/// Used by one thread; runs once.
+/// A running request, and later its result; used once, by one thread.
 package final class ClientTransfer: CurlTransfer {
-    /// The interim responses, including 100 (Continue).
+    /// Includes 100 (Continue).
     package private(set) var interim: [ClientInterim] = []
     package private(set) var head: ResponseHead?
     /// The start of the final response's content.
     package private(set) var content: [UInt8] = []
     package private(set) var isHTTP2 = false
-    /// The number of content bytes handed to libcurl.
+    /// Content bytes handed to libcurl.
     package private(set) var sent: Int64 = 0
-    /// The number of content bytes that the peer's system has not yet acknowledged.
+    /// Content bytes that the peer's system has not yet acknowledged.
     package var unsent: Int64 { Int64(max(0, context?.unsent ?? 0)) }
-    /// Whether the request may have been sent, so that the server may have processed it.
+    /// Whether the server may have processed the request.
     package private(set) var wasBegun = false
-    /// The number of content bytes written to the connection.
+    /// Content bytes written to the connection.
     package private(set) var uploaded: Int64 = 0
-    /// The delay that the response asked for before a retry; nil if it asked for none.
     package private(set) var retryAfter: Duration?
-    /// The reason why there is no complete response; nil if there is one.
     package private(set) var fault: ClientFault?
-    /// The round-trip time, measured while connecting.
+    /// Measured while connecting.
     package private(set) var roundTrip = Duration.zero
-    /// The time since the start of the request, up to its end.
     package var elapsed: Duration { (end ?? .now) - start }
 
-    /// The maximum number of bytes kept of the response's content.
+    /// The maximum number of bytes in `content`.
     private static let contentLimit = 64 * 1024
     /// The interval between calls of paused content.
     private static let pauseMilliseconds: Int32 = 5
@@ -52,18 +47,15 @@ package final class ClientTransfer: CurlTransfer {
     /// Whether anything was received since the content last paused.
     private var hasHeard = true
     private var wasGivenWhole = false
-    /// The reason why this side ended the transfer; nil if it did not.
+    /// The reason why this side ended the transfer.
     private var ending: ClientFault?
     private var moved: Int64 = 0
     private var deadline = Deadline.after(.zero)
 
-    /// Creates a transfer.
+    /// Creates a transfer over `connection`, or over one of its own if that is nil.
     ///
-    /// - Parameters:
-    ///   - request: the request.
-    ///   - connection: a connection that no other transfer uses, and that remains open afterwards; if nil, the transfer
-    ///     opens and closes its own.
-    ///   - isStopped: called several times a second; returns true to end the transfer.
+    /// No other transfer may use `connection`, which remains open afterwards. `isStopped` is called several times a
+    /// second and returns true to end the transfer.
     package init(
         _ request: ClientRequest,
         over connection: CurlConnection? = nil,
@@ -74,7 +66,7 @@ package final class ClientTransfer: CurlTransfer {
         self.isStopped = isStopped
     }
 
-    /// Sends the request; blocks until the response is complete or the transfer has failed.
+    /// Sends the request; blocks until the transfer ends.
     package func run() {
         start = .now
         defer { end = .now }
@@ -84,7 +76,7 @@ package final class ClientTransfer: CurlTransfer {
             return
         }
         connection.reset()
-        // During a long wait for a response, this detects a peer that is gone.
+        // Detects a peer that is gone during a long wait for a response.
         connection.context.acknowledgementLimit = request.timeout
         defer { connection.context.resets = false }
         do throws(CurlOptionError) {
@@ -151,7 +143,7 @@ package final class ClientTransfer: CurlTransfer {
     /// Only for the first request; the owner decides about a retry.
     package func mayConnect() -> Bool { !wasBegun }
 
-    /// Notes that sending starts; see `CurlTransfer`.
+    /// Notes that sending starts.
     package func mayBeginRequest() -> Bool {
         guard !wasBegun else { return false }
         wasBegun = true
@@ -165,7 +157,7 @@ package final class ClientTransfer: CurlTransfer {
     /// Always false: bytes that libcurl has not read before closing are lost.
     package var awaitsAnswer: Bool { false }
 
-    /// Checks for a request to stop, a timeout and a closed connection; see `CurlTransfer`.
+    /// Checks for a request to stop, a timeout and a closed connection.
     package func watchProgress(downloaded: Int64, uploaded: Int64) -> Bool {
         let count = downloaded + uploaded
         if isStopped() { return giveUp() }
@@ -189,7 +181,7 @@ package final class ClientTransfer: CurlTransfer {
 
     /// Waits briefly while the content has no bytes; otherwise libcurl would spin.
     ///
-    /// Received bytes end the wait, because the content may need them, unless the last ones could not be read.
+    /// Received bytes end the wait, unless the last ones could not be read.
     private func pause() {
         guard hasHeard, let context else {
             hasHeard = true
@@ -199,7 +191,7 @@ package final class ClientTransfer: CurlTransfer {
         hasHeard = !context.isReadable(within: Self.pauseMilliseconds)
     }
 
-    /// Records that this side ends the transfer, and returns false, which makes libcurl abort it.
+    /// Records why this side ends the transfer; returns false to make libcurl abort it.
     private func giveUp(
         _ kind: ClientFault.Kind = .stopped,
         _ reason: String = "ended by this side"
@@ -214,10 +206,10 @@ package final class ClientTransfer: CurlTransfer {
         deadline = .after(limit ?? request.timeout)
     }
 
-    /// Calls the request's content; see `CurlTransfer`.
+    /// Calls the request's content.
     package func giveContent(_ buffer: UnsafeMutableRawBufferPointer) -> ContentStep {
         guard let content = request.content else { return .bytes(0) }
-        // The time that the content takes does not count against the server.
+        // The content's own time does not count against the server.
         defer { progressed() }
         switch content.next(buffer, self) {
         case .bytes(let count):
@@ -234,7 +226,7 @@ package final class ClientTransfer: CurlTransfer {
         }
     }
 
-    /// Parses heads and ignores trailers; see `CurlTransfer`.
+    /// Parses heads and ignores trailers.
     package func takeHeadLine(_ line: UnsafeRawBufferPointer) -> Bool {
         guard head == nil else { return true }
         hasHeard = true
@@ -264,10 +256,10 @@ package final class ClientTransfer: CurlTransfer {
         }
     }
 
-    /// Passes content to the sink or keeps its start; see `CurlTransfer`.
+    /// Passes content to the sink or keeps its start.
     package func takeContent(_ bytes: UnsafeRawBufferPointer) -> Bool {
         hasHeard = true
-        // The time that the sink takes does not count against the server.
+        // The sink's time does not count against the server.
         defer { progressed() }
         guard let sink = request.sink, let head else {
             content.append(contentsOf: bytes.prefix(Self.contentLimit - content.count))
@@ -285,7 +277,7 @@ package final class ClientTransfer: CurlTransfer {
         if let ending { return ending }
         switch end {
         case .noAddress: return ClientFault(.noAddress, text)
-        // libcurl would retry over a new connection; that is refused, and libcurl reports the refusal.
+        // libcurl would retry over a new connection, and reports that this was refused.
         case .noConnection where wasBegun:
             return ClientFault(.noAnswer, "the connection was closed before a response")
         case .noConnection, .timedOut: return ClientFault(.noConnection, text)

@@ -1,31 +1,22 @@
 // Files to which several processes append lines: event files and the queue of a webhook.
 //
-// They bypass `Disk` because nothing here is made durable. Invariant: one call writes a whole line; otherwise the file
-// ends in a broken line, which the next line leaves unchanged.
+// They bypass `Disk` because nothing is made durable. Invariant: one call writes a whole line; otherwise the file ends
+// in a broken line, which the next line leaves unchanged.
 
 import CSpoolgateLinux
 import Glibc
 
-/// A file opened for appending.
-///
-/// Thread-safe.
+/// A thread-safe file opened for appending.
 package final class AppendedFile: Sendable {
     package let path: String
     package let descriptor: Descriptor
-    /// Whether the last line was written only in part.
+    /// Whether the last line is incomplete.
     private let isBroken = Monitor(false)
 
-    /// Opens a file, creating it if it is missing.
+    /// Opens a file, creating it if it is missing; never blocks.
     ///
-    /// Never blocks, for any kind of file.
-    ///
-    /// - Parameters:
-    ///   - name: the path of the file, or its name in `directory`.
-    ///   - directory: the file's directory, or nil if `name` is a path. If it is given, a symbolic link as `name` is
-    ///     refused (ELOOP), because the directory's owner could make it refer to a file of root.
-    ///   - mode: the permissions of a created file.
-    ///   - owner: the user ID of a created file's owner, or nil for this process's user; only root can set it.
-    /// - Throws: if the file cannot be opened or created.
+    /// If `directory` is given, a symbolic link as `name` is refused (ELOOP), because the directory's owner could make
+    /// it refer to a file of root. `owner` is a user ID for a created file; only root can set it.
     package init(
         path name: String,
         in directory: Directory? = nil,
@@ -35,7 +26,7 @@ package final class AppendedFile: Sendable {
         path = directory?.path(of: name) ?? name
         let parent = directory?.descriptor.number ?? AT_FDCWD
         let linkFlag = directory == nil ? 0 : O_NOFOLLOW
-        // Readable as well, because a broken last line has to be examined.
+        // Readable, because a broken last line has to be examined.
         let flags = linkFlag | O_RDWR | O_APPEND | O_CLOEXEC | O_NONBLOCK | O_NOCTTY
         var number = openat(parent, name, flags)
         if number < 0, errno == ENOENT {
@@ -47,7 +38,6 @@ package final class AppendedFile: Sendable {
 
     /// Appends a line and its line end with one call.
     package func add(line: String) throws(SystemError) {
-        // After a broken line, the next one starts on a new line.
         let isBroken = self.isBroken.update { isBroken in
             defer { isBroken = false }
             return isBroken
@@ -65,10 +55,7 @@ package final class AppendedFile: Sendable {
 
     /// Creates a directory for appended files, mode 0700, unless it exists.
     ///
-    /// - Parameters:
-    ///   - path: the directory.
-    ///   - owner: the user ID of a created directory's owner, or nil for this process's user; only root can set it.
-    /// - Throws: if the directory cannot be created.
+    /// `owner` is a user ID for a created directory; only root can set it.
     package static func makeDirectory(path: String, owner: UInt32? = nil) throws(SystemError) {
         if mkdir(path, 0o700) == 0 {
             if let owner, geteuid() == 0 { _ = lchown(path, owner, gid_t.max) }
@@ -77,13 +64,13 @@ package final class AppendedFile: Sendable {
         }
     }
 
-    /// Whether the path still refers to this file; false after the file was renamed or removed.
+    /// Whether the path still refers to this file.
     package var isInPlace: Bool {
         guard let identity = FileIdentity(of: descriptor.number) else { return false }
         return FileIdentity(of: path) == identity
     }
 
-    /// The current size of the file in bytes.
+    /// The current size in bytes.
     package var size: Int64 {
         (try? descriptor.status(subject: path))?.size ?? 0
     }

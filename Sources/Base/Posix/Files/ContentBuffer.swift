@@ -1,28 +1,22 @@
 // The buffer for content between a connection and the disk.
 //
-// It only holds bytes; its user reads and writes them. Invariant: the filled part is always the first `count` bytes,
-// and pages that were never touched use no memory.
+// Invariant: the filled part is always the first `count` bytes, and pages that were never touched use no memory.
 
 import Glibc
 
-/// A fixed region of memory that is filled from the start.
-///
-/// Used by one thread at a time.
+/// A fixed region of memory for one thread at a time.
 package final class ContentBuffer {
     package let capacity: Int
-    /// The number of filled bytes.
     package private(set) var count: Int = 0
 
-    /// The number of bytes from the start whose pages may use memory.
+    /// The bytes from the start whose pages may use memory.
     package private(set) var touched = 0
 
     private let region: UnsafeMutableRawBufferPointer
 
     package var free: Int { capacity - count }
 
-    /// Allocates a buffer of `capacity` bytes, at least 1.
-    ///
-    /// - Throws: `SystemError` if there is no memory left.
+    /// Allocates `capacity` bytes, at least 1; throws if there is no memory left.
     package init(capacity: Int) throws(SystemError) {
         precondition(capacity > 0, "a buffer needs a capacity")
         let start = mmap(
@@ -48,18 +42,14 @@ package final class ContentBuffer {
         return try body(filled.bytes)
     }
 
-    /// Copies the filled bytes from `position` on, until `target` is full or the filled part ends.
-    ///
-    /// - Returns: the number of bytes copied.
+    /// Copies filled bytes from `position` on until `target` is full or they end; returns their number.
     package func copy(from position: Int, to target: UnsafeMutableRawBufferPointer) -> Int {
         let part = region[position..<count].prefix(target.count)
         target.copyMemory(from: UnsafeRawBufferPointer(rebasing: part))
         return part.count
     }
 
-    /// Calls `body` with the free part of the buffer, into which it writes; `body` returns the number of bytes written.
-    ///
-    /// If `body` throws, no bytes are added.
+    /// Calls `body` to write into the free part and return the number of bytes; if it throws, none are added.
     package func fill<E: Error>(
         _ body: (UnsafeMutableRawBufferPointer) throws(E) -> Int
     ) throws(E) {
@@ -73,19 +63,19 @@ package final class ContentBuffer {
     /// Empties the buffer.
     package func removeAll() { count = 0 }
 
-    /// Empties the buffer and releases its pages to the system.
+    /// Empties the buffer and releases its pages.
     package func releasePages() {
         count = 0
         releaseUnusedPages()
     }
 
-    /// Releases the pages after the filled part to the system.
+    /// Releases the pages after the filled part.
     package func releaseUnusedPages() {
         let page = Int(getpagesize())
         let kept = min(capacity, (count + page - 1) / page * page)
         touched = count
         guard kept < capacity else { return }
-        // Only advice: if it fails, memory remains in use and nothing else changes.
+        // Only advice: if it fails, memory remains in use.
         _ = madvise(region.baseAddress?.advanced(by: kept), capacity - kept, MADV_DONTNEED)
     }
 }

@@ -1,13 +1,13 @@
-// An owned file descriptor, closed exactly once on every path.
+// Owned file descriptors.
 //
 // Invariant: while the value exists, the number is open and refers to the same file.
 
 import CSpoolgateLinux
 import Glibc
 
-/// An owned file descriptor.
+/// An owned file descriptor, closed exactly once on every path.
 package struct Descriptor: ~Copyable, Sendable {
-    /// The descriptor's number, for system calls; do not store it.
+    /// For system calls; do not store it.
     package let number: Int32
 
     /// Takes ownership of an open descriptor.
@@ -16,9 +16,7 @@ package struct Descriptor: ~Copyable, Sendable {
         self.number = number
     }
 
-    /// Closes the descriptor and throws any error that the kernel reports only now (close(2)).
-    ///
-    /// The descriptor is closed even if an error is thrown.
+    /// Closes the descriptor, even if it throws an error that the kernel reports only now (close(2)).
     package consuming func close() throws(SystemError) {
         let number = self.number
         discard self
@@ -35,9 +33,9 @@ package struct Descriptor: ~Copyable, Sendable {
         return number
     }
 
-    /// Enlarges a pipe to at least `count` bytes, so that its two sides wake each other less often.
+    /// Enlarges a pipe to `count` bytes, so that its two sides wake each other less often.
     ///
-    /// Does nothing if `number` is not a pipe or the system does not allow the size.
+    /// Does nothing if that is impossible.
     package static func widenPipe(_ number: Int32, to count: Int) {
         _ = spoolgate_widen_pipe(number, Int32(clamping: count))
     }
@@ -50,7 +48,7 @@ struct Pipe: ~Copyable {
     let source: Descriptor
     let sink: Descriptor
 
-    /// Creates a pipe; `subject` names its purpose in error messages.
+    /// `subject` names the pipe's purpose in error messages.
     init(for subject: String) throws(SystemError) {
         var ends: [Int32] = [-1, -1]
         try SystemError.check(spoolgate_pipe(&ends), "pipe2", on: subject)

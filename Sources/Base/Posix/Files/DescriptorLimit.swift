@@ -1,12 +1,10 @@
-// The limit and the number of this process's open descriptors.
+// The limit and the number of open descriptors.
 
 import Glibc
 
 /// The process's limit of descriptors (RLIMIT_NOFILE).
 package enum DescriptorLimit {
-    /// Raises the soft limit on open descriptors to the hard limit.
-    ///
-    /// - Returns: the new soft limit; 1,024, which every system allows, if it cannot be read.
+    /// Raises the soft limit to the hard limit and returns it; 1,024 if it is unknown.
     package static func raise() -> Int {
         let resource = __rlimit_resource_t(RLIMIT_NOFILE.rawValue)
         var limit = rlimit()
@@ -19,13 +17,13 @@ package enum DescriptorLimit {
         return Int(clamping: limit.rlim_cur)
     }
 
-    /// The number of this process's open descriptors; 0 if it cannot be determined.
+    /// The number of open descriptors; 0 if it is unknown.
     package static var open: Int {
         guard let directory = opendir("/proc/self/fd") else { return 0 }
         defer { closedir(directory) }
         var count = 0
         while readdir(directory) != nil { count += 1 }
-        // Excludes ".", ".." and the descriptor of the directory being read.
+        // Excludes ".", ".." and the directory's own descriptor.
         return max(0, count - 3)
     }
 }

@@ -1,15 +1,12 @@
-// An open directory, whose files are reached without resolving its path again.
+// An open directory; `Disk` makes changes.
 //
-// It only reads; `Disk` makes changes. Invariant: names are relative to the directory that was opened, even after it
-// was moved or replaced.
+// Invariant: names are relative to the directory that was opened, even after it was moved or replaced.
 
 import Glibc
 
-/// An open directory.
-///
-/// Thread-safe.
+/// A thread-safe open directory.
 package final class Directory: Sendable {
-    /// The path as opened, for messages.
+    /// As opened, for messages.
     package let path: String
     let descriptor: Descriptor
 
@@ -28,23 +25,22 @@ package final class Directory: Sendable {
         descriptor = Descriptor(owning: try SystemError.check(number, "openat", on: path))
     }
 
-    /// The last component of the path.
     package var name: String { String(path.split(separator: "/").last ?? "") }
 
-    /// The effective user ID of this process.
+    /// The effective user ID.
     package static var user: UInt32 { geteuid() }
 
-    /// The process ID of this process, as in /proc.
+    /// The process ID, as in /proc.
     package static var process: Int32 { getpid() }
 
-    /// Returns the path of a name in the directory, for messages.
+    /// Returns the path of a name, for messages.
     package func path(of name: String) -> String { "\(path)/\(name)" }
 
-    /// Opens an existing regular file for reading and, if `forWriting`, for writing; returns nil if it is missing.
+    /// Opens an existing regular file; returns nil if it is missing.
     ///
-    /// Never follows a symbolic link, and never blocks, whatever kind of file the name refers to.
+    /// Never follows a symbolic link, and never blocks.
     ///
-    /// - Throws: `SystemError`; its `isNotRegular` is true if the name does not refer to a regular file.
+    /// - Throws: `SystemError`; `isNotRegular` is true for another kind of file.
     package func open(
         _ name: String,
         forWriting: Bool = false
@@ -52,7 +48,7 @@ package final class Directory: Sendable {
         try open(name, forWriting ? O_RDWR : O_RDONLY)
     }
 
-    /// Opens an existing regular file like `open`, but only for appending (O_APPEND); returns nil if it is missing.
+    /// Opens a file like `open`, but only for appending (O_APPEND).
     package func openForAppending(_ name: String) throws(SystemError) -> Descriptor? {
         try open(name, O_WRONLY | O_APPEND)
     }
@@ -71,7 +67,7 @@ package final class Directory: Sendable {
         return opened
     }
 
-    /// Returns the status of a file in the directory, or nil if it is missing.
+    /// Returns the status of a file, or nil if it is missing.
     package func status(of name: String) throws(SystemError) -> FileStatus? {
         var raw = stat()
         if fstatat(descriptor.number, name, &raw, AT_SYMLINK_NOFOLLOW) == 0 {
@@ -81,7 +77,7 @@ package final class Directory: Sendable {
         throw SystemError("fstatat", on: path(of: name))
     }
 
-    /// Returns all names in the directory, in no particular order.
+    /// Returns all names, in no particular order.
     package func names() throws(SystemError) -> [String] {
         let reader = try reader()
         var names: [String] = []
@@ -89,7 +85,7 @@ package final class Directory: Sendable {
         return names
     }
 
-    /// Returns a reader for the names of a directory that may be very large.
+    /// Returns a reader for the names of a very large directory.
     package func reader() throws(SystemError) -> DirectoryReader { try DirectoryReader(self) }
 
     /// Returns the free space of the file system.
@@ -116,6 +112,6 @@ package final class Directory: Sendable {
 /// The free space of a file system, for an unprivileged user.
 package struct FileSystemSpace: Sendable, Equatable {
     package var freeBytes: Int64
-    /// The number of files that can still be created; nil if the file system has no such limit.
+    /// Nil if the file system has no such limit.
     package var freeFiles: Int64?
 }

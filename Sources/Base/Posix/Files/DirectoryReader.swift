@@ -1,19 +1,14 @@
-// Reads the names in a directory one at a time, so that a large directory needs no memory.
-//
-// Invariant: reading does not move a position that others share.
+// Reads a directory name by name, so that a large one needs no memory.
 
 import Glibc
 
-/// Reads the names in one directory, one at a time.
+/// Reads the names in one directory; used by one thread.
 ///
-/// Used by one thread. A name that is added or removed during the reading may or may not appear (POSIX, readdir).
+/// A name added or removed during the reading may or may not appear (POSIX, readdir).
 package final class DirectoryReader {
     private let stream: OpaquePointer
     private let path: String
 
-    /// Creates a reader that starts with the first name.
-    ///
-    /// - Throws: if the directory cannot be opened.
     init(_ directory: borrowing Directory) throws(SystemError) {
         path = directory.path
         // Opened again, because threads share the read position of the open directory.
@@ -30,9 +25,7 @@ package final class DirectoryReader {
 
     deinit { closedir(stream) }
 
-    /// Returns the next name, skipping `.` and `..`, or nil after the last name.
-    ///
-    /// - Throws: if the directory cannot be read.
+    /// Returns the next name except `.` and `..`, or nil after the last.
     package func next() throws(SystemError) -> String? {
         while true {
             errno = 0

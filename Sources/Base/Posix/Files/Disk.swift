@@ -1,33 +1,26 @@
 // The seam for tests: every call with which the spool changes the disk goes through a `Disk`.
 //
-// It only adds hooks before and after the calls, so that a test can make call n fail, write less, or be the last one,
-// and can record all changes. Reading needs no seam; see `Directory` and `FileReading`. Invariant: without a check and
-// a witness, only the system calls run.
+// Hooks let a test make call n fail, write less, or be the last one, and record all changes. Invariant: without hooks,
+// only the system calls run.
 
 import CSpoolgateLinux
 import Glibc
 
 /// The calls that change files and directories.
 package struct Disk: Sendable {
-    /// An operation that changes the disk; the raw value is the name of its system call.
+    /// The raw value is the name of the system call.
     package enum Call: String, Sendable, CaseIterable {
         case create = "openat"
-        /// Creates an empty file without opening it.
         case createEmpty = "mknodat"
         case makeDirectory = "mkdirat"
         case write = "pwrite"
-        /// Copies content from one file to another.
         case copy = "copy_file_range"
         case truncate = "ftruncate"
-        /// Makes a file's content and size durable.
         case sync = "fdatasync"
-        /// Makes a directory's entries durable.
         case syncDirectory = "fsync"
-        /// Gives a name to a file that was created without one.
         case link = "linkat"
         case rename = "renameat"
         case unlink = "unlinkat"
-        /// Sets a file's modification time to the current time.
         case touch = "futimens"
 
         fileprivate func check(
@@ -38,25 +31,23 @@ package struct Disk: Sendable {
         }
     }
 
-    /// A hook of tests that runs before each call, with its operation and subject.
+    /// A hook of tests that runs before each call; if it throws, the call is not made.
     ///
-    /// - Returns: the maximum number of bytes that a writing call may write; ignored for other calls.
-    /// - Throws: the error to report; the call is then not made.
+    /// - Returns: the maximum number of bytes that a writing call may write.
     package typealias Check = @Sendable (Call, _ subject: String) throws(SystemError) -> Int
 
-    /// The change made by a successful call; files are given by an open descriptor, names by their paths.
+    /// The change made by a call; files are given by descriptors, names by paths.
     package enum Effect: Sendable {
-        /// A file was created; `path` is nil if it has no name.
+        /// `path` is nil if the file has no name.
         case created(Int32, path: String?)
-        /// An empty file was created or already existed.
+        /// The file was created or already existed.
         case createdEmpty(path: String)
-        /// A directory was created or already existed.
+        /// The directory was created or already existed.
         case madeDirectory(path: String)
         case wrote(Int32, at: Int64, count: Int)
         case truncated(Int32, size: Int64)
         case synced(Int32)
         case syncedDirectory(path: String)
-        /// A file received a name.
         case linked(Int32, path: String)
         case renamed(from: String, to: String)
         case unlinked(path: String)
@@ -67,10 +58,10 @@ package struct Disk: Sendable {
 
     private let check: Check?
     private let witness: Witness?
-    /// The durations of this process's calls that make content or directory entries durable.
+    /// The durations of `sync` and `syncDirectory` calls.
     package static let syncTimes = Histogram(Histogram.short)
 
-    /// Creates a disk; only tests set `check` and `witness`.
+    /// Creates a disk; only tests set hooks.
     package init(check: Check? = nil, witness: Witness? = nil) {
         self.check = check
         self.witness = witness
@@ -78,7 +69,7 @@ package struct Disk: Sendable {
 
     /// Creates a file, mode 0600, open for reading and writing; throws EEXIST if the name exists.
     ///
-    /// If `owner` is not nil and the process runs as root, the file belongs to that user ID.
+    /// The file belongs to the user ID `owner` if this process is root.
     package func create(
         _ name: String,
         in directory: Directory,
@@ -93,9 +84,7 @@ package struct Disk: Sendable {
         return Descriptor(owning: number)
     }
 
-    /// Creates an unnamed file, mode 0600, on the file system of `directory`.
-    ///
-    /// - Returns: the file, or nil if the file system does not support unnamed files.
+    /// Creates an unnamed file, mode 0600; returns nil if the file system does not support unnamed files.
     package func createNameless(in directory: Directory) throws(SystemError) -> Descriptor? {
         _ = try check?(.create, directory.path)
         let number = spoolgate_open_nameless(directory.descriptor.number, ".", 0o600)
@@ -103,12 +92,12 @@ package struct Disk: Sendable {
             witness?(.created(number, path: nil))
             return Descriptor(owning: number)
         }
-        // ENOENT and EISDIR come from kernels and file systems without O_TMPFILE (open(2)).
+        // From kernels and file systems without O_TMPFILE (open(2)).
         if [EOPNOTSUPP, EISDIR, ENOENT].contains(errno) { return nil }
         throw SystemError(Call.create.rawValue, on: directory.path)
     }
 
-    /// Creates an empty file, mode 0600, without opening it; does nothing if the file exists.
+    /// Creates an empty file, mode 0600, without opening it, unless it exists.
     package func createEmpty(_ name: String, in directory: Directory) throws(SystemError) {
         _ = try check?(.createEmpty, directory.path(of: name))
         guard mknodat(directory.descriptor.number, name, S_IFREG | 0o600, 0) == 0 || errno == EEXIST
@@ -134,9 +123,7 @@ package struct Disk: Sendable {
         witness?(.madeDirectory(path: path))
     }
 
-    /// Writes all of `bytes` at `position` and advances `position` by their number.
-    ///
-    /// If an error is thrown, `position` is the end of the bytes that were written.
+    /// Writes all of `bytes` at `position` and advances `position`, even on an error, past the bytes written.
     package func write(
         _ bytes: RawSpan,
         to file: borrowing Descriptor,
@@ -161,10 +148,9 @@ package struct Disk: Sendable {
         }
     }
 
-    /// Copies the first `count` bytes of a file to `position` in another file and advances `position`.
+    /// Copies the first `count` bytes of a file to `position` in another and advances `position`, even on an error.
     ///
-    /// The files share the storage if the file system supports that; memory use is constant. If an error is thrown,
-    /// `position` is the end of the bytes that were copied.
+    /// The files share the storage if the file system supports that; memory use is constant.
     package func copy(
         _ source: borrowing Descriptor,
         count: Int64,
@@ -194,7 +180,7 @@ package struct Disk: Sendable {
 
     /// Starts writing a file's cached content to the disk, without waiting.
     ///
-    /// This makes nothing durable and reports no disk error; the following `sync` reports it.
+    /// This makes nothing durable; the following `sync` reports disk errors.
     package func beginWriteBack(
         _ file: borrowing Descriptor,
         from position: Int64,
@@ -214,7 +200,7 @@ package struct Disk: Sendable {
         witness?(.truncated(file.number, size: size))
     }
 
-    /// Sets a file's modification time to the current time.
+    /// Sets a file's modification time to now.
     package func touch(
         _ file: borrowing Descriptor,
         subject: @autoclosure () -> String
@@ -244,7 +230,7 @@ package struct Disk: Sendable {
         witness?(.syncedDirectory(path: directory.path))
     }
 
-    /// Sets a directory's mode to 0700, as part of its creation.
+    /// Sets a new directory's mode to 0700.
     package func makePrivate(_ directory: Directory) throws(SystemError) {
         _ = try check?(.makeDirectory, directory.path)
         try SystemError.check(
@@ -254,7 +240,7 @@ package struct Disk: Sendable {
         )
     }
 
-    /// Gives the name `name` to a file that was created without one; throws EEXIST if the name exists.
+    /// Gives a name to a file created without one; throws EEXIST if the name exists.
     package func link(
         _ file: borrowing Descriptor,
         as name: String,
@@ -282,9 +268,7 @@ package struct Disk: Sendable {
         witness?(.renamed(from: source.path(of: name), to: target.path(of: newName)))
     }
 
-    /// Removes the name `name` from a directory; does nothing if it is missing.
-    ///
-    /// - Returns: true if the name existed.
+    /// Removes the name `name`; returns whether it existed.
     @discardableResult
     package func unlink(_ name: String, in directory: Directory) throws(SystemError) -> Bool {
         _ = try check?(.unlink, directory.path(of: name))

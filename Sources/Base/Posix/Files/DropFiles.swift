@@ -1,39 +1,31 @@
 // Puts files into a directory that other programs read: link or copy, rename, sync.
 //
-// All paths are relative to the open directory, so that all steps use the same one. Invariant: a name without a leading
-// dot appears only by renaming a complete file, which is durable if the drop must survive a power failure.
+// Invariant: a name without a leading dot appears only by renaming a complete file, which is durable if the drop must
+// survive a power failure.
 
 import Glibc
 
-/// The error if the content for a file could not be read, so that the directory is not at fault.
+/// The content could not be read; the directory is not at fault.
 package struct DropContentError: Error {
     package var underlying: any Error
 }
 
-/// An open directory in which files are dropped.
-///
-/// Used by one thread.
+/// An open directory in which one thread drops files; all paths are relative to it.
 package struct DropFiles: ~Copyable {
     private let directory: Directory
     private let number: Int32
     private let survivesPowerCut: Bool
 
-    /// Opens the directory.
-    ///
-    /// - Parameters:
-    ///   - path: the directory, which must exist.
-    ///   - survivesPowerCut: whether the files must be durable; if false, nothing is synced.
-    /// - Throws: `SystemError` if the directory cannot be opened.
+    /// Opens an existing directory; if `survivesPowerCut` is false, nothing is synced.
     package init(path: String, survivesPowerCut: Bool = true) throws(SystemError) {
         self.survivesPowerCut = survivesPowerCut
         directory = try Directory(path: path)
         number = directory.descriptor.number
     }
 
-    /// Hard-links the open file `descriptor` as `name`.
+    /// Hard-links the open file `descriptor` as `name`; returns true once the link exists.
     ///
-    /// Returns true once the link exists. Returns false and creates no name if the file cannot be linked (it is on
-    /// another file system, belongs to another owner, or cannot have another name) or does not have `length` bytes.
+    /// Returns false and creates no name if the file cannot be linked or does not have `length` bytes.
     package func link(_ descriptor: Int32, length: Int64, as name: String) throws(SystemError)
         -> Bool
     {
@@ -53,8 +45,7 @@ package struct DropFiles: ~Copyable {
         do throws(SystemError) {
             if survivesPowerCut { try syncFile(temporary) }
             try check(renameat(number, temporary, number, name), "renameat", name)
-            // If both names are links to the same file, as when a data file is dropped again, rename(2) does nothing
-            // and keeps both.
+            // If both names are links to the same file, as when a data file is dropped again, rename(2) keeps both.
             remove(temporary)
         } catch {
             remove(temporary)
@@ -63,13 +54,10 @@ package struct DropFiles: ~Copyable {
         return true
     }
 
-    /// Creates the file `name` from the bytes that repeated calls of `next` put into a buffer.
+    /// Creates the file `name` from the bytes that calls of `next` put into a buffer; returns their number.
     ///
-    /// - Parameters:
-    ///   - name: the file's name.
-    ///   - length: the expected number of bytes, or nil if unknown.
-    ///   - next: fills the buffer from its start and returns the number of bytes, 0 at the end of the content.
-    /// - Returns: the number of bytes written.
+    /// `next` returns the number of bytes, 0 at the end of the content. `length` is the expected total.
+    ///
     /// - Throws: `SystemError`, or `DropContentError` with the error of `next`; no incomplete file remains.
     package func write(
         as name: String,
@@ -81,9 +69,7 @@ package struct DropFiles: ~Copyable {
         }
     }
 
-    /// Creates the file `name` with these bytes.
-    ///
-    /// - Throws: `SystemError`; no incomplete file remains.
+    /// Creates the file `name`; if it throws, no incomplete file remains.
     package func write(_ bytes: [UInt8], as name: String) throws {
         try make(name) { file, temporary in
             try bytes.withUnsafeBytes { try write($0, to: file, temporary) }
@@ -118,19 +104,19 @@ package struct DropFiles: ~Copyable {
     /// Removes the file `name`, if it exists.
     package func remove(_ name: String) { _ = unlinkat(number, name, 0) }
 
-    /// Whether the file `name` or its record, `name.json`, exists.
+    /// Whether the file `name` or its record `name.json` exists.
     package func has(_ name: String) -> Bool {
         faccessat(number, name, F_OK, AT_SYMLINK_NOFOLLOW) == 0
             || faccessat(number, "\(name).json", F_OK, AT_SYMLINK_NOFOLLOW) == 0
     }
 
-    /// Makes all names created so far durable, if the files must survive a power failure.
+    /// Makes all names durable if the files must survive a power failure.
     package func sync() throws(SystemError) {
         guard survivesPowerCut else { return }
         try SystemError.check(fsync(number), "fsync", on: directory.path)
     }
 
-    /// Removes the content file `name`, unless a file `record` exists, left by an earlier drop with the same name.
+    /// Removes the content file `name`, unless an earlier drop left the file `record`.
     package func removeContent(_ name: String, unlessNamedBy record: String) {
         guard faccessat(number, record, F_OK, AT_SYMLINK_NOFOLLOW) != 0, errno == ENOENT
         else { return }
@@ -143,7 +129,7 @@ package struct DropFiles: ~Copyable {
         expecting expected: Int64,
         _ next: (UnsafeMutableRawBufferPointer) throws -> Int
     ) throws -> Int64 {
-        // A large buffer, which malloc maps anew each time, would cost more than the calls it saves.
+        // malloc maps a large buffer anew each time, which costs more than the calls it saves.
         let size = expected <= Self.smallContent ? 64 << 10 : 256 << 10
         let buffer = UnsafeMutableRawBufferPointer.allocate(byteCount: size, alignment: 4096)
         defer { buffer.deallocate() }
@@ -157,7 +143,7 @@ package struct DropFiles: ~Copyable {
         }
     }
 
-    /// The size in bytes up to which content needs only a few calls, regardless of the buffer.
+    /// The bytes up to which content needs only a few calls, regardless of the buffer.
     private static let smallContent: Int64 = 1 << 20
 
     private func write(
@@ -176,10 +162,10 @@ package struct DropFiles: ~Copyable {
         }
     }
 
-    /// The hidden name of a file until it is complete.
+    /// Hidden until the file is complete.
     private static func temporary(for name: String) -> String { ".\(name).part" }
 
-    /// Removes a temporary file that was left by an earlier crash.
+    /// Removes a temporary file that an earlier crash left.
     private func removeLeft(_ temporary: String) throws(SystemError) {
         guard unlinkat(number, temporary, 0) == 0 || errno == ENOENT else {
             throw SystemError("unlinkat", on: directory.path(of: temporary))

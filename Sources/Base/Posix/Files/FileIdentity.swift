@@ -7,7 +7,7 @@ package struct FileIdentity: Hashable, Sendable {
     private let device: UInt64
     private let node: UInt64
 
-    /// Reads the identity of the file at `path`; nil if the file is missing or inaccessible.
+    /// Reads the identity of the file at `path`; nil if it is inaccessible.
     package init?(of path: String, followingLinks: Bool = true) {
         self.init { followingLinks ? stat(path, &$0) : lstat(path, &$0) }
     }

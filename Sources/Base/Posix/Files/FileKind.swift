@@ -2,7 +2,7 @@
 
 import Glibc
 
-/// The kind of a file; symbolic links are followed.
+/// The kind of a file; links are followed.
 package enum FileKind: Sendable, Equatable {
     /// Missing or inaccessible.
     case missing

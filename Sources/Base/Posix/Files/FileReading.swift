@@ -1,28 +1,28 @@
 // Reads, measures and locks an open file; nothing here changes the disk.
 //
-// Locks are "open file description" locks (fcntl(2)). The kernel drops them when the last descriptor is closed, even on
-// kill -9. They exclude threads as well as processes.
+// Locks are "open file description" locks (fcntl(2)). They exclude threads as well as processes, and the kernel drops
+// them with the last descriptor, even on kill -9.
 
 import CSpoolgateLinux
 import Glibc
 
 /// The status of a file.
 package struct FileStatus: Sendable, Equatable {
-    /// The size in bytes.
+    /// In bytes.
     package var size: Int64
-    /// The disk usage in bytes.
+    /// In bytes.
     package var diskUsage: Int64
-    /// The time of the last change to its content.
+    /// The last change to its content.
     package var modified: WallTime
-    /// The time of the last change to its content, permissions or names.
+    /// The last change to its content, permissions or names.
     package var changed: WallTime
-    /// The number of names (hard links) that the file has; 0 if it was removed.
+    /// The number of names (hard links); 0 if the file was removed.
     package var names: Int
-    /// The inode number: two names with the same number are one file.
+    /// The inode number.
     package var file: UInt64
     package var isRegular: Bool
     package var isDirectory: Bool
-    /// The owner's user ID.
+    /// A user ID.
     package var owner: UInt32
     package var permissions: UInt32
 
@@ -50,9 +50,7 @@ extension Descriptor {
         return FileStatus(raw)
     }
 
-    /// Reads from `position` until `buffer` is full or the file ends.
-    ///
-    /// - Returns: the number of bytes read; less than requested only at the end of the file.
+    /// Reads from `position` until `buffer` is full or the file ends; returns the number of bytes.
     package borrowing func read(
         into buffer: UnsafeMutableRawBufferPointer,
         at position: Int64,
@@ -72,7 +70,7 @@ extension Descriptor {
         return filled
     }
 
-    /// Reads and returns `count` bytes from `position`, or fewer at the end of the file.
+    /// Returns `count` bytes from `position`, or fewer at the end of the file.
     package borrowing func bytes(
         at position: Int64,
         count: Int,
@@ -96,20 +94,17 @@ extension Descriptor {
 
     /// Drops the file's clean pages from the page cache (posix_fadvise(2)).
     package borrowing func forgetCached() {
-        // Only advice: if it fails, nothing changes for readers.
         _ = posix_fadvise(number, 0, 0, POSIX_FADV_DONTNEED)
     }
 
-    /// Takes an exclusive lock without waiting; the lock lasts until the file is closed.
-    ///
-    /// - Returns: true if the lock was taken; false if another open file description holds it.
+    /// Takes an exclusive lock until the file is closed; returns false if another open file description holds it.
     package borrowing func tryLock(
         subject: @autoclosure () -> String
     ) throws(SystemError) -> Bool {
         try SystemError.check(spoolgate_try_lock(number), "fcntl", on: subject()) == 0
     }
 
-    /// Takes an exclusive lock, waiting until no other open file description holds it.
+    /// Takes the lock as soon as no other open file description holds it.
     package borrowing func lock(subject: @autoclosure () -> String) throws(SystemError) {
         // Not F_OFD_SETLKW: if a process is killed in it, ceph-fuse may make the server forget a request that it has
         // granted. The lock then has no owner until the file system is unmounted.
@@ -123,10 +118,9 @@ extension Descriptor {
         try SystemError.check(spoolgate_is_locked(number), "fcntl", on: subject()) == 1
     }
 
-    /// Sets or clears this open file description's mark on the file.
+    /// Sets or clears this open file description's mark on the file, which lasts until the file is closed.
     ///
-    /// Any number of open file descriptions can have a mark at a time, independently of the lock. A mark lasts until
-    /// the file is closed.
+    /// Any number of them can have a mark, independently of the lock.
     package borrowing func setMark(
         _ isSet: Bool,
         subject: @autoclosure () -> String

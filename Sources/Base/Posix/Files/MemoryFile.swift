@@ -3,29 +3,25 @@
 import CSpoolgateLinux
 import Glibc
 
-/// An owned, unnamed file whose bytes are only in memory.
+/// An owned, unnamed file in memory.
 package struct MemoryFile: ~Copyable, Sendable {
     private let descriptor: Descriptor
 
-    /// Creates an empty file.
-    ///
-    /// - Throws: `SystemError` if there is no room for it (EMFILE, ENFILE, ENOMEM).
+    /// Creates an empty file; throws if there is no room (EMFILE, ENFILE, ENOMEM).
     package init(named name: String) throws(SystemError) {
         let number = try SystemError.check(spoolgate_memory_file(name), "memfd_create", on: name)
-        // Writes append, regardless of the read position. On a file in memory this cannot fail.
+        // Writes append, regardless of the read position; in memory this cannot fail.
         _ = fcntl(number, F_SETFL, O_APPEND)
         descriptor = Descriptor(owning: number)
     }
 
-    /// Takes ownership of a file whose number `release` returned.
+    /// Takes ownership of a number from `release`.
     package init(owning number: Int32) { descriptor = Descriptor(owning: number) }
 
-    /// Gives up ownership and returns the number, which the caller must close or pass to `init(owning:)`.
+    /// Gives up ownership; the caller must close the number or pass it to `init(owning:)`.
     package consuming func release() -> Int32 { descriptor.release() }
 
     /// Stores bytes in an empty file, to be read from the start.
-    ///
-    /// - Throws: `SystemError` if there is no memory left.
     package func hold(_ bytes: [UInt8]) throws(SystemError) {
         guard write(descriptor.number, bytes, bytes.count) == bytes.count,
             lseek(descriptor.number, 0, SEEK_SET) == 0

@@ -1,34 +1,31 @@
-// Checks this process's access to a path, and finds the file or directory that prevents it.
+// Finds the file or directory that prevents this process's access to a path.
 //
-// It resolves the path name by name and follows links, like the kernel. It only reads; nothing is opened.
+// It resolves the path name by name and follows links, like the kernel; nothing is opened.
 
 import Glibc
 
 /// Access rights to a file or directory.
 package struct AccessRights: OptionSet, Sendable {
-    /// The bits of access(2).
     package let rawValue: Int32
 
     /// Creates rights from the bits of access(2).
     package init(rawValue: Int32) { self.rawValue = rawValue }
 
-    /// Reading a file, or listing a directory.
     package static let read = AccessRights(rawValue: R_OK)
     /// Changing a file, or the names in a directory.
     package static let write = AccessRights(rawValue: W_OK)
     /// Executing a file, or reaching the files in a directory.
     package static let search = AccessRights(rawValue: X_OK)
-    /// All rights to a directory.
     package static let all: AccessRights = [.read, .write, .search]
 }
 
-/// The properties of a file or directory that decide who can access it.
+/// The properties of a file that decide about access.
 package struct PathFacts: Sendable, Equatable {
-    /// The path, with symbolic links resolved.
+    /// Symbolic links are resolved.
     package var path: String
-    /// The user ID of its owner.
+    /// A user ID.
     package var owner: UInt32
-    /// The group ID of its group.
+    /// A group ID.
     package var group: UInt32
     package var permissions: UInt32
     package var isDirectory: Bool
@@ -43,26 +40,22 @@ package struct PathFacts: Sendable, Equatable {
 
 /// The reason why a path cannot be used.
 package enum PathObstacle: Error, Sendable, Equatable {
-    /// The path is missing; `isLast` is true for the requested path, false for a directory above it.
+    /// `isLast` is false for a directory above the requested path.
     case missing(path: String, isLast: Bool)
-    /// A component of the path is not a directory.
+    /// A component is not a directory.
     case notDirectory(PathFacts)
-    /// These rights are missing; `isLast` is true for the requested path, false for a directory above it.
+    /// These rights are missing; `isLast` is false for a directory above the requested path.
     case denied(PathFacts, AccessRights, isLast: Bool)
     case readOnly(PathFacts)
-    /// The path cannot be examined.
     case failed(SystemError)
 }
 
-/// Resolves paths like the kernel does for this process.
+/// Resolves paths like the kernel.
 package enum PathAccess {
-    /// The kernel's maximum number of symbolic links in one path.
+    /// The kernel's limit for one path.
     private static let mostLinks = 40
 
-    /// Checks that this process has `rights` to an absolute path.
-    ///
-    /// - Returns: the properties of the file.
-    /// - Throws: `PathObstacle`, the first that is found from the root on.
+    /// Checks that this process has `rights` to an absolute path; throws the first obstacle from the root on.
     package static func require(
         _ rights: AccessRights,
         to path: String
@@ -101,12 +94,12 @@ package enum PathAccess {
         return rest.isEmpty ? "/" : String(rest)
     }
 
-    /// The components of a path, the last one first.
+    /// The last component is first.
     private static func names(of path: String) -> [String] {
         path.split(separator: "/").reversed().map(String.init)
     }
 
-    /// Returns the target of the symbolic link at `path`, or nil if `path` is not a symbolic link.
+    /// Returns a symbolic link's target, or nil if `path` is not one.
     private static func link(at path: String, isLast: Bool) throws(PathObstacle) -> String? {
         var raw = stat()
         guard lstat(path, &raw) == 0 else {

@@ -1,19 +1,13 @@
-// Reads a small secret file.
-//
-// Invariant: only a regular file that other users can neither read nor change is accepted.
+// Reads a small secret file, which must be a regular file that other users can neither read nor change.
 
 import Glibc
 
 /// Small secret files.
 package enum SecretFile {
-    /// Reads a whole file.
+    /// Reads a file of at most `limit` bytes; a symbolic link is followed.
     ///
-    /// - Parameters:
-    ///   - path: the file; a symbolic link is followed.
-    ///   - limit: the maximum size in bytes; a longer file is an error (`EFBIG`).
-    /// - Returns: its bytes.
-    /// - Throws: `SystemError` if it cannot be read; EACCES on the call `stat` if its permissions let others read it or
-    ///   its group change it.
+    /// - Throws: `SystemError`; EFBIG if it is longer; EACCES on the call `stat` if its permissions let others read it
+    ///   or its group change it.
     package static func read(_ path: String, limit: Int) throws(SystemError) -> [UInt8] {
         let number = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY)
         let file = Descriptor(owning: try SystemError.check(number, "open", on: path))

@@ -1,16 +1,12 @@
-// Reads whole small text files, such as settings and the boot ID. Not used for content.
+// Reads small text files, such as settings and the boot ID.
 
 import Glibc
 
 /// Small text files.
 package enum TextFile {
-    /// Reads a whole file as UTF-8; invalid bytes become U+FFFD.
+    /// Reads a file as UTF-8; invalid bytes become U+FFFD.
     ///
-    /// - Parameters:
-    ///   - path: the file.
-    ///   - limit: the maximum size in bytes; a longer file is an error (`EFBIG`).
-    /// - Returns: the text.
-    /// - Throws: `SystemError` with the failed call and the path.
+    /// - Throws: `SystemError`; EFBIG if the file is longer than `limit` bytes.
     package static func read(_ path: String, limit: Int) throws(SystemError) -> String {
         let number = open(path, O_RDONLY | O_CLOEXEC)
         let file = Descriptor(owning: try SystemError.check(number, "open", on: path))

@@ -1,27 +1,25 @@
-// Runs a program as a child process and captures a limited amount of its output.
+// Runs a program without a shell and captures a limited amount of its output.
 //
-// Its user waits in steps and so controls the time. No shell is involved. Invariant: after its reported end or the
-// value's, no process of its group runs or is left unreaped.
+// Invariant: after its reported end or the value's, no process of its group runs or is left unreaped.
 
 import CSpoolgateLinux
 import Glibc
 
-/// A child process in its own process group.
+/// A child process in its own process group; used by one thread; `deinit` kills it.
 ///
-/// The process inherits no descriptor, signal mask, signal disposition or environment variable. Used by one thread;
-/// `deinit` kills a running process.
+/// It inherits no descriptor, signal mask, signal disposition or environment variable.
 package final class ChildProcess {
     /// The way a process ended.
     package enum End: Sendable, Equatable {
-        /// It exited with this status, 0 to 255.
+        /// An exit status from 0 to 255.
         case exited(Int32)
-        /// A signal with this number ended it.
+        /// The signal that ended it.
         case signalled(Int32)
     }
 
-    /// The start of the process's standard output, at most `limit` bytes.
+    /// The start of standard output, at most `limit` bytes.
     package private(set) var output: [UInt8] = []
-    /// The start of the process's standard error, at most `limit` bytes.
+    /// The start of standard error, at most `limit` bytes.
     package private(set) var errors: [UInt8] = []
 
     private let process: pid_t
@@ -32,16 +30,15 @@ package final class ChildProcess {
     private var isOutputOpen = true
     private var isErrorsOpen = true
     private var end: End?
-    /// How long to wait for a killed process, which may hang in the kernel forever.
+    /// A killed process may hang in the kernel.
     private static let reapTimeout = Duration.seconds(10)
 
-    /// Starts a program.
+    /// Starts the program `command`, an absolute path and arguments.
     ///
-    /// - Parameters:
-    ///   - command: the program's absolute path and its arguments.
-    ///   - environment: all environment variables of the process.
-    ///   - limit: the maximum number of bytes kept of each output; the rest is read and discarded.
-    /// - Throws: `SystemError` if the program cannot be started; the subject is the program.
+    /// The variables in `environment` are the only ones. At most `limit` bytes of each output are kept; the rest is
+    /// read and discarded.
+    ///
+    /// - Throws: `SystemError` with the program as its subject.
     package init(
         _ command: [String],
         environment: [(name: String, value: String)],
@@ -86,11 +83,9 @@ package final class ChildProcess {
 
     deinit { if end == nil { kill() } }
 
-    /// Waits for the process to end.
+    /// Waits for the process to end; returns nil if it still runs at `deadline`.
     ///
-    /// The rest of its process group is then killed, so that no process keeps its outputs open.
-    ///
-    /// - Returns: the way it ended, or nil if it still runs at `deadline`.
+    /// The rest of an ended process's group is killed, so that no process keeps its outputs open.
     package func wait(until deadline: Deadline) -> End? {
         while end == nil {
             let left = deadline.remaining
@@ -105,9 +100,7 @@ package final class ChildProcess {
         return end
     }
 
-    /// Sends SIGTERM to the process group, waits, and kills the processes that remain.
-    ///
-    /// - Parameter grace: the time that the process has to exit after SIGTERM.
+    /// Sends SIGTERM to the process group, waits for `grace`, and kills the processes that remain.
     package func terminate(grace: Duration) {
         guard end == nil else { return }
         Glibc.kill(-process, SIGTERM)
@@ -123,8 +116,7 @@ package final class ChildProcess {
         try? Thread.start(name: "reaper", stackSize: 64 * 1024) { _ = spoolgate_reap(process) }
     }
 
-    /// Waits for the process's end or for output, and reads the available output; returns true if the process has
-    /// ended.
+    /// Waits for the end or for output, and reads it; returns true if the process has ended.
     private func waitOnce(_ milliseconds: Int32) -> Bool {
         // A closed output is left out, because it would always be readable.
         var polled = [
@@ -138,7 +130,7 @@ package final class ChildProcess {
     }
 
     private func takeEnd() {
-        // Reads the last output, but not forever: other processes of the group may still be writing.
+        // Reads the last output, but not forever: processes of the group may still be writing.
         _ = Self.take(outputEnd, into: &output, limit)
         _ = Self.take(errorsEnd, into: &errors, limit)
         // Before it is reaped, while its number and its group's cannot be reused.
@@ -147,7 +139,7 @@ package final class ChildProcess {
         end = status >= 1_000 ? .signalled(status - 1_000) : .exited(status)
     }
 
-    /// Reads the available bytes, at most a pipe's capacity; returns false at the end of the output.
+    /// Reads the available bytes, at most a pipe's capacity; returns false at the end.
     private static func take(
         _ source: borrowing Descriptor,
         into bytes: inout [UInt8],
@@ -164,7 +156,6 @@ package final class ChildProcess {
         }
     }
 
-    /// Calls `body` with the texts as a C array of strings.
     private static func withStrings<R>(
         _ strings: [String],
         _ body: (UnsafePointer<UnsafeMutablePointer<CChar>?>) -> R

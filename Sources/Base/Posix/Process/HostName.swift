@@ -4,7 +4,7 @@ import Glibc
 
 /// The machine's name.
 package enum HostName {
-    /// The current name, usually without a domain; `localhost` if it cannot be read.
+    /// Usually without a domain; `localhost` if it cannot be read.
     package static var current: String {
         var name = [CChar](repeating: 0, count: 256)
         guard gethostname(&name, name.count - 1) == 0 else { return "localhost" }

@@ -1,33 +1,32 @@
-// Reports the service's state to the service manager: the datagrams of sd_notify(3), without libsystemd.
+// Reports the service's state with the datagrams of sd_notify(3), without libsystemd.
 //
 // Invariant: without a service manager, every call does nothing.
 
 import CSpoolgateLinux
 import Glibc
 
-/// The service manager that started this process and wants reports, if there is one.
+/// The service manager that wants reports, if there is one.
 package struct ServiceManager: Sendable {
-    /// The address in `NOTIFY_SOCKET`; if nil, no reports are sent.
+    /// From `NOTIFY_SOCKET`; if nil, no reports are sent.
     private let address: [UInt8]?
-    /// The maximum interval between `alive` reports; nil if the service manager expects none.
+    /// The maximum interval between `alive` reports; nil if none are expected.
     package let watchdog: Duration?
 
     /// A reported state.
     package enum State: Sendable, Equatable {
-        /// The service has started, or has read its settings again.
+        /// Also after the service has read its settings again.
         case ready
         /// The service is reading its settings again; `ready` follows.
         case reloading
         case stopping
         case alive
-        /// A line for people, shown by `systemctl status`.
+        /// Shown by `systemctl status`.
         case status(String)
     }
 
-    /// Whether there is a service manager to report to.
     package var isThere: Bool { address != nil }
 
-    /// Reads `NOTIFY_SOCKET`, a path or `@` and an abstract name, as well as `WATCHDOG_USEC` and `WATCHDOG_PID`.
+    /// Reads `NOTIFY_SOCKET` (a path, or `@` and an abstract name), `WATCHDOG_USEC` and `WATCHDOG_PID`.
     package init(environment: (String) -> String? = Listener.processEnvironment) {
         let isMeant = environment("WATCHDOG_PID").map { $0 == String(getpid()) } ?? true
         let interval = environment("WATCHDOG_USEC").flatMap { Int64($0) } ?? 0
@@ -43,9 +42,7 @@ package struct ServiceManager: Sendable {
         address = bytes
     }
 
-    /// Reports the states in one datagram.
-    ///
-    /// - Throws: `SystemError` if the datagram could not be sent; the service can continue without it.
+    /// Reports the states in one datagram; the service can continue if this throws.
     package func tell(_ states: State...) throws(SystemError) {
         guard let address else { return }
         let text = Array(states.map(Self.text).joined(separator: "\n").utf8)

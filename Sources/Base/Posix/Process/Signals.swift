@@ -1,7 +1,4 @@
 // Signals as values, received by one thread; no code runs in a signal handler.
-//
-// Invariant: `block` runs before the first thread starts, so that every thread inherits the mask and only `next` can
-// receive a signal.
 
 import Glibc
 
@@ -9,7 +6,7 @@ import Glibc
 package enum Signal: Sendable, Equatable, CaseIterable {
     /// SIGTERM: shut down in an orderly way.
     case terminate
-    /// SIGINT: shut down in an orderly way; sent by Ctrl-C on a terminal.
+    /// SIGINT, such as Ctrl-C: shut down in an orderly way.
     case interrupt
     /// SIGHUP: read the settings again.
     case hangUp
@@ -29,7 +26,7 @@ package enum Signal: Sendable, Equatable, CaseIterable {
     }
 }
 
-/// The process's signals, blocked in all threads and received by one.
+/// The process's signals, blocked in all threads.
 package struct Signals: Sendable {
     private static var set: sigset_t {
         var set = sigset_t()
@@ -40,12 +37,12 @@ package struct Signals: Sendable {
 
     /// Ignores SIGXFSZ, so that a write beyond the file size limit fails with EFBIG.
     ///
-    /// Call this first in every program that writes files. Child processes start with the default effect of the signal.
+    /// Every program that writes files calls this first. Child processes start with the default effect.
     package static func ignoreFileSizeLimit() { _ = Glibc.signal(SIGXFSZ, SIG_IGN) }
 
     /// Blocks the signals of `Signal` in this thread and its future threads; ignores SIGPIPE and SIGXFSZ.
     ///
-    /// Call this first in the program, before any thread starts.
+    /// Call this before any thread starts, so that only `next` can receive a signal.
     package static func block() -> Signals {
         var set = Signals.set
         pthread_sigmask(SIG_BLOCK, &set, nil)
@@ -56,7 +53,7 @@ package struct Signals: Sendable {
         return Signals()
     }
 
-    /// Restores the default effect of SIGINT and SIGHUP, which end the process, even if its parent blocked them.
+    /// Unblocks SIGINT and SIGHUP, so that they end the process even if its parent blocked them.
     package static func unblock() {
         var set = sigset_t()
         sigemptyset(&set)
@@ -64,7 +61,7 @@ package struct Signals: Sendable {
         pthread_sigmask(SIG_UNBLOCK, &set, nil)
     }
 
-    /// Whether the process was started with a signal ignored, for example, by `nohup` or a background shell.
+    /// Whether the process was started with a signal ignored, for example, by `nohup`.
     ///
     /// `next` receives a blocked signal even if it is ignored.
     package static func isIgnored(_ signal: Signal) -> Bool {
@@ -74,9 +71,7 @@ package struct Signals: Sendable {
             == unsafeBitCast(SIG_IGN, to: Int.self)
     }
 
-    /// Waits for the next signal.
-    ///
-    /// Only one thread may call this.
+    /// Waits for the next signal; only one thread may call this.
     package func next() -> Signal {
         while true {
             var set = Signals.set
@@ -89,9 +84,7 @@ package struct Signals: Sendable {
         }
     }
 
-    /// Calls `body`, which may install signal handlers, and then restores the dispositions of `Signal`.
-    ///
-    /// SIGPIPE is ignored afterwards.
+    /// Calls `body`, which may install signal handlers, then restores the dispositions of `Signal` and ignores SIGPIPE.
     package static func keepingDispositions<R>(_ body: () -> R) -> R {
         var before: [(Int32, sigaction)] = []
         for signal in Signal.allCases {

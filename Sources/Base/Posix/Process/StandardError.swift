@@ -1,13 +1,13 @@
-// Standard error: one call for each line, with a priority if the journal reads it.
+// Standard error, with a priority for each line if the journal reads it.
 //
-// The journal adds the time and reads the priority from `<N>` at the start of a line (sd-daemon(3)). Invariant: a line
-// is written with one call, so that lines never mix.
+// The journal reads `<N>` at the start of a line (sd-daemon(3)). Invariant: a line is written with one call, so that
+// lines never mix.
 
 import Glibc
 
 /// This process's standard error.
 package struct StandardError: Sendable {
-    /// The priority of a line, with the numbers of syslog(3).
+    /// The priority of a line, as in syslog(3).
     package enum Priority: Int, Sendable {
         /// The program cannot continue.
         case critical = 2
@@ -17,18 +17,15 @@ package struct StandardError: Sendable {
         case warning = 4
         /// Rare, but normal.
         case notice = 5
-        /// Routine work.
         case informational = 6
-        /// For debugging.
         case debug = 7
     }
 
-    /// Whether standard error is connected to the systemd journal.
     package let isJournal: Bool
 
     /// Detects whether standard error is the journal's stream, which `JOURNAL_STREAM` names as `device:inode`.
     ///
-    /// The variable alone is not enough, because standard error may have been redirected.
+    /// Standard error may have been redirected although the variable is set.
     package init(environment: (String) -> String? = Listener.processEnvironment) {
         var status = stat()
         guard let stream = environment("JOURNAL_STREAM"), fstat(STDERR_FILENO, &status) == 0 else {
@@ -38,12 +35,9 @@ package struct StandardError: Sendable {
         isJournal = stream == "\(status.st_dev):\(status.st_ino)"
     }
 
-    /// Writes a line and its line end with one call.
+    /// Writes a line and its line end with one call; throws if they are incomplete.
     ///
-    /// - Parameters:
-    ///   - line: the text, without a line end.
-    ///   - priority: the priority; written only if standard error is connected to the journal.
-    /// - Throws: if the line could not be written completely.
+    /// The priority is written only for the journal.
     package func write(line: String, _ priority: Priority) throws(SystemError) {
         let bytes = Array(((isJournal ? "<\(priority.rawValue)>" : "") + line + "\n").utf8)
         guard Glibc.write(STDERR_FILENO, bytes, bytes.count) == bytes.count else {

@@ -7,9 +7,9 @@ import Glibc
 
 /// An accepted stream socket.
 ///
-/// Used by the thread that serves it, except for `release`, `interrupt` and `cut`.
+/// Used by one thread, except for `release`, `interrupt` and `cut`.
 package final class Connection: Sendable {
-    /// The socket's descriptor number, for a library that uses the socket itself; invalid after `close`.
+    /// For a library that uses the socket itself; invalid after `close`.
     package let number: Int32
     private let state: Monitor<State>
 
@@ -26,8 +26,6 @@ package final class Connection: Sendable {
     }
 
     /// Connects to a Unix socket, without waiting for space in its backlog.
-    ///
-    /// - Throws: `SystemError` if no process listens there, or if this process has no permission.
     package static func open(unix path: String) throws(SystemError) -> Connection {
         let number = try SystemError.check(spoolgate_unix_socket(), "socket", on: path)
         let descriptor = Descriptor(owning: number)
@@ -38,15 +36,12 @@ package final class Connection: Sendable {
         return Connection(descriptor)
     }
 
-    /// Whether `release` was called on this connection.
     package var isReleased: Bool { state.updateQuietly { $0.isReleased } }
 
     /// Asks the thread that serves this connection to stop receiving; may be called by any thread.
     ///
-    /// From now on, `beginWaiting` returns false.
-    ///
-    /// - Returns: true if that thread is waiting for the peer; it then continues only when data arrives or `interrupt`
-    ///   is called.
+    /// From now on, `beginWaiting` returns false. Returns true if that thread waits for the peer; it then continues
+    /// only when data arrives or `interrupt` is called.
     package func release() -> Bool {
         state.updateQuietly {
             $0.isReleased = true
@@ -54,9 +49,7 @@ package final class Connection: Sendable {
         }
     }
 
-    /// Declares that this thread is about to wait for the peer.
-    ///
-    /// - Returns: false if it must not wait, because the release was requested.
+    /// Declares that this thread is about to wait; returns false if it must not, because of `release`.
     package func beginWaiting() -> Bool {
         state.updateQuietly {
             $0.isWaiting = !$0.isReleased
@@ -67,30 +60,27 @@ package final class Connection: Sendable {
     /// Declares that this thread no longer waits.
     package func stopWaiting() { state.updateQuietly { $0.isWaiting = false } }
 
-    /// Ends a thread's wait on this connection after `release` was called; may be called by any thread.
+    /// Ends a thread's wait after `release`; may be called by any thread.
     ///
     /// The thread's read returns the pending bytes, then the end; sending still works. A peer that continues to send
-    /// gets an error, so this is for peers that appear idle. Does nothing if no thread waits.
+    /// gets an error, so this is for peers that appear idle.
     package func interrupt() {
-        // The lock, here and below, prevents the reuse of the number meanwhile; shutdown(2) does not block.
+        // The lock, here and below, prevents the reuse of the number; shutdown(2) does not block.
         state.updateQuietly {
             guard $0.isReleased, $0.isWaiting, $0.descriptor != nil else { return }
             _ = shutdown(number, Int32(SHUT_RD))
         }
     }
 
-    /// Sends bytes that are not a valid FastCGI record, to mark the response as incomplete; does not wait.
+    /// Sends bytes that are not a valid FastCGI record, without waiting, to mark the response as incomplete.
     ///
-    /// A web server treats a response without a length as complete when its connection ends. These bytes show that the
-    /// response is incomplete, and the web server closes the client's connection.
+    /// Otherwise, a web server treats a response without a length as complete when its connection ends.
     package func spoil() {
-        // If it cannot be sent, the peer has closed or is slow, and closing the connection must suffice.
+        // If this fails, closing the connection must suffice.
         _ = sendAtOnce([UInt8](repeating: 0xff, count: 8))
     }
 
-    /// Ends receiving and sending at once; may be called by any thread.
-    ///
-    /// Does nothing after `close`.
+    /// Ends receiving and sending at once; may be called by any thread, and does nothing after `close`.
     package func cut() {
         state.updateQuietly {
             $0.isReleased = true
@@ -98,16 +88,14 @@ package final class Connection: Sendable {
         }
     }
 
-    /// Closes the socket; does nothing if it is closed already.
+    /// Closes the socket if it is still open.
     package func close() {
         state.updateQuietly { $0.descriptor = nil }
     }
 
     /// Ends sending, reads until the peer closes, so that it can receive everything sent, then closes.
     ///
-    /// - Parameters:
-    ///   - idle: the maximum time without received bytes.
-    ///   - total: the maximum time in any case.
+    /// `idle` limits the time without received bytes, `total` the whole time.
     package func linger(idle: Duration, total: Duration) {
         defer { close() }
         guard shutdown(number, Int32(SHUT_WR)) == 0 else { return }
@@ -121,31 +109,30 @@ package final class Connection: Sendable {
         }
     }
 
-    /// Limits how long a read waits for a byte; the read then fails with EAGAIN.
+    /// Limits how long a read waits for a byte before it fails with EAGAIN.
     package func setReceiveTimeout(_ timeout: Duration) {
         _ = setTimeout(of: number, SO_RCVTIMEO, milliseconds: timeout.atLeastOneMillisecond)
     }
 
-    /// Limits how long a write waits until a byte can be sent; the write then fails with EAGAIN.
+    /// Limits how long a write waits to send a byte before it fails with EAGAIN.
     package func setSendTimeout(_ timeout: Duration) {
         _ = setTimeout(of: number, SO_SNDTIMEO, milliseconds: timeout.atLeastOneMillisecond)
     }
 
-    /// The number of bytes that can be read without waiting.
+    /// The bytes that can be read without waiting.
     package var readableBytes: Int {
         var count: Int32 = 0
         return ioctl(number, UInt(FIONREAD), &count) < 0 ? 0 : Int(max(0, count))
     }
 
-    /// Waits up to `limit`; returns true as soon as bytes or the end of the connection can be read.
+    /// Waits up to `limit`; returns true once bytes or the end can be read.
     package func isReadable(within limit: Duration) -> Bool {
         var entry = pollfd(fd: number, events: Int16(POLLIN), revents: 0)
         return poll(&entry, 1, Int32(clamping: limit.atLeastOneMillisecond)) > 0
     }
 
-    /// The reason why a wait for the peer or another thread ended.
+    /// The reason why a wait ended.
     package enum Wait {
-        /// The alarm rang.
         case alarm
         /// Bytes or the end of the connection can be read.
         case readable
@@ -153,30 +140,26 @@ package final class Connection: Sendable {
         case nothing
     }
 
-    /// Waits for readable bytes, the end of the connection or `alarm`, but no longer than `limit`.
+    /// Waits up to `limit` for readable bytes, the end of the connection or `alarm`.
     package func wait(or alarm: Alarm, within limit: Duration) -> Wait {
         alarm.wait(orReadable: number, within: limit)
     }
 
     /// Whether the peer has closed the connection.
     ///
-    /// Also true if the peer has closed only its sending side, except after `release` was called: the two cases cannot
-    /// be distinguished then.
+    /// Also true if the peer has closed only its sending side, except after `release`, because `interrupt` has the same
+    /// effect.
     package var isHungUp: Bool { spoolgate_is_hung_up(number, isReleased ? 1 : 0) > 0 }
 
-    /// Moves the open socket to a new `Connection`; this one is then closed.
+    /// Moves the open socket to a new `Connection`; returns nil if this one was closed already.
     ///
-    /// Later calls of `release` or `cut` on this connection do nothing.
-    ///
-    /// - Returns: the new connection, or nil if this one was closed already.
+    /// Later calls of `release` or `cut` on this one do nothing.
     package func handedOn() -> Connection? {
         guard let descriptor = state.updateQuietly({ $0.descriptor.take() }) else { return nil }
         return Connection(descriptor)
     }
 
-    /// Sends a few bytes without waiting.
-    ///
-    /// - Returns: true if all bytes were sent.
+    /// Sends a few bytes without waiting; returns true if all were sent.
     package func sendAtOnce(_ bytes: [UInt8]) -> Bool {
         Glibc.send(number, bytes, bytes.count, Int32(MSG_DONTWAIT | MSG_NOSIGNAL)) == bytes.count
     }
@@ -192,13 +175,9 @@ package final class Connection: Sendable {
         case failed
     }
 
-    /// Reads pending bytes into one or two buffers.
+    /// Reads pending bytes into `first`, then into `second`; one of them may be empty.
     ///
-    /// - Parameters:
-    ///   - first: the buffer that is filled first; may be empty.
-    ///   - second: the buffer that is filled after `first`; may be empty, but not both.
-    ///   - waits: whether to wait for the first byte, up to the receive timeout.
-    /// - Returns: the result.
+    /// If `waits`, it waits for the first byte up to the receive timeout.
     package func receive(
         into first: UnsafeMutableRawBufferPointer,
         then second: UnsafeMutableRawBufferPointer = .init(start: nil, count: 0),
@@ -217,29 +196,28 @@ package final class Connection: Sendable {
         return errno == EAGAIN ? .nothing : .failed
     }
 
-    /// Sends all bytes of `first`, then of `second`, waiting for a slow peer up to the send timeout.
+    /// Sends all bytes of `first`, then of `second`, waiting up to the send timeout for a slow peer.
     ///
-    /// - Returns: true if all bytes were passed to the kernel; false if the peer is gone or does not read.
+    /// Returns false if the peer is gone or does not read.
     package func send(_ first: UnsafeRawBufferPointer, _ second: UnsafeRawBufferPointer) -> Bool {
         spoolgate_send(number, first.baseAddress, first.count, second.baseAddress, second.count)
             == 0
     }
 
-    /// Sends a few bytes together with a descriptor, which the peer receives as its own.
+    /// Sends a few bytes and a descriptor for the peer over a Unix socket, waiting up to the send timeout.
     ///
-    /// The socket must be a Unix socket. Waits up to the send timeout; returns false if the peer is gone or does not
-    /// read.
+    /// Returns false if the peer is gone or does not read.
     package func send(_ bytes: [UInt8], passing descriptor: borrowing Descriptor) -> Bool {
         spoolgate_send_descriptor(number, bytes, bytes.count, descriptor.number) == 0
     }
 
-    /// Sends all of a few bytes, waiting up to the send timeout; returns false if the peer is gone or does not read.
+    /// Sends a few bytes, waiting up to the send timeout; returns false if the peer is gone or does not read.
     package func send(_ bytes: [UInt8]) -> Bool {
         bytes.withUnsafeBytes { send($0, UnsafeRawBufferPointer(start: nil, count: 0)) }
     }
 }
 
-/// Sets the read timeout (SO_RCVTIMEO) or the write timeout (SO_SNDTIMEO) of a socket.
+/// `option` is SO_RCVTIMEO or SO_SNDTIMEO.
 func setTimeout(of socket: Int32, _ option: Int32, milliseconds: Int64) -> Int32 {
     let (seconds, rest) = milliseconds.quotientAndRemainder(dividingBy: 1_000)
     var time = timeval(tv_sec: Int(seconds), tv_usec: Int(rest) * 1_000)
@@ -247,6 +225,6 @@ func setTimeout(of socket: Int32, _ option: Int32, milliseconds: Int64) -> Int32
 }
 
 extension Duration {
-    /// The duration in milliseconds; at least 1, because 0 would mean no timeout.
+    /// At least 1, because 0 would mean no timeout.
     fileprivate var atLeastOneMillisecond: Int64 { max(1, wholeMilliseconds) }
 }

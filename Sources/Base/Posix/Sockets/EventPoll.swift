@@ -8,29 +8,26 @@ import Glibc
 /// Sockets on which any number of threads can wait (epoll(7)).
 package final class EventPoll: Sendable {
     private let epoll: Descriptor
-    /// A pipe that becomes readable, for all threads, when its other end is closed.
+    /// Becomes readable, for all threads, when its other end is closed.
     private let wakeUp: Descriptor
     private let wakeUpEnd: Monitor<Descriptor?>
-    /// A pipe that is always readable, watched only while `isServed` tests the threads.
+    /// Always readable; watched only while `isServed` tests the threads.
     private let question: Descriptor
-    /// The number of test events that threads have taken.
+    /// The number of test events taken by threads.
     private let answers = Monitor<UInt64>(0)
 
-    /// The tokens of the two pipes, which callers must not use.
+    /// The tokens of the two pipes.
     private static let over = UInt64.max
     private static let asked = UInt64.max - 1
 
     /// A socket that has become ready.
     package struct Event: Sendable {
-        /// The token passed to `watch`.
         package let token: UInt64
         /// Whether the peer has closed its sending side; unread bytes may still precede the end.
         package let isHungUp: Bool
     }
 
     /// Creates an empty set.
-    ///
-    /// - Throws: `SystemError` if the system has no room for it.
     package init() throws(SystemError) {
         let subject = "connections"
         epoll = Descriptor(
@@ -47,17 +44,11 @@ package final class EventPoll: Sendable {
     }
 
     /// Watches a listener for one event: its next connection or its end.
-    ///
-    /// - Throws: `SystemError` if the system has no room for it.
     package func watch(_ listener: borrowing Listener, as token: UInt64) throws(SystemError) {
         try watch(listener.descriptor.number, token, "the listening socket")
     }
 
-    /// Watches a connection for one event: its next byte or its end.
-    ///
-    /// Closing the connection ends the watch.
-    ///
-    /// - Throws: `SystemError` if the system has no room for it.
+    /// Watches a connection for one event, its next byte or its end; closing it ends the watch.
     package func watch(_ connection: Connection, as token: UInt64) throws(SystemError) {
         try watch(connection.number, token, "a connection")
     }
@@ -72,9 +63,7 @@ package final class EventPoll: Sendable {
         try SystemError.check(status, "epoll_ctl", on: subject)
     }
 
-    /// Waits for the next event.
-    ///
-    /// - Returns: the event; nil if the wait was ended by `wakeAll`, by a test of `isServed` or by a signal.
+    /// Waits for the next event; returns nil on `wakeAll`, a test of `isServed` or a signal.
     package func next() -> Event? {
         var (token, isHungUp) = (Self.over, Int32(0))
         let count = spoolgate_epoll_wait(epoll.number, &token, &isHungUp)
@@ -86,7 +75,7 @@ package final class EventPoll: Sendable {
         return Event(token: token, isHungUp: isHungUp != 0)
     }
 
-    /// Tests whether threads still take events: returns true if one takes a test event within `patience`.
+    /// Returns whether a thread takes a test event within `patience`.
     package func isServed(within patience: Duration) -> Bool {
         let before = answers.update { $0 }
         guard spoolgate_epoll_watch(epoll.number, question.number, Self.asked, 0) == 0 else {

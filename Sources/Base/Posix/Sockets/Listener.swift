@@ -7,21 +7,19 @@ import Glibc
 
 /// The address on which connections are accepted.
 package enum ListenAddress: Sendable, Equatable {
-    /// A Unix socket: its path, its permission bits, and the name of its group, or nil to leave the group unchanged.
+    /// The socket file's permission bits and group name; if nil, the group is left unchanged.
     case unix(path: String, mode: UInt32, group: String?)
-    /// TCP, `host:port`; IPv6 addresses in brackets; an empty host means all addresses.
+    /// `host:port`; IPv6 addresses in brackets; an empty host means all addresses.
     case tcp(String)
     /// The only socket passed by the service manager (sd_listen_fds(3)).
     case inherited
 }
 
-/// A listening socket.
-///
-/// The socket is closed at the end of the value's life; call `remove` before.
+/// A listening socket, closed with the value; call `remove` before.
 package struct Listener: ~Copyable, Sendable {
     let descriptor: Descriptor
     private let subject: String
-    /// Whether the service manager passed the socket, so that it stays open after this process ends.
+    /// Whether the service manager passed the socket, which then outlives this process.
     package let isInherited: Bool
     private let path: String?
     private let identity: FileIdentity?
@@ -37,22 +35,17 @@ package struct Listener: ~Copyable, Sendable {
         self.isInherited = isInherited
         self.path = path
         identity = path.flatMap { FileIdentity(of: $0, followingLinks: false) }
-        // Nonblocking, because the peer may have left before its connection is accepted.
+        // The peer may have left before its connection is accepted.
         var isNonblocking: Int32 = 1
         _ = ioctl(self.descriptor.number, UInt(FIONBIO), &isNonblocking)
     }
 
-    /// Opens a listener.
+    /// Opens a listener, which already queues connections.
     ///
     /// A socket file without a listening process is replaced. Permissions and group are set before the first connection
-    /// is possible.
+    /// is possible. The system may lower `backlog`, the maximum number of waiting connections. `LISTEN_PID` and
+    /// `LISTEN_FDS` describe an inherited socket.
     ///
-    /// - Parameters:
-    ///   - address: the address.
-    ///   - backlog: the maximum number of connections waiting to be accepted; the system may lower it.
-    ///   - environment: returns the value of an environment variable; used for `LISTEN_PID` and `LISTEN_FDS` of an
-    ///     inherited socket.
-    /// - Returns: the listener, which already queues connections.
     /// - Throws: `SystemError`; EADDRINUSE if a process already listens there.
     package static func open(
         _ address: ListenAddress,
@@ -69,16 +62,14 @@ package struct Listener: ~Copyable, Sendable {
         }
     }
 
-    /// Returns the value of an environment variable of this process, or nil if it is not set.
+    /// Returns an environment variable of this process.
     package static func processEnvironment(_ name: String) -> String? {
         getenv(name).map { String(cString: $0) }
     }
 
-    /// Accepts a waiting connection.
+    /// Accepts a connection; returns nil if none is waiting, the peer has left, or `stop` was called.
     ///
-    /// - Returns: the connection; nil if none is waiting, the peer has left, or `stop` was called.
-    /// - Throws: `SystemError` if descriptors or memory are exhausted (EMFILE, ENFILE, ENOMEM, ENOBUFS), or if the
-    ///   descriptor is not a socket.
+    /// - Throws: `SystemError` if descriptors or memory are exhausted, or if the descriptor is not a socket.
     package func accept() throws(SystemError) -> Connection? {
         let number = spoolgate_accept(descriptor.number)
         if number >= 0 { return Connection(Descriptor(owning: number)) }
@@ -91,9 +82,9 @@ package struct Listener: ~Copyable, Sendable {
         }
     }
 
-    /// Makes future TCP connections send small writes at once; no effect on Unix sockets.
+    /// Makes future TCP connections send small writes at once.
     ///
-    /// On Linux, connections inherit the listener's setting, which saves a call for each connection.
+    /// On Linux, they inherit the listener's setting, which saves a call for each.
     package func setNoDelay() {
         var on: Int32 = 1
         let size = socklen_t(MemoryLayout<Int32>.size)
@@ -107,7 +98,7 @@ package struct Listener: ~Copyable, Sendable {
         if !isInherited { _ = shutdown(descriptor.number, Int32(SHUT_RDWR)) }
     }
 
-    /// Removes the socket file if this listener created it and it has not been replaced.
+    /// Removes the socket file if this listener created it and it was not replaced.
     package func remove() {
         guard let path, let identity, FileIdentity(of: path, followingLinks: false) == identity
         else { return }
@@ -145,7 +136,6 @@ extension Listener {
         return listener
     }
 
-    /// Removes a socket file on which no process listens.
     private static func removeStale(_ path: String) throws(SystemError) {
         var status = stat()
         try SystemError.check(lstat(path, &status), "lstat", on: path)

@@ -4,12 +4,9 @@ import Glibc
 
 /// Addresses of this machine.
 package enum LocalAddress {
-    /// Returns the addresses of a host that a socket can be bound to on this machine.
+    /// Returns those addresses of `host` to which a socket can be bound on this machine, IPv6 without brackets.
     ///
-    /// Resolves the name, which may block until the resolver's timeout.
-    ///
-    /// - Parameter host: a name or an address, without brackets.
-    /// - Returns: addresses as text, IPv6 without brackets; empty if the host is another machine or unknown.
+    /// Empty if the host is another machine or unknown. May block until the resolver's timeout. `host` has no brackets.
     package static func all(of host: String) -> [String] {
         var hints = addrinfo()
         hints.ai_socktype = Int32(SOCK_DGRAM.rawValue)
@@ -25,7 +22,7 @@ package enum LocalAddress {
         return addresses
     }
 
-    /// Returns the address as text, or nil if it is not one of this machine's.
+    /// Returns nil if the address is not one of this machine's.
     private static func bound(_ entry: addrinfo) -> String? {
         let number = socket(entry.ai_family, entry.ai_socktype | Int32(SOCK_CLOEXEC.rawValue), 0)
         guard number >= 0 else { return nil }

@@ -1,19 +1,15 @@
 // A signal to a thread that is waiting for a socket.
-//
-// Invariant: an alarm is received once, however often it rang.
 
 import CSpoolgateLinux
 import Glibc
 
 /// Ends another thread's wait for a connection early (eventfd(2)).
 ///
-/// Any thread may ring it; one thread receives it.
+/// Any thread may ring it; one thread receives it, once, however often it rang.
 package final class Alarm: Sendable {
     private let event: Descriptor
 
     /// Creates a silent alarm.
-    ///
-    /// - Throws: `SystemError` if the process or the system has run out of descriptors.
     package init() throws(SystemError) {
         event = Descriptor(
             owning: try SystemError.check(spoolgate_event(), "eventfd", on: "an alarm")
@@ -23,11 +19,11 @@ package final class Alarm: Sendable {
     /// Ends the current wait or, if no thread is waiting, the next one.
     package func ring() {
         var one: UInt64 = 1
-        // Fails only after 2^64 - 2 calls that were not received.
+        // Fails only after 2^64 - 2 calls.
         _ = write(event.number, &one, MemoryLayout<UInt64>.size)
     }
 
-    /// Waits until the alarm rings or the socket is readable, but no longer than `limit`.
+    /// Waits up to `limit` until the alarm rings or the socket is readable.
     ///
     /// A signal to the process also ends the wait, like the alarm.
     func wait(orReadable socket: Int32, within limit: Duration) -> Connection.Wait {

@@ -1,12 +1,10 @@
 // Counts and durations that many threads add to and few read.
 //
-// Only a lookup by key may wait, briefly, for another one. Invariant: each addition is counted exactly once.
+// Invariant: each addition is counted exactly once; only a lookup by key may wait, briefly.
 
 import Synchronization
 
 /// A number that many threads can add to.
-///
-/// Thread-safe. An addition is one atomic instruction.
 package final class Counter: Sendable {
     private let number = Atomic<Int>(0)
 
@@ -22,21 +20,21 @@ package final class Counter: Sendable {
     package var count: Int { number.load(ordering: .relaxed) }
 }
 
-/// A histogram of durations: a count for each range, and the sum.
+/// A thread-safe histogram of durations: a count for each range, and the sum.
 ///
-/// Thread-safe. The ranges never change, so that histograms can be added.
+/// The ranges never change, so that histograms can be added.
 package final class Histogram: Sendable {
-    /// The inclusive upper bounds of the ranges in seconds; one more range, without a bound, follows the last.
+    /// The inclusive upper bounds in seconds; one more range, without a bound, follows.
     package let bounds: [Double]
     private let limits: [Int]
     private let counts: [Counter]
     private let total = Counter()
 
-    /// For disk calls, which take from a tenth of a millisecond to seconds.
+    /// For disk calls.
     package static let short = [0.000_1, 0.000_5, 0.001, 0.005, 0.01, 0.05, 0.1, 0.5, 1, 5]
-    /// For requests to other programs, which take from milliseconds to minutes.
+    /// For requests to other programs.
     package static let medium = [0.005, 0.025, 0.1, 0.25, 0.5, 1, 2.5, 10, 30, 120, 600]
-    /// For uploads, which take from a second to days.
+    /// For uploads.
     package static let long = [1.0, 5, 15, 60, 300, 900, 3_600, 14_400, 86_400]
 
     /// Starts empty; `bounds` must ascend.
@@ -53,7 +51,7 @@ package final class Histogram: Sendable {
         total.add(nanoseconds)
     }
 
-    /// The number of durations up to each bound, in order; the last element is the total number.
+    /// The number of durations up to each bound; the last element is the total.
     package var cumulated: [Int] {
         var sum = 0
         return counts.map {
@@ -62,18 +60,18 @@ package final class Histogram: Sendable {
         }
     }
 
-    /// The sum of all durations in seconds.
+    /// The sum of all durations.
     package var seconds: Double { Double(total.count) / 1e9 }
 }
 
-/// Counters or histograms by key, each created when its key is first used.
+/// Counters or histograms by key, each created when its key is first used; thread-safe.
 ///
-/// Thread-safe. Members are never removed, so the number of different keys must be limited.
+/// Members are never removed, so the number of different keys must be limited.
 package final class Labelled<Key: Hashable & Sendable, Member: Sendable>: Sendable {
     private let members = Monitor<[Key: Member]>([:])
     private let make: @Sendable () -> Member
 
-    /// Starts empty; `make` is called once for each new key and creates its member.
+    /// Starts empty; `make` creates the member for a new key.
     package init(_ make: @escaping @Sendable () -> Member) { self.make = make }
 
     /// Returns the member for `key`, creating it if necessary.
@@ -106,6 +104,5 @@ package struct Stopwatch: Sendable {
     /// Starts the measurement.
     package init() {}
 
-    /// Nanoseconds since the start.
     package var nanoseconds: Int { Int(Deadline.now - start) }
 }

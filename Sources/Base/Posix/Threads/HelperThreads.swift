@@ -1,14 +1,12 @@
 // Threads for work that a request must not wait for.
 //
-// Invariant: every job runs once. Jobs start in their order of arrival, as threads become free.
+// Invariant: every job runs once; jobs start in their order of arrival.
 
-/// Threads for blocking jobs, started on demand and ended when idle.
-///
-/// Thread-safe.
+/// Starts threads for blocking jobs on demand and ends idle ones; thread-safe.
 package final class HelperThreads: Sendable {
-    /// The work of one job; it may block.
+    /// A job, which may block.
     package typealias Job = @Sendable () -> Void
-    /// A function that runs a job once and soon, usually on another thread.
+    /// Runs a job once and soon, usually on another thread.
     package typealias Run = @Sendable (_ job: @escaping Job) -> Void
 
     private struct State {
@@ -17,27 +15,22 @@ package final class HelperThreads: Sendable {
         var idle = 0
     }
 
-    /// How long an idle thread waits for its next job before it ends.
+    /// How long an idle thread waits before it ends.
     private static let patience = Duration.seconds(10)
 
     private let state = Monitor(State())
     private let name: String
     private let maximum: Int
 
-    /// Starts without a thread.
-    ///
-    /// - Parameters:
-    ///   - name: the name of each thread, at most 15 bytes.
-    ///   - maximum: the maximum number of threads; further jobs wait.
+    /// Starts without a thread; `name` has at most 15 bytes, and jobs beyond `maximum` threads wait.
     package init(name: String, maximum: Int) {
         self.name = name
         self.maximum = maximum
     }
 
-    /// Runs a job once and soon.
+    /// Runs a job once and soon, usually after returning.
     ///
-    /// Usually returns before the job has run. If there is no thread and the system cannot create one, the calling
-    /// thread runs the job.
+    /// If there is no thread and the system cannot create one, the calling thread runs the job.
     @Sendable package func run(_ job: @escaping Job) {
         let startsThread = state.update { state in
             state.jobs.append(job)
@@ -65,7 +58,7 @@ package final class HelperThreads: Sendable {
         while let job = takeJob() ?? waitForJob() { job() }
     }
 
-    /// Waits for a job; returns nil if none arrived, in which case the thread must end and is no longer counted.
+    /// Waits for a job; if it returns nil, the thread must end and is not counted.
     private func waitForJob() -> Job? {
         state.updateQuietly { $0.idle += 1 }
         let job = state.wait(until: .after(Self.patience), isQuiet: true) { state -> Job? in

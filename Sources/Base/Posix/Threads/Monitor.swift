@@ -1,17 +1,16 @@
 // A value shared by threads, guarded by a mutex and a condition variable.
 //
-// It guards data, never I/O: a body must not block, and must not use the same monitor again. Invariant: bodies never
-// run concurrently.
+// Invariant: bodies never run concurrently. They must not block or use the same monitor again.
 
 import Glibc
 
 /// A mutex-guarded value on whose changes threads can wait.
 ///
-/// Unchecked Sendable because `value` and `waiting` are accessed only under `mutex`, and the C objects never move.
-/// `value` is behind a pointer because the compiler would add its own exclusivity check to each access of a property.
-/// The accessors are inlined, so that the value's type needs no lookup at run time.
+/// Unchecked Sendable because `value` and `waiting` are accessed only under `mutex`, and the C objects never move. A
+/// property instead of a pointer would get the compiler's exclusivity check at each access. The accessors are inlined,
+/// so that the value's type needs no lookup at run time.
 @usableFromInline package final class Monitor<Value: ~Copyable>: @unchecked Sendable {
-    /// All three share one allocation, with the value last.
+    /// All three share one allocation.
     private let mutex: UnsafeMutablePointer<pthread_mutex_t>
     private let changed: UnsafeMutablePointer<pthread_cond_t>
     @usableFromInline let value: UnsafeMutablePointer<Value>
@@ -63,7 +62,7 @@ import Glibc
 
     /// Runs `body` with exclusive access to the value, without waking waiting threads.
     ///
-    /// Use this to read, and for changes that no thread waits for.
+    /// For reading, and for changes that no thread waits for.
     @inlinable
     package func updateQuietly<R: ~Copyable, E: Error>(
         _ body: (inout Value) throws(E) -> R
@@ -73,16 +72,10 @@ import Glibc
         return try body(&value.pointee)
     }
 
-    /// Waits until `body` returns a result.
+    /// Waits until `body` returns a result; returns nil if the deadline passed.
     ///
     /// `body` is called at once and after each update; it returns nil to continue waiting, and may change the value
-    /// only if it returns a result.
-    ///
-    /// - Parameters:
-    ///   - deadline: the end of the wait.
-    ///   - isQuiet: if true, a result does not wake the other waiting threads; if false, it does, like `update`.
-    ///   - body: examines the value.
-    /// - Returns: the result, or nil if the deadline passed.
+    /// only if it returns a result. If `isQuiet`, a result does not wake the other waiting threads.
     package func wait<R>(
         until deadline: Deadline,
         isQuiet: Bool = false,

@@ -1,40 +1,32 @@
 // Threads with a name and a small stack.
 //
-// They are detached: a body that has to report its end does so through a `Monitor`. A thread inherits the signal mask
-// of its creator.
+// They are detached: a body reports its end through a `Monitor`. A thread inherits the signal mask of its creator.
 
 import CSpoolgateLinux
 import Glibc
 
 /// Starts threads and tunes their memory.
 package enum Thread {
-    /// Tunes malloc for many threads with little memory each; call it before the first thread starts.
+    /// Tunes malloc for many threads with little memory each; call it before the first one starts.
     package static func prepareProcess() { spoolgate_tune_memory() }
 
     /// Releases the heap's free pages to the system; the call takes some milliseconds.
     ///
-    /// Thousands of threads leave the heap fragmented. Without this, a heap with 6 MB in use kept 113 MB after a peak,
-    /// and 11 to 20 MB more after each further one.
+    /// Thousands of threads fragment the heap: one with 6 MB in use kept 113 MB after a peak.
     package static func releaseHeap() { spoolgate_release_heap() }
 
-    /// Releases the unused part of the calling thread's stack to the system.
-    ///
-    /// For a thread that is about to wait for a long time after deeply nested calls.
+    /// Releases the unused part of the calling thread's stack, before a long wait.
     package static func releaseStack() { spoolgate_release_stack() }
 
-    /// Blocks the calling thread for the whole duration; signals do not shorten it.
+    /// Blocks the calling thread for the whole duration, despite signals.
     package static func pause(_ duration: Duration) {
         let nothing = Monitor(())
         let _: Void? = nothing.wait(until: .after(duration)) { _ in nil }
     }
 
-    /// Starts a detached thread.
+    /// Starts a detached thread; throws if the system has no room for it.
     ///
-    /// - Parameters:
-    ///   - name: the thread's name, as shown by `ps -L`; at most 15 bytes.
-    ///   - stackSize: the stack size in bytes; only touched pages use memory.
-    ///   - body: the thread's work.
-    /// - Throws: `SystemError` if the system has no room for another thread.
+    /// `name` has at most 15 bytes. `stackSize` is in bytes; only touched pages use memory.
     package static func start(
         name: String,
         stackSize: Int = 256 * 1024,
@@ -60,7 +52,6 @@ package enum Thread {
     }
 }
 
-/// The name and body of a new thread.
 private final class Work {
     let name: String
     let body: @Sendable () -> Void

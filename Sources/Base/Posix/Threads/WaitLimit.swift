@@ -1,21 +1,14 @@
-// The end of a wait that may have to be extended.
+// A wait that may be extended.
 
-/// A deadline that is extended on request.
-///
-/// Used by one thread.
+/// A deadline that is extended on request; used by one thread.
 package final class WaitLimit {
-    /// The current deadline, at which the wait ends or is extended.
     package private(set) var deadline: Deadline
     private let extend: () -> Deadline?
 
     /// Creates a limit that is never extended.
     package convenience init(_ deadline: Deadline) { self.init(deadline) { nil } }
 
-    /// Creates a limit.
-    ///
-    /// - Parameters:
-    ///   - deadline: the first deadline.
-    ///   - extend: called each time the deadline has passed; returns the next deadline, or nil to end the wait.
+    /// Creates a limit; each time it has passed, `extend` returns the next deadline, or nil to end the wait.
     package init(_ deadline: Deadline, extend: @escaping () -> Deadline?) {
         self.deadline = deadline
         self.extend = extend

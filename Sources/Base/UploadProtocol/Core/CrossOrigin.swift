@@ -1,4 +1,4 @@
-// The CORS rules of a route: the rights of pages of other origins (Fetch §3.3).
+// The CORS rules of a route (Fetch §3.3).
 //
 // Pure. Invariant: a response contains no bytes of a request, except an origin that the operator has named.
 
@@ -7,13 +7,13 @@ import SpoolgateTextFormats
 
 /// The origins whose pages may use a route, and the fields they may send and read.
 package struct CrossOrigin: Sendable, Equatable {
-    /// The origins as browsers name them (`isOrigin`), or only `*` for all.
+    /// The origins as browsers name them (`isOrigin`), or only `*`.
     ///
     /// If empty, the gateway adds no CORS fields and relays the upstream's.
     package var origins: [String] = []
-    /// Whether browsers may send credentials such as cookies; never true with `*`.
+    /// Whether browsers may send credentials; never true with `*`.
     package var allowsCredentials = false
-    /// How long a browser may cache the response to a preflight request; whole seconds, 0 for not at all.
+    /// How long a browser may cache a preflight response; whole seconds, 0 for not at all.
     package var maxAge = Duration.seconds(7_200)
     /// Additional request fields that a page may send.
     package var requestFields: [HTTPField.Name] = []
@@ -22,21 +22,18 @@ package struct CrossOrigin: Sendable, Equatable {
 
     package static let anyOrigin = "*"
 
-    /// Creates rules without an origin; the gateway then adds no CORS fields.
+    /// Creates rules without an origin.
     package init() {}
 
     package var isOn: Bool { !origins.isEmpty }
 
-    /// Whether a request is a browser's preflight request (Fetch §3.3.2).
+    /// Whether a request is a preflight request (Fetch §3.3.2).
     package static func isPreflight(_ head: RequestHead) -> Bool {
         head.method == .options && head.fields.contains(.origin)
             && head.fields.contains(.accessControlRequestMethod)
     }
 
-    /// The response to a preflight request.
-    ///
-    /// - Parameter origin: the request's `Origin`.
-    /// - Returns: a 200 without content; if the origin is not allowed, the response grants no permission.
+    /// Builds the 200 for a preflight request; it grants no permission to an origin that is not allowed.
     package func preflightAnswer(to origin: String) -> Response {
         var fields: HTTPFields = [
             .vary: "Origin, Access-Control-Request-Method, Access-Control-Request-Headers"
@@ -54,10 +51,8 @@ package struct CrossOrigin: Sendable, Equatable {
 
     /// Replaces the CORS fields of a final response with those of these rules.
     ///
-    /// - Parameters:
-    ///   - fields: the response's fields.
-    ///   - origin: the request's `Origin`, or nil if it has none. `Vary` is added even then, because a cache must not
-    ///     serve that response to a page of another origin (Fetch §3.3.6).
+    /// `Vary` is added even if `origin` is nil, because a cache must not serve that response to a page of another
+    /// origin (Fetch §3.3.6).
     package func mark(_ fields: inout HTTPFields, for origin: String?) {
         // Avoids a copy: most responses have no CORS fields.
         if fields.contains(where: Self.isOfCORS) { fields.removeAll(where: Self.isOfCORS) }
@@ -69,7 +64,7 @@ package struct CrossOrigin: Sendable, Equatable {
         )
     }
 
-    /// Appends the fields that allow an origin; returns false if it is not allowed.
+    /// Appends the fields for an origin; returns false if it is not allowed.
     private func appendOrigin(_ origin: String, to fields: inout HTTPFields) -> Bool {
         let allowed = origins == [Self.anyOrigin] ? Self.anyOrigin : origin
         guard origins.contains(where: { $0.hasSameBytes(as: allowed) }) else { return false }
@@ -90,9 +85,7 @@ package struct CrossOrigin: Sendable, Equatable {
 
     private static let methods = "POST, PUT, PATCH, HEAD, GET, DELETE, OPTIONS"
 
-    /// The fields that clients of the upload protocols send, in addition to those that every page may send.
-    ///
-    /// First `Authorization` and the content's, then the IETF protocol's, then those of tus 1.0.
+    /// The fields that clients of the upload protocols send, beyond those of every page.
     private static let alwaysRequestFields = [
         "Authorization, Content-Type, Content-Disposition, Upload-Offset, Upload-Length",
         "X-HTTP-Method-Override, X-Request-ID, X-Requested-With, Idempotency-Key, Prefer",
@@ -112,10 +105,9 @@ package struct CrossOrigin: Sendable, Equatable {
 }
 
 extension CrossOrigin {
-    /// Whether a text is an origin exactly as browsers send it (RFC 6454 §6.2), so that origins can be compared by
-    /// bytes.
+    /// Whether a text is an origin as browsers send it (RFC 6454 §6.2), so that bytes can be compared.
     ///
-    /// Such a text has a scheme, a host and, unless it is the default, a port, all in lower case.
+    /// It has a scheme, a host and, unless it is the default, a port, all in lower case.
     package static func isOrigin(_ text: String) -> Bool {
         guard let mark = text.firstRange(of: "://"),
             !text.utf8.contains(where: { (0x41...0x5a).contains($0) })

@@ -1,108 +1,95 @@
-// The table of differences between the interop versions of the draft, and between the draft and tus 1.0.
+// The differences between the interop versions of the draft, and between the draft and tus 1.0.
 //
-// No other code compares interop versions: differences in behaviour are columns here, differences in wording are in the
-// response builders. Invariant: every request has a dialect. An unknown version gets the newest semantics and no 104,
-// unless an operator maps it to a known one.
+// No other code compares interop versions. Invariant: every request has a dialect. An unknown version gets the newest
+// semantics and no 104, unless an operator maps it to a known one.
 
 package import HTTPTypes
 
 /// The protocol of one request: a version of "Resumable Uploads for HTTP", or tus 1.0.
 package struct Dialect: Sendable, Equatable {
-    /// The protocol that the dialect belongs to.
     package let family: ProtocolFamily
-    /// The interop version to repeat in responses, as the request named it; nil if it named no supported version.
+    /// The interop version to repeat in responses, as the request named it; nil if it named no supported one.
     package let interopVersion: Int?
     /// The interop version whose semantics apply.
     private let version: Int
-    /// Whether responses may include 104 (Upload Resumption Supported).
-    ///
-    /// The drafts allow it only for clients that name a version (draft-12 Appendix B).
+    /// Whether responses may include 104, as the drafts allow if the client names a version (draft-12 Appendix B).
     package let allowsInterim: Bool
     private var isTus: Bool { family == .tus }
 
     // The columns of the table; "since" names the draft that introduced the change.
 
-    /// The completeness field: `Upload-Complete`, or its inverse `Upload-Incomplete`.
+    /// `Upload-Complete`, or its inverse `Upload-Incomplete`.
     package var completenessField: HTTPField.Name {
         version == 3 ? .uploadIncomplete : .uploadComplete
     }
-    /// The completeness of an append without a valid completeness field, or nil if such an append is refused.
+    /// The completeness of an append without a valid completeness field; nil if it is refused.
     package var omittedCompleteness: Completeness? {
         version == 3 ? .complete : version <= 6 ? .incomplete : nil
     }
-    /// Whether an append must have the content type `application/partial-upload` (since draft-04).
+    /// Whether an append needs the content type `application/partial-upload` (since draft-04).
     package var requiresPartialMediaType: Bool { version >= 6 }
-    /// The key of the lifetime in `Upload-Limit`; nil if this dialect has no `Upload-Limit`.
-    ///
-    /// The key is `expires` in drafts 04 and 05, and `newestLifetimeKey` since then.
+    /// The lifetime's key in `Upload-Limit`, `expires` in drafts 04 and 05; nil if this dialect has no such field.
     package var lifetimeKey: String? {
         version <= 5 ? nil : version == 6 ? "expires" : Self.newestLifetimeKey
     }
-    /// Whether the response to an offset retrieval includes `Upload-Length` (since draft-05).
+    /// Whether an offset retrieval reports `Upload-Length` (since draft-05).
     package var tellsLength: Bool { version >= 6 }
     /// Whether HEAD and DELETE requests with fields of an append are refused (draft-01 to draft-05).
     package var refusesStrayFields: Bool { version <= 6 }
-    /// The status of a response to an append that leaves the upload incomplete.
-    ///
-    /// The status is 201 (Created) in drafts 01 to 05, which require it, and 204 (No Content) since then.
+    /// The status for an append that leaves the upload incomplete; drafts 01 to 05 require 201.
     package var partialAppendStatus: HTTPResponse.Status { version <= 6 ? .created : .noContent }
-    /// Whether the final response to a creation needs a `Location` (draft-01 to draft-05).
+    /// Whether the final response to a creation needs a `Location` (tus, and draft-01 to draft-05).
     package var locatesFinalResponse: Bool { isTus || version <= 6 }
-    /// Whether a creation that states length zero and says "incomplete" is nevertheless a complete, empty upload.
+    /// Whether a creation that states length zero and says "incomplete" is a complete, empty upload.
     ///
-    /// For an empty file, tus-js-client, which uses versions 5 and 6, sends only such a creation.
+    /// For an empty file, tus-js-client (versions 5 and 6) sends only such a creation.
     package var completesEmptyCreation: Bool { isTus || version == 5 || version == 6 }
     /// Whether the problem type `completed-upload` exists (draft-04 to draft-11).
     package var namesCompletedUpload: Bool { (6...8).contains(version) }
     /// Whether a 104 may report progress with `Upload-Offset` (since draft-03).
     package var allowsProgress: Bool { allowsInterim && version >= 5 }
-    /// Whether content beyond a known length removes the upload (since version 7); if false, only the request is
-    /// refused.
+    /// Whether content beyond a known length removes the upload (since version 7).
     package var deactivatesOnExcess: Bool { !isTus && version >= 7 }
-    /// The status of a refusal of content beyond a known length: 400 (draft-12 §4.4.2), or 413 (tus).
+    /// The status for content beyond a known length: 400 (draft-12 §4.4.2), or 413 (tus).
     package var excessStatus: HTTPResponse.Status { isTus ? .contentTooLarge : .badRequest }
-    /// Whether the upload is removed if the response to its creation does not report success.
+    /// Whether the upload is removed unless the response to its creation reports success.
     ///
-    /// In tus, only a successful response names the upload, so that its client would start a new one.
+    /// In tus, only a successful response names the upload.
     package var forgetsFailedCreation: Bool { isTus }
-    /// Whether clients of this dialect retry after 423 (Locked), so that the connection need not be closed.
+    /// Whether clients retry after 423 (Locked), so that the connection need not be closed.
     package var knowsLocked: Bool { isTus }
 
-    /// Whether clients of this dialect treat an offset equal to the length as success and send no further request.
+    /// Whether clients treat an offset equal to the length as success and send no further request.
     ///
     /// tus requires this; tus-js-client also does so in versions 5 and 6.
     package var takesOffsetForSuccess: Bool { completesEmptyCreation }
 
     /// Whether a creation with this content length receives the 104 that names the upload resource.
     ///
-    /// Without content, the final response follows at once with the same `Location`, and some HTTP libraries (Python's
-    /// http.client) mistake the 104 for the final response.
+    /// Without content, the final response follows at once, and some HTTP libraries (Python's http.client) mistake the
+    /// 104 for it.
     package func allowsInterim(toCreationOf contentLength: ContentLength) -> Bool {
         allowsInterim && contentLength != .known(0)
     }
 
-    /// Whether clients of this dialect upload everything again after an error status that other clients take as final.
+    /// Whether clients upload everything again after an error status that other clients take as final.
     ///
-    /// tus-js-client does, up to five times, if the upload's creation said "incomplete".
+    /// tus-js-client does, up to five times, if the creation said "incomplete".
     package var repeatsAfterError: Bool { completesEmptyCreation }
 
-    /// The key of the lifetime in `Upload-Limit` since draft-06.
+    /// The key since draft-06.
     static let newestLifetimeKey = "max-age"
 
-    /// Returns the completeness that this dialect's completeness field states if its value is `isSet`.
+    /// Returns the completeness that the completeness field states if its value is `isSet`.
     func completeness(_ isSet: Bool) -> Completeness {
         isSet == (completenessField == .uploadComplete) ? .complete : .incomplete
     }
 
-    /// Reads the dialect of a request from its `Upload-Draft-Interop-Version` (draft-12 Appendix B).
+    /// Reads the dialect from `Upload-Draft-Interop-Version` (draft-12 Appendix B).
     ///
-    /// A missing, malformed, repeated or unknown version results in `newest`.
-    ///
-    /// - Parameters:
-    ///   - fields: the request's fields.
-    ///   - aliases: maps other versions to known ones, whose semantics then apply; responses repeat the version of the
-    ///     request.
-    ///   - hasRFCClients: whether a client that names no version is taken to implement the RFC.
+    /// A missing, malformed, repeated or unknown version results in `newest`. `aliases` maps other versions to known
+    /// ones, whose semantics then apply; responses repeat the version of the request. If `hasRFCClients` is true, a
+    /// client that names no version implements the RFC.
     package init(of fields: HTTPFields, aliases: [Int: Int] = [:], hasRFCClients: Bool = false) {
         let version = StructuredField.integer(.uploadDraftInteropVersion, in: fields)
         if let known = version.flatMap(Dialect.known) {
@@ -118,11 +105,9 @@ package struct Dialect: Sendable, Equatable {
         }
     }
 
-    /// Returns the version that a request names if it is not supported, so that `newest` applies.
+    /// Returns the unsupported version that a request names, or nil.
     ///
-    /// - Parameter fields: the request's fields.
-    /// - Returns: the unsupported version; nil if there is none, or if it is far out of range, so that clients cannot
-    ///   make up any number of versions.
+    /// The result is nil for a version far out of range, so that clients cannot make up any number of versions.
     package func unknownVersion(in fields: HTTPFields) -> Int? {
         guard family == .ietf, interopVersion == nil,
             let named = StructuredField.integer(.uploadDraftInteropVersion, in: fields),
@@ -131,24 +116,22 @@ package struct Dialect: Sendable, Equatable {
         return Int(named)
     }
 
-    /// The known interop versions.
     package static let versions = 3...10
 
-    /// The dialect of a request without a version: the newest semantics and no 104.
+    /// The newest semantics and no 104, for a request without a version.
     package static let newest = Dialect(nil)
 
-    /// The dialect of the future RFC: `newest`, with the 104 of draft-12 §4.
+    /// The future RFC: `newest`, with the 104 of draft-12 §4.
     ///
     /// Appendix B, which restricts the 104, ends with the last draft.
     package static let rfc = Dialect(nil, isRFC: true)
 
-    /// tus 1.0.0: an upload is complete when it reaches its length, and clients treat that offset as success.
     package static let tus = Dialect(nil, family: .tus)
 
     /// All dialects with an interop version, in order.
     package static let rows = versions.map { Dialect($0) }
 
-    /// Returns the dialect of an interop version, or nil if the version is unknown.
+    /// Returns the dialect of an interop version, or nil if it is unknown.
     package static func known(_ version: Int64) -> Dialect? {
         Int(exactly: version).flatMap {
             versions.contains($0) ? rows[$0 - versions.lowerBound] : nil

@@ -1,4 +1,4 @@
-// Detects the protocol of a request, in one function.
+// Detects the protocol of a request.
 //
 // Rules; the first match wins. On an upload resource: a mark of the draft, then one of tus, then the protocol of the
 // upload's creation. Elsewhere: a valid completeness field, even together with `Tus-Resumable`; then `Tus-Resumable`.
@@ -10,16 +10,11 @@ import HTTPTypes
 package enum ProtocolFamily: Sendable, Equatable {
     /// "Resumable Uploads for HTTP", any interop version.
     case ietf
-    /// tus 1.0.
     case tus
 
-    /// Detects the protocol of a request from its fields; nil if no field identifies a protocol.
+    /// Detects the protocol of a request from its fields; nil if no field identifies one.
     ///
-    /// If nil on an upload resource, the protocol of the upload's creation applies.
-    ///
-    /// - Parameters:
-    ///   - head: the request's head.
-    ///   - isOnResource: whether its target is an upload resource; evaluated only if the request may be tus.
+    /// `isOnResource` is evaluated only if the request may be tus.
     package init?(of head: RequestHead, isOnResource: @autoclosure () -> Bool) {
         let marks = Marks(head.fields)
         // OPTIONS asks for general capabilities (RFC 9110), and tus ignores the version in it.
@@ -39,7 +34,6 @@ package enum ProtocolFamily: Sendable, Equatable {
         }
     }
 
-    /// The fields that identify the protocol of a request.
     private struct Marks {
         private(set) var isIETF = false
         private(set) var hasTusVersion = false
@@ -70,13 +64,12 @@ package enum ProtocolFamily: Sendable, Equatable {
     }
 }
 
-/// The kind of an upload: its protocol and, in tus, whether it is a part of another upload or made of parts.
+/// An upload's protocol and, in tus, whether it is a part of another upload or made of parts.
 package struct UploadKind: Sendable, Equatable {
-    /// The protocol that created it.
     package var family = ProtocolFamily.ietf
-    /// Whether the upload is only a part of another upload and never delivered by itself (tus, "concatenation").
+    /// Whether the upload is only a part of another and never delivered by itself (tus, "concatenation").
     package var isPart = false
-    /// Whether the upload is concatenated from parts (tus, "concatenation").
+    /// Whether the upload is concatenated from parts.
     package var isFinal = false
 
     /// Creates the kind of a plain upload of the draft.

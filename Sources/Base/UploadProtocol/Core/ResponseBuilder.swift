@@ -1,4 +1,4 @@
-// The draft's responses, one function for each row of the emission matrix.
+// The draft's responses.
 //
 // The only decisions made here are the dialect's. Invariant: every response to a creation, an append or an offset
 // retrieval has the completeness and, for an existing upload, its offset.
@@ -10,7 +10,7 @@ import SpoolgateTextFormats
 package struct ResponseBuilder: ResponseWording {
     package var dialect: Dialect
     package var limits: UploadLimits
-    /// Whether the upload's creation announced that more content follows in later requests.
+    /// Whether the upload's creation announced more content in later requests.
     private var isSegmented = false
 
     /// Creates a builder for one request.
@@ -19,14 +19,14 @@ package struct ResponseBuilder: ResponseWording {
         self.limits = limits
     }
 
-    /// Returns a copy for a request on the upload that the request `creation` has created.
+    /// Returns a copy for a request on the upload that `creation` created.
     package func on(_ creation: RequestHead) -> ResponseBuilder {
         var builder = self
         builder.isSegmented = UploadRequest.isSegmented(creation, Dialect(of: creation.fields))
         return builder
     }
 
-    /// Builds the 104 that names a new upload resource (draft-12 §4.2.2); see `ResponseWording`.
+    /// Builds the 104 that names a new upload resource (draft-12 §4.2.2).
     package func interimCreated(location: String) -> ResponseHead {
         var fields = start(capacity: 3)
         fields.append(.location, location)
@@ -34,14 +34,14 @@ package struct ResponseBuilder: ResponseWording {
         return ResponseHead(status: .uploadResumptionSupported, fields: fields)
     }
 
-    /// Builds a 104 that reports progress; see `ResponseWording`.
+    /// Builds a 104 that reports progress.
     package func interimProgress(offset: Int64) -> ResponseHead {
         var fields = start(capacity: 2)
         fields.append(.uploadOffset, String(offset))
         return ResponseHead(status: .uploadResumptionSupported, fields: fields)
     }
 
-    /// Builds the response to a creation, a 201 that links the upload's status resource (RFC 8631 §4).
+    /// Builds the 201 for a creation; it links the upload's status resource (RFC 8631 §4).
     package func created(location: String, offset: Int64) -> Response {
         var fields = start(capacity: 6)
         fields.append(.location, location)
@@ -51,7 +51,7 @@ package struct ResponseBuilder: ResponseWording {
         return Response(ResponseHead(status: .created, fields: fields))
     }
 
-    /// Builds the response to an append that leaves the upload incomplete, with `dialect.partialAppendStatus`.
+    /// Builds the response to an append that leaves the upload incomplete.
     package func appended(offset: Int64) -> Response {
         var fields = start(capacity: 4)
         append(.incomplete, offset: offset, to: &fields)
@@ -59,9 +59,7 @@ package struct ResponseBuilder: ResponseWording {
         return Response(ResponseHead(status: dialect.partialAppendStatus, fields: fields))
     }
 
-    /// Builds the response to an offset retrieval, a 204; see `ResponseWording`.
-    ///
-    /// `response` is not used.
+    /// Builds the 204 for an offset retrieval; `response` is not used.
     package func offsetTold(
         _ state: UploadState,
         _ completeness: Completeness,
@@ -78,9 +76,9 @@ package struct ResponseBuilder: ResponseWording {
         return Response(ResponseHead(status: .noContent, fields: fields))
     }
 
-    /// Builds a 202 (RFC 9110 §15.3.3) with a JSON description of the upload, which will be delivered later.
+    /// Builds a 202 (RFC 9110 §15.3.3) with a JSON description of the upload.
     ///
-    /// If `length`, in bytes, is not nil, the fields report the upload as complete.
+    /// If `length` is not nil, the fields report the upload as complete.
     package func accepted(id: UploadID, resource: String, length: Int64?) -> Response {
         var fields: HTTPFields = [:]
         if let length {
@@ -95,17 +93,17 @@ package struct ResponseBuilder: ResponseWording {
         return Response(.accepted, fields, json: description)
     }
 
-    /// Builds the response to a cancellation, a 204.
+    /// Builds the 204 for a cancellation.
     package func cancelled() -> Response {
         var fields = start(capacity: 2)
         fields.append(.cacheControl, "no-store")
         return Response(ResponseHead(status: .noContent, fields: fields))
     }
 
-    /// Builds the head of the target resource's final response (draft-12 §4.1.2, ?1); see `ResponseWording`.
+    /// Builds the head of the target resource's final response (draft-12 §4.1.2, ?1).
     ///
     /// In versions 3 to 6, `location` is added if the upstream sent no `Location`. A status that would make this client
-    /// upload everything again is replaced by 424, and `Proxy-Status` contains the original status (RFC 9209).
+    /// upload everything again becomes 424, and `Proxy-Status` contains the original status (RFC 9209).
     package func final(_ head: ResponseHead, offset: Int64, location: String?) -> FinalHead {
         var fields = head.fields
         fields.reserveCapacity(fields.count + 4)
@@ -121,8 +119,7 @@ package struct ResponseBuilder: ResponseWording {
         return FinalHead(head: ResponseHead(status: .failedDependency, fields: fields))
     }
 
-    /// Builds the response to a refused request, a problem document; without the protocol's fields if
-    /// `refusal.isOrdinary`.
+    /// Builds the problem document for a refused request, without the protocol's fields if `refusal.isOrdinary`.
     package func refused(_ refusal: Refusal, offset: Int64?) -> Response {
         var response = refusal.response
         guard !refusal.isOrdinary else { return response }
@@ -138,7 +135,7 @@ package struct ResponseBuilder: ResponseWording {
     /// Adds the limits to the upstream's response to OPTIONS on a target resource.
     ///
     /// 501 and 405 become 200, because this target can create uploads (draft-12 §4.1.4); the caller must not relay the
-    /// upstream's content then. Responses with other errors are unchanged.
+    /// upstream's content then.
     package func options(_ upstream: ResponseHead) -> ResponseHead {
         var head = upstream
         switch upstream.status.code {
@@ -170,7 +167,7 @@ package struct ResponseBuilder: ResponseWording {
         return Response(ResponseHead(status: .noContent, fields: fields))
     }
 
-    /// Whether a final response with this status must be replaced, because this client would upload everything again.
+    /// Whether a final status must be replaced, because this client would upload everything again.
     private func mustNotRepeat(after status: HTTPResponse.Status) -> Bool {
         isSegmented && dialect.repeatsAfterError && status.asksToRepeat
     }
@@ -215,7 +212,7 @@ extension HTTPResponse.Status {
         reasonPhrase: "Failed Dependency"
     )
 
-    /// 104 (Upload Resumption Supported; draft-12 §5).
+    /// 104 (draft-12 §5).
     package static let uploadResumptionSupported = HTTPResponse.Status(
         code: 104,
         reasonPhrase: "Upload Resumption Supported"
@@ -226,7 +223,7 @@ extension HTTPResponse.Status {
 }
 
 extension HTTPFields {
-    /// Adds a `Proxy-Status` field with the status of the upstream's response (RFC 9209).
+    /// Adds a `Proxy-Status` field with the upstream's status (RFC 9209).
     mutating func tellReceived(_ status: HTTPResponse.Status) {
         append(.proxyStatus, "spoolgate; received-status=\(status.code)")
     }

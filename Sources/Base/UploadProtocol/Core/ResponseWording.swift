@@ -1,43 +1,37 @@
 // The responses to a request, in its protocol.
 //
-// UploadRequest and UploadState make the decisions before. ResponseBuilder implements the draft, TusResponseBuilder
-// tus.
+// UploadRequest and UploadState decide before. ResponseBuilder implements the draft, TusResponseBuilder tus.
 
 package import HTTPTypes
 package import SpoolgateTextFormats
 
 /// Builds the responses to one request.
 package protocol ResponseWording: Sendable {
-    /// The dialect of the request.
     var dialect: Dialect { get }
-    /// The limits that responses announce: those of the upload's route, or the upload's own.
+    /// The limits that responses announce: the route's, or the upload's own.
     var limits: UploadLimits { get set }
 
-    /// Returns a copy for a request on the upload that the request `creation` has created.
+    /// Returns a copy for a request on the upload that `creation` created.
     func on(_ creation: RequestHead) -> Self
 
-    /// Builds the 104 that names a new upload resource (draft-12 §4.2.2); call it only if `dialect.allowsInterim`.
+    /// Builds the 104 that names a new upload resource (draft-12 §4.2.2); requires `dialect.allowsInterim`.
     func interimCreated(location: String) -> ResponseHead
 
-    /// Builds a 104 that reports progress; call it only if `dialect.allowsProgress`.
+    /// Builds a 104 that reports a durable offset; requires `dialect.allowsProgress`.
     ///
-    /// `offset` must be durable. There is no `Location` (draft-12 §4.1.1, §4.4.2).
+    /// There is no `Location` (draft-12 §4.1.1, §4.4.2).
     func interimProgress(offset: Int64) -> ResponseHead
 
-    /// Builds the response to a creation whose content was received, but that left the upload incomplete.
+    /// Builds the response to a creation that leaves the upload incomplete.
     func created(location: String, offset: Int64) -> Response
 
-    /// Builds the response to an append whose content was received, but that left the upload incomplete.
+    /// Builds the response to an append that leaves the upload incomplete.
     func appended(offset: Int64) -> Response
 
     /// Builds the response to an offset retrieval, as decided by `UploadState.decideRetrieval`.
     ///
-    /// - Parameters:
-    ///   - state: the upload; its offset must be durable.
-    ///   - completeness: the completeness to report.
-    ///   - remainingAge: seconds until the upload expires.
-    ///   - response: the head of the stored final response, or nil if there is none.
-    /// - Returns: 204, or the protocol's equivalent.
+    /// The offset in `state` must be durable. `remainingAge` is the time until the upload expires, in seconds;
+    /// `response` is the head of the stored final response, or nil.
     func offsetTold(
         _ state: UploadState,
         _ completeness: Completeness,
@@ -45,31 +39,22 @@ package protocol ResponseWording: Sendable {
         response: ResponseHead?
     ) -> Response
 
-    /// Builds the response for an upload that is durable and will be delivered later (RFC 9110 §15.3.3).
+    /// Builds the response for a durable upload that will be delivered later (RFC 9110 §15.3.3).
     ///
-    /// - Parameters:
-    ///   - id: the upload.
-    ///   - resource: the URI of its upload resource; the response links its status resource (RFC 8631 §4).
-    ///   - length: the length of the whole representation in bytes; nil for an ordinary upload, whose response has none
-    ///     of the protocol's fields.
-    /// - Returns: 202, or the protocol's equivalent.
+    /// `resource` is the URI of the upload resource; the response links its status resource (RFC 8631 §4). `length` is
+    /// that of the whole representation in bytes, or nil for an ordinary upload, whose response has none of the
+    /// protocol's fields.
     func accepted(id: UploadID, resource: String, length: Int64?) -> Response
 
-    /// Builds the response to a cancellation.
     func cancelled() -> Response
 
     /// Builds the head of the target resource's final response, with the protocol's fields.
     ///
-    /// - Parameters:
-    ///   - head: the upstream's head, already filtered by `UpstreamFields.relayed`.
-    ///   - offset: the length of the whole representation in bytes.
-    ///   - location: the URI of the upload resource if the request is the creation, otherwise nil.
-    /// - Returns: the head, and whether the upstream's content is sent with it.
+    /// `head` was filtered by `UpstreamFields.relayed`, `offset` is the length of the whole representation in bytes,
+    /// and `location` is the URI of the upload resource for a creation, otherwise nil.
     func final(_ head: ResponseHead, offset: Int64, location: String?) -> FinalHead
 
-    /// Builds the response to a refused request of this route.
-    ///
-    /// `offset` is the upload's durable offset in bytes, or nil if the request concerns no upload.
+    /// Builds the response to a refused request; `offset` is durable, or nil if the request concerns no upload.
     func refused(_ refusal: Refusal, offset: Int64?) -> Response
 }
 
@@ -79,10 +64,10 @@ package struct FinalHead: Sendable, Equatable {
     /// Whether the upstream's content is sent with the head.
     package var hasContent = true
 
-    /// Returns a head without the protocol's fields, for a client that does not use the protocol.
+    /// Returns the head for a client that does not use the protocol.
     package static func ordinary(_ head: ResponseHead) -> FinalHead { FinalHead(head: head) }
 
-    /// Returns the whole response: the head, and `content` if `hasContent` is true.
+    /// Returns the whole response, with `content` if `hasContent` is true.
     package func answer(with content: [UInt8]) -> Response {
         Response(head, content: hasContent ? content : [])
     }
@@ -106,7 +91,7 @@ extension Response {
 }
 
 extension HTTPFields {
-    /// Adds a `Link` to the status resource of the upload resource `resource` (RFC 8631 §4).
+    /// Links the status resource of the upload resource `resource` (RFC 8631 §4).
     mutating func linkStatus(of resource: String) {
         append(.link, "<\(resource)\(UploadResources.statusSuffix)>; rel=\"status\"")
     }

@@ -1,23 +1,21 @@
-// The decision table of the protocol: a row for each phase of an upload, a column for each kind of request on it.
+// The decision table: a row for each phase of an upload, a column for each kind of request on it.
 //
 // Pure. The rules are in UploadState.swift. ARCHITECTURE.md shows the table; a test compares it with this code.
 
 extension UploadState {
     /// The decisions for requests on an upload in one phase.
     package struct Row {
-        /// The decision on an append that starts at the offset and does not complete the upload.
+        /// For an append that starts at the offset and does not complete the upload.
         package let more: Answer
-        /// The decision on an append that starts at the offset and completes the upload.
+        /// For an append that starts at the offset and completes the upload.
         package let completing: Answer
-        /// The decision on an offset retrieval.
         package let retrieval: RetrievalDecision
-        /// The decision on an offset retrieval by a client that treats offset == length as success.
+        /// For an offset retrieval by a client that treats offset == length as success.
         package let eagerRetrieval: RetrievalDecision
-        /// The decision on a cancellation.
         package let cancellation: CancellationDecision
     }
 
-    /// Returns the table's row for this state; `dialect` affects refusals only.
+    /// Returns the row for this state; `dialect` affects refusals only.
     package func row(_ dialect: Dialect) -> Row {
         switch phase {
         case .receiving:
@@ -86,7 +84,6 @@ extension UploadState {
         )
     }
 
-    /// The lifetime that applies in this phase.
     package var lifetime: Lifetime {
         switch phase {
         case .receiving: .sinceActivity
@@ -99,48 +96,44 @@ extension UploadState {
     package enum Answer: Sendable, Equatable {
         /// Acknowledge the offset; more content follows.
         case goOn
-        /// The representation is complete, and the offset is its length: deliver it now, or respond with 202 and queue
-        /// it.
+        /// The representation is complete: deliver it now, or respond with 202 and queue it.
         case deliver
         /// Respond with 202 again.
         case accepted
-        /// Respond with the stored final response, or with `otherwise` if that response is missing.
+        /// Respond with the stored final response, or with `otherwise` if it is missing.
         indirect case replay(otherwise: Refusal)
-        /// Refuse the request; bytes received so far are kept.
+        /// Refuse the request; received bytes are kept.
         indirect case refuse(Refusal)
         /// Close the connection without a response, so that the client retries.
         ///
-        /// There is no final response yet, and the client would mistake a refusal that only means "later" for the final
-        /// one.
+        /// The client would mistake a refusal that only means "later" for the final response.
         case breakOff
     }
 
-    /// Decisions on an offset retrieval; the offset must be durable before any of them is carried out.
+    /// Decisions on an offset retrieval; the offset must be durable first.
     package enum RetrievalDecision: Sendable, Equatable {
         /// Report the offset and this completeness.
         case tell(Completeness)
-        /// Attempt the delivery first, then call `decideRetrieval` again with `hasTried` set to true.
+        /// Attempt the delivery, then call `decideRetrieval` again with `hasTried` set to true.
         case deliverFirst
-        /// Refuse the request; the upload is unchanged.
         indirect case refuse(Refusal)
-        /// Close the connection, as in `Answer.breakOff`.
+        /// See `Answer.breakOff`.
         case breakOff
     }
 
     /// Decisions on a cancellation.
     package enum CancellationDecision: Sendable, Equatable {
         case remove
-        /// Refuse the request; the upload is unchanged.
         indirect case refuse(Refusal)
-        /// Close the connection, as in `Answer.breakOff`.
+        /// See `Answer.breakOff`.
         case breakOff
     }
 
-    /// How long requests can use an upload; requests on an expired upload are answered with 404.
+    /// How long requests can use an upload; later ones receive 404.
     package enum Lifetime: Sendable, Equatable {
-        /// The route's `UploadLimits.maxAge`, counted from the last activity.
+        /// The route's `UploadLimits.maxAge`, from the last activity.
         case sinceActivity
-        /// The time that the route keeps final responses, counted from the final response.
+        /// The time that the route keeps final responses.
         case sinceResponse
         /// No lifetime that requests enforce.
         case none

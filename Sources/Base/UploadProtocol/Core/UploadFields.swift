@@ -1,17 +1,16 @@
 // The protocol's fields of one request, read in one pass.
 //
-// Only valid values are kept: a malformed or repeated field counts as missing (draft-12 §4.1.1 to §4.1.3).
-// UploadRequest decides on the meaning of the fields in combination.
+// A malformed or repeated field counts as missing (draft-12 §4.1.1 to §4.1.3). UploadRequest decides on combinations.
 
 import HTTPTypes
 
-/// The fields of creations and appends; each is nil if it is missing or must be ignored.
+/// The fields of creations and appends; nil if missing or ignored.
 struct UploadFields {
     private(set) var offset: Int64?
     private(set) var length: Int64?
     private(set) var completeness: Completeness?
     private(set) var hasPartialMediaType = false
-    /// Whether the request has a `Content-Range`, so that its content is a part of a representation.
+    /// Whether the content is a part of a representation (`Content-Range`).
     private(set) var hasContentRange = false
 
     init(_ fields: HTTPFields, dialect: Dialect) {
@@ -48,7 +47,7 @@ struct UploadFields {
             types.value.map { MediaType.of($0, is: UploadResources.partialMediaType) } ?? false
     }
 
-    /// Returns the refusal of a request that is neither a creation nor an append, or nil if it may have these fields.
+    /// Returns the refusal of a request that is neither a creation nor an append; nil if it may have these fields.
     func strayRefusal(_ dialect: Dialect) -> Refusal? {
         guard dialect.refusesStrayFields else { return nil }
         if offset != nil { return .strayField(.uploadOffset) }
@@ -57,7 +56,7 @@ struct UploadFields {
         return nil
     }
 
-    /// Collects the value of a field; nil unless the field occurs exactly once.
+    /// A field's value; nil unless the field occurs exactly once.
     private struct Only {
         private(set) var value: String?
         private var occurred = false

@@ -1,13 +1,12 @@
-// The identifier of one upload: 128 random bits, written as 26 characters.
+// The identifier of one upload: 128 random bits in 26 characters.
 //
 // No other text from a client becomes part of a file name. Invariant: an identifier has exactly one spelling.
 
-/// The identifier of one upload, unguessable and never reused (draft-12 §4, §13).
+/// An upload's identifier, unguessable and never reused (draft-12 §4, §13).
 package struct UploadID: Hashable, Sendable, CustomStringConvertible {
     private let high: UInt64
     private let low: UInt64
 
-    /// The number of characters in the written form.
     package static let characterCount = 26
 
     /// Creates an identifier from 128 random bits.
@@ -16,12 +15,12 @@ package struct UploadID: Hashable, Sendable, CustomStringConvertible {
         self.low = low
     }
 
-    /// Parses the 26-character form; nil for any other text, including one in upper case.
+    /// Parses the 26-character form; nil for any other text, including upper case.
     package init?(_ text: some StringProtocol) {
         self.init(bytes: text.utf8)
     }
 
-    /// Parses the bytes of the 26-character form; nil for any other bytes.
+    /// Parses the bytes of the 26-character form; nil for any others.
     package init?(bytes: some Collection<UInt8>) {
         var (high, low): (UInt64, UInt64) = (0, 0)
         var count = 0
@@ -45,7 +44,7 @@ package struct UploadID: Hashable, Sendable, CustomStringConvertible {
         (self.high, self.low) = (high, low)
     }
 
-    /// The 26 characters, all from `0-9a-v` (RFC 4648 §7, lower case, no padding).
+    /// 26 characters from `0-9a-v` (RFC 4648 §7, lower case, no padding).
     package var description: String {
         String(unsafeUninitializedCapacity: Self.characterCount) { characters in
             write(to: characters)
@@ -55,7 +54,7 @@ package struct UploadID: Hashable, Sendable, CustomStringConvertible {
 
     /// Calls `body` with the 26 characters.
     ///
-    /// Not generic, because a generic result would make the function three times as slow.
+    /// Not generic, because a generic result would be three times as slow.
     package func withCharacters(_ body: (UnsafeBufferPointer<UInt8>) -> Void) {
         withUnsafeTemporaryAllocation(of: UInt8.self, capacity: Self.characterCount) { characters in
             write(to: characters)

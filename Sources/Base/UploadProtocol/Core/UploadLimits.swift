@@ -1,4 +1,4 @@
-// The size and age limits of uploads, and the `Upload-Limit` field that announces them.
+// The size and age limits of uploads, and `Upload-Limit`.
 //
 // No other code compares a size with `max-size`. Invariant: the field is a Dictionary of valid Integers.
 
@@ -6,23 +6,23 @@ import SpoolgateTextFormats
 
 /// The limits of one route (draft-12 §4.1.4); sizes in bytes, ages in seconds.
 package struct UploadLimits: Sendable, Equatable {
-    /// The maximum size of a whole representation; > 0.
+    /// The maximum size of a representation; > 0.
     package var maxSize: Int64
     /// The minimum size of an upload that can be resumed; 0 makes all uploads resumable.
     ///
-    /// A request that contains a whole upload of known, smaller length is treated as an ordinary request.
+    /// A request with a whole upload of known, smaller length is an ordinary request.
     package var minSize: Int64
-    /// The maximum content size of one creation or append, or nil if unlimited.
+    /// The maximum content size of one creation or append; nil if unlimited.
     package var maxAppendSize: Int64?
-    /// The minimum content size of an append that does not complete the upload; 0 if there is no minimum.
+    /// The minimum content size of an append that does not complete the upload.
     package var minAppendSize: Int64
-    /// The lifetime of an upload after its last activity, in seconds; > 0.
+    /// The lifetime of an upload after its last activity; > 0.
     package var maxAge: Int64
 
-    /// The largest size in bytes that can be announced, fifteen digits (RFC 9651 §3.3.1).
+    /// The largest size that can be announced, fifteen digits (RFC 9651 §3.3.1).
     package static let mostSize: Int64 = 999_999_999_999_999
 
-    /// Creates limits from their parts.
+    /// Creates limits.
     package init(
         maxSize: Int64,
         minSize: Int64 = 0,
@@ -37,22 +37,16 @@ package struct UploadLimits: Sendable, Equatable {
         self.maxAge = maxAge
     }
 
-    /// Returns the refusal of an upload that is too large, with 413 (draft-12 §4.1.4).
-    ///
-    /// - Parameter size: the size of the whole upload in bytes, as far as it is known, or nil if unknown.
-    /// - Returns: the refusal, or nil if the size is allowed or unknown.
+    /// Returns the refusal of an upload that is too large (draft-12 §4.1.4), or nil if the size is allowed or unknown.
     package func refusal(ofSize size: Int64?) -> Refusal? {
         size ?? 0 > maxSize ? tooLarge : nil
     }
 
     package var tooLarge: Refusal { .tooLarge(maxSize: maxSize) }
 
-    /// Returns the value of `Upload-Limit`.
+    /// Returns the value of `Upload-Limit`, such as `max-size=1000, min-size=0, max-age=3600`.
     ///
-    /// - Parameters:
-    ///   - lifetimeKey: the dialect's key for the lifetime.
-    ///   - remainingAge: seconds from this response until the upload expires; if nil, `maxAge`.
-    /// - Returns: for example, `max-size=1000, min-size=0, max-age=3600`.
+    /// `remainingAge` is in seconds from this response on; if nil, `maxAge` is used.
     package func fieldValue(_ lifetimeKey: String, remainingAge: Int64? = nil) -> String {
         var text = ByteBuilder(room: 128)
         func put(_ key: StaticString, _ value: Int64) {

@@ -1,15 +1,13 @@
 // Classifies requests: the only place that turns a head into an operation.
 //
-// Pure, and independent of uploads' states; UploadState decides on the operation's effect. Tus/TusRequest reads the
-// fields of tus. Invariant: a field that the draft says to ignore never changes the result.
+// Pure, and independent of uploads' states. Tus/TusRequest reads the fields of tus. Invariant: a field that the draft
+// says to ignore never changes the result.
 
 import HTTPTypes
 
 /// Whether a message contains the end of the representation (draft-12 §4.1.2), regardless of offset and length.
 package enum Completeness: Sendable, Equatable {
-    /// More of the representation may follow.
     case incomplete
-    /// This message contains the end of the representation.
     case complete
     /// The message whose content reaches the length contains the end (tus).
     case atLength
@@ -17,9 +15,9 @@ package enum Completeness: Sendable, Equatable {
 
 /// One request, classified.
 package enum UploadRequest: Sendable, Equatable {
-    /// A request that creates an upload resource (draft-12 §4.2).
+    /// Creates an upload resource (draft-12 §4.2).
     case creation(Creation)
-    /// A request that creates an upload from parts, with their URLs as sent (tus, "concatenation").
+    /// Creates an upload from parts, with their URLs as sent (tus).
     case concatenation([String])
     /// HEAD or GET on an upload resource (draft-12 §4.3).
     case offsetRetrieval(UploadID)
@@ -29,28 +27,26 @@ package enum UploadRequest: Sendable, Equatable {
     case cancellation(UploadID)
     /// OPTIONS on a target resource or `*`: forwarded; the response gains `Upload-Limit` (draft-12 §4.1.4).
     case options
-    /// OPTIONS on an upload resource, which the gateway itself serves.
+    /// OPTIONS on an upload resource, served by the gateway.
     case resourceOptions(UploadID)
-    /// HEAD or GET on an upload's status resource.
+    /// HEAD or GET on a status resource.
     case status(UploadID)
     /// An append, offset retrieval or cancellation for an upload on another node.
     case elsewhere
-    /// An ordinary upload (POST, PUT or PATCH), without resumption.
+    /// An ordinary upload (POST, PUT or PATCH).
     ///
-    /// `isMarked` is true if the request uses the upload protocol, but is complete in one message and too small to be
-    /// resumed.
+    /// `isMarked` is true if the request uses the upload protocol, but is complete and too small to be resumed.
     case ordinaryUpload(isMarked: Bool)
     /// An upload to an upstream that handles tus itself (setting `tus: pass`); streamed.
     ///
-    /// `room` is the maximum number of content bytes that the request may have, given its offset. `length` is the size
-    /// of the whole upload in bytes, or nil if the request does not state it.
+    /// `room` is the maximum number of content bytes, given the offset. `length` is the size of the whole upload in
+    /// bytes, or nil.
     case passedUpload(room: Int64, length: Int64?)
     /// Any other request; streamed in both directions.
     case passThrough
-    /// A request that is invalid regardless of the upload's state.
+    /// A request that is invalid in any state of the upload.
     indirect case refused(Refusal)
 
-    /// Whether the request starts an upload, with or without an upload resource.
     package var beginsUpload: Bool {
         switch self {
         case .creation, .concatenation, .ordinaryUpload, .passedUpload: true
@@ -64,32 +60,25 @@ package enum UploadRequest: Sendable, Equatable {
 
     /// The properties of a creation.
     package struct Creation: Sendable, Equatable {
-        /// Whether this message's content is the whole representation.
         package var completeness: Completeness
-        /// The length of the representation; nil if the message does not state it (draft-12 §4.1.3).
+        /// Nil if the message does not state it (draft-12 §4.1.3).
         package var length: Int64?
-        /// Whether any content must be refused, because its media type is wrong; the message may be empty.
+        /// Whether any content must be refused for its media type; the message may be empty.
         package var mustBeEmpty = false
     }
 
     /// The properties of an append.
     package struct Append: Sendable, Equatable {
-        /// The position of the content in the representation.
         package var offset: Int64
-        /// Whether this content ends the representation.
         package var completeness: Completeness
-        /// The length that a valid `Upload-Length` states in bytes, otherwise nil.
+        /// The length in a valid `Upload-Length`, otherwise nil.
         package var length: Int64?
         package var contentLength: ContentLength
     }
 
     /// Classifies a request (in the order upload resource, OPTIONS, creation, ordinary request).
     ///
-    /// - Parameters:
-    ///   - head: the request as received.
-    ///   - dialect: the dialect of the request.
-    ///   - resources: the names of upload resources on this route.
-    ///   - limits: the route's limits; sizes that the head states are checked here, before any content is read.
+    /// Sizes in the head are checked against `limits` here, before any content is read.
     package init(
         _ head: RequestHead,
         dialect: Dialect,
@@ -132,12 +121,11 @@ package enum UploadRequest: Sendable, Equatable {
 
     fileprivate static let uploadMethods: [HTTPRequest.Method] = [.post, .put, .patch]
 
-    /// Classifies a request that is not on an upload resource and uses no upload protocol.
+    /// Classifies a request that is not on an upload resource and uses no upload protocol; only here can it pass
+    /// through.
     ///
-    /// Only here can a request pass through. Invariant: a request that the upstream may treat as an upload is an upload
-    /// here, regardless of its other fields.
-    ///
-    /// `isPart` is true if the request may have a `Content-Range`.
+    /// Invariant: a request that the upstream may treat as an upload is an upload here, regardless of its other fields.
+    /// `isPart` is true if it may have a `Content-Range`.
     init(unclaimed head: RequestHead, limits: UploadLimits, isPart: Bool = true) {
         if head.mayBeUpload {
             self.init(ordinary: head, isMarked: false, limits: limits, isPart: isPart)
@@ -150,9 +138,7 @@ package enum UploadRequest: Sendable, Equatable {
 
     /// Classifies a tus request that the upstream handles (setting `tus: pass`).
     ///
-    /// - Parameters:
-    ///   - head: the request as received.
-    ///   - limits: the route's limits, applied to the whole upload as far as the request states it.
+    /// The limits apply to the whole upload, as far as the request states it.
     package init(passed head: RequestHead, limits: UploadLimits) {
         guard head.mayBeUpload else {
             self.init(unclaimed: head, limits: limits)
@@ -174,7 +160,7 @@ package enum UploadRequest: Sendable, Equatable {
         )
     }
 
-    /// Whether the head of a creation announced content in addition to its own.
+    /// Whether the head of a creation announced more content than its own.
     package static func isSegmented(_ head: RequestHead, _ dialect: Dialect) -> Bool {
         UploadFields(head.fields, dialect: dialect).completeness == .incomplete
     }
@@ -195,7 +181,7 @@ package enum UploadRequest: Sendable, Equatable {
         }
     }
 
-    /// Whether a request on an upload resource is an append: PATCH, or POST if the client's network blocks PATCH.
+    /// Whether a request is an append: PATCH, or POST if the client's network blocks PATCH.
     private static func isAppend(_ head: RequestHead) -> Bool {
         head.method == .patch || head.method == .post && head.overrides(with: .patch)
     }
@@ -289,7 +275,7 @@ package enum UploadRequest: Sendable, Equatable {
         self = .creation(Creation(completeness: completeness, length: length))
     }
 
-    /// Returns the refusal of a creation with `count` bytes of content, or nil if it is allowed.
+    /// Returns the refusal of a creation with `count` bytes of content, or nil.
     private static func refusal(
         of count: Int64,
         _ completeness: Completeness,
@@ -306,16 +292,14 @@ package enum UploadRequest: Sendable, Equatable {
 }
 
 extension RequestHead {
-    /// The size of the whole representation in bytes, even if the content is only a part of it; nil if unknown.
+    /// The size of the whole representation in bytes, even if the content is only a part; nil if unknown.
     package var representationLength: Int64? {
         let count = contentLength.count
         guard let range = fields.contentRange else { return count }
         return [count, range.length].compactMap { $0 }.max()
     }
 
-    /// Whether the upstream may treat the request as an upload.
-    ///
-    /// Its method is POST, PUT or PATCH in any letter case, or an override field names one.
+    /// Whether the upstream may treat the request as an upload: POST, PUT or PATCH in any letter case, or an override.
     package var mayBeUpload: Bool {
         let methods = UploadRequest.uploadMethods
         return methods.contains(method)
@@ -324,9 +308,7 @@ extension RequestHead {
             }
     }
 
-    /// Whether a field such as `X-HTTP-Method-Override` asks to treat the request as one with the method `method`.
-    ///
-    /// All common names of such fields count. If an intermediary has joined several values, any of them counts.
+    /// Whether a field such as `X-HTTP-Method-Override` names `method`; any of several joined values counts.
     func overrides(with method: HTTPRequest.Method) -> Bool {
         fields.contains { field in
             // The first letter rules out most fields cheaply.
@@ -342,13 +324,9 @@ extension RequestHead {
 }
 
 extension UploadLimits {
-    /// Returns the refusal of content that is too large or too small for one message (draft-12 §4.1.4).
+    /// Returns the refusal of content that is too large or too small for one message (draft-12 §4.1.4), or nil.
     ///
-    /// - Parameters:
-    ///   - count: the content length in bytes, from the message's head.
-    ///   - completeness: the completeness that the message states.
-    ///   - isCreation: whether the message is a creation; an empty creation is never too small.
-    /// - Returns: the refusal, or nil if the content is within the limits.
+    /// `count` is the content length in bytes. An empty creation is never too small.
     package func refusal(
         ofContent count: Int64,
         _ completeness: Completeness,

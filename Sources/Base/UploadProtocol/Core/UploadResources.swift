@@ -10,12 +10,12 @@ import SpoolgateTextFormats
 /// A path is `<prefix><id>` or, if `prefix` is nil, `<creation path>/upload-resource/<id>`. If `node` is not nil,
 /// `<node>/<id>` replaces `<id>`.
 package struct UploadResources: Sendable, Equatable {
-    /// A fixed path prefix that ends in `/`; if nil, an upload resource is below the path of its creation.
+    /// A fixed path prefix that ends in `/`.
     package var prefix: String?
-    /// The name of this gateway if several share a service; nil if there is only one.
+    /// The name of this gateway if several share a service; otherwise nil.
     package var node: String?
 
-    /// Creates a naming scheme; see `prefix` and `node`.
+    /// Creates a naming scheme.
     package init(prefix: String? = nil, node: String? = nil) {
         self.prefix = prefix
         self.node = node
@@ -35,13 +35,11 @@ package struct UploadResources: Sendable, Equatable {
         return count > 0
     }
 
-    /// The methods of an upload resource, as listed in `Allow`.
     package static let allowedMethods = "HEAD, GET, PATCH, DELETE, OPTIONS"
     /// The media type of an append's content (draft-12 §6).
     package static let partialMediaType = "application/partial-upload"
 
-    /// The maximum length of an upload resource's path in bytes, so that request lines stay below web servers' 8 KiB
-    /// limit.
+    /// The maximum length of a path in bytes, so that request lines stay below web servers' 8 KiB limit.
     package static let longestPath = 8_000
 
     /// The resource that a path names.
@@ -51,17 +49,17 @@ package struct UploadResources: Sendable, Equatable {
         case status(UploadID)
         /// A resource of another node.
         indirect case elsewhere(Match)
-        /// A path in the form of an upload resource, but without a valid identifier; answered with 404.
+        /// A path in the form of an upload resource, but without a valid identifier; it receives 404.
         case malformed
     }
 
-    /// Returns the upload resource of this route that `path`, without a query, names.
+    /// Returns the resource that `path`, without a query, names.
     package func match(_ path: some StringProtocol) -> Match {
         path.utf8.withContiguousStorageIfAvailable { match($0) }
             ?? Array(path.utf8).withUnsafeBufferPointer { match($0) }
     }
 
-    /// Returns the upload resource of this route that the path of a request target names.
+    /// Returns the resource that the path of a request target names.
     package func match(target: String) -> Match {
         var target = target
         return target.withUTF8 { bytes in
@@ -112,12 +110,11 @@ package struct UploadResources: Sendable, Equatable {
         return path.text
     }
 
-    /// The suffix of a status resource's path.
     package static let statusSuffix = "/status"
 
     private static let marker: StaticString = "/upload-resource/"
 
-    /// The index of the upload's name in a path in the form of an upload resource; otherwise nil.
+    /// The index of the upload's name in its path; nil for other paths.
     private func nameStart(_ path: UnsafeBufferPointer<UInt8>) -> Int? {
         if let prefix { return path.starts(with: prefix.utf8) ? prefix.utf8.count : nil }
         let marker = UploadResources.marker

@@ -1,12 +1,10 @@
 // The protocol core: the state of one upload, and the decision on every request for it.
 //
-// Theory of operation. The state is all that the protocol knows about an upload: its offset, its length if stated, its
-// phase, whether its client received 202, and the status of its final response. UploadRequest classifies a request
-// without the state; then the state decides; the gateway carries out the decision; and ResponseBuilder builds the
-// response in the request's dialect. No other code compares phases to choose a response. There are two tables: `row`
-// (StateTable.swift) has a row for each phase and a column for each kind of request, `phase(after:in:)` has the
-// transitions with other causes. ARCHITECTURE.md shows the first and docs/STATES.md the second; a test compares them.
-// Decisions store refusals indirectly, because refusals are rare and large. Pure: nothing is changed or stored here.
+// UploadRequest classifies a request, the state decides, the gateway carries out the decision, and ResponseBuilder
+// builds the response. No other code compares phases to choose a response. `row` (StateTable.swift) has the decisions
+// by phase and kind of request, `phase(after:in:)` the transitions with other causes. ARCHITECTURE.md shows the first
+// and docs/STATES.md the second; a test compares them. Decisions store refusals indirectly, because refusals are rare
+// and large. Pure.
 //
 // The rules:
 //
@@ -17,52 +15,49 @@
 //  3. A length never changes once stated, and no content may exceed it (§4.1.3, §4.4.2). Since version 7, content that
 //     does deactivates the upload (`Dialect.deactivatesOnExcess`).
 //  4. Limits apply to future content; an accepted length remains accepted (§4.1.4).
-//  5. A complete upload accepts no content. An empty append that says "complete" asks for the final response: it starts
-//     the delivery, or receives the stored response (§4.4.2).
-//  6. During an attempt there is no final response yet, and a client would mistake a refusal that only means "later"
-//     for it. The connection is closed instead, and the client retries. No second attempt starts (RFC 9110 §9.2.2).
-//  7. If the client received 202 (RFC 9110 §15.3.3), that response is sent again, and no request waits.
+//  5. A complete upload accepts no content. An empty append that says "complete" starts the delivery, or receives the
+//     stored response (§4.4.2).
+//  6. During an attempt, the connection is closed, because a client would mistake a refusal that only means "later" for
+//     the final response. The client retries. No second attempt starts (RFC 9110 §9.2.2).
+//  7. A client that received 202 (RFC 9110 §15.3.3) receives it again, and no request waits.
 //  8. "Complete" is reported if the final response is stored (draft-12 §4.1.2), and in refusals if resuming might
 //     deliver the upload twice.
 //  9. A client that treats offset == length as success (`Dialect.takesOffsetForSuccess`) receives that offset only if
 //     the upstream accepted the upload: its retrieval is an attempt first. Otherwise it receives 423 or 410.
 // 10. A cancellation removes the upload (§4.5), unless it is waiting for an operator.
 
-/// The properties of an upload that the protocol needs.
+/// The state of one upload, as the protocol needs it.
 package struct UploadState: Sendable, Equatable {
     /// The number of bytes received; never decreases (draft-12 §4.1.1).
     package var offset: Int64
     /// The length of the representation; nil until a message states it.
     package var length: Int64?
-    /// The upload's progress towards its delivery.
     package var phase: Phase
-    /// Whether the client received 202, so that the upload is in the queue for later delivery.
+    /// Whether the client received 202, so that the upload is in the queue.
     package var isAccepted = false
-    /// The status of the stored final response; nil if it is unknown.
+    /// The status of the stored final response; nil if unknown.
     package var finalStatus: Int?
-    /// The upload's kind, as the head of its creation defines it.
     package var kind: UploadKind
 
     /// The phases that a client can distinguish.
     package enum Phase: String, Sendable, CaseIterable {
         /// Content may still be appended.
         case receiving
-        /// All content was received, but an attempt failed and is retried later; a completing append starts an attempt
-        /// at once.
+        /// All content was received, and the delivery is due later; a completing append starts an attempt at once.
         case deferred
-        /// A delivery attempt is running or about to start; the final response is not yet stored.
+        /// A delivery attempt is running or about to start.
         case delivering
         /// The upstream's final response is stored.
         case delivered
-        /// The upload was sent to the upstream, which did not respond; there will be no further attempt.
+        /// The upstream did not respond to the upload; there will be no further attempt.
         case indeterminate
-        /// All content was received, but the delivery failed; there will be no further attempt.
+        /// The delivery failed; there will be no further attempt.
         case failed
-        /// All content was received, and an operator holds the upload.
+        /// An operator holds the complete upload.
         case held
     }
 
-    /// Creates a state from its parts.
+    /// Creates a state.
     package init(
         offset: Int64,
         length: Int64? = nil,
@@ -79,10 +74,10 @@ package struct UploadState: Sendable, Equatable {
         self.kind = kind
     }
 
-    /// The state that is reported for an upload that another request keeps locked, the same as during a delivery.
+    /// The reported state of an upload that another request keeps locked.
     package static let inUse = UploadState(offset: 0, phase: .delivering)
 
-    /// Returns the state in one word, for clients and operators; `isInUse` is true if a request has locked the upload.
+    /// Returns the state in one word; `isInUse` is true if a request has locked the upload.
     package func word(isInUse: Bool) -> String {
         switch phase {
         case .receiving: isInUse ? "receiving" : "partial"
@@ -91,11 +86,10 @@ package struct UploadState: Sendable, Equatable {
         }
     }
 
-    /// Whether the stored final response is an error.
     var isRefused: Bool { (finalStatus ?? 0) >= 400 }
-    /// Whether the stored final response shows that the upstream accepted the upload.
+    /// Whether the upstream accepted the upload.
     var isTaken: Bool { !kind.isPart && (200..<400).contains(finalStatus ?? 0) }
-    /// Whether all content was received, so that the delivery is due without a message that says "complete" (tus).
+    /// Whether the delivery is due without a message that says "complete" (tus).
     var isWholeByLength: Bool {
         kind.family == .tus && !kind.isPart && phase == .receiving && length == offset
     }
@@ -105,9 +99,9 @@ package struct UploadState: Sendable, Equatable {
     /// The limit on the content of a request, as an offset in the representation.
     package struct Ceiling: Sendable, Equatable {
         package var offset: Int64
-        /// Whether the ceiling is the length of the representation; false if it is a limit of the gateway.
+        /// Whether the ceiling is the length of the representation, not a limit of the gateway.
         package var isLength: Bool
-        /// The length of the representation in bytes, as known from this request on; nil if still unknown.
+        /// The length of the representation, as known from this request on; nil if unknown.
         package var length: Int64?
     }
 
@@ -115,12 +109,12 @@ package struct UploadState: Sendable, Equatable {
     package enum AppendDecision: Sendable, Equatable {
         /// Receive the content, then call `decideAtEnd`, or `decideExcess` if it exceeds the ceiling.
         ///
-        /// The ceiling of a complete upload is its offset: only empty content is valid.
+        /// The ceiling of a complete upload is its offset.
         case receive(Ceiling)
         /// Respond without receiving content.
         case answer(Answer)
 
-        /// Returns the decision to refuse an append before any content is read.
+        /// Returns the decision to refuse an append.
         package static func refuse(_ refusal: Refusal) -> AppendDecision {
             .answer(.refuse(refusal))
         }
@@ -135,7 +129,7 @@ package struct UploadState: Sendable, Equatable {
         return UploadState(offset: 0).ceiling(length: creation.length, limits: limits)
     }
 
-    /// Decides on an append (draft-12 §4.4.2) without changing the state.
+    /// Decides on an append (draft-12 §4.4.2).
     package func decide(_ append: UploadRequest.Append, dialect: Dialect, limits: UploadLimits)
         -> AppendDecision
     {
@@ -164,7 +158,7 @@ package struct UploadState: Sendable, Equatable {
         }
     }
 
-    /// Decides after the proper end of a message's content; `self.offset` includes that content.
+    /// Decides after the proper end of a message's content, which `offset` includes.
     package func decideAtEnd(_ completeness: Completeness, dialect: Dialect) -> Answer {
         let answer = answer(to: completeness, dialect)
         guard answer == .deliver, let length, length != offset else { return answer }
@@ -177,7 +171,7 @@ package struct UploadState: Sendable, Equatable {
 
     /// Decides on content that exceeded the ceiling.
     ///
-    /// - Returns: the refusal, and whether the caller must remove the upload; a complete upload is kept.
+    /// - Returns: the refusal, and whether the caller must remove the upload.
     package func decideExcess(_ ceiling: Ceiling, dialect: Dialect, limits: UploadLimits)
         -> (refusal: Refusal, deactivates: Bool)
     {
@@ -196,11 +190,8 @@ package struct UploadState: Sendable, Equatable {
 
     /// Decides on an offset retrieval (draft-12 §4.3).
     ///
-    /// - Parameters:
-    ///   - dialect: the dialect of the retrieval.
-    ///   - hasTried: whether a delivery was already attempted for this retrieval. No client has received the final
-    ///     response then, so "incomplete" is reported; a client that wants the response sends an empty append.
-    /// - Returns: the decision; never `deliverFirst` if `hasTried`.
+    /// If `hasTried` is true, a delivery was already attempted for this retrieval, and the result is not
+    /// `deliverFirst`. No client has received the final response then, so "incomplete" is reported.
     package func decideRetrieval(_ dialect: Dialect, hasTried: Bool = false) -> RetrievalDecision {
         let row = row(dialect)
         let decision = dialect.takesOffsetForSuccess ? row.eagerRetrieval : row.retrieval
@@ -248,7 +239,7 @@ package struct UploadState: Sendable, Equatable {
                 length = end
             }
         }
-        // An accepted length remains accepted, even if the limits were lowered since (draft-12 §4.1.4).
+        // An accepted length remains accepted if the limits are lowered (draft-12 §4.1.4).
         if self.length == nil, let refusal = limits.refusal(ofSize: max(end, length ?? end)) {
             return .refuse(refusal)
         }
@@ -283,9 +274,9 @@ package struct UploadState: Sendable, Equatable {
         case response = "final response"
         /// The delivery is due later: after a 202, or because an attempt failed and a retry is safe.
         case postponed
-        /// The upstream did not respond to the upload, and a retry is not safe.
+        /// The upstream did not respond, and a retry is not safe.
         case silence = "no response"
-        /// The upstream refused the upload after a 202, or the upload's lifetime in the queue expired.
+        /// The upstream refused the upload after a 202, or its lifetime in the queue expired.
         case failure
         case hold
         case requeue
@@ -293,7 +284,7 @@ package struct UploadState: Sendable, Equatable {
         case loss
     }
 
-    /// Returns the phase after a step, or nil if the step is impossible in this phase.
+    /// Returns the phase after a step, or nil if the step is impossible.
     package static func phase(after step: Step, in phase: Phase) -> Phase? {
         switch (phase, step) {
         case (.receiving, .attempt), (.deferred, .attempt): .delivering

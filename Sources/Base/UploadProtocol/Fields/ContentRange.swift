@@ -7,12 +7,12 @@ import SpoolgateTextFormats
 
 /// The part of a representation that a request's content is.
 package struct ContentRange: Sendable, Equatable {
-    /// The length of the whole representation in bytes; nil if the field does not state it.
+    /// The length of the whole representation in bytes; nil if it is not stated.
     ///
-    /// This is the number after the slash or the end of the part, whichever is larger; at most `Int64.max`.
+    /// The larger of the number after the slash and the end of the part; at most `Int64.max`.
     package var length: Int64?
 
-    /// Parses a field value; if it states several lengths, the largest counts.
+    /// Parses a field value; the largest of several lengths counts.
     init(_ value: String) {
         for part in value.utf8.split(separator: UInt8(ascii: ",")) {
             let sides = part.split(
@@ -35,7 +35,7 @@ package struct ContentRange: Sendable, Equatable {
 }
 
 extension HTTPFields {
-    /// The request's `Content-Range`; nil if the field is missing, so that the content is not a part.
+    /// The request's `Content-Range`; nil if the field is missing.
     package var contentRange: ContentRange? {
         // The values of several lines are joined to one list.
         contains(.contentRange) ? self[.contentRange].map { ContentRange($0) } : nil

@@ -1,15 +1,14 @@
 // The integrity fields (RFC 9530) of requests and responses.
 //
-// Values only; digests are computed elsewhere. An unknown algorithm is ignored (RFC 9530 §2, §3). Invariant: each
-// stored value has exactly the length of its algorithm.
+// An unknown algorithm is ignored (RFC 9530 §2, §3). Invariant: each stored value has the length of its algorithm.
 
 package import HTTPTypes
 import RawStructuredFieldValues
 import SpoolgateTextFormats
 
-/// A supported digest algorithm, either of the integrity fields (RFC 9530 §7.2) or of tus only.
+/// A supported digest algorithm, of the integrity fields (RFC 9530 §7.2) or of tus only.
 package enum DigestAlgorithm: String, Sendable, Hashable {
-    /// SHA-1, used only by tus clients, against transmission errors.
+    /// Used only by tus clients, against transmission errors.
     case sha1
     case sha256 = "sha-256"
     case sha512 = "sha-512"
@@ -27,21 +26,17 @@ package enum DigestAlgorithm: String, Sendable, Hashable {
     }
 }
 
-/// A set of digests by algorithm, either read from one field or computed.
+/// Digests by algorithm, either read from one field or computed.
 package struct DigestValues: Sendable, Equatable {
     package private(set) var values: [DigestAlgorithm: [UInt8]] = [:]
 
-    /// Creates an empty set of digests.
+    /// Creates an empty set.
     package init() {}
 
-    /// Reads an integrity field of a request.
+    /// Reads an integrity field of a request, `Content-Digest` or `Repr-Digest`.
     ///
-    /// - Parameters:
-    ///   - name: `Content-Digest` or `Repr-Digest`.
-    ///   - fields: the request's fields; several lines of one field form one Dictionary.
     /// - Throws: `Refusal.invalidDigest` if the field is not a Dictionary, or if the value of a known algorithm is not
-    ///   a Byte Sequence of that algorithm's length. It is not ignored, because a client that sends a digest expects it
-    ///   to be verified.
+    ///   a Byte Sequence of its length, because a client that sends a digest expects it to be verified.
     package init(_ name: HTTPField.Name, in fields: HTTPFields) throws(Refusal) {
         guard let dictionary = try Self.dictionary(name, in: fields) else { return }
         for algorithm in DigestAlgorithm.integrity {
@@ -66,7 +61,7 @@ package struct DigestValues: Sendable, Equatable {
 
     package var algorithms: Set<DigestAlgorithm> { Set(values.keys) }
 
-    /// The digest of an algorithm, or nil if there is none; a new value must have the algorithm's length.
+    /// The digest of an algorithm, or nil; a new value must have the algorithm's length.
     package subscript(_ algorithm: DigestAlgorithm) -> [UInt8]? {
         get { values[algorithm] }
         set {
@@ -78,13 +73,12 @@ package struct DigestValues: Sendable, Equatable {
         }
     }
 
-    /// Whether each of these digests equals the digest of the same algorithm in `computed`, which must have all of
-    /// them.
+    /// Whether each of these digests equals that in `computed`, which must have all of them.
     package func agrees(with computed: DigestValues) -> Bool {
         values.allSatisfy { computed.values[$0.key] == $0.value }
     }
 
-    /// The digests as a field value (RFC 9530 §2), or an empty text if there are no digests.
+    /// The digests as a field value (RFC 9530 §2); empty if there are none.
     package var fieldValue: String {
         DigestAlgorithm.integrity.compactMap { algorithm in
             values[algorithm].map { "\(algorithm.rawValue)=:\(Base64.encode($0)):" }
@@ -106,7 +100,7 @@ package struct DigestValues: Sendable, Equatable {
 }
 
 extension DigestAlgorithm {
-    /// Returns the algorithm that a client prefers for `Repr-Digest` in the response (RFC 9530 §4), or nil if none.
+    /// Returns the algorithm that a client prefers for `Repr-Digest` (RFC 9530 §4), or nil.
     ///
     /// Preferences are Integers from 0 (not acceptable) to 10 (most preferred). Malformed entries are ignored.
     package static func wanted(in fields: HTTPFields) -> DigestAlgorithm? {
@@ -126,10 +120,10 @@ extension DigestAlgorithm {
 }
 
 extension HTTPField.Name {
-    /// `Content-Digest`, a Dictionary of Byte Sequences (RFC 9530 §2).
+    /// A Dictionary of Byte Sequences (RFC 9530 §2).
     package static let contentDigest = HTTPField.Name.made("Content-Digest")
-    /// `Repr-Digest`, a Dictionary of Byte Sequences (RFC 9530 §3).
+    /// A Dictionary of Byte Sequences (RFC 9530 §3).
     package static let reprDigest = HTTPField.Name.made("Repr-Digest")
-    /// `Want-Repr-Digest`, a Dictionary of Integers (RFC 9530 §4).
+    /// A Dictionary of Integers (RFC 9530 §4).
     package static let wantReprDigest = HTTPField.Name.made("Want-Repr-Digest")
 }

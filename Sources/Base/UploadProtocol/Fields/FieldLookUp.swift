@@ -1,11 +1,9 @@
 // A fast lookup for fields that usually have one line.
-//
-// Invariant: the value is that of HTTPFields itself.
 
 package import HTTPTypes
 
 extension HTTPFields {
-    /// Returns the value of a field, with all its lines joined, or nil if the field is missing.
+    /// Returns the value of a field, with all its lines joined, or nil if it is missing.
     ///
     /// Equivalent to the subscript of `HTTPFields`, but ten times as fast for a field with a single line.
     package func value(of name: HTTPField.Name) -> String? {

@@ -1,37 +1,27 @@
-// The name of one running gateway in `Via`, which detects request loops.
+// The name of a running gateway in `Via`, which detects request loops.
 //
-// Pure: the random token is passed in. Invariant: gateways have different names even if they share a spool, so that one
-// may be the other's upstream.
+// Invariant: gateways have different names even if they share a spool, so that one may be the other's upstream.
 
 package import HTTPTypes
 import SpoolgateTextFormats
 
 /// The pseudonym of one gateway for the lifetime of its process (RFC 9110 §7.6.3).
-///
-/// Immutable and thread-safe.
 package final class GatewayName: Sendable {
-    /// The `Via` field that is added to each request that the gateway sends.
+    /// The field that is added to each request that the gateway sends.
     package let via: HTTPField
     private let text: String
 
-    /// Creates a name.
-    ///
-    /// - Parameter token: letters and digits that are unique to this gateway.
+    /// Creates a name; `token` has letters and digits that are unique to this gateway.
     package init(token: String) {
         text = "spoolgate-\(token)"
         via = HTTPField(name: .via, value: "1.1 \(text)")
     }
 
     /// Whether a request has already passed through this gateway, possibly in another form.
-    ///
-    /// - Parameter fields: the request's fields.
-    /// - Returns: true if `Via` contains the gateway's name.
     package func isNamed(in fields: HTTPFields) -> Bool {
         fields.contains(.via) && isNamed(in: fields[.via] ?? "")
     }
 
-    /// Whether one of the entries in a value of `Via` names this gateway.
-    ///
     /// In `1.0 fred, HTTP/1.1 spoolgate-… (a comment)`, the second word of each entry is a name.
     private func isNamed(in value: String) -> Bool {
         value.utf8.split(separator: UInt8(ascii: ",")).contains { hop in

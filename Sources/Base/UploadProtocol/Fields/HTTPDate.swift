@@ -1,6 +1,6 @@
 // Dates in fields (RFC 9110 §5.6.7).
 //
-// Pure: computed from the number of days since 1970, without the C library's calendar.
+// Pure: computed without the C library's calendar.
 
 import SpoolgateTextFormats
 
@@ -36,12 +36,9 @@ package enum HTTPDate {
 
     /// Parses a date in any of the three forms; returns nil for any other text.
     ///
-    /// - Parameters:
-    ///   - text: `Sun, 06 Nov 1994 08:49:37 GMT`, `Sunday, 06-Nov-94 08:49:37 GMT` or `Sun Nov  6 08:49:37 1994`. The
-    ///     day of the week is not checked.
-    ///   - now: the current time in seconds since 1970-01-01 UTC; a two-digit year is taken to be at most 50 years
-    ///     later.
-    /// - Returns: seconds since 1970-01-01 UTC, negative before 1970.
+    /// The forms are `Sun, 06 Nov 1994 08:49:37 GMT`, `Sunday, 06-Nov-94 08:49:37 GMT` and `Sun Nov  6 08:49:37 1994`;
+    /// the day of the week is not checked. `now` and the result are seconds since 1970-01-01 UTC, negative before 1970.
+    /// A two-digit year is at most 50 years after `now`.
     package static func seconds(_ text: String, now: Int64) -> Int64? {
         let words = text.split { $0 == " " || $0 == "," }
         switch words.count {

@@ -1,21 +1,20 @@
-// Limits the size of a response's head to one that web servers can relay.
+// Limits a response's head to a size that web servers can relay.
 //
-// nginx reads the head into one buffer (fastcgi_buffer_size, 64 KiB as shipped). If it does not fit, nginx responds
-// with 502, and the client never learns that its upload was accepted. Invariant: `fitting` always fits.
+// nginx reads the head into one buffer (fastcgi_buffer_size, 64 KiB as shipped). If it does not fit, the client
+// receives 502 and never learns that its upload was accepted. Invariant: `fitting` always fits.
 
 import HTTPTypes
 
 extension ResponseHead {
-    /// The maximum size of relayed fields in bytes: 64 KiB less room for FastCGI framing and the gateway's own fields.
+    /// The maximum size in bytes: 64 KiB less room for FastCGI framing and the gateway's own fields.
     package static let mostFieldBytes = 60 << 10
     /// The maximum size in bytes of one relayed field if all fields together are too large.
     private static let mostOfOne = 4 << 10
 
-    /// The total size of the head's field lines in bytes.
+    /// The size of the field lines in bytes.
     package var fieldBytes: Int { fields.reduce(0) { $0 + $1.lineBytes } }
 
-    /// The head with all its fields if they fit, otherwise with only the fields that describe the response and its
-    /// content.
+    /// The head, with only the fields that describe the response and its content if not all of them fit.
     package var fitting: ResponseHead {
         guard fieldBytes > Self.mostFieldBytes else { return self }
         var head = self

@@ -1,12 +1,11 @@
 // Media types and their comparison (RFC 9110 §8.3.1).
 //
-// Compares bytes, not characters, so that only one spelling matches. Parameters are ignored.
+// Compares bytes, not characters; ignores parameters and the case of ASCII letters.
 
 import HTTPTypes
 
 /// Functions for media types.
 package enum MediaType {
-    /// The type of arbitrary bytes.
     package static let any = "application/octet-stream"
 
     /// Returns the text if it is a media type, with or without parameters; otherwise nil.
@@ -21,17 +20,12 @@ package enum MediaType {
         return isType && HTTPField.isValidValue(text) ? text : nil
     }
 
-    /// Whether a media type is a multipart type.
+    /// Whether a media type is multipart.
     package static func isMultipart(_ text: String) -> Bool {
         text.utf8.prefix(10).elementsEqual("multipart/".utf8) { ($0 | 0x20) == ($1 | 0x20) }
     }
 
-    /// Whether a `Content-Type` is `expected`, with or without parameters.
-    ///
-    /// - Parameters:
-    ///   - value: the field's value.
-    ///   - expected: type and subtype in lower case.
-    /// - Returns: true if they match, ignoring case.
+    /// Whether a `Content-Type` is `expected`, which is in lower case, ignoring case and parameters.
     package static func of(_ value: String, is expected: String) -> Bool {
         guard value.utf8.count >= expected.utf8.count else { return false }
         var rest = value.utf8.makeIterator()

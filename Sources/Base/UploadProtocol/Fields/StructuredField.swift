@@ -1,27 +1,26 @@
 // The Items of structured fields (RFC 9651) that the protocol uses: Integer and Boolean.
 //
-// The protocol ignores a field with a wrong type or syntax (draft-12 §4.1.1 to §4.1.3), so nothing here is an error.
-// Repeated field lines form a List, which is also a wrong type (RFC 9651 §4.2). Invariant: no field value can cause a
-// trap.
+// A field with a wrong type or syntax is ignored (draft-12 §4.1.1 to §4.1.3), as are repeated field lines, which form a
+// List (RFC 9651 §4.2). Invariant: no field value can cause a trap.
 
 package import HTTPTypes
 import RawStructuredFieldValues
 import SpoolgateTextFormats
 
-/// Parses Items of structured fields (RFC 9651 §3.3); functions return nil if the field must be ignored.
+/// Parses Items of structured fields (RFC 9651 §3.3).
 package enum StructuredField {
-    /// The largest Integer in structured fields (RFC 9651 §3.3.1).
+    /// The largest Integer (RFC 9651 §3.3.1).
     package static let maxInteger: Int64 = 999_999_999_999_999
 
-    /// Parses an Integer from a field value, ignoring parameters; returns nil if the value is not an Integer.
+    /// Parses an Integer, ignoring parameters; nil for any other value.
     package static func integer(_ value: String) -> Int64? {
-        // Avoids the full parser for the form that clients usually send.
+        // Avoids the full parser for the usual form.
         if value.utf8.count <= 15, let integer = Int64(digits: value) { return integer }
         guard case .integer(let integer)? = item(value) else { return nil }
         return integer
     }
 
-    /// Parses a Boolean from a field value, ignoring parameters; returns nil if the value is not a Boolean.
+    /// Parses a Boolean, ignoring parameters; nil for any other value.
     package static func boolean(_ value: String) -> Bool? {
         switch value {
         case "?1": return true
@@ -32,7 +31,7 @@ package enum StructuredField {
         }
     }
 
-    /// Returns the Integer in the field `name`, or nil if the field is missing, repeated or not an Integer Item.
+    /// Returns the Integer in a field; nil if the field is missing, repeated or not an Integer Item.
     package static func integer(_ name: HTTPField.Name, in fields: HTTPFields) -> Int64? {
         var value: String?
         for field in fields where field.name == name {
@@ -42,13 +41,13 @@ package enum StructuredField {
         return value.flatMap(integer(_:))
     }
 
-    /// Returns the Boolean in the field `name`, or nil if the field is missing, repeated or not a Boolean Item.
+    /// Returns the Boolean in a field; nil if the field is missing, repeated or not a Boolean Item.
     package static func boolean(_ name: HTTPField.Name, in fields: HTTPFields) -> Bool? {
         let values = fields.filter { $0.name == name }
         return values.count == 1 ? boolean(values[0].value) : nil
     }
 
-    /// Returns the Integers of the Dictionary in the field `name`.
+    /// Returns the Integers of the Dictionary in a field.
     ///
     /// The result is empty if the field is missing, is not a Dictionary, or has a member of another type (draft-12
     /// §4.1.4).

@@ -1,4 +1,4 @@
-// The client's metadata of an upload in `Upload-Metadata` (tus 1.0, core extension "creation").
+// The client's metadata in `Upload-Metadata` (tus 1.0, core extension "creation").
 //
 // Pure. A malformed pair is ignored. Invariant: keys are unique and consist of visible ASCII characters.
 
@@ -10,7 +10,7 @@ package struct UploadMetadata: Sendable {
     /// The pairs in the order sent; a value may contain any text.
     package private(set) var pairs: [(key: String, value: String)] = []
 
-    /// Parses the pairs in a creation's fields: `key base64`, separated by commas; the value may be missing.
+    /// Parses pairs `key base64`, separated by commas; the value may be missing.
     ///
     /// If a key is repeated, the first pair counts. Invalid UTF-8 in a value is replaced by U+FFFD.
     package init(_ fields: HTTPFields) {
@@ -26,7 +26,6 @@ package struct UploadMetadata: Sendable {
         }
     }
 
-    /// The reason why a text is not a pair.
     private struct PairFault: Error {
         var key: Substring?
         var clause: String
@@ -49,7 +48,7 @@ package struct UploadMetadata: Sendable {
 
     /// Checks that each key occurs once and every value is Base64, as tus requires.
     ///
-    /// - Returns: a clause that names the invalid pair and the reason, or nil if the text is valid.
+    /// - Returns: a clause that names the invalid pair and the reason, or nil.
     package static func fault(of text: String) -> String? {
         // An empty value has no pair and is harmless.
         guard !text.isEmpty else { return nil }
@@ -69,17 +68,15 @@ package struct UploadMetadata: Sendable {
         return nil
     }
 
-    /// The value of a key, or nil if the value is missing or empty.
+    /// The value of a key; nil if it is missing or empty.
     package subscript(_ key: String) -> String? {
         pairs.first { $0.key == key && !$0.value.isEmpty }?.value
     }
 
-    /// Returns the media type of the uploaded file.
+    /// Returns the media type of the uploaded file, or nil.
     ///
-    /// This is `own`, the request's own media type, if it is more specific than `application/octet-stream`, otherwise
-    /// the value of `filetype`, unless that is a `multipart/…` type: the upstream would parse the file as a form.
-    ///
-    /// - Returns: the media type, or nil if neither is usable.
+    /// This is `own`, the request's media type, if it is more specific than `application/octet-stream`, otherwise
+    /// `filetype`, unless that is a `multipart/…` type: the upstream would parse the file as a form.
     package func type(beside own: String?) -> String? {
         if let own, own != MediaType.any { return own }
         return self["filetype"].flatMap(MediaType.wellFormed).flatMap {
@@ -87,13 +84,12 @@ package struct UploadMetadata: Sendable {
         }
     }
 
-    /// All pairs except those for the file's name and type.
+    /// All pairs except `filename` and `filetype`.
     package var others: [(key: String, value: String)] {
         pairs.filter { $0.key != "filename" && $0.key != "filetype" }
     }
 }
 
 extension HTTPField.Name {
-    /// `Upload-Metadata` (tus 1.0).
     package static let uploadMetadata = HTTPField.Name.made("Upload-Metadata")
 }

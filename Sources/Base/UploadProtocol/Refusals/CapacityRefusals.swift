@@ -1,11 +1,11 @@
-// The refusals of a gateway without capacity for another request, another upload, or more content.
+// The refusals of a gateway without capacity.
 //
 // Those that only mean "later" have `isOnlyLater` and are never sent for an existing upload (Requests/Answering.swift).
 
 import HTTPTypes
 
 extension Refusal {
-    /// 503: another request has locked this upload and did not release it in time.
+    /// 503: another request did not release the upload in time.
     package static let uploadInUse = Refusal(
         status: .serviceUnavailable,
         code: "upload-in-use",
@@ -15,7 +15,7 @@ extension Refusal {
         isOnlyLater: true
     )
 
-    /// 503: the upload is on another node, to which the web server should have sent the request.
+    /// 503: the web server should have sent the request to another node.
     package static let otherNode = Refusal(
         status: .serviceUnavailable,
         code: "other-node",
@@ -35,7 +35,7 @@ extension Refusal {
         isOnlyLater: true
     )
 
-    /// 503: too many requests are waiting for a final response, an authorizer or another request.
+    /// 503: too many requests wait for a final response, an authorizer or another request.
     package static let tooManyWait = Refusal(
         status: .serviceUnavailable,
         code: "too-many-waiting",
@@ -45,7 +45,6 @@ extension Refusal {
         isOnlyLater: true
     )
 
-    /// 429: a client has reached its maximum of concurrent requests.
     package static let clientBusy = Refusal(
         status: .tooManyRequests,
         code: "client-too-many-requests",
@@ -55,7 +54,6 @@ extension Refusal {
         isOnlyLater: true
     )
 
-    /// 429: a client has reached its maximum of waiting requests.
     package static let clientWaits = Refusal(
         status: .tooManyRequests,
         code: "client-too-many-waiting",
@@ -66,7 +64,6 @@ extension Refusal {
         isOnlyLater: true
     )
 
-    /// 429: a client has reached its maximum of unfinished uploads.
     package static let clientHasUploads = Refusal(
         status: .tooManyRequests,
         code: "client-too-many-uploads",
@@ -76,7 +73,6 @@ extension Refusal {
         retryAfter: 60
     )
 
-    /// 507: the spool has reached its maximum number of uploads.
     package static let tooManyUploads = Refusal(
         status: insufficientStorage,
         code: "too-many-uploads",
@@ -85,7 +81,6 @@ extension Refusal {
         retryAfter: 60
     )
 
-    /// 503: the daemon is shutting down.
     package static let draining = Refusal(
         status: .serviceUnavailable,
         code: "draining",
@@ -94,7 +89,6 @@ extension Refusal {
         retryAfter: 5
     )
 
-    /// 503: the process or the system has run out of file descriptors.
     package static let noDescriptor = Refusal(
         status: .serviceUnavailable,
         code: "out-of-descriptors",
@@ -105,7 +99,7 @@ extension Refusal {
         isOnlyLater: true
     )
 
-    /// 507: the spool's file system has too little free space, or the spool has reached its quota.
+    /// 507: the file system has too little free space, or the spool has reached its quota.
     package static let spoolFull = Refusal(
         status: insufficientStorage,
         code: "spool-full",
@@ -115,7 +109,6 @@ extension Refusal {
         retryAfter: 60
     )
 
-    /// 500: an I/O operation in the spool failed; the log has the cause.
     package static let spoolFailed = Refusal(
         status: .internalServerError,
         code: "spool-failed",
@@ -135,7 +128,7 @@ extension Refusal {
         )
     }
 
-    /// 400: the connection or the message's framing ended before the content was complete.
+    /// 400: the connection or the framing ended before the content was complete.
     package static let truncated = Refusal(
         status: .badRequest,
         code: "content-truncated",

@@ -1,11 +1,11 @@
-// The refusals that concern digests, one entry each: status, problem type, title, detail.
+// The refusals that concern digests.
 //
-// No decisions are made here. The problem types are those of draft-ietf-httpapi-digest-fields-problem-types-06 §3.
+// The problem types are those of draft-ietf-httpapi-digest-fields-problem-types-06 §3.
 
 package import HTTPTypes
 
 extension Refusal {
-    /// 400: an integrity field cannot be verified; `reason` is a clause without bytes of the request.
+    /// 400: an integrity field is invalid; `reason` is a clause without bytes of the request.
     package static func invalidDigest(_ name: HTTPField.Name, _ reason: String) -> Refusal {
         Refusal(
             status: .badRequest,
@@ -16,7 +16,6 @@ extension Refusal {
         )
     }
 
-    /// 400: the content of one message does not match its `Content-Digest`; the content was discarded.
     package static let contentDigestMismatch = Refusal(
         status: .badRequest,
         code: "content-digest-mismatch",
@@ -27,7 +26,6 @@ extension Refusal {
             """
     )
 
-    /// 400: the representation does not match a `Repr-Digest`; the upload was removed without delivery.
     package static let reprDigestMismatch = Refusal(
         status: .badRequest,
         code: "repr-digest-mismatch",

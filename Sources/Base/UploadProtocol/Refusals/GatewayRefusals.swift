@@ -1,7 +1,6 @@
-// The gateway's own refusals, one entry each: deliveries, checks, loops, and requests that it cannot accept.
+// The gateway's own refusals; the protocol's are in ProtocolRefusals.swift.
 //
-// The protocol's are in ProtocolRefusals.swift; neither file makes decisions. Invariant: apart from a given reason, a
-// detail reveals nothing internal.
+// Invariant: apart from a given reason, a detail reveals nothing internal.
 
 import HTTPTypes
 
@@ -17,7 +16,7 @@ extension Refusal {
         retryAfter: 5
     )
 
-    /// 503: an upload is complete, but no attempt could start in time.
+    /// 503: no attempt could start in time.
     ///
     /// A client that can resume receives no response instead (`isOnlyLater`).
     package static let deliveryUnderWay = Refusal(
@@ -32,7 +31,7 @@ extension Refusal {
         isOnlyLater: true
     )
 
-    /// 502: an append to an upload that was sent upstream but got no response; the upload will not be sent again.
+    /// 502: an append to an upload that got no response and will not be sent again.
     package static let outcomeUnknown = Refusal(
         status: .badGateway,
         code: "outcome-unknown",
@@ -44,10 +43,10 @@ extension Refusal {
         completeness: .complete
     )
 
-    /// 410: an offset retrieval of an upload that got no response; no client may treat its offset as success.
+    /// 410 for an offset retrieval, because no client may treat the offset as success.
     package static let outcomeUnknownGone = outcomeUnknown.told(as: .gone)
 
-    /// 502: an append to an upload whose delivery failed until the queue stopped retrying.
+    /// 502: an append to an upload whose delivery is no longer retried.
     package static let deliveryFailed = Refusal(
         status: .badGateway,
         code: "delivery-failed",
@@ -59,10 +58,10 @@ extension Refusal {
         completeness: .complete
     )
 
-    /// 410: an offset retrieval of an upload whose delivery failed; no client may treat its offset as success.
+    /// 410 for an offset retrieval; see `outcomeUnknownGone`.
     package static let deliveryFailedGone = deliveryFailed.told(as: .gone)
 
-    /// 503: an upload cannot be accepted, because too many failed uploads are waiting for an operator.
+    /// 503: too many failed uploads are waiting for an operator.
     package static let notAccepted = Refusal(
         status: .serviceUnavailable,
         code: "hold-full",
@@ -74,7 +73,6 @@ extension Refusal {
         retryAfter: 300
     )
 
-    /// 503: an append to an upload that an operator holds.
     package static let uploadHeld = Refusal(
         status: .serviceUnavailable,
         code: "upload-held",
@@ -83,7 +81,6 @@ extension Refusal {
         retryAfter: 300
     )
 
-    /// 409: a cancellation of an upload that is kept for an operator.
     package static let keptForOperator = Refusal(
         status: .conflict,
         code: "kept-for-operator",
@@ -95,10 +92,8 @@ extension Refusal {
 
     /// 503: the upstream cannot accept the upload now.
     ///
-    /// - Parameters:
-    ///   - retryAfter: the seconds that the upstream asked to wait, or nil if it named no time.
-    ///   - isKept: whether the content is kept, so that an empty completing append starts another attempt.
-    /// - Returns: the refusal; if `isKept` is false, that of an ordinary request.
+    /// `retryAfter` has the seconds that the upstream asked to wait, or nil. If `isKept` is false, an ordinary request
+    /// is refused.
     package static func upstreamBusy(retryAfter: Int?, isKept: Bool = true) -> Refusal {
         Refusal(
             status: .serviceUnavailable,
@@ -112,10 +107,9 @@ extension Refusal {
         )
     }
 
-    /// 401: the upstream or the authorizer refused the upload's credentials; the content is kept.
+    /// 401: the upstream or the authorizer refused the credentials; the content is kept (RFC 9110 §15.5.2).
     ///
-    /// - Parameter challenges: the values of `WWW-Authenticate` in the response.
-    /// - Returns: a refusal that asks for an empty completing append with other credentials (RFC 9110 §15.5.2).
+    /// `challenges` are the values of `WWW-Authenticate`.
     package static func credentialsRefused(_ challenges: [String]) -> Refusal {
         Refusal(
             status: .unauthorized,
@@ -129,7 +123,6 @@ extension Refusal {
         )
     }
 
-    /// 403: the request that completes the upload has another owner's credentials; the content is kept.
     package static let otherOwner = Refusal(
         status: .forbidden,
         code: "other-owner",
@@ -137,7 +130,6 @@ extension Refusal {
         detail: stored(", but the credentials of this request belong to another owner")
     )
 
-    /// 502: the upstream responded with a redirect that the gateway does not follow; the content is kept.
     package static let upstreamRedirects = Refusal(
         status: .badGateway,
         code: "upstream-redirects",
@@ -146,10 +138,7 @@ extension Refusal {
         retryAfter: 60
     )
 
-    /// 503: a delivery attempt is not started, because the last one was too recent.
-    ///
-    /// - Parameter seconds: the seconds until the next attempt may start.
-    /// - Returns: a refusal that asks for an empty completing append after that time.
+    /// 503: the last delivery attempt was too recent; the next may start in `seconds`.
     package static func deliveryPauses(_ seconds: Int) -> Refusal {
         Refusal(
             status: .serviceUnavailable,
@@ -160,7 +149,7 @@ extension Refusal {
         )
     }
 
-    /// 410: an offset retrieval of an upload that the upstream refused; no client may treat its offset as success.
+    /// 410 for an offset retrieval; see `outcomeUnknownGone`.
     package static let upstreamRefusedGone = Refusal(
         status: .gone,
         code: "upstream-refused",
@@ -172,12 +161,9 @@ extension Refusal {
         completeness: .complete
     )
 
-    /// 502 or 504: the upstream was not reached and processed nothing of the upload.
+    /// 504 if `timedOut`, otherwise 502: the upstream was not reached and processed nothing.
     ///
-    /// - Parameters:
-    ///   - timedOut: true for 504 because of a timeout, false for 502.
-    ///   - isKept: whether the content is kept, so that an empty completing append starts another attempt.
-    /// - Returns: the refusal; if `isKept` is false, that of an ordinary request.
+    /// If `isKept` is false, an ordinary request is refused.
     package static func notReached(timedOut: Bool, isKept: Bool) -> Refusal {
         let reason = timedOut ? "the connection timed out" : "the connection failed"
         return Refusal(
@@ -192,12 +178,9 @@ extension Refusal {
         )
     }
 
-    /// 502 or 504: the upstream sent no response, and the upload may be sent again; the content is kept.
+    /// 504 if `timedOut`, otherwise 502: the upstream sent no response, and the kept upload may be sent again.
     ///
-    /// - Parameters:
-    ///   - reason: a clause for the client, without internal names or addresses.
-    ///   - timedOut: true for 504 because of a timeout, false for 502.
-    /// - Returns: a refusal that asks for an empty completing append.
+    /// `reason` is a clause without internal names or addresses.
     package static func upstreamBrokeOff(reason: String, timedOut: Bool = false) -> Refusal {
         Refusal(
             status: timedOut ? .gatewayTimeout : .badGateway,
@@ -212,8 +195,7 @@ extension Refusal {
 
     /// 507: the destination of the upload is full and accepted nothing.
     ///
-    /// - Parameter isKept: whether the content is kept, so that an empty completing append starts another attempt.
-    /// - Returns: the refusal; if `isKept` is false, that of an ordinary request.
+    /// If `isKept` is false, an ordinary request is refused.
     package static func destinationFull(isKept: Bool) -> Refusal {
         Refusal(
             status: insufficientStorage,
@@ -227,12 +209,9 @@ extension Refusal {
         )
     }
 
-    /// 502 or 504: the upstream sent no response; it is unknown whether it accepted the request.
+    /// 504 if `timedOut`, otherwise 502: the upstream sent no response and may have accepted the request.
     ///
-    /// - Parameters:
-    ///   - reason: a clause for the client, without internal names or addresses.
-    ///   - timedOut: true for 504 because of a timeout, false for 502.
-    /// - Returns: a refusal that tells the client not to resume.
+    /// `reason` is a clause without internal names or addresses.
     package static func upstreamSilent(reason: String, timedOut: Bool = false) -> Refusal {
         Refusal(
             status: timedOut ? .gatewayTimeout : .badGateway,
@@ -248,7 +227,7 @@ extension Refusal {
 }
 
 extension Refusal {
-    /// Returns the detail for an upload that is kept but not delivered: `clause` and an instruction for the client.
+    /// Returns the detail for a kept upload: `clause` and an instruction for the client.
     private static func stored(_ clause: String) -> String {
         "The upload is stored\(clause). To retry, send an empty append with Upload-Complete: ?1 later."
     }
@@ -257,7 +236,6 @@ extension Refusal {
 // MARK: Loops
 
 extension Refusal {
-    /// 508: the gateway itself has sent this request, which would loop forever.
     package static let loop = Refusal(
         status: HTTPResponse.Status(code: 508, reasonPhrase: "Loop Detected"),
         code: "loop",
@@ -273,7 +251,6 @@ extension Refusal {
 // MARK: Checks
 
 extension Refusal {
-    /// 403: an upload of an unidentified client, on a route without anonymous uploads.
     package static let anonymousRefused = Refusal(
         status: .forbidden,
         code: "anonymous-refused",
@@ -281,10 +258,7 @@ extension Refusal {
         detail: "Uploads are accepted only from authenticated clients."
     )
 
-    /// 503: the upload could not be checked before its creation or its delivery.
-    ///
-    /// - Parameter isKept: whether the content is kept, so that an empty completing append starts another attempt.
-    /// - Returns: a refusal that asks the client to retry.
+    /// 503: the upload could not be checked before its creation or, if `isKept`, its delivery.
     package static func notChecked(isKept: Bool) -> Refusal {
         Refusal(
             status: .serviceUnavailable,
@@ -297,10 +271,7 @@ extension Refusal {
         )
     }
 
-    /// 422: the inspection refused the content.
-    ///
-    /// - Parameter message: the inspection's message for the client; may be empty.
-    /// - Returns: a refusal that is the upload's final response.
+    /// 422: the inspection refused the content; its message for the client may be empty.
     package static func notTaken(message: String) -> Refusal {
         Refusal(
             status: .unprocessableContent,
@@ -315,7 +286,7 @@ extension Refusal {
 // MARK: Incremental forwarding
 
 extension Refusal {
-    /// 501: an ordinary upload asks for incremental forwarding, but uploads are received whole (RFC 10036 §3, §5.1).
+    /// 501: uploads are received whole, not forwarded incrementally (RFC 10036 §3, §5.1).
     package static let incrementalRefused = Refusal(
         status: .notImplemented,
         code: "incremental-refused",
@@ -385,7 +356,7 @@ extension Refusal {
         )
     }
 
-    /// 500: the web server names an unknown route, or no route (`name` is nil) although there is no default route.
+    /// 500: the web server names an unknown route, or none (`name` is nil) although there is no default route.
     package static func unknownRoute(name: String?) -> Refusal {
         let what =
             name.map { "the route \"\($0)\", which is not in the settings" }

@@ -1,7 +1,6 @@
-// The refusals of the upload protocol, one entry each: status, problem type, title, detail.
+// The refusals of the upload protocol; the gateway's own are in GatewayRefusals.swift.
 //
-// The gateway's own are in GatewayRefusals.swift; neither file makes decisions. Invariant: a detail states the fault
-// and the remedy.
+// Invariant: a detail states the fault and the remedy.
 
 package import HTTPTypes
 
@@ -27,7 +26,6 @@ extension Refusal {
         detail: "The server has lost the state of this upload. Start a new upload."
     )
 
-    /// 405: the method is not one of the protocol's for upload resources.
     package static let methodNotAllowed = Refusal(
         status: .methodNotAllowed,
         code: "method-not-allowed",
@@ -39,7 +37,6 @@ extension Refusal {
         fields: [.allow: UploadResources.allowedMethods]
     )
 
-    /// 405: the method is not GET or HEAD, but a status resource is read-only.
     package static let statusMethodNotAllowed = Refusal(
         status: .methodNotAllowed,
         code: "method-not-allowed",
@@ -49,7 +46,7 @@ extension Refusal {
         isOrdinary: true
     )
 
-    /// 415: an append without the media type for parts of an upload (draft-12 §4.4).
+    /// 415: an append without the required media type (draft-12 §4.4).
     package static let wrongMediaType = Refusal(
         status: .unsupportedMediaType,
         code: "wrong-media-type",
@@ -58,7 +55,6 @@ extension Refusal {
         fields: [.acceptPatch: UploadResources.partialMediaType]
     )
 
-    /// 400: an append without a valid `Upload-Offset`.
     package static let missingOffset = Refusal(
         status: .badRequest,
         code: "missing-offset",
@@ -88,9 +84,7 @@ extension Refusal {
         )
     }
 
-    /// 400: an append in a different protocol from the upload's.
-    ///
-    /// Such an append could not complete the upload as the protocol of its creation intends.
+    /// 400: the append could not complete the upload as the protocol of its creation intends.
     package static let otherFamily = Refusal(
         status: .badRequest,
         code: "other-protocol",
@@ -116,7 +110,7 @@ extension Refusal {
         )
     }
 
-    /// 400: two messages, or two fields of one message, disagree on the length (draft-12 §4.1.3).
+    /// 400: two messages or two fields disagree on the length (draft-12 §4.1.3).
     package static func lengthChanged(known: Int64, told: Int64) -> Refusal {
         inconsistentLength(
             "The length of this upload is \(known) bytes, but this request states \(told)."
@@ -130,7 +124,7 @@ extension Refusal {
         )
     }
 
-    /// 400: the client stated that the upload is complete, but content is missing (draft-12 §4.1.3).
+    /// 400: the client says "complete", but content is missing (draft-12 §4.1.3).
     package static func lengthNotReached(length: Int64, offset: Int64) -> Refusal {
         inconsistentLength(
             """
@@ -171,7 +165,7 @@ extension Refusal {
 // MARK: Parts of a representation
 
 extension Refusal {
-    /// 400: the content is only a part of a representation, but all of it is required (RFC 9110 §14.5).
+    /// 400: all of the representation is required (RFC 9110 §14.5).
     package static let partialContent = Refusal(
         status: .badRequest,
         code: "partial-content",
@@ -182,7 +176,6 @@ extension Refusal {
             """
     )
 
-    /// 400: a creation whose `Content-Range` makes its content a part of another representation.
     package static let partNotResumable = Refusal(
         status: .badRequest,
         code: "partial-content",
@@ -196,7 +189,7 @@ extension Refusal {
 // MARK: Limits
 
 extension Refusal {
-    /// 413: the representation exceeds the maximum size of the route (draft-12 §4.1.4).
+    /// 413: the representation is too large (draft-12 §4.1.4).
     package static func tooLarge(maxSize: Int64) -> Refusal {
         Refusal(
             status: .contentTooLarge,

@@ -1,11 +1,8 @@
-// The refusals that only tus clients receive, one entry each.
-//
-// Invariant: a detail states the fault and the remedy.
+// The refusals that only tus clients receive.
 
 import HTTPTypes
 
 extension Refusal {
-    /// 412: the request uses a version of tus that is not supported.
     package static let tusVersion = Refusal(
         status: .preconditionFailed,
         code: "tus-version",
@@ -14,7 +11,6 @@ extension Refusal {
         fields: [.tusVersion: Tus.version]
     )
 
-    /// 415: content without the media type of upload content.
     static let tusMediaType = Refusal(
         status: .unsupportedMediaType,
         code: "wrong-media-type",
@@ -23,7 +19,7 @@ extension Refusal {
         fields: [.acceptPatch: Tus.mediaType]
     )
 
-    /// 400: a creation with neither or both of the length fields, or with a malformed one.
+    /// 400: neither or both of the length fields, or a malformed one.
     static let noTusLength = Refusal(
         status: .badRequest,
         code: "missing-length",
@@ -40,17 +36,13 @@ extension Refusal {
         )
     }
 
-    /// 400: the value of a field is not a number.
     static func malformedNumber(_ name: HTTPField.Name) -> Refusal {
         malformedField(
             "\(name.rawName) must be a single non-negative integer of at most 15 digits."
         )
     }
 
-    /// 400: `Upload-Metadata` is malformed.
-    ///
-    /// - Parameter fault: a clause that names the pair and its fault.
-    /// - Returns: a refusal with the field's format and the fault.
+    /// `fault` is a clause that names the pair and its fault.
     static func malformedMetadata(_ fault: String) -> Refusal {
         malformedField(
             """
@@ -60,9 +52,7 @@ extension Refusal {
         )
     }
 
-    /// 410: a termination of an upload that was already delivered.
-    ///
-    /// The status is not 409, because tus clients retry after 409.
+    /// 410, not 409, because tus clients retry after 409.
     static let alreadyDelivered = Refusal(
         status: .gone,
         code: "already-delivered",
@@ -72,9 +62,7 @@ extension Refusal {
         completeness: .complete
     )
 
-    /// 409: a part of the upload is on another node.
-    ///
-    /// If all parts are on that node, the web server should have sent this request to it, too.
+    /// 409: if all parts are on another node, the web server should have sent this request to it.
     package static let partElsewhere = Refusal(
         status: .conflict,
         code: "part-on-other-node",
@@ -82,15 +70,11 @@ extension Refusal {
         detail: "A part is stored on another node of this service. Send all content as one upload."
     )
 
-    /// 400: `Upload-Concat` is malformed.
     package static let malformedConcat = malformedField(
         "Upload-Concat must be \"partial\", or \"final;\" followed by the URLs of the parts."
     )
 
-    /// 400: the URL of a part is not an upload of this service, or is listed twice.
-    ///
-    /// - Parameter url: the URL as sent; the detail has its first 200 characters.
-    /// - Returns: a refusal that names the part.
+    /// 400: the URL of a part, as sent, is not an upload of this service, or is listed twice.
     package static func noPart(_ url: String) -> Refusal {
         malformedField(
             """
@@ -100,7 +84,6 @@ extension Refusal {
         )
     }
 
-    /// 400: the request for a concatenated upload has a length, but its parts determine it.
     static let finalHasLength = Refusal(
         status: .badRequest,
         code: "malformed-field",
@@ -109,7 +92,6 @@ extension Refusal {
             "The parts determine the length of this upload. Omit Upload-Length and Upload-Defer-Length."
     )
 
-    /// 403: a concatenated upload accepts no other content.
     static let finalNotAppended = Refusal(
         status: .forbidden,
         code: "final-upload",
@@ -117,7 +99,6 @@ extension Refusal {
         detail: "This upload is made of parts and accepts no other content."
     )
 
-    /// 400: an upload in `Upload-Concat` is not complete, or is not a part.
     package static let partUnfinished = Refusal(
         status: .badRequest,
         code: "part-unfinished",
@@ -128,7 +109,6 @@ extension Refusal {
             """
     )
 
-    /// 410: a part was used for another upload.
     package static let partConsumed = Refusal(
         status: .gone,
         code: "part-consumed",
@@ -139,10 +119,7 @@ extension Refusal {
             """
     )
 
-    /// 400: `Upload-Checksum` cannot be verified.
-    ///
-    /// - Parameter fault: the fault of the field, as a clause.
-    /// - Returns: a refusal with the field's format and the fault.
+    /// `fault` is a clause.
     static func malformedChecksum(_ fault: String) -> Refusal {
         malformedField(
             """
@@ -153,7 +130,7 @@ extension Refusal {
         )
     }
 
-    /// 460: the content does not match its checksum (tus, "checksum").
+    /// 460 (tus, "checksum").
     package static let checksumMismatch = Refusal(
         status: HTTPResponse.Status(code: 460, reasonPhrase: "Checksum Mismatch"),
         code: "checksum-mismatch",

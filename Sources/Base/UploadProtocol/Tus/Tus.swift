@@ -1,4 +1,4 @@
-// The constants of tus 1.0: its version, its media type, its fields.
+// The constants of tus 1.0.
 
 package import HTTPTypes
 import SpoolgateTextFormats
@@ -6,20 +6,13 @@ import SpoolgateTextFormats
 /// tus 1.0 (tus.io/protocols/resumable-upload).
 package enum Tus {
     package static let version = "1.0.0"
-    /// The media type of an upload's content.
     package static let mediaType = "application/offset+octet-stream"
-    /// The supported extensions.
-    ///
     /// Not supported: `checksum-trailer`, because web servers drop trailers, and `concatenation-unfinished`.
     package static let extensions =
         "creation,creation-with-upload,creation-defer-length,expiration,checksum,termination,concatenation"
-    /// The algorithms for `Upload-Checksum`.
     package static let checksumAlgorithms: [DigestAlgorithm] = [.sha1, .sha256, .sha512]
 
-    /// The fields of a response to OPTIONS that describe the server.
-    ///
-    /// - Parameter limits: the route's limits.
-    /// - Returns: the fields that tus defines.
+    /// Returns the fields of a response to OPTIONS that describe the server.
     package static func capabilities(_ limits: UploadLimits) -> HTTPFields {
         var fields = HTTPFields()
         fields.append(.tusResumable, version)
@@ -40,7 +33,7 @@ extension DigestAlgorithm {
 /// The value of a creation's `Upload-Concat`.
 package enum UploadConcat: Sendable, Equatable {
     case partial
-    /// The upload is concatenated from parts; the value contains their URLs, as sent, in order.
+    /// The URLs of the upload's parts, as sent, in order.
     case final([String])
 
     /// Parses the field's value; nil if it is malformed.
@@ -59,26 +52,25 @@ package enum UploadConcat: Sendable, Equatable {
 }
 
 extension HTTPField.Name {
-    /// `Tus-Resumable`, the version in use.
+    /// The version in use.
     package static let tusResumable = made("Tus-Resumable")
-    /// `Tus-Version`, the versions that a server supports.
+    /// The versions that a server supports.
     package static let tusVersion = made("Tus-Version")
-    /// `Tus-Extension`, the extensions that a server supports.
+    /// The extensions that a server supports.
     package static let tusExtension = made("Tus-Extension")
-    /// `Tus-Max-Size`, the maximum size of an upload in bytes.
+    /// The maximum size of an upload in bytes.
     package static let tusMaxSize = made("Tus-Max-Size")
-    /// `Tus-Checksum-Algorithm`, the supported checksum algorithms.
     package static let tusChecksumAlgorithm = made("Tus-Checksum-Algorithm")
-    /// `Upload-Defer-Length`, 1 if the length is not yet known.
+    /// 1 if the length is not yet known.
     package static let uploadDeferLength = made("Upload-Defer-Length")
-    /// `Upload-Concat`, which marks an upload as a part or as made of parts.
+    /// Marks an upload as a part or as made of parts.
     package static let uploadConcat = made("Upload-Concat")
-    /// `Upload-Checksum`, the algorithm and the digest of a request's content.
+    /// The algorithm and the digest of a request's content.
     package static let uploadChecksum = made("Upload-Checksum")
-    /// `Upload-Expires`, the time at which an unfinished upload is removed.
+    /// The time at which an unfinished upload is removed.
     package static let uploadExpires = made("Upload-Expires")
-    /// `Content-Location` (RFC 9110 §8.7).
+    /// See RFC 9110 §8.7.
     static let contentLocation = made("Content-Location")
-    /// `Prefer` (RFC 7240).
+    /// See RFC 7240.
     package static let prefer = made("Prefer")
 }

@@ -8,7 +8,7 @@ import SpoolgateTextFormats
 extension UploadRequest {
     /// Returns the effective method of a request.
     ///
-    /// In tus, a client that cannot send a method such as PATCH sends a POST that names the method in a field.
+    /// In tus, a client that cannot send a method such as PATCH sends a POST that names it in a field.
     package static func method(of head: RequestHead, _ family: ProtocolFamily?)
         -> HTTPRequest.Method
     {
@@ -17,7 +17,6 @@ extension UploadRequest {
         return [.patch, .head, .delete].first { $0.rawValue == named.uppercased() } ?? head.method
     }
 
-    /// Classifies a tus request.
     init(tus head: RequestHead, _ match: UploadResources.Match, limits: UploadLimits) {
         if let refusal = Self.versionRefusal(head, match) {
             self = .refused(refusal)
@@ -100,7 +99,7 @@ extension UploadRequest {
         return .concatenation(urls)
     }
 
-    /// Returns the refusal of a creation with this content, or nil if it is allowed or has no content.
+    /// Returns the refusal of a creation with this content, or nil.
     private static func refusal(
         ofContent head: RequestHead,
         length: Int64?,
@@ -133,14 +132,13 @@ extension UploadRequest.Append {
 }
 
 extension RequestHead {
-    /// Whether the content type is the one that tus requires for upload content.
     fileprivate var isOfTusContent: Bool {
         fields[.contentType].map { MediaType.of($0, is: Tus.mediaType) } ?? false
     }
 }
 
 extension HTTPFields {
-    /// Returns the length of the upload in bytes, or nil if the fields do not state it.
+    /// Returns the length of the upload in bytes, or nil if it is not stated.
     ///
     /// - Throws: 413 for a number beyond any limit, 400 for any other invalid value.
     fileprivate func tusLength(_ limits: UploadLimits) throws(Refusal) -> Int64? {
@@ -161,12 +159,11 @@ extension HTTPFields {
         return number
     }
 
-    /// Throws the refusal of an `Upload-Checksum` that cannot be verified.
     fileprivate func checkChecksum() throws(Refusal) { _ = try DigestValues(checksumIn: self) }
 }
 
 extension DigestValues {
-    /// Reads the digest of a request's content from `Upload-Checksum`: `algorithm base64` (tus).
+    /// Reads the digest in `Upload-Checksum`: `algorithm base64` (tus).
     ///
     /// - Throws: 400 for an unsupported algorithm or an invalid digest.
     package init(checksumIn fields: HTTPFields) throws(Refusal) {

@@ -1,4 +1,4 @@
-// The responses of tus, one function for each row.
+// The responses of tus.
 //
 // Refusals are one line of plain text, because clients show it in their error messages. Invariant: no response makes a
 // client repeat an upload that the upstream has accepted or may have accepted.
@@ -14,18 +14,13 @@ package struct TusResponseBuilder: ResponseWording {
     private let isCreation: Bool
     /// Whether the client wants the upstream's response instead of a 204.
     private let wantsAnswer: Bool
-    /// The time at which the request arrived, in seconds since 1970-01-01 UTC.
+    /// The time of the request, in seconds since 1970-01-01 UTC.
     private let now: Int64
-    /// The fields of the upload's creation.
     private var creation: HTTPFields = [:]
 
-    /// Creates a builder for one request.
+    /// Creates a builder for one request, at `now` in seconds since 1970-01-01 UTC.
     ///
-    /// - Parameters:
-    ///   - request: the request's head.
-    ///   - limits: the limits of its route.
-    ///   - tellsAnswer: whether the route relays the upstream's own response if possible.
-    ///   - now: the current time in seconds since 1970-01-01 UTC.
+    /// If `tellsAnswer` is true, the upstream's own response is relayed if possible.
     package init(_ request: RequestHead, limits: UploadLimits, tellsAnswer: Bool, now: Int64) {
         self.limits = limits
         self.now = now
@@ -33,24 +28,24 @@ package struct TusResponseBuilder: ResponseWording {
         wantsAnswer = tellsAnswer || request.fields.prefersRepresentation
     }
 
-    /// Returns a copy for a request on the upload that the request `creation` has created.
+    /// Returns a copy for a request on the upload that `creation` created.
     package func on(_ creation: RequestHead) -> TusResponseBuilder {
         var builder = self
         builder.creation = creation.fields
         return builder
     }
 
-    /// Builds a 104 with the upload's URI, which is never sent, because tus has no interim responses.
+    /// Builds a 104, which is never sent, because tus has no interim responses.
     package func interimCreated(location: String) -> ResponseHead {
         ResponseHead(status: .uploadResumptionSupported, fields: [.location: location])
     }
 
-    /// Builds a 104 with the offset, which is never sent, because tus has no interim responses.
+    /// Builds a 104, which is never sent.
     package func interimProgress(offset: Int64) -> ResponseHead {
         ResponseHead(status: .uploadResumptionSupported, fields: [.uploadOffset: "\(offset)"])
     }
 
-    /// Builds the response to a creation, a 201.
+    /// Builds the 201 for a creation.
     package func created(location: String, offset: Int64) -> Response {
         var fields = start
         fields.append(.location, location)
@@ -60,7 +55,7 @@ package struct TusResponseBuilder: ResponseWording {
         return Response(ResponseHead(status: .created, fields: fields))
     }
 
-    /// Builds the response to an append that leaves the upload incomplete, a 204.
+    /// Builds the 204 for an append that leaves the upload incomplete.
     package func appended(offset: Int64) -> Response {
         var fields = start
         fields.append(.uploadOffset, String(offset))
@@ -68,7 +63,7 @@ package struct TusResponseBuilder: ResponseWording {
         return Response(ResponseHead(status: .noContent, fields: fields))
     }
 
-    /// Builds the response to an offset retrieval, a 200, because some clients accept no other status.
+    /// Builds the 200 for an offset retrieval; some clients accept no other status.
     package func offsetTold(
         _ state: UploadState,
         _ completeness: Completeness,
@@ -92,7 +87,7 @@ package struct TusResponseBuilder: ResponseWording {
         return Response(ResponseHead(status: .ok, fields: fields))
     }
 
-    /// Builds the response for an upload that will be delivered later: a 201 or 204, because tus has no 202.
+    /// Builds the 201 or 204 for an upload that will be delivered later, because tus has no 202.
     package func accepted(id: UploadID, resource: String, length: Int64?) -> Response {
         var fields = start
         if isCreation { fields.append(.location, resource) }
@@ -103,15 +98,16 @@ package struct TusResponseBuilder: ResponseWording {
         )
     }
 
-    /// Builds the response to a cancellation, a 204.
+    /// Builds the 204 for a cancellation.
     package func cancelled() -> Response {
         Response(ResponseHead(status: .noContent, fields: start))
     }
 
-    /// Builds the head of the final response; see `ResponseWording`.
+    /// Builds the head of the final response.
     ///
-    /// If the upstream accepted the upload, the status is 201 for a creation and 204 for an append. Otherwise it is the
-    /// upstream's status, or 424 if that status would make a client upload everything again.
+    /// If the upstream accepted the upload, the status is 201 for a creation and 204 for an append, unless the client
+    /// wants the upstream's response. Otherwise it is the upstream's, or 424 if that would make a client upload
+    /// everything again.
     package func final(_ head: ResponseHead, offset: Int64, location: String?) -> FinalHead {
         var fields = start
         if head.status.code >= 400 {
@@ -147,7 +143,7 @@ package struct TusResponseBuilder: ResponseWording {
         )
     }
 
-    /// Builds the response to a refused request, with one line of plain text as content.
+    /// Builds the response to a refused request.
     ///
     /// The status becomes 424 if the client must not send the upload again, and 503 if a retry may succeed.
     package func refused(_ refusal: Refusal, offset: Int64?) -> Response {
@@ -186,21 +182,20 @@ package struct TusResponseBuilder: ResponseWording {
 }
 
 extension HTTPFields {
-    /// The fields without those that describe content.
     fileprivate var withoutContentFields: HTTPFields {
         var fields = self
         fields.removeAll { $0.name.canonicalName.hasPrefix("content-") }
         return fields
     }
 
-    /// The fields without the upstream's cache directives, which the gateway replaces by its own to forbid caching.
+    /// The fields without the upstream's cache directives; the gateway forbids caching.
     fileprivate var withoutCaching: HTTPFields {
         var fields = self
         fields.removeAll { $0.name == .cacheControl || $0.name == .expires }
         return fields
     }
 
-    /// Whether the client prefers a representation in the response (RFC 7240 §4.2).
+    /// Whether the client prefers a representation (RFC 7240 §4.2).
     fileprivate var prefersRepresentation: Bool {
         self[.prefer]?.split(separator: ",").contains {
             $0.split(separator: ";").first?.withoutOuterWhitespace.lowercased()

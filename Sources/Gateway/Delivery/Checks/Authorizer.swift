@@ -1,7 +1,6 @@
 // The service that authorizes the creation of an upload, and its delivery.
 //
-// This file exchanges the messages; Gate.swift and DeliveryChecks.swift act on the results. Invariant: an invalid
-// response authorizes nothing.
+// Gate.swift and DeliveryChecks.swift act on the results. Invariant: an invalid response authorizes nothing.
 
 package import HTTPTypes
 import SpoolgatePosix
@@ -11,25 +10,24 @@ package import SpoolgateTextFormats
 package import SpoolgateUploadProtocol
 package import SpoolgateUpstream
 
-/// The permissions that an authorizer grants to an upload.
+/// The permissions that an authorizer grants.
 package struct Grant: Equatable {
-    /// The client's identity according to the authorizer; nil if it named none.
+    /// The client's identity; nil if the authorizer named none.
     package var owner: ExactText?
     package var maxSize: Int64?
-    /// Fields to set in the request to the upstream; a field with an empty value is removed from the request.
+    /// Fields to set in the request to the upstream; an empty value removes the field.
     package var fields = HTTPFields()
-    /// The names of the fields in the authorizer's response that it may not set; they are ignored.
+    /// Fields in the authorizer's response that it may not set; they are ignored.
     package var refusedNames: [String] = []
 
-    /// Creates a grant that names no owner, sets no limit and sets no fields.
+    /// Creates a grant without owner, limit and fields.
     package init() {}
 }
 
 /// The result of an authorization.
 package enum AuthorizationAnswer {
-    /// The upload is authorized.
     case granted(Grant)
-    /// The upload is refused with this response to the client.
+    /// The value is the response to the client.
     case refused(Response)
     /// The authorizer did not respond, or its response is invalid.
     case unavailable(reason: String)
@@ -45,28 +43,26 @@ package enum AuthorizationAnswer {
 
 /// The authorizer of one route.
 ///
-/// Thread-safe. Keeps its connections open and reuses them.
+/// Thread-safe. Reuses its connections.
 package final class Authorizer: Sendable {
     let settings: ServiceSettings
     private let url: ServiceURL
     private let upstream: Upstream
     private let times: Histograms<String>
-    /// The gateway's name in `Via`; with it, the gateway recognizes its own request if it loops back.
+    /// The gateway's name in `Via`, by which the gateway recognizes its own request in a loop.
     private let gateway: GatewayName
-    /// The maximum number of bytes of content in a response that the client receives.
+    /// The maximum content of a response for the client, in bytes.
     static let answerCap = 64 << 10
 
-    /// The points in an upload's life at which it needs authorization.
+    /// When an upload needs authorization.
     package enum Moment: String {
-        /// At the creation, before any content is read.
+        /// Before any content is read.
         case creation
-        /// When the upload is complete, before it is sent to the upstream.
+        /// Before the complete upload is sent to the upstream.
         case delivery
     }
 
-    /// Creates an authorizer; returns nil if the settings name no service.
-    ///
-    /// The authorizer records the duration of its requests in `times`.
+    /// Returns nil if the settings name no service; records the duration of requests in `times`.
     init?(_ settings: ServiceSettings, _ times: Histograms<String>, by gateway: GatewayName) {
         guard let url = settings.url, let upstream = settings.upstream else { return nil }
         self.settings = settings
@@ -78,14 +74,9 @@ package final class Authorizer: Sendable {
 
     /// Asks the service whether the upload is authorized; blocks until it responds or the timeouts expire.
     ///
-    /// - Parameters:
-    ///   - moment: the occasion; the request at the creation does not contain the upload's ID.
-    ///   - creation: the upload, and the request that creates it.
-    ///   - length: the number of bytes of the upload; nil if unknown.
-    ///   - completing: the fields of the request that completed the upload; nil if there is none.
-    ///   - policy: the rules for fields, used only to decide which credentials are sent.
-    ///   - meanwhile: called at least once a second after the connection is open.
-    /// - Returns: the result.
+    /// `length` is in bytes, or nil if unknown; `completing` is nil if no other request completed the upload. Only the
+    /// rules of `policy` for credentials are used. `meanwhile` is called at least once a second after the connection is
+    /// open.
     package func ask(
         at moment: Moment,
         about creation: UploadCreation,
@@ -166,8 +157,8 @@ package final class Authorizer: Sendable {
 
     /// Whether the request to the authorizer omits this field of the client.
     ///
-    /// `Host` names the authorizer. Conditions and ranges apply to the upload's target and would change the
-    /// response. Only the gateway sets `Spoolgate-` fields.
+    /// `Host` names the authorizer. Conditions and ranges apply to the upload's target. Only the gateway sets
+    /// `Spoolgate-` fields.
     private static func leftOut(_ name: String) -> Bool {
         name == "host" || name == "range" || name.hasPrefix("if-") || name.hasPrefix("spoolgate-")
             || ["x-forwarded-method", "x-forwarded-uri", "x-forwarded-host"].contains(name)
@@ -177,7 +168,7 @@ package final class Authorizer: Sendable {
 extension Grant {
     private static let setPrefix = "spoolgate-set-"
 
-    /// Reads the fields of a response that authorizes an upload; returns nil if one of them is invalid.
+    /// Reads the fields of a response that authorizes an upload; returns nil if one is invalid.
     package init?(_ fields: HTTPFields) {
         // Repaired bytes could make two owners equal.
         for field in fields where field.name == .spoolgateOwner {
@@ -201,14 +192,12 @@ extension Grant {
         }
     }
 
-    /// The name of a field; nil if the authorizer may not set it.
+    /// Nil if the authorizer may not set the field.
     private static func settable(_ text: String) -> HTTPField.Name? {
         FieldPolicy.name(text).flatMap { $0.canonicalName.hasPrefix("spoolgate-") ? nil : $0 }
     }
 
-    /// The fields of a request to the upstream after the grant's fields are set.
-    ///
-    /// They include a field that lists the credentials set by the authorizer.
+    /// Returns the fields of a request to the upstream with the grant's fields, and with a list of its credentials.
     package func applied(to fields: HTTPFields, _ policy: FieldPolicy) -> HTTPFields {
         var applied = fields
         for field in self.fields { applied[field.name] = nil }

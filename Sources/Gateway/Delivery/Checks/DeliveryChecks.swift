@@ -12,26 +12,21 @@ import SpoolgateUploadProtocol
 import SpoolgateUpstream
 
 extension Delivery {
-    /// The result of the checks before a delivery.
     enum Checked {
-        /// The upload may be delivered.
         case cleared
-        /// The delivery must not continue now; the value is what `deliver` must return.
+        /// The delivery must not continue; the value is what `deliver` must return.
         case ended(Refusal?)
     }
 
     private enum Clearance {
         case cleared
-        /// A check refused the upload; the response becomes the upload's final response.
         case refused(Response, reason: String, message: String? = nil)
-        /// No decision was possible; the checks are repeated at the next attempt.
+        /// The checks are repeated at the next attempt.
         case postponed(reason: String)
-        /// The authorizer did not accept the credentials; the client may retry with others.
+        /// The client may retry with other credentials.
         case lacksCredentials(Refusal, reason: String)
     }
 
-    /// Runs the checks before the delivery of a complete upload.
-    ///
     /// If a check refuses the upload, its response becomes the final response, and the content is removed.
     func check(
         _ upload: Upload,
@@ -40,7 +35,7 @@ extension Delivery {
         guard route.authorizer != nil && upload.isRecorded || route.inspection != nil else {
             return .cleared
         }
-        // Requests for this upload must wait for the final response instead of requesting its release.
+        // Requests for this upload must wait for the final response, and must not request its release.
         upload.awaitFinalResponse()
         let place = WaitingPlace(deliveries.admission, for: ticket)
         guard place.take() else {
@@ -61,7 +56,7 @@ extension Delivery {
             return .cleared
         case .postponed(let reason):
             journal.notSent(on: route.counts, of: upload.creation.client, reason: reason)
-            // The checks count no attempt, so the pauses grow with the time that the upload has waited.
+            // The checks count no attempt, so the pauses grow with the upload's waiting time.
             let waited = upload.completeSince.map {
                 deliveries.clock.confirmed.seconds - $0.seconds
             }
@@ -109,8 +104,6 @@ extension Delivery {
         listener.exchange?.answer(final.answer(with: response.content))
     }
 
-    /// Runs the inspection, then asks the authorizer.
-    ///
     /// A status of 407, 408, 429 or 5xx is a failure of the service, and not a final response.
     private func clearance(
         of upload: Upload,
@@ -175,7 +168,7 @@ extension Delivery {
 
     /// Whether the authorizer still names the owner that it named at the creation.
     ///
-    /// If its response names no owner, the credentials in its request are decisive.
+    /// If it names none, the credentials in its request are decisive.
     private func isOwner(of upload: Upload, _ grant: Grant, _ completing: HTTPFields?) -> Bool {
         guard let owner = upload.creation.authorizedOwner else { return true }
         if let named = grant.owner { return named == owner }

@@ -1,6 +1,6 @@
 // A command that inspects the content of a complete upload before it is delivered.
 //
-// Its exit status decides: 0 passes the upload, 1 refuses it, and any other status is a failure. Invariant: at most
+// Exit status 0 passes the upload, 1 refuses it, and any other status is a failure. Invariant: at most
 // `maximumConcurrent` commands run at a time, none longer than its timeout and a short grace period.
 
 import HTTPTypes
@@ -14,7 +14,7 @@ import SpoolgateUpstream
 /// The result of an inspection.
 package enum InspectionVerdict: Sendable, Equatable {
     case passed
-    /// The command refused the upload; `message` is its output, for the client.
+    /// The command's output, for the client.
     case refused(message: String)
     case failed(reason: String)
 
@@ -36,31 +36,23 @@ package final class Inspection: Sendable {
     private let times: Histograms<String>
     /// How long a command may take to exit after SIGTERM before it is killed.
     private static let grace = Duration.seconds(5)
-    /// The maximum number of bytes read from a command's output.
+    /// The maximum number of bytes of a command's output.
     private static let messageLimit = 4 << 10
     private static let step = Duration.milliseconds(500)
 
-    /// Creates an inspection; returns nil if the settings name no command.
-    ///
-    /// The inspection records the duration of each run in `times`.
+    /// Returns nil if the settings name no command; records the duration of each run in `times`.
     init?(_ settings: InspectionSettings, _ times: Histograms<String>) {
         guard !settings.command.isEmpty else { return nil }
         self.settings = settings
         self.times = times
     }
 
-    /// Runs the command on a file.
+    /// Runs the command with a file's path as its last argument.
     ///
     /// Blocks until the number of running commands is below the maximum, and then while the command runs; each wait
-    /// lasts at most as long as the timeout.
+    /// lasts at most as long as the timeout. `length` is in bytes.
     ///
-    /// - Parameters:
-    ///   - path: the file's path, passed as the command's last argument.
-    ///   - creation: the upload, which the command's environment describes.
-    ///   - length: the number of bytes of content.
-    ///   - meanwhile: called at least once a second; an error that it throws ends the command and the wait.
-    /// - Returns: the result.
-    /// - Throws: the errors of `meanwhile`.
+    /// - Throws: the errors of `meanwhile`, which end the command and the wait; it is called at least once a second.
     package func run(
         _ path: String,
         about creation: UploadCreation,
@@ -115,9 +107,7 @@ package final class Inspection: Sendable {
         )
     }
 
-    /// Calls `look` with short deadlines until it returns a value, and `meanwhile` in between.
-    ///
-    /// Returns nil if the timeout expires first.
+    /// Calls `look` with short deadlines, and `meanwhile` in between; returns nil if the timeout expires.
     private func wait<Found>(
         _ meanwhile: () throws(SpoolError) -> Void,
         until look: (Deadline) -> Found?
@@ -130,7 +120,7 @@ package final class Inspection: Sendable {
         }
     }
 
-    /// The client's name for the file in a form that is safe as a file name.
+    /// The client's name for the file, in a form that is safe.
     private static func name(_ head: RequestHead) -> String {
         ClientFileName(target: head.target, fields: head.fields).harmless
     }
@@ -172,7 +162,7 @@ package final class Inspection: Sendable {
         }
     }
 
-    /// The end of a failed command's output, for the log.
+    /// The start of a failed command's output, for the log.
     private static func tail(_ child: ChildProcess) -> String {
         let said = text(child.errors.isEmpty ? child.output : child.errors)
         return said.isEmpty ? "" : ": \(said.prefix(200))"

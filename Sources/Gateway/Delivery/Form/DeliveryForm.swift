@@ -12,14 +12,9 @@ import SpoolgateUpstream
 extension Delivery {
     /// Computes the digests that are needed of a complete upload; reads nothing if none is needed.
     ///
-    /// - Parameters:
-    ///   - upload: the upload.
-    ///   - completing: the fields of the request that completed the upload; nil if there is none.
-    ///   - told: the algorithms of the digests that the upstream receives.
-    ///   - heartbeat: sends heartbeats to the client while the content is read; nil for none.
-    /// - Returns: the digests, or a refusal if they contradict the client's digests. After a refusal the upload is
-    ///   removed.
-    /// - Throws: `SpoolError` if the upload cannot be read or removed.
+    /// `told` are the algorithms of the digests for the upstream.
+    ///
+    /// - Returns: the digests, or a refusal if they contradict the client's; the upload is then removed.
     func checkDigests(
         of upload: Upload,
         completing: HTTPFields?,
@@ -54,14 +49,9 @@ extension Delivery {
 
     /// Verifies a complete upload's digests, and removes the upload if they contradict the client's.
     ///
-    /// Reads nothing if the client has already received 202 for the upload.
+    /// Reads nothing if the client has already received 202.
     ///
-    /// - Parameters:
-    ///   - upload: the upload.
-    ///   - completing: the fields of the request that completed the upload.
-    ///   - heartbeat: sends heartbeats to the client while the content is read; nil for none.
-    /// - Returns: the refusal to send; nil if the digests agree, or none is to be verified.
-    /// - Throws: `SpoolError` if the upload cannot be read or removed.
+    /// - Returns: the refusal to send; nil if no digest contradicts.
     package func contradiction(
         of upload: Upload,
         completing: HTTPFields,
@@ -75,7 +65,7 @@ extension Delivery {
 }
 
 extension FormFailure {
-    /// The refusal to send if this form cannot be built; `isKept` is true if the upload is kept for a retry.
+    /// The refusal to send; `isKept` is true if the upload is kept for a retry.
     package func refusal(isKept: Bool) -> Refusal {
         isFull ? .destinationFull(isKept: isKept) : .notReached(timedOut: false, isKept: isKept)
     }

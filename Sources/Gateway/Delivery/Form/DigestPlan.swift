@@ -8,12 +8,12 @@ import SpoolgateSettings
 import SpoolgateTextFormats
 package import SpoolgateUploadProtocol
 
-/// The computed digests of one upload, and the plan that they follow.
+/// The computed digests of one upload.
 package struct UploadDigests {
     let plan: DigestPlan
     let values: DigestValues
 
-    /// All known digests: the algorithm's name, and the digest in hexadecimal.
+    /// The names of the algorithms and the digests in hexadecimal.
     var texts: [(key: String, value: String)] {
         DigestAlgorithm.integrity.compactMap { algorithm in
             values[algorithm].map { (algorithm.rawValue, Hexadecimal.text($0)) }
@@ -23,20 +23,17 @@ package struct UploadDigests {
 
 /// The digests to compute for one upload.
 package struct DigestPlan {
-    /// The values of `Repr-Digest` in the creation and in the completing request.
+    /// `Repr-Digest` in the creation and in the completing request.
     private var representations: [DigestValues] = []
-    /// The value of `Content-Digest`; empty unless one message contains the whole upload.
+    /// `Content-Digest`; empty unless one message contains the whole upload.
     private var content = DigestValues()
-    /// The algorithm of the digest that the client wants in the final response; nil if it wants none.
+    /// The algorithm that the client wants in the final response; nil if it wants none.
     private var wanted: DigestAlgorithm?
     private(set) var told: Set<DigestAlgorithm> = []
 
-    /// Creates the plan for the delivery of an upload that has an upload resource.
+    /// Creates the plan for an upload that has an upload resource; `told` are the algorithms for the upstream.
     ///
-    /// - Parameters:
-    ///   - creation: the fields of the creation.
-    ///   - completing: the fields of the request that completed the upload; nil if that is the creation, or unknown.
-    ///   - told: the algorithms of the digests that the upstream receives.
+    /// `completing` is nil if the creation completed the upload, or its fields are unknown.
     init(creation: HTTPFields, completing: HTTPFields?, told: Set<DigestAlgorithm>) {
         // The digest of a whole representation cannot be computed from a part (RFC 9110 §14.5).
         guard creation.contentRange == nil else { return }
@@ -50,7 +47,7 @@ package struct DigestPlan {
 
     /// Creates the plan of an ordinary upload.
     ///
-    /// - Throws: `Refusal.invalidDigest` if a field for a digest is invalid.
+    /// - Throws: `Refusal.invalidDigest` if a digest field is invalid.
     package init(ordinary fields: HTTPFields, route: Route) throws(Refusal) {
         content = try DigestValues(.contentDigest, in: fields)
         guard fields.contentRange == nil else { return }
@@ -64,9 +61,7 @@ package struct DigestPlan {
             .union(told).union(wanted.map { [$0] } ?? [])
     }
 
-    /// Compares the computed digests, one for each of `algorithms`, with those that the client sent.
-    ///
-    /// Returns the upload's digests, or the refusal to send if they contradict the client's.
+    /// Compares the computed digests, one for each of `algorithms`, with the client's.
     package func checked(_ computed: DigestValues) -> Result<UploadDigests, Refusal> {
         guard content.agrees(with: computed) else { return .failure(.contentDigestMismatch) }
         guard representations.allSatisfy({ $0.agrees(with: computed) }) else {
@@ -75,7 +70,7 @@ package struct DigestPlan {
         return .success(UploadDigests(plan: self, values: computed))
     }
 
-    /// Adds `Repr-Digest` to the upstream's final response, if the client wants it and the response has none.
+    /// Adds `Repr-Digest` to the final response if the client wants it and the upstream sent none.
     func tell(_ computed: DigestValues, in response: inout ResponseHead) {
         guard let wanted, let bytes = computed[wanted], !response.fields.contains(.reprDigest)
         else {
@@ -86,7 +81,7 @@ package struct DigestPlan {
         response.fields[.reprDigest] = values.fieldValue
     }
 
-    /// Checks a request's digest fields before its content is read; returns nil if they are valid.
+    /// Checks digest fields before the content is read; returns nil if they are valid.
     package static func refusal(of fields: HTTPFields) -> Refusal? {
         do throws(Refusal) {
             _ = try DigestValues(.reprDigest, in: fields)
@@ -115,7 +110,7 @@ package final class DigestReading {
         running = algorithms.map { ($0, RunningDigest($0.function)) }
     }
 
-    /// Adds the next bytes of the content.
+    /// Adds the next bytes.
     package func update(_ bytes: RawSpan) {
         for one in running { one.digest.update(bytes) }
     }
@@ -127,15 +122,12 @@ package final class DigestReading {
         return values
     }
 
-    /// Computes the digests of readable content in one pass.
+    /// Computes the digests of `length` bytes in one pass; reads nothing if `algorithms` is empty.
     ///
-    /// - Parameters:
-    ///   - algorithms: the algorithms; if empty, nothing is read.
-    ///   - length: the number of bytes of content.
-    ///   - read: fills a buffer with content from a position on; returns fewer bytes only at the end of the content.
-    ///   - onProgress: called after each buffer of content, for heartbeats to the client.
+    /// `read` fills a buffer from a position on, and returns fewer bytes only at the end of the content. `onProgress`
+    /// is called after each buffer.
+    ///
     /// - Returns: one digest for each algorithm; nil if the content ends before `length` bytes.
-    /// - Throws: the errors of `read`.
     package static func values<Failure: Error>(
         _ algorithms: Set<DigestAlgorithm>,
         length: Int64,

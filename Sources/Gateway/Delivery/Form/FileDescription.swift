@@ -10,7 +10,6 @@ import SpoolgateTextFormats
 import SpoolgateUploadProtocol
 import SpoolgateUpstream
 
-/// The description of one upload's file.
 struct FileDescription {
     let creation: UploadCreation
     let name: ClientFileName
@@ -19,7 +18,6 @@ struct FileDescription {
     private let digests: [(name: String, value: String)]
     private let metadata: [(key: String, value: String)]
 
-    /// Describes an upload whose content has `length` bytes.
     init(_ creation: UploadCreation, length: Int64, _ digests: UploadDigests) {
         let fields = creation.head.fields
         let metadata = UploadMetadata(fields)
@@ -71,7 +69,7 @@ struct FileDescription {
         )
     }
 
-    /// The members of the notice for a file handed over at `path`, without time and signature.
+    /// The notice for a file handed over at `path`, without time and signature.
     func notice(path: String) -> HandoverNotice {
         var notice = HandoverNotice()
         notice.add("upload", .string("\(creation.id)"))

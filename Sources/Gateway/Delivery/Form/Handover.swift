@@ -1,7 +1,7 @@
 // Files handed to an upstream by their paths, and the key that signs their description.
 //
-// A file appears under `<id>-<name>` complete, by a rename. It is removed after a 2xx response of the upstream, or
-// after `path.retention`. Invariant: only files with such names are removed from the directory.
+// A file appears complete as `<id>-<name>`, by a rename. It is removed after a 2xx response of the upstream, or after
+// `path.retention`. Invariant: only files with such names are removed from the directory.
 
 import SpoolgateCrypto
 import SpoolgateJournal
@@ -21,8 +21,6 @@ struct Handover {
     /// Places the upload's file in the directory, with mode 0640: as a hard link if possible, otherwise as a copy.
     ///
     /// On return, the file is durable if the upload's promise covers power failures.
-    ///
-    /// - Throws: `FormFailure`, whose reason names the directory.
     init(
         _ content: UpstreamContent,
         _ description: FileDescription,
@@ -59,23 +57,22 @@ struct Handover {
         }
     }
 
-    /// Removes the file if it still exists under its name.
     func withdraw() {
-        // `try?`: a failure is not the delivery's; the file is removed after `path.retention`.
+        // `try?`: the delivery has not failed, and the file is removed after `path.retention`.
         guard let files = try? DropFiles(path: directory) else { return }
         files.remove(name)
     }
 }
 
-/// The key that signs the notices for handed-over files.
+/// Signs the notices for handed-over files.
 struct SigningKey {
     private static let limits = 16...4096
     private let bytes: [UInt8]
     private let id: String?
 
-    /// Reads the key from its file: the content without one final line break, at least 16 bytes.
+    /// Reads at least 16 bytes from the key's file, without one final line break.
     ///
-    /// The file is read for each delivery, so that a new key takes effect without a restart.
+    /// Read for each delivery, so that a new key takes effect without a restart.
     init(_ settings: PathSettings) throws(FormFailure) {
         guard let file = settings.keyFile else {
             throw FormFailure(reason: "path.key-file is not set")
@@ -103,7 +100,7 @@ struct SigningKey {
         id = settings.keyID
     }
 
-    /// Adds the time, the key's name and, last, the signature over all members to a notice.
+    /// Adds the time, the key's name and, last, the signature over all members.
     func sign(_ notice: inout HandoverNotice, at time: WallTime) {
         notice.add("time", .integer(time.seconds))
         if let id { notice.add("key-id", .string(id)) }
@@ -113,8 +110,7 @@ struct SigningKey {
 }
 
 extension RouteSettings {
-    /// The error in the file of the key that signs this route's notices; nil if the key is valid or the form needs
-    /// none.
+    /// The error in the signing key's file; nil if the key is valid or not needed.
     package var keyFault: String? {
         guard form == .path else { return nil }
         do throws(FormFailure) {
@@ -125,12 +121,7 @@ extension RouteSettings {
         }
     }
 
-    /// Removes handed-over files that have expired because the upstream did not respond with 2xx.
-    ///
-    /// - Parameters:
-    ///   - now: the current time.
-    ///   - removed: called with the path of each removed file.
-    /// - Throws: `SystemError` if the directory cannot be read or changed.
+    /// Removes handed-over files that have expired without a 2xx response; passes their paths to `removed`.
     func removeExpiredHandovers(
         now: WallTime,
         _ removed: (_ path: String) -> Void
@@ -147,7 +138,7 @@ extension RouteSettings {
         }
     }
 
-    /// Whether a directory entry's name is one that `Handover` gives to a complete or incomplete file.
+    /// Whether `Handover` gives a file, complete or incomplete, this name.
     private static func isHandover(_ name: String) -> Bool {
         let shown = name.hasPrefix(".") && name.hasSuffix(".part") ? name.dropFirst() : name[...]
         return shown.dropFirst(26).first == "-" && UploadID(String(shown.prefix(26))) != nil

@@ -1,19 +1,19 @@
-// The content that describes a handed-over file to the upstream, with a signature over every member.
+// The description of a handed-over file for the upstream, with a signature over every member.
 //
-// Pure: the caller computes the signature. Invariant: the signed text depends on the members alone, not on their
-// order, their encoding or other fields of the form.
+// Pure: the caller computes the signature. Invariant: the signed text depends only on the members, not on their order
+// or encoding.
 
 package import SpoolgateSettings
 package import SpoolgateTextFormats
 
-/// The description of a handed-over file, as a list of named members.
+/// The members of the description.
 package struct HandoverNotice: Sendable {
     private var members: [(name: String, value: JSON)] = []
 
     /// Creates a notice without members.
     package init() {}
 
-    /// Adds a member; the value is a string or an integer, and each name may be used only once.
+    /// Adds a member with a unique name; the value is a string or an integer.
     package mutating func add(_ name: String, _ value: JSON) { members.append((name, value)) }
 
     private var texts: [(name: String, value: String)] {
@@ -22,16 +22,14 @@ package struct HandoverNotice: Sendable {
         }
     }
 
-    /// The text to sign: the name and value of each member, in the byte order of the names.
-    ///
-    /// Each name and each value is a netstring (its length in bytes, a colon, the bytes, a comma).
+    /// The text to sign: the names and values of the members, in the byte order of the names, each as a netstring.
     package var signedText: [UInt8] {
         texts.sorted { $0.name.utf8.lexicographicallyPrecedes($1.name.utf8) }.flatMap { member in
             [member.name, member.value].flatMap { Array("\($0.utf8.count):\($0),".utf8) }
         }
     }
 
-    /// The content of the request to the upstream.
+    /// Encodes the members for the request to the upstream.
     package func content(_ encoding: PathSettings.Encoding) -> [UInt8] {
         switch encoding {
         case .form:

@@ -1,7 +1,7 @@
 // The bytes of multipart/form-data content around one file (RFC 7578), as browsers write them.
 //
-// Pure: the caller provides the boundary, and the file's bytes are not needed. Invariant: names and values cannot
-// add lines to a part's header section, and the file is the last part.
+// Pure: the caller provides the boundary. Invariant: names and values cannot add lines to a part's header section, and
+// the file is the last part.
 
 /// A form that ends with a file.
 package struct MultipartForm: Sendable, Equatable {
@@ -11,10 +11,8 @@ package struct MultipartForm: Sendable, Equatable {
 
     /// Writes the bytes before and after the file.
     ///
-    /// - Parameters:
-    ///   - boundary: 1 to 60 letters and digits that no client can predict.
-    ///   - fields: the names and values of the fields before the file, in this order.
-    ///   - file: the name of the file's field, the file's name, and its media type.
+    /// `boundary` has 1 to 60 letters and digits that no client can predict. The fields precede the file in the given
+    /// order.
     package init(
         boundary: String,
         fields: [(name: String, value: String)],
@@ -33,7 +31,7 @@ package struct MultipartForm: Sendable, Equatable {
         after = Array("\r\n--\(boundary)--\r\n".utf8)
     }
 
-    /// A name with escapes for the characters that would end its quotes or its line (HTML, "multipart form data").
+    /// Escapes the characters that would end the quotes or the line (HTML, "multipart form data").
     private static func quotable(_ name: String) -> String {
         let escapes: [Unicode.Scalar: String] = ["\"": "%22", "\r": "%0D", "\n": "%0A"]
         return name.unicodeScalars.map { escapes[$0] ?? String($0) }.joined()
@@ -44,13 +42,11 @@ package struct MultipartForm: Sendable, Equatable {
     }
 }
 
-/// Names of form fields, compared in the way that programs read them.
+/// Compares names of form fields as programs read them.
 package enum FormFieldName {
-    /// The variable name that a program may derive from a field name, used to compare names.
+    /// The variable name that a program may derive from a field name: names with different keys are different fields.
     ///
-    /// It is the part before the first bracket, in lower case, with `_` for every character except letters and digits.
-    ///
-    /// Two names with different keys are different fields for every program.
+    /// The part before the first bracket, in lower case, with `_` for every character except letters and digits.
     package static func key(_ name: String) -> String {
         let head = name.utf8.drop { $0 == UInt8(ascii: " ") }.prefix { $0 != UInt8(ascii: "[") }
         let key = head.map { byte -> UInt8 in

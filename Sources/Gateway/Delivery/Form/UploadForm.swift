@@ -1,7 +1,6 @@
 // The regular request for one upload, in its route's form.
 //
-// `UpstreamFields` makes the fields; `MultipartForm` and `HandoverNotice` make the content. Invariant: the upload's
-// own bytes are neither changed nor held in memory.
+// Invariant: the upload's own bytes are neither changed nor held in memory.
 
 package import HTTPTypes
 import SpoolgatePosix
@@ -11,31 +10,23 @@ import SpoolgateTextFormats
 package import SpoolgateUploadProtocol
 package import SpoolgateUpstream
 
-/// The reason why a request could not be built; nothing was sent.
+/// Why a request could not be built; nothing was sent.
 package struct FormFailure: Error, Equatable {
-    /// The action that failed and its object, for the log.
+    /// The failed action and its object, for the log.
     package var reason: String
     /// Whether the file system to write to is full.
     package var isFull = false
 }
 
-/// The request for one upload.
 struct UploadForm {
     let request: UpstreamRequest
-    /// The file handed over to the upstream; nil in forms other than `path`.
+    /// Nil in forms other than `path`.
     private let handover: Handover?
 
     /// Builds the request for a complete upload.
     ///
-    /// In a `path` form, the file is in its directory on return, and it is as durable as the upload's promise requires.
+    /// In a `path` form, the file is in its directory on return, as durable as the upload's promise requires.
     ///
-    /// - Parameters:
-    ///   - upload: the upload.
-    ///   - route: its route.
-    ///   - completing: the fields of the request that completed the upload; nil if there is none.
-    ///   - digests: its digests.
-    ///   - time: the current time, stated in the notice of a handed-over file.
-    ///   - onProgress: called repeatedly while the file is copied.
     /// - Throws: `FormFailure` if the file cannot be handed over or the signing key cannot be read.
     init(
         of upload: Upload,
@@ -125,9 +116,7 @@ struct UploadForm {
         return fields
     }
 
-    /// Removes the handed-over file if a 2xx response confirmed that the upstream took it; otherwise keeps the file.
-    ///
-    /// - Parameter status: the status of the final response; nil if there is no final response.
+    /// Removes the handed-over file after a 2xx response; `status` is nil if there was no final response.
     func end(status: Int?) {
         guard let status, (200..<300).contains(status) else { return }
         handover?.withdraw()
@@ -138,9 +127,7 @@ struct UploadForm {
 }
 
 extension Route {
-    /// The form in which the upload is sent to the upstream.
-    ///
-    /// If the route's form is `multipart` and the content is an HTML form already, the content is sent unchanged.
+    /// The form of the upload for the upstream; content that is an HTML form already is not put into another.
     package func form(for creation: RequestHead) -> Form {
         let form = settings.form
         guard form == .multipart, let type = creation.fields[.contentType] else { return form }
@@ -150,14 +137,12 @@ extension Route {
         return isForm ? .body : .multipart
     }
 
-    /// Whether the upstream needs the whole representation, and a part of one (`Content-Range`) must be refused.
-    ///
-    /// True if the upload is inspected, or becomes a file, an object or a form.
+    /// Whether the upstream needs the whole representation, and not a part of one (`Content-Range`).
     package func needsWhole(for creation: RequestHead) -> Bool {
         inspection != nil || settings.upstream.stores || form(for: creation) != .body
     }
 
-    /// The method of the request to the upstream: POST for forms, otherwise the client's method.
+    /// POST for forms, otherwise the client's method.
     package func method(for creation: RequestHead) -> HTTPRequest.Method {
         switch form(for: creation) {
         case .body: creation.method
@@ -167,8 +152,8 @@ extension Route {
 
     /// Whether an upload may be sent again although the upstream may have received it completely.
     ///
-    /// True if the upstream honours the idempotency key, and for buckets, where no object is ever replaced.
-    /// Otherwise the method must be idempotent, and the request unconditional if it changes something.
+    /// True if the upstream honours the idempotency key, and for buckets, where no object is ever replaced. Otherwise
+    /// the method must be idempotent, and the request unconditional if it changes something.
     package func mayRepeat(_ creation: RequestHead) -> Bool {
         settings.honoursIdempotencyKey || settings.upstream.isBucket
             || method(for: creation).isRepeatable(with: creation.fields)
@@ -176,7 +161,7 @@ extension Route {
 }
 
 extension HTTPFields {
-    /// Adds one of the computed digests to `Repr-Digest`, unless the client sent a digest of the same algorithm.
+    /// Adds a computed digest to `Repr-Digest`, unless the client sent one of the same algorithm.
     fileprivate mutating func tell(_ digests: DigestValues, _ algorithm: DigestAlgorithm) {
         guard let bytes = digests[algorithm] else { return }
         // `try?`: an invalid digest was refused before.
@@ -188,7 +173,7 @@ extension HTTPFields {
         self[.reprDigest] = before + values.fieldValue
     }
 
-    /// Replaces the fields that describe the upload by the description of a form.
+    /// Replaces the fields that describe the upload by those of a form.
     fileprivate mutating func describe(_ contentType: String) {
         removeAll {
             $0.name.canonicalName.hasPrefix("content-") || $0.name == .reprDigest
@@ -208,7 +193,7 @@ extension Upload {
 }
 
 extension UpstreamContent {
-    /// This content with bytes added before and after it.
+    /// Adds bytes before and after this content.
     package func framed(_ before: [UInt8], _ after: [UInt8]) -> UpstreamContent {
         switch self {
         case .none:

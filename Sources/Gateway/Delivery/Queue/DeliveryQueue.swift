@@ -1,39 +1,37 @@
 // The queue of complete uploads that wait for their next attempt.
 //
-// The spool holds the queue; the table here is only in memory, so a crash loses no upload. Invariant: an upload is
-// in the table at most once, as waiting, ready or under way, and the table holds at most `most` uploads of each
-// route.
+// The spool holds the queue; the table here is only in memory, so a crash loses no upload. Invariant: an upload is in
+// the table at most once, as waiting, ready or under way, and the table holds at most `most` uploads of each route.
 
 package import SpoolgatePosix
 package import SpoolgateSpool
 import SpoolgateUploadProtocol
 
-/// The uploads of all routes that wait for their next attempt or are being delivered by the queue's threads.
+/// The waiting uploads, and those that the queue's threads deliver.
 ///
 /// Thread-safe.
 package final class DeliveryQueue: Sendable {
-    /// How long an idle thread waits for an upload before it ends.
+    /// How long an idle thread waits before it ends.
     private static let linger = Duration.seconds(5)
 
     private struct UnderWay {
         let user: SlotUser
-        /// The time of the next attempt, if the upload was added again during this one; otherwise nil.
+        /// Set if the upload was added again during the attempt.
         var again: WallTime?
     }
 
     private struct Table {
         let most: Int
         var counts: [String: Int] = [:]
-        /// The latest due time in the table; later uploads are left to a later run, so that they do not displace
-        /// earlier ones.
+        /// The latest due time in the table; later uploads are left to a later run, so that they displace no earlier
+        /// ones.
         var horizon = WallTime(seconds: .max)
         /// The routes with uploads that have no room in the table.
         var cut: Set<String> = []
         var schedule = DueHeap()
-        /// The uploads that are due, by route.
         var ready: [String: ReadyUploads] = [:]
         var known: Set<UploadID> = []
-        /// The due times of waiting uploads; entries of `schedule` with other times are outdated.
+        /// Due times of waiting uploads; entries of `schedule` with other times are outdated.
         var due: [UploadID: WallTime] = [:]
         var underWay: [UploadID: UnderWay] = [:]
         /// The threads in use, shared like the slots, so that attempts waiting for a slot leave threads for others.
@@ -43,7 +41,7 @@ package final class DeliveryQueue: Sendable {
         var isStopping = false
         var isRunAsked = false
 
-        /// Moves the uploads that are due at `now` to the ready lists.
+        /// Moves due uploads to the ready lists.
         mutating func promote(until now: WallTime) {
             while let entry = schedule.popFirst(until: now) {
                 guard due[entry.id] == entry.due else { continue }
@@ -52,9 +50,9 @@ package final class DeliveryQueue: Sendable {
             }
         }
 
-        /// Takes a ready upload whose target and client may use another thread; returns nil if there is none.
+        /// Takes a ready upload whose target and client may use another thread.
         mutating func take(_ bounds: DeliveryBounds) -> (id: UploadID, route: String)? {
-            // The route with the fewest threads comes first, so that a long list does not delay the others.
+            // The route with the fewest threads is first, so that a long list does not delay the others.
             let turns = ready.keys.map { (shares.taken(ofRoute: $0), $0) }.sorted { $0 < $1 }
             for (_, route) in turns {
                 guard let room = room(for: route, bounds),
@@ -69,7 +67,6 @@ package final class DeliveryQueue: Sendable {
             return nil
         }
 
-        /// Whether `take` would return an upload.
         func hasWork(_ bounds: DeliveryBounds) -> Bool {
             ready.contains { route, uploads in
                 room(for: route, bounds).map { uploads.fits(in: $0) } ?? false
@@ -101,7 +98,7 @@ package final class DeliveryQueue: Sendable {
             schedule.insert(entry)
         }
 
-        /// Removes an upload from the table; requests a run if its route had uploads left out and has room again.
+        /// Requests a run if uploads of the route were left out and it has room again.
         mutating func forget(_ id: UploadID, _ route: String) {
             known.remove(id)
             let left = counts[route, default: 1] - 1
@@ -114,13 +111,12 @@ package final class DeliveryQueue: Sendable {
 
     private let table: Monitor<Table>
 
-    /// Creates an empty queue, which holds at most `most` uploads of each route.
     init(most: Int = DueUploads.most) { table = Monitor(Table(most: most)) }
 
     /// Schedules an attempt at `due`.
     ///
-    /// If the upload waits already, the earlier of the two times counts; if its attempt is under way, another one
-    /// follows. If the route is full or `due` is beyond the horizon, a later run finds the upload in the spool.
+    /// If the upload waits already, the earlier time counts; if its attempt is under way, another one follows. If the
+    /// route is full or `due` is beyond the horizon, a later run finds the upload in the spool.
     package func add(_ upload: UploadCreation, due: WallTime) {
         add(DueHeap.Entry(due: due, id: upload.id, route: upload.route, client: upload.client))
     }
@@ -132,15 +128,13 @@ package final class DeliveryQueue: Sendable {
         table.updateQuietly { $0.horizon = time ?? WallTime(seconds: .max) }
     }
 
-    /// Records that the table had no room for some uploads of a route; when it has room again, a run is requested.
+    /// A run is requested when the table again has room for the route.
     func noteCut(_ route: String) { table.update { _ = $0.cut.insert(route) } }
 
-    /// Requests a run, which reads the spool's queue into the table; returns before the run.
+    /// Requests a run, and returns before it.
     func askForRun() { table.update { $0.isRunAsked = true } }
 
-    /// Stops starting attempts, and waits until `deadline` for those under way.
-    ///
-    /// - Returns: the number of attempts that are still under way.
+    /// Starts no more attempts; returns how many are still under way at `deadline`.
     func stop(until deadline: Deadline) -> Int {
         table.update { $0.isStopping = true }
         let isEmpty: Bool? = table.wait(until: deadline) { $0.underWay.isEmpty ? true : nil }
@@ -153,7 +147,7 @@ package final class DeliveryQueue: Sendable {
         case end
     }
 
-    /// Waits until the scheduler has something to do, and returns it; the next regular run is due at `nextRun`.
+    /// Waits until the scheduler has something to do; the next regular run is due at `nextRun`.
     func nextStep(nextRun: Deadline, bounds: DeliveryBounds, clock: SpoolClock) -> Step {
         while true {
             // The system clock can be set during the wait, so the time is checked every second.
@@ -200,10 +194,7 @@ package final class DeliveryQueue: Sendable {
         }
     }
 
-    /// Records that the attempt to deliver an upload has ended.
-    ///
-    /// Another attempt is due at `next`, or earlier if the upload was added again during the attempt. Otherwise,
-    /// no attempt follows.
+    /// Ends an attempt; the next is due at `next`, or earlier if the upload was added again; nil if none follows.
     func finish(_ id: UploadID, route: String, next: WallTime?) {
         table.update { table in
             table.forget(id, route)

@@ -1,8 +1,7 @@
 // The limits on concurrent delivery attempts, in total and per route.
 //
-// `SlotShares` divides the slots among targets and clients. A reload can change the limits. An attempt returns its
-// slot when the upstream's response head arrives, so that slow clients delay no other delivery. Invariant: a slot
-// is returned exactly once.
+// A reload can change the limits. An attempt returns its slot when the upstream's response head arrives, so that slow
+// clients delay no other delivery. Invariant: a slot is returned exactly once.
 
 import SpoolgatePosix
 import SpoolgateSettings
@@ -23,7 +22,6 @@ package struct DeliveryBounds: Sendable {
         )
     }
 
-    /// Creates bounds: `total` for all routes, and for each route its maximum and its target.
     init(total: Int, byRoute: [String: Int] = [:], targets: [String: String] = [:]) {
         self.total = total
         self.byRoute = byRoute
@@ -32,7 +30,7 @@ package struct DeliveryBounds: Sendable {
 
     func ofRoute(_ name: String) -> Int { byRoute[name] ?? total }
 
-    /// The name of the target for which a route's deliveries count: the first target of its upstream.
+    /// The first target of the route's upstream; all its deliveries count for it.
     func target(ofRoute name: String) -> String { targets[name] ?? "" }
 
     func user(ofRoute name: String, for client: ClientName) -> SlotUser {
@@ -46,7 +44,7 @@ package struct DeliveryBounds: Sendable {
 package final class DeliverySlots: Sendable {
     private struct State {
         var line: SlotLine
-        /// The signals that wake deliveries waiting for a slot, by their number in the line.
+        /// Each signal wakes the delivery with this number in the line.
         var signals: [Int: Monitor<Bool>] = [:]
 
         mutating func removeSignals(_ numbers: [Int]) -> [Monitor<Bool>] {
@@ -58,13 +56,13 @@ package final class DeliverySlots: Sendable {
 
     init(_ bounds: DeliveryBounds) { state = Monitor(State(line: SlotLine(bounds))) }
 
-    /// Changes the bounds; attempts under way continue.
+    /// Attempts under way continue.
     func setBounds(_ bounds: DeliveryBounds) {
         let signals = state.updateQuietly { $0.removeSignals($0.line.setBounds(bounds)) }
         for signal in signals { signal.update { $0 = true } }
     }
 
-    /// Joins the line for a slot; the slot may be available at once.
+    /// Joins the line for a slot, which may be available at once.
     func lineUp(ofRoute route: String, for client: ClientName) -> SlotPlace {
         let (user, wait) = state.updateQuietly { state in
             let user = state.line.bounds.user(ofRoute: route, for: client)
@@ -103,7 +101,7 @@ final class SlotPlace {
 
     private let slots: DeliverySlots
     private let user: SlotUser
-    /// The number and signal of the wait; nil if a slot is assigned.
+    /// Nil if a slot is assigned.
     private var wait: Wait?
     /// Whether the delivery has left the line, with or without a slot.
     private var isOver = false
@@ -116,9 +114,7 @@ final class SlotPlace {
 
     deinit { leave() }
 
-    /// Waits for the slot; returns nil if `deadline` passes first.
-    ///
-    /// The delivery then keeps its place in the line, and the call can be repeated.
+    /// Waits for the slot; returns nil at `deadline`, and the delivery keeps its place in the line.
     func take(until deadline: Deadline) -> DeliverySlot? {
         guard !isOver else { return nil }
         if let wait {
@@ -129,7 +125,7 @@ final class SlotPlace {
         return DeliverySlot(slots, user)
     }
 
-    /// Leaves the line; has no effect if `take` has returned the slot.
+    /// Has no effect if `take` has returned the slot.
     func leave() {
         guard !isOver else { return }
         isOver = true
@@ -152,7 +148,7 @@ final class DeliverySlot {
 
     deinit { giveBack() }
 
-    /// Returns the slot for other deliveries; has no effect if it was returned before.
+    /// Has no effect if the slot was returned before.
     func giveBack() {
         slots?.giveBack(user)
         slots = nil

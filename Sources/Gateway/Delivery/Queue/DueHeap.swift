@@ -1,9 +1,8 @@
-// The uploads of the delivery queue that are not due yet, ordered by time.
+// A binary heap of the uploads of the delivery queue that are not due yet.
 
 import SpoolgatePosix
 import SpoolgateUploadProtocol
 
-/// A binary heap of uploads, ordered by due time.
 struct DueHeap {
     struct Entry {
         var due: WallTime
@@ -23,7 +22,7 @@ struct DueHeap {
         }
     }
 
-    /// Removes and returns the earliest upload if it is due at `now`; otherwise returns nil.
+    /// Removes and returns the earliest upload if it is due at `now`.
     mutating func popFirst(until now: WallTime) -> Entry? {
         guard let first = entries.first, first.due <= now else { return nil }
         entries.swapAt(0, entries.count - 1)
@@ -44,14 +43,13 @@ struct DueHeap {
 
 /// The earliest uploads of each route, selected from any number of uploads.
 struct DueUploads {
-    /// The default maximum number of uploads of one route.
+    /// The default maximum of one route.
     static let most = 10_000
 
     private let most: Int
     private var entries: [String: [DueHeap.Entry]] = [:]
     private var cut: Set<String> = []
 
-    /// Creates an empty selection, which keeps at most `most` uploads of each route.
     init(most: Int = most) { self.most = most }
 
     mutating func add(_ entry: DueHeap.Entry) {
@@ -67,7 +65,7 @@ struct DueUploads {
         cut.insert(route)
     }
 
-    /// Adds the selected uploads to a queue, and tells the queue which routes have more.
+    /// Adds the selected uploads to a queue, and reports the routes that have more.
     mutating func addAll(to queue: DeliveryQueue) {
         for route in entries.keys { keepEarliest(of: route) }
         for entry in entries.values.joined() {

@@ -2,8 +2,7 @@
 // limit, no uploads are accepted that could end in `hold`.
 //
 // Nothing in `hold` is deleted to make room. Invariants: before a refusal the sizes were counted recently, because
-// commands change the queue as well; an upload that enters `hold` during a count is counted, at worst twice until
-// the next one.
+// commands change the queue as well; an upload that enters `hold` during a count is counted, at worst twice.
 
 import SpoolgateJournal
 import SpoolgatePosix
@@ -17,10 +16,9 @@ import SpoolgateUploadProtocol
 final class HoldSizes: Sendable {
     private struct State {
         var sizes: [String: Int64] = [:]
-        /// The sizes found by the count under way, including uploads added since it began; nil if no count is under
-        /// way.
+        /// The sizes found by the count under way, including uploads added since it began; nil without a count.
         var counted: [String: Int64]?
-        /// The uploads that were added during the count under way.
+        /// Uploads added during the count under way.
         var added: Set<UploadID> = []
         var nextCount = Deadline.after(.zero)
         var refusals = RareLines<String>()
@@ -29,10 +27,9 @@ final class HoldSizes: Sendable {
     private let state = Monitor(State())
     private static let countInterval = Duration.seconds(10)
 
-    /// Adds the size of an upload that was moved to `hold`.
     func add(_ upload: Upload) { add(upload.creation, size: upload.offset) }
 
-    /// Adds the size of an upload in `hold` that need not be locked.
+    /// Adds an upload in `hold`, which need not be locked.
     func add(_ creation: UploadCreation, size: Int64) {
         state.updateQuietly { state in
             state.sizes[creation.route, default: 0] += size
@@ -42,12 +39,10 @@ final class HoldSizes: Sendable {
         }
     }
 
-    /// The number of bytes in `hold` for a route.
+    /// In bytes.
     func size(of route: String) -> Int64 { state.update { $0.sizes[route, default: 0] } }
 
-    /// Begins a count of `hold`; if it returns true, the caller must call `endCount`.
-    ///
-    /// - Returns: false if a count is under way or ended recently; no count may begin then.
+    /// Begins a count of `hold`, which `endCount` must end; returns false if one is under way or ended recently.
     func beginCount() -> Bool {
         state.updateQuietly { state in
             guard state.counted == nil, state.nextCount.hasPassed else { return false }
@@ -56,7 +51,7 @@ final class HoldSizes: Sendable {
         }
     }
 
-    /// Adds an upload to the count under way, unless an operator holds it: such uploads do not count towards the limit.
+    /// An upload that an operator holds does not count towards the limit.
     func count(_ upload: WaitingUpload) {
         guard let cause = upload.cause, cause != .held else { return }
         state.updateQuietly { state in
@@ -65,7 +60,7 @@ final class HoldSizes: Sendable {
         }
     }
 
-    /// Ends the count; its result replaces the known sizes only if `isWhole` is true.
+    /// Ends the count; its result is used only if `isWhole` is true.
     func endCount(isWhole: Bool) {
         state.updateQuietly { state in
             if isWhole, let counted = state.counted { state.sizes = counted }
@@ -74,12 +69,12 @@ final class HoldSizes: Sendable {
         }
     }
 
-    /// Records a refusal; returns the number of refusals to log now, or nil if it is too soon to log.
+    /// Returns the number of refusals to log now, or nil if it is too soon to log.
     func noteRefusal(of route: String) -> Int? { state.update { $0.refusals.note(route) } }
 }
 
 extension Deliveries {
-    /// Counts the content in `hold` again, unless the last count is recent.
+    /// Counts again, unless the last count is recent.
     private func countHold() {
         guard holdSizes.beginCount() else { return }
         var isWhole = false

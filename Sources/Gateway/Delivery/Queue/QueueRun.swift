@@ -1,8 +1,7 @@
-// The delivery queue at work: threads make due attempts, and runs read the spool's queue at start and periodically
-// to fill the table.
+// The delivery queue at work: threads make due attempts, and periodic runs read the spool's queue into the table.
 //
-// A run also finds uploads queued by other processes, such as `requeue`, and uploads whose time in the queue is
-// over. Invariant: a run never takes an upload from a request.
+// A run also finds uploads queued by other processes, and uploads whose time in the queue is over. Invariant: a run
+// never takes an upload from a request.
 
 import SpoolgateJournal
 package import SpoolgatePosix
@@ -12,19 +11,13 @@ import SpoolgateTextFormats
 import SpoolgateUploadProtocol
 
 extension Deliveries {
-    /// Starts the queue's threads and the upkeep thread, which first recovers the spool; returns before the first run.
-    ///
-    /// Call it once.
-    ///
-    /// - Throws: `SystemError` if a thread cannot be started.
+    /// Starts the queue's threads and the upkeep thread, which first recovers the spool; call it once.
     package func startQueue() throws(SystemError) {
         try Thread.start(name: "queue", stackSize: Self.queueStack) { [self] in scheduleQueue() }
         try startUpkeep()
     }
 
-    /// Stops starting attempts, and waits until `deadline` for those under way.
-    ///
-    /// - Returns: the number of attempts that are still under way.
+    /// Starts no more attempts; returns how many are still under way at `deadline`.
     package func stopQueue(until deadline: Deadline) -> Int {
         upkeep.end()
         return queue.stop(until: deadline)
@@ -39,7 +32,7 @@ extension Deliveries {
         upkeep.noteChange()
     }
 
-    /// Logs that an upload was put on hold because the process crashed during its attempt.
+    /// Logs that an upload is on hold because the process crashed during its attempt.
     func noteHeld(_ id: UploadID) {
         // Unreadable and requeued uploads are reported elsewhere.
         guard let summary = try? spool.look(at: id), summary.holdCause == .indeterminate else {
@@ -79,9 +72,7 @@ extension Deliveries {
 
     // MARK: A run
 
-    /// Reads the names in the spool's queue once, to fill the table and update the metrics.
-    ///
-    /// If `looksFar` is true, also counts `hold` and finds uploads due in the far future.
+    /// Reads the names in the spool's queue once; if `looksFar` is true, also counts `hold`.
     private func run(_ settings: Settings, looksFar: Bool) {
         let (now, confirmed) = (clock.now, clock.confirmed)
         // The run may miss an upload that is added while names are read.
@@ -92,7 +83,7 @@ extension Deliveries {
         }
         let scope = RunScope(settings, at: now, looksFar: looksFar)
         let countsHold = looksFar && holdSizes.beginCount()
-        // Bounds the memory: only the earliest of the due uploads are kept.
+        // Bounds the memory.
         var due = DueUploads()
         var isWhole = false
         do throws(SpoolError) {
@@ -135,9 +126,7 @@ extension Deliveries {
         }
     }
 
-    /// Makes an attempt if the upload is due.
-    ///
-    /// Returns the time of the next attempt; nil if none is to be scheduled.
+    /// Makes an attempt if the upload is due; returns the time of the next, or nil if none is to be scheduled.
     private func attempt(_ id: UploadID) -> WallTime? {
         do throws(SpoolError) {
             guard let upload = try spool.tryLock(id) else {
@@ -168,7 +157,7 @@ extension Deliveries {
         }
     }
 
-    /// The delivery of an upload by the current settings; nil if they do not contain its route.
+    /// The delivery by the current settings; nil if they do not contain the upload's route.
     package func delivery(of upload: Upload) -> Delivery? {
         let name = upload.creation.route
         let configuration = current
@@ -182,15 +171,13 @@ extension Deliveries {
     }
 }
 
-/// Which uploads a run reads for the table, by the due times in their names.
+/// The uploads that a run reads for the table, by the due times in their names.
 struct RunScope {
     private let limit: WallTime
     private let horizon: WallTime
 
-    /// Creates the scope of a run at `now`: the uploads that are due before the next run.
-    ///
-    /// If `looksFar` is true, the scope includes uploads due later than any deferral allows: they wait for their
-    /// clients, or a clock that was ahead wrote their times.
+    /// Contains the uploads due before the next run; if `looksFar` is true, also those due later than any deferral
+    /// allows.
     init(_ settings: Settings, at now: WallTime, looksFar: Bool) {
         func time(after duration: Duration) -> WallTime {
             WallTime(seconds: now.seconds + duration.components.seconds)
@@ -200,20 +187,19 @@ struct RunScope {
         horizon = looksFar ? time(after: longest) : WallTime(seconds: .max)
     }
 
-    /// Whether the run reads an upload that is due at `time`.
     func contains(_ time: WallTime) -> Bool { time <= limit || time > horizon }
 }
 
-/// Decides when a run takes a far look: it then also reads uploads due beyond any deferral, and counts `hold`.
+/// Decides when a run also reads uploads due beyond any deferral, and counts `hold`.
 ///
-/// A far look reads all uploads that wait for clients and operators, so not every run takes one. It is needed because a
-/// clock that was ahead may have written a due time, and because other processes change `hold`.
+/// Such a far look is needed because a clock that was ahead may have written a due time, and because other processes
+/// change `hold`. It reads all uploads that wait for clients and operators, so not every run takes one.
 private struct FarLook {
     private var offset: Int64?
     private var next = Deadline.after(.zero)
 
-    /// Whether this run takes a far look: the first one, the first after the clock was set back, and one each hour,
-    /// because machines that share a spool have different clocks.
+    /// True for the first run, the first after the clock was set back, and one each hour, because machines that share a
+    /// spool have different clocks.
     mutating func isDue(_ clock: SpoolClock) -> Bool {
         let offset = clock.offset
         defer { self.offset = offset }

@@ -1,10 +1,10 @@
-// The uploads of one route that are due, grouped by client.
+// The due uploads of one route, grouped by client.
 //
 // Invariant: each client with ready uploads has exactly one turn.
 
 import SpoolgateUploadProtocol
 
-/// The due uploads of one route; clients take turns, and each client's uploads keep their order of arrival.
+/// Clients take turns, and each client's uploads keep their order of arrival.
 struct ReadyUploads {
     private var uploads: [ClientName: ArraySlice<UploadID>] = [:]
     private var turns: ArraySlice<ClientName> = []
@@ -19,7 +19,7 @@ struct ReadyUploads {
     /// Whether a client with ready uploads may use another slot.
     func fits(in room: SlotShares.Room) -> Bool { turns.contains { room.admits($0) } }
 
-    /// Removes and returns the first upload of the next client that may use another slot; nil if no client may.
+    /// Removes and returns the first upload of the next client that may use another slot.
     mutating func popFirst(fitting room: SlotShares.Room) -> (id: UploadID, client: ClientName)? {
         // Few clients lack room: each of them would hold at least two slots.
         guard let turn = turns.firstIndex(where: { room.admits($0) }) else { return nil }

@@ -1,5 +1,4 @@
-// The retention of uploads by the settings. Only this file decides which uploads the daemon and `purge` remove on
-// their own.
+// The retention of uploads. Only this file decides which uploads the daemon and `purge` remove on their own.
 //
 // Invariant: no upload is removed before its retention ends.
 
@@ -12,10 +11,10 @@ import SpoolgateUploadProtocol
 /// How long the settings keep uploads.
 package struct Retention: Sendable {
     private let routes: [String: RouteSettings]
-    /// The settings of all routes and the defaults, because a removed route may have had the defaults.
+    /// Includes the defaults, because a removed route may have had them.
     private let all: [RouteSettings]
 
-    /// Creates the retention that these settings define.
+    /// Creates the retention that the settings define.
     package init(_ settings: Settings) {
         routes = settings.routes
         all = settings.routes.values + [RouteSettings()]
@@ -29,24 +28,22 @@ package struct Retention: Sendable {
         route.map { routes[exactly: $0] != nil } ?? false
     }
 
-    /// Whether the retention of an upload has ended.
-    ///
-    /// An upload whose route is unknown is kept for the longest time of any route.
+    /// Whether the retention of an upload has ended; an unknown route counts as the one with the longest.
     package func isOver(_ summary: UploadSummary, at time: WallTime) -> Bool {
         end(of: summary).map { time > $0 } ?? false
     }
 
-    /// The time until which an upload without activity is kept; nil if it is kept until an operator removes it.
+    /// When the retention of an upload ends; nil if it is kept until an operator removes it.
     package func end(of summary: UploadSummary) -> WallTime? {
         promised(summary).map { WallTime(seconds: summary.lastActivity.seconds + $0) }
     }
 
-    /// The shortest time for which uploads without activity are kept in any of `queues`, in seconds.
+    /// The shortest retention in any of `queues`, in seconds since the last activity.
     package func shortest(_ queues: [Queue]) -> Int64 {
         queues.compactMap { queue in all.compactMap { $0.kept(queue) }.min() }.min() ?? 0
     }
 
-    /// The longest time for which an upload without activity is kept in a queue; nil if there is no limit.
+    /// The longest retention in a queue since the last activity; nil if there is no limit.
     package func longest(_ queue: Queue) -> Duration? {
         all.compactMap { $0.kept(queue) }.max().map { .seconds($0) }
     }
@@ -62,7 +59,7 @@ package struct Retention: Sendable {
 }
 
 extension RouteSettings {
-    /// How many seconds an upload without activity is kept in a queue; nil if it is kept until an operator removes it.
+    /// Seconds since the last activity; nil if an upload is kept until an operator removes it.
     fileprivate func kept(_ queue: Queue) -> Int64? {
         switch queue {
         case .incoming: limits.maxAge

@@ -1,13 +1,12 @@
 // The division of the delivery slots, by a dynamic threshold, because a slot in use cannot be revoked.
 //
-// Pure. A target gets another slot only while it holds fewer than twice as many as are free, and the same rule
-// applies to a client within its target's share. An application that does not respond therefore leaves a third of
-// the slots to others, and a single client leaves a third of its target's share. Invariant: no delivery waits
-// that could have a slot; freed slots are assigned in the order of arrival.
+// Pure. A target gets another slot only while it holds fewer than twice as many as are free, and a client likewise
+// within its target's share. An application that does not respond therefore leaves a third of the slots to others, and
+// a single client a third of its target's share. Invariant: no delivery waits that could have a slot; freed slots are
+// assigned in the order of arrival.
 
 import SpoolgateUploadProtocol
 
-/// The target, route and client that a slot is counted for.
 struct SlotUser: Hashable, Sendable {
     /// The application, identified as by `UpstreamTarget.place`.
     let target: String
@@ -15,7 +14,7 @@ struct SlotUser: Hashable, Sendable {
     let client: ClientName
 }
 
-/// The slots in use, and the rule that decides whether another may be taken.
+/// The slots in use, and the rule for taking another.
 struct SlotShares {
     fileprivate struct Share {
         var taken = 0
@@ -45,21 +44,21 @@ struct SlotShares {
 
     func taken(ofRoute route: String) -> Int { routes[route]?.taken ?? 0 }
 
-    /// How many slots a target and a route may still take; both numbers are at least 1.
+    /// The slots that a target and a route may still take, at least 1 each.
     struct Room {
         fileprivate let target: Share?
         fileprivate let ofTarget: Int
         fileprivate let route: Share?
         fileprivate let ofRoute: Int
 
-        /// Whether a client may take a slot: it must use fewer than twice as many as are left.
+        /// A client must use fewer than twice as many slots as are left.
         func admits(_ client: ClientName) -> Bool {
             (target?.clients[client] ?? 0) < 2 * ofTarget
                 && (route?.clients[client] ?? 0) < 2 * ofRoute
         }
     }
 
-    /// Computes how many slots deliveries of a route to a target may still take; nil if they may take none.
+    /// Returns nil if deliveries of the route to the target may take no slot.
     func room(for target: String, route: String, _ bounds: DeliveryBounds) -> Room? {
         let share = targets[target]
         // A route without its own limit is bound only by its target's share.
@@ -72,7 +71,6 @@ struct SlotShares {
         return Room(target: share, ofTarget: (margin + 2) / 3, route: ofRoute, ofRoute: left)
     }
 
-    /// Takes a slot if the threshold allows it; returns false otherwise.
     mutating func take(_ user: SlotUser, _ bounds: DeliveryBounds) -> Bool {
         guard room(for: user.target, route: user.route, bounds)?.admits(user.client) ?? false else {
             return false
@@ -102,12 +100,11 @@ struct SlotLine {
     private var line: [(number: Int, user: SlotUser)] = []
     private var next = 0
 
-    /// Creates a line with all slots free.
     init(_ bounds: DeliveryBounds) { self.bounds = bounds }
 
     var waiting: Int { line.count }
 
-    /// Takes a slot if the threshold allows it; returns false otherwise, and the caller may then call `lineUp`.
+    /// If the result is false, the caller may call `lineUp`.
     mutating func take(_ user: SlotUser) -> Bool { shares.take(user, bounds) }
 
     /// Joins the line; returns a number, which `giveBack` or `setBounds` returns when a slot is assigned to it.
@@ -117,26 +114,20 @@ struct SlotLine {
         return next
     }
 
-    /// Leaves the line.
-    ///
-    /// - Returns: false if a slot was already assigned; the caller must return that slot.
+    /// Leaves the line; returns false if a slot was already assigned, which the caller must return.
     mutating func leave(_ number: Int) -> Bool {
         guard let index = line.firstIndex(where: { $0.number == number }) else { return false }
         line.remove(at: index)
         return true
     }
 
-    /// Returns a slot and assigns free slots to the line.
-    ///
-    /// - Returns: the numbers in the line to which a slot was assigned.
+    /// Returns the numbers in the line to which a slot was then assigned.
     mutating func giveBack(_ user: SlotUser) -> [Int] {
         shares.giveBack(user)
         return letIn()
     }
 
-    /// Changes the bounds and assigns free slots to the line; slots in use stay in use.
-    ///
-    /// - Returns: the numbers in the line to which a slot was assigned.
+    /// Returns the numbers in the line to which a slot was then assigned; slots in use stay in use.
     mutating func setBounds(_ bounds: DeliveryBounds) -> [Int] {
         self.bounds = bounds
         return letIn()

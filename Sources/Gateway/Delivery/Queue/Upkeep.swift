@@ -1,8 +1,8 @@
 // The daemon's background work: recovers the spool after a crash, and removes partial uploads, failed uploads,
 // stored responses and handed-over files after their retention.
 //
-// Its thread walks the spool in small steps with pauses, so that no request waits for it. Invariant: it removes
-// nothing that is in use or that `Retention` still promises to keep.
+// It walks the spool in small steps with pauses, so that no request waits for it. Invariant: it removes nothing that is
+// in use or that `Retention` promises to keep.
 
 import SpoolgateJournal
 import SpoolgatePosix
@@ -10,7 +10,7 @@ import SpoolgateSettings
 package import SpoolgateSpool
 import SpoolgateUploadProtocol
 
-/// The state with which other threads wake or end the upkeep thread.
+/// Lets other threads wake or end the upkeep thread.
 ///
 /// Thread-safe.
 final class Upkeep: Sendable {
@@ -21,17 +21,15 @@ final class Upkeep: Sendable {
 
     private let state = Monitor(State())
 
-    /// Pauses between two steps of a walk through the spool; returns early if the thread must end.
+    /// Pauses during a walk; returns early if the thread must end.
     func pause(_ duration: Duration) {
         _ = state.wait(until: .after(duration)) { $0.isEnding ? true : nil }
     }
 
-    /// Waits between two rounds of upkeep; returns early if another process changes the spool or the thread must end.
+    /// Waits between two rounds of upkeep, at most for `duration`; returns false if the thread must end.
     ///
-    /// - Parameters:
-    ///   - duration: the maximum wait.
-    ///   - isChanged: set to true if another process has changed the spool since the last wait, otherwise to false.
-    /// - Returns: false if the thread must end.
+    /// `isChanged` is set to whether another process has changed the spool since the last wait, which also ends the
+    /// wait.
     func rest(_ duration: Duration, isChanged: inout Bool) -> Bool {
         _ = state.wait(until: .after(duration)) { $0.isEnding || $0.isChanged ? true : nil }
         return state.update { state in
@@ -41,30 +39,29 @@ final class Upkeep: Sendable {
         }
     }
 
-    /// Tells the thread to end after its current round; returns at once.
     func end() { state.update { $0.isEnding = true } }
 
     func noteChange() { state.update { $0.isChanged = true } }
 }
 
 extension Deliveries {
-    /// The interval between searches for expired uploads.
+    /// Between searches for expired uploads.
     private static let lookInterval = Duration.seconds(600)
-    /// The interval between checks of the clock.
+    /// Between checks of the clock.
     private static let clockInterval = Duration.seconds(60)
-    /// The interval between searches among incoming uploads: there may be many, and most are young.
+    /// Between searches among incoming uploads: there may be many, and most are young.
     private static let partialInterval = Duration.seconds(3_600)
-    /// The minimum interval between counts caused by other processes: a command may report each changed upload.
+    /// Between counts for other processes: a command may report each changed upload.
     private static let countInterval = Duration.seconds(1)
     /// The number of uploads between two pauses.
     private static let step = 64
     private static let pause = Duration.milliseconds(20)
-    /// The pause during recovery; uploads may wait for the recovery.
+    /// During recovery, for which uploads may wait.
     private static let shortPause = Duration.milliseconds(2)
     /// The number of uploads removed at a time: each needs a file descriptor until its removal is durable.
     private static let batch = 32
 
-    /// Starts the upkeep thread, which recovers the spool and then repeatedly searches for expired uploads.
+    /// Starts the thread, which recovers the spool and then searches for expired uploads.
     func startUpkeep() throws(SystemError) {
         try Thread.start(name: "upkeep", stackSize: 512 * 1024) { [self] in
             var skipped = recoverSpool()
@@ -99,15 +96,13 @@ extension Deliveries {
         }
     }
 
-    /// The interval between checks for crashed daemons: uploads of other hosts are due with the queue.
+    /// Between checks for crashed daemons: uploads of other hosts are due with the queue.
     private var lookForDead: Duration {
         spool.isShared
             ? min(Self.clockInterval, current.settings.queueRunInterval) : Self.clockInterval
     }
 
-    /// Repairs uploads that no request would repair after a crash, and counts all uploads.
-    ///
-    /// Returns the uploads that were skipped; pass them to `recoverAgain`.
+    /// Repairs uploads that no request would repair after a crash, and counts all uploads; returns those it skipped.
     private func recoverSpool() -> [UploadID] {
         journal.metrics.waiting.noteWalk(isUnderWay: true)
         var looked = 0
@@ -122,7 +117,7 @@ extension Deliveries {
         return recovery.skipped
     }
 
-    /// Examines the skipped uploads again; returns those that were skipped once more.
+    /// Returns the uploads that were skipped once more.
     private func recoverAgain(_ skipped: [UploadID]) -> [UploadID] {
         let recovery = spool.recoverAgain(skipped, noteFinding)
         // The run queues uploads that can be tried now.
@@ -138,7 +133,7 @@ extension Deliveries {
         }
     }
 
-    /// Logs once when the clock jumps ahead, and once when the clock can be trusted again.
+    /// Logs once when the clock jumps ahead, and once when it can be trusted again.
     private func watchClock(_ wasDoubted: inout Bool) {
         let lead = clock.lead
         guard (lead != nil) != wasDoubted else { return }

@@ -9,16 +9,14 @@ package import SpoolgateTextFormats
 package struct Finding: Sendable, Equatable {
     /// The severity of a finding.
     package enum Level: String, Sendable, CaseIterable {
-        /// No problem.
         case ok
         /// Uploads work, but slowly or with some risk.
         case warning = "warn"
         /// Uploads fail or cannot be resumed.
         case failure = "fail"
-        /// The check was not made; the text says why.
+        /// The text says why.
         case skipped = "skip"
 
-        /// The level as shown to people.
         var shown: String {
             switch self {
             case .ok, .warning: rawValue
@@ -28,12 +26,12 @@ package struct Finding: Sendable, Equatable {
         }
     }
 
-    /// The name of the check, a word of at most eleven letters.
+    /// A word of at most eleven letters.
     package var name: String
     package var level: Level
     /// The observation, without a final period.
     package var text: String
-    /// The ways to fix the problem, each a directive, a setting or a command; empty only if there is no problem.
+    /// Directives, settings or commands that fix the problem; empty only if there is none.
     package var fixes: [String]
 
     /// Creates a finding.
@@ -44,23 +42,20 @@ package struct Finding: Sendable, Equatable {
     /// Creates a finding that reports no problem.
     package static func ok(_ name: String, _ text: String) -> Finding { .init(.ok, name, text) }
 
-    /// Creates a finding for a skipped check; `text` says why.
+    /// `text` says why the check was skipped.
     package static func skipped(_ name: String, _ text: String) -> Finding {
         .init(.skipped, name, text)
     }
 
-    /// Creates a finding for a problem despite which uploads work.
     static func warning(_ name: String, _ text: String, _ fixes: [String]) -> Finding {
         .init(.warning, name, text, fixes: fixes)
     }
 
-    /// Creates a finding for a problem that makes uploads fail.
     static func failure(_ name: String, _ text: String, _ fixes: [String]) -> Finding {
         .init(.failure, name, text, fixes: fixes)
     }
 
-    /// The finding for people: a line such as ` FAIL  streaming   …`, then a line for each fix; control characters are
-    /// replaced.
+    /// A line such as ` FAIL  streaming   …`, then one for each fix; control characters are replaced.
     package var line: String {
         let head = " \(level.shown.padded(toColumns: 5)) \(name.padded(toColumns: 11)) "
         let indent = String(repeating: " ", count: head.count)
@@ -68,7 +63,6 @@ package struct Finding: Sendable, Equatable {
             .joined(separator: "\n")
     }
 
-    /// The finding as a JSON object.
     package var json: JSON {
         .versioned([
             ("check", .string(name)), ("level", .string(level.rawValue)),
@@ -94,7 +88,7 @@ package struct Verdict: Sendable, Equatable {
         }
     }
 
-    /// The counts as shown to people, such as `2 failures, 1 warning.`.
+    /// Such as `2 failures, 1 warning.`.
     package var line: String {
         func counted(_ count: Int, _ word: String) -> String {
             "\(count == 0 ? "no" : "\(count)") \(word)\(count == 1 ? "" : "s")"
@@ -102,7 +96,6 @@ package struct Verdict: Sendable, Equatable {
         return "\(counted(failures, "failure")), \(counted(warnings, "warning"))."
     }
 
-    /// The counts as a JSON object.
     package var json: JSON {
         .versioned([
             ("failures", .integer(Int64(failures))),

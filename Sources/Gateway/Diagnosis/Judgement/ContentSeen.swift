@@ -6,16 +6,15 @@ import SpoolgateCurl
 import SpoolgatePosix
 import SpoolgateTextFormats
 
-/// How much of a slowly sent content the gateway had received when the probe retrieved the offset.
+/// How much of slowly sent content the gateway had when the probe retrieved the offset.
 struct StreamingSeen: Seen, Sendable, Equatable {
     var check: String { "streaming" }
-    /// The number of bytes sent.
     var sent: Int64
-    /// The offset that the gateway reported during the transfer, or nil if it reported none.
+    /// The offset reported during the transfer; nil if none was.
     var arrived: Int64?
     /// The time from the start of the transfer to this report.
     var after: Duration
-    /// The response to the offset retrieval, or to the transfer if the transfer ended early.
+    /// The response to the offset retrieval, or to the transfer if that ended early.
     var answer: ProbeAnswer
 
     var finding: Finding {
@@ -46,11 +45,10 @@ struct StreamingSeen: Seen, Sendable, Equatable {
 /// How much content the gateway kept after the probe reset the connection, and whether the upload could be resumed.
 struct CutSeen: Seen, Sendable, Equatable {
     var check: String { "cut" }
-    /// The number of bytes sent.
     var sent: Int64
-    /// The offset after the reset, or nil if the gateway reported none.
+    /// The offset after the reset; nil if none was reported.
     var kept: Int64?
-    /// The response to the append that resumes the upload, or nil if this append was not sent.
+    /// The response to the append that resumes the upload; nil if it was not sent.
     var resumed: ProbeAnswer?
     /// The response to the interrupted append; it has no head unless it was received before the reset.
     var answer: ProbeAnswer
@@ -84,14 +82,12 @@ struct CutSeen: Seen, Sendable, Equatable {
     }
 }
 
-/// Whether an append of the largest permitted length is accepted, as far as a server decides before it receives
-/// content.
+/// Whether an append of the largest permitted length is accepted before its content is sent.
 struct SizeSeen: Seen, Sendable, Equatable {
     var check: String { "size" }
     /// The `Content-Length` of the append.
     var declared: Int64
-    /// Whether the content was asked for: 100 (Continue) was received, or no response within the time a client waits
-    /// for it.
+    /// True after 100 (Continue), or without a response within the time a client waits for it.
     var isWelcome: Bool
     var answer: ProbeAnswer
 
@@ -111,13 +107,11 @@ struct SizeSeen: Seen, Sendable, Equatable {
     }
 }
 
-/// The transfer speed over HTTP/1.1 and HTTP/2, as far as the probe tests them.
+/// The transfer speed over the tested versions of HTTP.
 struct SpeedSeen: Seen, Sendable, Equatable {
     var check: String { "speed" }
-    /// The transfer over one version of HTTP.
     struct Run: Sendable, Equatable {
         var version: ClientRequest.Version
-        /// The number of bytes sent.
         var bytes: Int64
         var time: Duration
         var answer: ProbeAnswer
@@ -130,9 +124,9 @@ struct SpeedSeen: Seen, Sendable, Equatable {
     var runs: [Run]
     var roundTrip: Duration
 
-    /// The round-trip time below which a small HTTP/2 window does not limit the measured speed.
+    /// A small HTTP/2 window does not limit the measured speed below this round-trip time.
     private static let shortTrip = Duration.milliseconds(10)
-    /// The HTTP/2 window in bytes that the shipped files set.
+    /// The HTTP/2 window that the shipped files set, in bytes.
     private static let window = 1_048_576.0
 
     var finding: Finding {
@@ -167,17 +161,17 @@ struct SpeedSeen: Seen, Sendable, Equatable {
     }
 }
 
-/// Whether a connection stays open while the client pauses for a long time in the middle of the content.
+/// Whether a connection stays open during a long pause in the content.
 struct SilenceSeen: Seen, Sendable, Equatable {
     var check: String { "silence" }
-    /// How long the connection stayed open without a byte from the client.
+    /// How long the connection stayed open without a byte.
     var borne: Duration
-    /// Whether the server closed the connection before the pause was over.
+    /// Whether the server closed the connection before the pause ended.
     var wasEnded: Bool
 
-    /// The length of the pause, longer than the timeout in the shipped nginx files.
+    /// Longer than the timeout in the shipped nginx files.
     static let length = Duration.seconds(70)
-    /// The shortest acceptable timeout, slightly less than the one in the shipped nginx files.
+    /// The shortest acceptable timeout, slightly less than that of the shipped nginx files.
     private static let least = Duration.seconds(55)
 
     var finding: Finding {

@@ -1,7 +1,6 @@
-// The daemon's own status, from its admin socket. An accepted connection alone proves nothing, because systemd may hold
-// the socket.
+// The daemon's own status, from its admin socket.
 //
-// Pure: turns a response into a finding.
+// Pure. An accepted connection alone proves nothing about the daemon, because systemd may hold the socket.
 
 /// The result of asking the daemon for its status.
 package struct DaemonSeen: Seen, Sendable, Equatable {
@@ -11,19 +10,19 @@ package struct DaemonSeen: Seen, Sendable, Equatable {
         case status(String)
         /// No process listens on the socket.
         case nobody
-        /// The user of this process may not connect to the socket.
+        /// The user of this process may not connect.
         case denied
-        /// The daemon did not respond, for the given reason.
+        /// The daemon did not respond, for this reason.
         case silence(String)
     }
 
     var check: String { "daemon" }
     package var socket: String
     package var answer: Answer
-    /// The state of the service according to systemd, or nil if systemd does not know the service.
+    /// Systemd's state of the service; nil if systemd does not know it.
     package var run: UnitsSeen.Run?
 
-    /// Creates the observation from the path of the admin socket, the daemon's answer and systemd's.
+    /// Creates the observation; `socket` is the path of the admin socket.
     package init(socket: String, answer: Answer, run: UnitsSeen.Run?) {
         (self.socket, self.answer, self.run) = (socket, answer, run)
     }

@@ -2,11 +2,10 @@
 
 import SpoolgateTextFormats
 
-/// The fixes that findings name.
 enum Fix {
-    /// The include of the shipped location files, which contain most of the other directives.
+    /// Includes the shipped files, which contain most of the other directives.
     static let location = "include /usr/share/spoolgate/nginx/location*.conf;"
-    /// `location`, as an alternative to a directive that the included files contain.
+    /// An alternative to a directive that the included files contain.
     static let hasIt = location + "  (includes it)"
     static let buffering = "fastcgi_request_buffering off;"
     static let lateBody = "client_body_early_read 0;"
@@ -35,25 +34,22 @@ enum Fix {
     static let units = "systemctl status spoolgate.socket spoolgate"
     static let owner =
         "fastcgi_param SPOOLGATE_OWNER $remote_user;  (only with auth_basic and auth_basic_user_file)"
-    /// A hint to use `--local`, for problems whose cause only a probe on the server can find.
+    /// For problems whose cause only a probe on the server can find.
     static let local = "run the probe with --local on the server, which reports more"
 
-    /// Returns the fixes for a refusal of content: to raise the size limit if a web server responded with 413,
-    /// otherwise `fixes`.
+    /// Returns the fix for the size limit if a web server refused content with 413, otherwise `fixes`.
     static func refusal(_ answer: ProbeAnswer, otherwise fixes: [String]) -> [String] {
         answer.isTooLarge ? [size] : fixes
     }
 
-    /// Returns the command that adds a user to a password file; the command prompts for the password.
     static func addUser(_ name: String, to path: String) -> String {
-        // A name that the shell would not take literally is left for the operator to fill in.
+        // The operator replaces a name that the shell would not take literally.
         let word = name.shellWord == name ? name : "NAME"
         return
             "printf '\(word):%s\\n' \"$(openssl passwd -apr1)\" >>\(path.shellWord)  (asks for the password)"
     }
 
-    /// Returns the words, without quotes, of the nginx directive with which a fix begins, or nil if the fix is a
-    /// command or a setting.
+    /// Returns the words, without quotes, of the nginx directive that begins a fix; nil for commands and settings.
     static func directive(_ fix: String) -> [String]? {
         guard fix.contains(where: { ";{".contains($0) }) else { return nil }
         var reader = NginxReader(fix.prefix { !";{".contains($0) } + ";", file: "")
@@ -67,8 +63,7 @@ enum Fix {
         return isDirective ? words : nil
     }
 
-    /// Returns the parameter that distinguishes directives of the same name, such as `SPOOLGATE_ORIGIN`, or nil if the
-    /// name suffices.
+    /// Returns the parameter that distinguishes directives of the same name; nil if the name suffices.
     static func parameter(of words: [String]) -> String? {
         words.first == "fastcgi_param" ? words.dropFirst().first : nil
     }

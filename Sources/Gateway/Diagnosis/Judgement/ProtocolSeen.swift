@@ -1,19 +1,14 @@
-// The checks of protocol features that a client must receive: interim responses, refusals, CORS, tus and routing to
-// nodes; and of the cleanup.
-//
-// Pure: turns observations into findings.
+// The checks of interim responses, refusals, CORS, tus, routing to nodes and the cleanup. Pure.
 
 import HTTPTypes
 import SpoolgateCurl
 import SpoolgateTextFormats
 import SpoolgateUploadProtocol
 
-/// Whether a client that creates an upload with content receives the interim response 104 (Upload Resumption
-/// Supported).
+/// Whether a client receives the interim response 104 to a creation with content.
 struct InterimSeen: Seen, Sendable, Equatable {
     var check: String { version == .http2 ? "104-http2" : "104-http1" }
     var version: ClientRequest.Version
-    /// The first 104, or nil if none was received.
     var first: ClientInterim?
     var answer: ProbeAnswer
 
@@ -45,9 +40,9 @@ struct InterimSeen: Seen, Sendable, Equatable {
 /// Whether the client receives the gateway's refusals unchanged.
 struct ErrorsSeen: Seen, Sendable, Equatable {
     var check: String { "errors" }
-    /// The response to an append at a wrong offset, which should be 409.
+    /// The response to an append at a wrong offset.
     var conflict: ProbeAnswer
-    /// The response to an append to an unknown upload, which should be 404.
+    /// The response to an append to an unknown upload.
     var unknown: ProbeAnswer
 
     var finding: Finding {
@@ -63,12 +58,11 @@ struct ErrorsSeen: Seen, Sendable, Equatable {
     }
 }
 
-/// Whether long header fields are accepted, as sent with metadata of several kilobytes or with an upload in hundreds of
-/// parts.
+/// Whether long header fields are accepted, such as metadata.
 struct LongFieldSeen: Seen, Sendable, Equatable {
     var check: String { "fields" }
     var size: Int
-    /// The response to an offset retrieval with a long field.
+    /// The response to an offset retrieval.
     var answer: ProbeAnswer
 
     var finding: Finding {
@@ -87,7 +81,7 @@ struct CrossOriginSeen: Seen, Sendable, Equatable {
     var check: String { "cors" }
     var origin: String
     var preflight: ProbeAnswer
-    /// The response to a creation whose `Origin` field names the other origin.
+    /// The response to a creation with the field `Origin`.
     var creation: ProbeAnswer
 
     var finding: Finding {
@@ -132,14 +126,13 @@ struct CrossOriginSeen: Seen, Sendable, Equatable {
     }
 }
 
-/// Whether the protocol tus works on the route.
 struct TusSeen: Seen, Sendable, Equatable {
     var check: String { "tus" }
-    /// The response to OPTIONS, which says whether tus is enabled.
+    /// The response to OPTIONS.
     var options: ProbeAnswer
-    /// The response to a creation with tus, or nil if tus is not enabled.
+    /// The response to a creation, or nil if tus is not enabled.
     var creation: ProbeAnswer?
-    /// The response to HEAD on the created upload, or nil if the creation failed.
+    /// The response to HEAD, or nil if the creation failed.
     var retrieval: ProbeAnswer?
 
     var isSpoken: Bool { options[.tusVersion] != nil }
@@ -161,15 +154,15 @@ struct TusSeen: Seen, Sendable, Equatable {
     }
 }
 
-/// Whether requests for an upload reach the node that received it, named in the path of the upload resource.
+/// Whether requests for an upload reach the node that received it.
 struct NodesSeen: Seen, Sendable, Equatable {
     var check: String { "nodes" }
-    /// The nodes that received the uploads of the probe.
+    /// The nodes that received the probe's uploads.
     var names: Set<String>
-    /// The nodes in `names` for which a request reached another node.
+    /// The nodes for which a request reached another node.
     var missed: Set<String>
 
-    /// Creates the observation from the paths of upload resources and the responses to OPTIONS on each.
+    /// Takes the path of each upload resource and the response to OPTIONS on it.
     init(_ uploads: [(target: String, answer: ProbeAnswer)]) {
         names = Set(uploads.compactMap { Self.node(in: $0.target) })
         missed = Set(
@@ -178,7 +171,7 @@ struct NodesSeen: Seen, Sendable, Equatable {
         )
     }
 
-    /// Returns the node in the path of an upload resource, or nil if the path names none.
+    /// Returns the node in the path of an upload resource, if any.
     static func node(in target: String) -> String? {
         let parts = target.split(separator: "/").suffix(3)
         guard parts.count == 3, parts.first == "upload-resource" else { return nil }
@@ -199,13 +192,12 @@ struct NodesSeen: Seen, Sendable, Equatable {
     }
 }
 
-/// The cleanup of the uploads that the probe created.
 struct CleanupSeen: Seen, Sendable {
     var check: String { "cleanup" }
     var cancelled: Int
-    /// The uploads that could not be cancelled, each with the response to its cancellation.
+    /// The uploads whose cancellation failed, each with the response.
     var left: [(address: String, answer: ProbeAnswer)]
-    /// The number of uploads that may exist but have an unknown URL, because the response to their creation was lost.
+    /// The number of creations whose response was lost, so that an upload may exist.
     var unnamed = 0
 
     var finding: Finding {

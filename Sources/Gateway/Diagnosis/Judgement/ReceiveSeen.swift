@@ -1,42 +1,37 @@
 // Whether nginx writes content into the spool directly, and why not.
 //
-// Pure: turns observations into findings. A cause that another check reports is not reported again as a problem.
+// Pure. A problem that another check reports is not reported again.
 
 import SpoolgateExchange
 import SpoolgateTextFormats
 
-/// The directives and limits of nginx that decide whether it writes content into the spool by itself.
+/// The directives and limits that decide whether nginx writes content into the spool.
 package struct NginxLane: Sendable, Equatable {
-    /// The directive `spool_receive` in effect, or nil if there is none.
+    /// The directive `spool_receive` in effect, if any.
     var directive: NginxDirective?
-    /// Whether nginx buffers a request's content before passing the request to the gateway
-    /// (`fastcgi_request_buffering`).
+    /// Whether nginx buffers content before it passes a request on (`fastcgi_request_buffering`).
     var isBuffering = false
-    /// Whether nginx connects to the gateway over a unix socket, which is required for the gateway to pass it a file.
+    /// Whether nginx connects over a unix socket, so that the gateway can pass it a file.
     var passesFiles = true
-    /// Whether nginx's files load `ngx_http_interim_module` or use its directives.
+    /// Whether nginx's files load or use `ngx_http_interim_module`.
     var hasModule = true
-    /// The limit on the size of files that nginx's workers write, in bytes; nil if there is no limit or this process
-    /// may not read it.
+    /// The limit on the size of files that nginx's workers write, in bytes; nil if there is none or it is unknown.
     var fileSizeLimit: Int64?
 
-    /// Whether `spool_receive` is set to a value other than `off`.
     var isOn: Bool { directive.map { !$0.saysOff } ?? false }
 }
 
 extension NginxDirective {
-    /// Whether the directive's first parameter is `off`.
     var saysOff: Bool { arguments.first?.lowercased() == "off" }
 }
 
-/// How a route's content reaches the spool: written by nginx, or through the gateway.
 struct ReceiveSeen: Seen, Sendable, Equatable {
     var check: String { "receive" }
     /// The route, or nil for the route of the probed URL.
     var route: String?
     /// How the last large content reached the spool; nil if unknown.
     var path: ContentPath?
-    /// The relevant directives and limits of nginx; nil if its files were not read.
+    /// nil if nginx's files were not read.
     var nginx: NginxLane?
 
     var finding: Finding {

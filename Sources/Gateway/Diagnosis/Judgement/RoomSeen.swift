@@ -1,6 +1,4 @@
-// Whether the spool has enough space for the largest permitted upload.
-//
-// Pure: turns an observation into a finding.
+// Whether the spool has enough space for the largest permitted upload. Pure.
 
 import SpoolgateTextFormats
 
@@ -9,13 +7,12 @@ struct RoomSeen: Seen, Sendable, Equatable {
     var check: String { "spool" }
     var path: String
     var user: String
-    /// The free space in the spool's file system.
     var free: Int64
     /// The free space that the gateway must leave (`spool.reserve`).
     var reserve: Int64
     /// The maximum size of the spool (`spool.quota`); 0 if unlimited.
     var quota: Int64
-    /// The largest size that any route accepts for an upload.
+    /// The largest upload that any route accepts.
     var largest: Int64
 
     var finding: Finding {

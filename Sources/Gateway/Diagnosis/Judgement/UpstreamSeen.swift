@@ -1,26 +1,22 @@
-// The result of connecting to an upstream, an authorizer or the webhook, with the setting to change.
-//
-// Pure: turns an observation into a finding. Each cause has its own advice: to start a server that is already running
-// does not help.
+// The result of connecting to an upstream, an authorizer or the webhook. Pure.
 
 import SpoolgateCurl
 import SpoolgateTextFormats
 
-/// The result of connecting to one server that the settings name.
 struct UpstreamSeen: Seen, Sendable, Equatable {
-    /// The name of the check: `upstream`, `authorizer` or `webhook`.
+    /// `upstream`, `authorizer` or `webhook`.
     var check: String
-    /// The name of the route, or `events` for the webhook.
+    /// The route, or `events` for the webhook.
     var name: String
-    /// The server's address as written in the settings.
+    /// The server's address in the settings.
     var target: String
-    /// The path of the server's unix socket, or nil if `target` is a URL.
+    /// The path of the unix socket, or nil if `target` is a URL.
     var socket: String?
-    /// The file of trusted authorities that the settings name, or nil for the system's.
+    /// The file of trusted authorities, or nil for the system's.
     var authorities: String?
-    /// Why the connection failed, or nil if it succeeded.
+    /// nil if the connection succeeded.
     var fault: ClientFault?
-    /// Whether the server speaks TLS although the settings give it an `http` URL.
+    /// Whether the server speaks TLS although its URL says `http`.
     var speaksTLS = false
 
     var finding: Finding {
@@ -109,7 +105,7 @@ struct UpstreamSeen: Seen, Sendable, Equatable {
         }
     }
 
-    /// The key of the setting that contains the server's address.
+    /// The key of the server's address in the settings.
     private var setting: String {
         switch check {
         case "webhook": "events.webhook.url"
@@ -118,7 +114,7 @@ struct UpstreamSeen: Seen, Sendable, Equatable {
         }
     }
 
-    /// The common prefix of the keys of the server's TLS settings.
+    /// The prefix of the keys of the server's TLS settings.
     private var tls: String {
         switch check {
         case "webhook": "events.webhook.tls"

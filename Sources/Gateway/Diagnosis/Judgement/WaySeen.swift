@@ -1,25 +1,22 @@
-// The checks of the path to the gateway: connection, creation, login, `Location` and file names.
-//
-// Pure: turns observations into findings.
+// The checks of the path to the gateway: connection, creation, login, `Location` and file names. Pure.
 
 import HTTPTypes
 import SpoolgateCurl
 import SpoolgateTextFormats
 import SpoolgateUploadProtocol
 
-/// The result of connecting to the probed server.
 struct ReachSeen: Seen, Sendable, Equatable {
     var check: String { "reach" }
     var isSecure: Bool
     /// The versions of HTTP to test.
     var asked: [ClientRequest.Version]
-    /// The version of TLS, such as `TLS 1.3`, or nil without TLS.
+    /// The version, such as `TLS 1.3`; nil without TLS.
     var tls: String?
-    /// Why the connection failed, or nil if it succeeded.
+    /// nil if the connection succeeded.
     var fault: ClientFault?
-    /// True if the server responded over HTTP/2; nil if HTTP/2 was not tested or the server did not respond.
+    /// nil if HTTP/2 was not tested or the server did not respond.
     var hasHTTP2: Bool?
-    /// The value of the field `Server` in the response.
+    /// The field `Server` of the response.
     var server: String?
 
     var finding: Finding {
@@ -80,14 +77,13 @@ struct ReachSeen: Seen, Sendable, Equatable {
 struct GatewaySeen: Seen, Sendable, Equatable {
     var check: String { "gateway" }
     var answer: ProbeAnswer
-    /// The response to OPTIONS, or nil if it was not sent because the creation got a response.
+    /// The response to OPTIONS, or nil if the creation already got a response.
     var options: ProbeAnswer?
     var url: ProbeURL
-    /// The interop version that the probe and the gateway agreed on, or nil if they did not agree.
+    /// The interop version on which the probe and the gateway agreed, if any.
     var version: Int?
     var login = ProbeLogin.none
 
-    /// Whether the creation was refused because the client did not log in.
     var wantsLogin: Bool { answer.status == 401 || answer.code == "anonymous-refused" }
 
     /// Whether the gateway accepted the creation.
@@ -96,7 +92,7 @@ struct GatewaySeen: Seen, Sendable, Equatable {
             && version != nil
     }
 
-    /// Whether a server other than the gateway responded with 404 or 405, and so does not pass the path to the gateway.
+    /// Whether a server other than the gateway responded with 404 or 405.
     var isElsewhere: Bool {
         [404, 405].contains(answer.status) && answer.code == nil
     }
@@ -158,7 +154,6 @@ struct GatewaySeen: Seen, Sendable, Equatable {
         }
     }
 
-    /// The text and the fixes if the login is missing or was refused.
     private var refusedLogin: (String, [String]) {
         let told = answer.description
         let realm = answer[.wwwAuthenticate].map { " (\($0))" } ?? ""
@@ -229,7 +224,7 @@ struct GatewaySeen: Seen, Sendable, Equatable {
     }
 }
 
-/// The result of creating an upload with a made-up login, which a web server must not accept.
+/// The result of a creation with a made-up login, which a web server must refuse.
 struct LoginSeen: Seen, Sendable, Equatable {
     var check: String { "login" }
     var answer: ProbeAnswer
@@ -259,7 +254,7 @@ struct LoginSeen: Seen, Sendable, Equatable {
     }
 }
 
-/// Whether the URL in the creation's `Location` has the origin of the probed server.
+/// Whether the creation's `Location` has the origin of the probed server.
 struct LocationSeen: Seen, Sendable, Equatable {
     var check: String { "location" }
     var location: String
@@ -281,8 +276,7 @@ struct LocationSeen: Seen, Sendable, Equatable {
     }
 }
 
-/// Whether requests for file names with common endings, such as `.php`, reach the gateway: nginx may have another
-/// location for such an ending.
+/// Whether file names with common endings, such as `.php`, reach the gateway rather than other locations.
 struct NamesSeen: Seen, Sendable, Equatable {
     var check: String { "names" }
     struct Creation: Sendable, Equatable {
@@ -290,19 +284,16 @@ struct NamesSeen: Seen, Sendable, Equatable {
         var answer: ProbeAnswer
     }
 
-    /// Endings for which web servers often have locations: scripts, images, parts of pages, archives and films, and
-    /// hidden files.
     static let endings = [
         ".php", ".jpg", ".png", ".gif", ".svg", ".css", ".js", ".html", ".txt", ".pdf", ".zip",
         ".mp4", "/.htaccess",
     ]
 
     var creations: [Creation]
-    /// The path below which the uploads were created, with a slash at the end.
+    /// The URL path before each name, with a slash at the end.
     var directory: String
 
-    /// Creates the observation from file names, each appended to the URL path `directory`, and the response to the
-    /// creation of an upload at each resulting path.
+    /// Takes file names below the URL path `directory`, with the responses to creations.
     init(_ creations: [(name: String, answer: ProbeAnswer)], below directory: String) {
         self.creations = creations.map { Creation(name: $0.name, answer: $0.answer) }
         self.directory = directory

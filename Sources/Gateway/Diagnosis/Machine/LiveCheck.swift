@@ -1,7 +1,6 @@
-// The checks that need the running system: sockets, nginx, the other servers, and the space in the spool.
+// The checks that need the running system.
 //
-// It connects without sending requests, except to the store of a bucket, because only a request tests the key. The
-// files that settings name are checked before.
+// They connect without sending requests, except to the store of a bucket, because only a request tests the key.
 
 import HTTPTypes
 import SpoolgateCurl
@@ -15,22 +14,16 @@ import SpoolgateUpstream
 package struct LiveCheck {
     package private(set) var findings: [Finding] = []
 
-    /// The longest wait for a response of another server.
+    /// The longest wait for a response.
     private static let patience = Duration.seconds(10)
     /// The longest wait for a server with an `http` URL to refuse TLS.
     private static let tlsPatience = Duration.seconds(2)
 
     /// Runs the checks as this process's user.
     ///
-    /// - Parameters:
-    ///   - settings: the settings.
-    ///   - user: this process's user.
-    ///   - nginx: the nginx processes, which the caller inspects before it gives up root's rights, if it has them.
-    ///   - files: the configurations of these nginx processes, also read with root's rights if possible.
-    ///   - units: the state of the gateway's systemd units; nil if systemd does not know them.
-    ///   - answer: the result of asking the daemon for its status.
-    ///   - paths: for each route, how its last large content reached the spool, as reported by the daemon; nil if the
-    ///     daemon did not respond.
+    /// The caller inspects `nginx` and reads its configurations `files` before it gives up root's rights, if it has
+    /// them. `units` is nil if systemd does not know the units. `paths` contains how each route's last large content
+    /// reached the spool; it is nil if the daemon did not respond.
     package init(
         _ settings: Settings,
         as user: SystemUser,
@@ -94,7 +87,7 @@ package struct LiveCheck {
         look(atPaths: paths, settings, files, nginx)
     }
 
-    /// Checks for each route whether nginx writes content into the spool.
+    /// Checks whether nginx writes content into the spool.
     private mutating func look(
         atPaths paths: [String: ContentPath?]?,
         _ settings: Settings,
@@ -132,7 +125,7 @@ package struct LiveCheck {
         }
     }
 
-    /// Checks that nginx may connect to the admin socket, if a location of nginx passes requests to this socket.
+    /// Checks that nginx may connect to the admin socket.
     private mutating func look(
         atAdmin path: String,
         _ nginx: NginxProcesses,
@@ -172,7 +165,7 @@ package struct LiveCheck {
         findings.append(seen.finding)
     }
 
-    /// Checks the login and the ports of the locations that pass uploads to this gateway.
+    /// Checks the login and ports of the locations that pass uploads to this gateway.
     private mutating func look(
         atLogins loops: LoopSeen,
         _ settings: Settings,
@@ -197,8 +190,7 @@ package struct LiveCheck {
         }
     }
 
-    /// Returns failures for other locations that get requests meant for `places`, the locations that pass uploads to
-    /// this gateway.
+    /// Returns failures for other locations that get requests meant for `places`.
     private static func rivals(of places: [NginxPlace], _ files: [NginxDump]) -> [Finding] {
         guard !files.isEmpty else {
             return [.skipped("nginx", NginxProcesses.noFiles)]
@@ -264,7 +256,7 @@ package struct LiveCheck {
         case .bucket(let bucket):
             seen.target = "s3:\(bucket.endpoint)/\(bucket.name)"
             connect(to: bucket.endpoint, settings, &seen)
-            // A response of the store about the key also proves that a connection is possible.
+            // A response about the key also proves that a connection is possible.
             guard seen.finding.level == .ok else {
                 findings.append(seen.finding)
                 return
@@ -278,10 +270,9 @@ package struct LiveCheck {
         }
     }
 
-    /// Connects to a server without sending a request, and records the result in `seen`.
+    /// Connects without sending a request, and records the result in `seen`.
     ///
-    /// For an `https` URL it also negotiates TLS. For an `http` URL it tries TLS as well, to find a server that expects
-    /// TLS.
+    /// For an `http` URL it also tries TLS, to find a server that expects TLS.
     private func connect(to base: String, _ settings: UpstreamSettings, _ seen: inout UpstreamSeen)
     {
         var request = ClientRequest(.head, base)
@@ -294,7 +285,7 @@ package struct LiveCheck {
         seen.fault = Self.fault(of: request)
         if let fault = seen.fault, fault.isLate, base.hasPrefix("https://") {
             request.url = "http" + base.dropFirst(5)
-            // If this succeeds, the server accepts connections but does not respond to TLS.
+            // If this succeeds, the server accepts connections but not TLS.
             if Self.fault(of: request) == nil { seen.fault?.tls = .silence }
         }
         guard seen.fault == nil, seen.socket == nil, base.hasPrefix("http://") else { return }
@@ -310,9 +301,9 @@ package struct LiveCheck {
             } ?? true
     }
 
-    /// Sends a request and returns why it failed, or nil if it succeeded.
+    /// Sends a request and returns why it failed, or nil.
     ///
-    /// The connection is closed on return, because some servers accept only one at a time.
+    /// It closes the connection, because some servers accept only one at a time.
     private static func fault(of request: ClientRequest) -> ClientFault? {
         let transfer = ClientTransfer(request)
         transfer.run()

@@ -1,4 +1,4 @@
-// The probe's checks of the local machine: nginx's files, the gateway's socket and its units.
+// The probe's checks of the local machine.
 //
 // It changes nothing. Reading nginx's files requires root, since nginx opens its certificates and logs to print them.
 
@@ -8,22 +8,16 @@ import SpoolgatePosix
 /// The check of the local machine.
 package struct LocalCheck {
     package private(set) var findings: [Finding] = []
-    /// The directives and limits of nginx that decide whether it writes content into the spool; nil if nginx's files
-    /// were not read.
+    /// nil if nginx's files were not read.
     package private(set) var lane: NginxLane?
-    /// The default path of the admin socket: next to the socket to which nginx passes uploads.
-    ///
-    /// nil if nginx's files name none.
+    /// The default path of the admin socket, next to the socket for uploads in nginx's files; nil if they name none.
     package private(set) var adminSocket: String?
-    /// The location of the probed URL in nginx's files; nil if unknown.
+    /// The location of the probed URL; nil if unknown.
     private var place: NginxPlace?
 
-    /// Runs the checks.
+    /// Runs the checks for the URL of creations.
     ///
-    /// - Parameters:
-    ///   - url: the URL to which clients send creations.
-    ///   - nginx: the command that prints nginx's files: `nginx -T`.
-    ///   - fields: the fields that the probe adds to each request, such as a login.
+    /// `nginx` is the command `nginx -T`; `fields` are those that the probe adds to each request, such as a login.
     package init(of url: ProbeURL, nginx: [String], fields: HTTPFields = [:]) {
         let processes = NginxProcesses(of: nginx)
         let units = UnitsSeen()
@@ -46,8 +40,7 @@ package struct LocalCheck {
         }
     }
 
-    /// Returns the finding if nginx's configuration could not be read: a failure for an error in its files, a warning
-    /// for other reasons, such as missing permissions.
+    /// Returns a failure for an error in nginx's files, or a warning if they could not be read.
     static func unread(_ reason: String) -> Finding {
         guard reason.contains("[emerg]"), !reason.contains("ermission denied") else {
             return .warning("nginx", reason, ["run the probe as root, on the machine of nginx"])
@@ -105,12 +98,12 @@ package struct LocalCheck {
         }
     }
 
-    /// Returns the finding with the place of each fix in nginx's files, and without the hint to use `--local`.
+    /// Adds the place in nginx's files to each fix, and removes the hint to use `--local`.
     package func placed(_ finding: Finding) -> Finding {
         var finding = finding
         finding.fixes.removeAll { $0 == Fix.local }
         guard let place, finding.name != "nginx" else { return finding }
-        // A directive that is already present is left out of the fixes, unless no other fix remains.
+        // A directive that is already present is left out, unless no other fix remains.
         let others = finding.fixes.filter { fix in
             Fix.directive(fix).flatMap { place.place(ofSame: $0) } == nil
         }

@@ -1,21 +1,17 @@
-// Whether requests that the gateway sends return to it, over its own socket or through nginx on this machine.
+// Whether the gateway's requests return to it, over its own socket or through nginx on this machine.
 //
-// The gateway itself refuses such a request with 508; this check detects the loop from the settings. Loops through
-// other machines remain undetected.
+// Loops through other machines remain undetected; the gateway refuses such a request with 508.
 
 import SpoolgatePosix
 import SpoolgateUpstream
 
-/// The ways in which a request on this machine can reach one gateway: its own socket, and locations of nginx.
+/// The ways to reach one gateway on this machine.
 struct LoopSeen {
-    /// The address on which the gateway listens.
     let address: ListenAddress
-    /// The configurations of the local nginx processes.
     let files: [NginxDump]
-    /// The locations in `files` that pass requests to the gateway, or may do so.
+    /// The locations that pass requests to the gateway, or may do so.
     let places: [NginxPlace]
 
-    /// Finds the locations that pass requests to the gateway at `address`.
     init(_ address: ListenAddress, _ files: [NginxDump]) {
         self.address = address
         self.files = files
@@ -29,16 +25,10 @@ struct LoopSeen {
         }
     }
 
-    /// Returns a failure if requests that the gateway sends to `target` return to the gateway, or nil if no loop is
-    /// found.
+    /// Returns a failure if requests to `target` return to the gateway, or nil if no loop is found.
     ///
-    /// - Parameters:
-    ///   - target: the address of an upstream, an authorizer or the webhook.
-    ///   - kind: the name of the check: `upstream`, `authorizer` or `webhook`.
-    ///   - name: the name of the route, or `events` for the webhook.
-    ///   - service: the path and query that an authorizer or the webhook receives; nil for an upstream, which receives
-    ///     those of the client's request.
-    /// - Returns: the failure, or nil.
+    /// `name` is the route, or `events` for the webhook. `service` is the path and query that an authorizer or the
+    /// webhook receives; it is nil for an upstream, which receives those of the client's request.
     func finding(
         _ target: UpstreamTarget,
         _ kind: String,
@@ -73,7 +63,7 @@ struct LoopSeen {
         .failure(kind, text, ["set the application's own address in spoolgate.yaml"])
     }
 
-    /// Returns the nginx location that receives the requests and passes them back to the gateway, or nil if none does.
+    /// Returns the location that passes the requests back to the gateway, if any.
     private func place(
         _ url: ProbeURL,
         _ addresses: [String],
@@ -96,8 +86,7 @@ struct LoopSeen {
         return nil
     }
 
-    /// Returns the directives and limits that decide whether nginx writes content into the spool, at the first location
-    /// of a route; nil if the route has no location.
+    /// Returns the directives and limits at a route's first location, if any.
     func lane(ofRoute name: String, _ processes: NginxProcesses) -> NginxLane? {
         for dump in files {
             let place = dump.gateways.first { isOurs($0) && $0.route == name }
@@ -112,12 +101,10 @@ struct LoopSeen {
 }
 
 extension NginxPlace {
-    /// The route that the location passes in `SPOOLGATE_ROUTE`, or `default`.
     var route: String {
         value(of: "fastcgi_param", "SPOOLGATE_ROUTE")?.arguments.last ?? "default"
     }
 
-    /// The server names of the server block that contains the location.
     fileprivate var serverNames: [String] {
         around.first { $0.name == "server" }?.serverNames ?? []
     }
@@ -147,9 +134,7 @@ struct NginxListen: Equatable {
     private let host: String?
     /// The port, or nil for a unix socket.
     let port: UInt16?
-    /// Whether the address is an IPv6 address.
-    ///
-    /// It matters because `80` and `[::]:80` are two sockets.
+    /// Whether the address is IPv6: `80` and `[::]:80` are two sockets.
     private let isSix: Bool
 
     /// Parses `80`, `192.0.2.1:80`, `[::1]:80`, `*:80`, `192.0.2.1` or `unix:…`.
@@ -169,18 +154,17 @@ struct NginxListen: Equatable {
         port = colon.map { UInt16(text[text.index(after: $0)...]) ?? 0 } ?? 80
     }
 
-    /// Returns whether nginx accepts connections to `port` on at least one of `addresses` because of this directive.
+    /// Returns whether nginx accepts connections to `port` at one of `addresses`.
     func hears(_ addresses: [String], port: UInt16) -> Bool {
         self.port == port && (host.map { addresses.contains($0) } ?? true)
     }
 }
 
 extension NginxDump {
-    /// Returns the location that nginx chooses for a path if this location passes requests to a gateway, or nil if it
-    /// does not.
+    /// Returns the location that nginx chooses for a path, if it passes requests to a gateway.
     ///
-    /// nginx chooses the server block by address, port and name, and in it the location with the longest matching
-    /// prefix. Locations with regular expressions are ignored, because another check covers them.
+    /// nginx chooses the server block by address, port and name, and in it the longest matching prefix. Another check
+    /// covers regular expressions.
     fileprivate func gateway(
         _ path: String,
         of names: [String],

@@ -1,36 +1,32 @@
 // The output of `nginx -T`, parsed into directives with file and line.
 //
-// Pure, except that it runs `nginx -v` and reads password files. The content of an included file replaces the `include`
-// directive, as in nginx.
+// Pure, except that it runs `nginx -v` and reads password files.
 
 import Glibc
 
-/// A directive of nginx.
 struct NginxDirective: Sendable, Equatable {
     var words: [String]
     var file: String
-    /// The number of the line, counted from 1.
+    /// The line, counted from 1.
     var line: Int
-    /// The directives in the directive's block, or nil if it has no block.
+    /// nil without a block.
     var block: [NginxDirective]?
 
     var name: String { words.first ?? "" }
     var arguments: ArraySlice<String> { words.dropFirst() }
-    /// The file and line of the directive, such as `/etc/nginx/nginx.conf:12`.
     var place: String { "\(file):\(line)" }
-    /// The directive as text, without the content of its block.
     var text: String { words.joined(separator: " ") + (block == nil ? ";" : " {") }
 }
 
-/// The whole configuration of one nginx: its main file and all included files.
+/// The configuration of one nginx: its main file and all included files.
 package struct NginxDump: Sendable {
-    /// The directives of the main file, with the content of each included file in place of its `include`.
+    /// The directives, with those of an included file in place of its `include`, as in nginx.
     let directives: [NginxDirective]
     /// The directory of the main file, to which relative paths refer.
     let folder: String
-    /// The version of nginx; nil if unknown.
+    /// nil if unknown.
     var version: NginxVersion?
-    /// The password files of the gateway's locations, by path; empty if they were not read.
+    /// The password files by path; empty if they were not read.
     private(set) var passwordFiles: [String: PasswordFile] = [:]
 
     private static let mark = "# configuration file "
@@ -59,11 +55,7 @@ package struct NginxDump: Sendable {
         directives = Self.expand(main.1, from: parsed, folder: folder, depth: 0)
     }
 
-    /// Parses the output of a command, and reads nginx's version and the password files.
-    ///
-    /// - Parameters:
-    ///   - text: the command's standard output.
-    ///   - command: the command that was run: `nginx -T`, possibly with options.
+    /// Parses the output of `command` (`nginx -T`), and reads nginx's version and the password files.
     init(_ text: String, by command: [String]) {
         self.init(text)
         let asking = command.map { $0 == "-T" ? "-v" : $0 }
@@ -76,17 +68,11 @@ package struct NginxDump: Sendable {
         }
     }
 
-    /// Returns the password file of a location, or nil if the location has none or the file was not read.
+    /// Returns the password file of a location, if it was read.
     func passwordFile(at place: NginxPlace) -> PasswordFile? {
         NginxLogin(at: place).passwordFile(below: folder).flatMap { passwordFiles[$0] }
     }
 
-    /// Returns findings about errors in a location's login and ports.
-    ///
-    /// - Parameters:
-    ///   - place: a location that passes requests to the gateway.
-    ///   - workers: the distinct combinations of user and groups that nginx's workers run as.
-    /// - Returns: the findings; empty if no error is found.
     func findings(at place: NginxPlace, workers: Set<Credentials>) -> [Finding] {
         cleartextHTTP2(at: place)
             + NginxLogin(at: place).findings(passwordFile(at: place), workers: workers)
@@ -113,8 +99,7 @@ package struct NginxDump: Sendable {
         }
     }
 
-    /// Returns the path of the unix socket to which a location passes requests, or nil if it passes them to another
-    /// kind of address.
+    /// Returns the unix socket to which a location passes requests, if any.
     func socket(of place: NginxPlace) -> String? {
         guard let target = place.value(of: "fastcgi_pass")?.arguments.first else { return nil }
         if let path = Self.socket(target) { return path }
@@ -138,9 +123,9 @@ package struct NginxDump: Sendable {
 
     /// Returns the locations that match a URL and pass requests to a FastCGI server, best match first.
     ///
-    /// Locations are sorted by their server block's port, name and `default_server`, as in nginx; the gateway's
-    /// locations precede others of the same block. If the block with this port and name has no such location, the
-    /// result is empty, or, if that block is a proxy, contains only the locations on other ports.
+    /// They are sorted by their server block's port, name and `default_server`, as in nginx; in a block, the gateway's
+    /// precede others. If the block with this port and name has no such location, the result is empty or, if that block
+    /// is a proxy, contains only the locations on other ports.
     func locations(of path: String, host: String, port: UInt16) -> [NginxPlace] {
         var found: [(place: NginxPlace, rank: Int)] = []
         var isBehind = false
@@ -167,10 +152,10 @@ package struct NginxDump: Sendable {
             .sorted { $0.rank > $1.rank }.map(\.place)
     }
 
-    /// The rank of a block that listens on the requested port, higher than the sum of all other ranks.
+    /// The rank of the requested port, higher than the sum of all other ranks.
     private static let heard = 80_000
 
-    /// Returns whether a block, or a block in it, passes requests to an HTTP server (`proxy_pass`).
+    /// Returns whether a block, or a block in it, contains `proxy_pass`.
     private static func handsOn(_ block: NginxDirective) -> Bool {
         (block.block ?? []).contains { $0.name == "proxy_pass" || handsOn($0) }
     }
@@ -178,13 +163,11 @@ package struct NginxDump: Sendable {
     /// All locations that pass uploads to a gateway.
     var gateways: [NginxPlace] { places(where: \.isGateways).filter { !isAdmin($0) } }
 
-    /// All locations that pass requests to an admin socket.
     var adminPlaces: [NginxPlace] {
         places { $0.block?.contains { $0.name == "fastcgi_pass" } ?? false }.filter(isAdmin)
     }
 
-    /// Returns whether a location is the one in the shipped admin.conf, or passes requests to a socket named
-    /// `admin.sock`.
+    /// Returns whether a location is the one in admin.conf, or its socket is named `admin.sock`.
     private func isAdmin(_ place: NginxPlace) -> Bool {
         place.path == "/-/spoolgate/" || socket(of: place)?.hasSuffix("/admin.sock") ?? false
     }
@@ -218,16 +201,14 @@ package struct NginxDump: Sendable {
 }
 
 struct NginxPlace: Sendable {
-    /// The location, followed by the blocks that enclose it, from the innermost to `http`.
+    /// The location, then the blocks that enclose it, from the innermost to `http`.
     let around: [NginxDirective]
 
     var location: NginxDirective { around[0] }
 
-    /// Returns how many characters of a path the location matches, or nil if it does not match.
+    /// Returns the rank of this location for a path, or nil if it does not match.
     ///
-    /// The location with the highest number has precedence.
-    ///
-    /// For a regular expression the number is the lowest possible.
+    /// The highest rank has precedence; a prefix ranks by its length.
     func match(_ path: String) -> Int? {
         switch location.match {
         case .exact(let exact)?: exact == path ? 9_000 : nil
@@ -237,13 +218,12 @@ struct NginxPlace: Sendable {
         }
     }
 
-    /// Returns the directives with this name that are in effect: those of the innermost block that has any.
+    /// Returns the directives in effect: those of the innermost block that has any with this name.
     func values(of name: String) -> [NginxDirective] {
         around.lazy.map { ($0.block ?? []).filter { $0.name == name } }.first { !$0.isEmpty } ?? []
     }
 
-    /// Returns the directive in effect with this name and, unless `first` is nil, this first parameter; nil if there is
-    /// none.
+    /// Returns the directive in effect with this name and, unless `first` is nil, this first parameter.
     func value(of name: String, _ first: String? = nil) -> NginxDirective? {
         for block in around {
             let found = (block.block ?? []).last {

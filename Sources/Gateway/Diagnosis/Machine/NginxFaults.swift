@@ -6,9 +6,7 @@ import Glibc
 import SpoolgateTextFormats
 
 extension NginxDirective {
-    /// Returns whether nginx treats a directive of these words like this one.
-    ///
-    /// nginx ignores quotes and the case of `on` and `off`.
+    /// Returns whether these words have the same effect: nginx ignores quotes and the case of `on` and `off`.
     func hasSameEffect(as other: [String]) -> Bool {
         func plain(_ word: String) -> String {
             let lower = word.lowercased()
@@ -19,10 +17,9 @@ extension NginxDirective {
 }
 
 extension NginxPlace {
-    /// A directive, and the values that are suitable for uploads.
     private struct Rule: Sendable {
         var name: String
-        /// The value that nginx uses if the directive is missing.
+        /// nginx's default value.
         var standard: String
         var level: Finding.Level
         var effect: String
@@ -68,7 +65,6 @@ extension NginxPlace {
         ) { seconds($0) >= 60 },
     ]
 
-    /// Findings about directives in effect that are harmful to uploads; empty if none is known.
     var faults: [Finding] {
         var found: [Finding] = []
         for rule in Self.rules {
@@ -96,11 +92,9 @@ extension NginxPlace {
         return found
     }
 
-    /// The finding if nginx buffers content before it chooses a location, and so before any other directive applies
-    /// (nginx master of August 2026); otherwise nil.
+    /// The finding if nginx buffers content before it chooses a location (nginx master of August 2026).
     ///
-    /// Each argument of `client_body_early_read` is a condition; nginx buffers the content if any is neither empty nor
-    /// 0.
+    /// nginx buffers it if any argument of `client_body_early_read` is neither empty nor 0.
     private var earlyRead: Finding? {
         guard let directive = value(of: "client_body_early_read") else { return nil }
         let conditions = directive.arguments.filter { !["", "0"].contains($0) }
@@ -115,8 +109,7 @@ extension NginxPlace {
         )
     }
 
-    /// Returns text that says at which place in nginx's files the directive of a fix is or should be written; nil if
-    /// the fix is not a directive for this location.
+    /// Returns the place in nginx's files for the directive of a fix; nil if it is not a directive for this location.
     func place(of fix: String) -> String? {
         guard let directive = Fix.directive(fix), let name = directive.first else { return nil }
         if let there = place(ofSame: directive) {
@@ -138,8 +131,7 @@ extension NginxPlace {
 
     private var server: NginxDirective? { around.first { $0.name == "server" } }
 
-    /// Returns the file and line of a directive in effect here that has the same effect as `words`, or nil if there is
-    /// none.
+    /// Returns the place of a directive in effect here that has the same effect as `words`, if any.
     func place(ofSame words: [String]) -> String? {
         guard let name = words.first else { return nil }
         if name == "location" { return location.words == words ? location.place : nil }
@@ -168,8 +160,7 @@ extension NginxPlace {
         amount(text.lowercased(), ["k": 1 << 10, "m": 1 << 20, "g": 1 << 30])
     }
 
-    /// Parses a time as nginx does, `60`, `60s`, `1m 30s` or `60000ms`, and returns whole seconds; 0 if the text is
-    /// invalid.
+    /// Parses a time such as `60`, `1m 30s` or `60000ms`, and returns whole seconds, or 0 if it is invalid.
     private static func seconds(_ text: String) -> Int64 {
         var milliseconds: Int64 = 0
         let parts = text.lowercased().matches(of: /(\d+) *(ms|s|m|h|d|w)?/)
@@ -184,8 +175,7 @@ extension NginxPlace {
         return milliseconds / 1_000
     }
 
-    /// Parses digits with an optional unit, and returns the number multiplied by the unit's value; 0 if the text is
-    /// invalid.
+    /// Parses digits with an optional unit; returns 0 if the text is invalid.
     private static func amount(_ text: String, _ units: [Character: Int64]) -> Int64 {
         guard let last = text.last, let unit = units[last] else { return Int64(digits: text) ?? 0 }
         return (Int64(digits: text.dropLast()) ?? 0) * unit

@@ -1,13 +1,7 @@
-// The directives and limits of nginx that decide whether it writes content into the spool directly.
+// The settings of nginx for writing content into the spool.
 
 extension NginxDump {
-    /// Returns the directives and limits that decide whether nginx writes the content of a location's uploads into the
-    /// spool.
-    ///
-    /// - Parameters:
-    ///   - place: a location that passes requests to the gateway.
-    ///   - processes: the running processes of this nginx.
-    /// - Returns: the directives and limits.
+    /// Returns the directives and limits for the uploads of a location.
     func lane(at place: NginxPlace, _ processes: NginxProcesses) -> NginxLane {
         NginxLane(
             directive: place.spoolReceive,
@@ -27,9 +21,7 @@ extension NginxDump {
 }
 
 extension NginxPlace {
-    /// The directive `spool_receive` in effect; nil if there is none.
-    ///
-    /// In a block with several, one that is `off` has precedence.
+    /// The directive `spool_receive` in effect; in a block with several, one that is `off` has precedence.
     fileprivate var spoolReceive: NginxDirective? {
         for block in around {
             let found = (block.block ?? []).filter { $0.name == "spool_receive" }
@@ -39,8 +31,7 @@ extension NginxPlace {
         return nil
     }
 
-    /// Whether the location's `fastcgi_pass` contains a variable, so that the address is unknown and may be a unix
-    /// socket.
+    /// Whether `fastcgi_pass` is a variable, which may name a unix socket.
     fileprivate var isVariable: Bool {
         value(of: "fastcgi_pass")?.arguments.first?.hasPrefix("$") ?? false
     }

@@ -1,15 +1,14 @@
 // Ports on which nginx speaks HTTP/2 without TLS.
 //
-// Before 1.25.1 such a port speaks nothing else: `listen 80 http2;` in one server block breaks HTTP/1.1 clients of all
-// blocks with that port.
+// Before 1.25.1 such a port speaks nothing else: one `listen 80 http2;` breaks HTTP/1.1 clients of all blocks with that
+// port.
 
 import SpoolgateTextFormats
 
-/// A version of nginx.
 struct NginxVersion: Sendable, Equatable, Comparable, CustomStringConvertible {
     let numbers: [Int]
 
-    /// Parses the output of `nginx -v`, such as `nginx version: nginx/1.22.1`; returns nil if it contains no version.
+    /// Parses the output of `nginx -v`, such as `nginx version: nginx/1.22.1`.
     init?(_ text: String) {
         guard let slash = text.lastIndex(of: "/") else { return nil }
         let version = text[text.index(after: slash)...].prefix {
@@ -32,7 +31,7 @@ struct NginxVersion: Sendable, Equatable, Comparable, CustomStringConvertible {
 }
 
 extension NginxDump {
-    /// Returns findings about ports of a location's server block that, without TLS, accept only HTTP/2 connections.
+    /// Returns findings about ports of the server block that accept only HTTP/2 without TLS.
     func cleartextHTTP2(at place: NginxPlace) -> [Finding] {
         if let version, version >= .tellsApart { return [] }
         guard let server = place.around.first(where: { $0.name == "server" }),

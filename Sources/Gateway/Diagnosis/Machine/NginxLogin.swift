@@ -1,16 +1,15 @@
 // The clients that nginx admits at the gateway's locations, and the owner that it passes for them.
 //
-// Pure, except for reading password files. Clients cannot detect most mistakes: for a missing file nginx responds 403,
-// for an unreadable one 500, and an unverified name is accepted silently.
+// Pure, except for reading password files. Clients cannot detect most mistakes: an unverified name is accepted
+// silently.
 
 import SpoolgatePosix
 import SpoolgateTextFormats
 
-/// A file that `auth_basic_user_file` names, with user names and hashed passwords.
+/// A file of `auth_basic_user_file`: user names and hashed passwords.
 struct PasswordFile: Sendable, Equatable {
-    /// The path of the file and the permissions of each directory on it.
     var way: PathWay
-    /// The user names in the file, or nil if this process cannot read the file.
+    /// nil if this process cannot read the file.
     var names: [String]?
 
     private static let limit = 4 << 20
@@ -19,15 +18,13 @@ struct PasswordFile: Sendable, Equatable {
         (self.way, self.names) = (way, names)
     }
 
-    /// Reads the file and its permissions; `names` is nil if it cannot be read.
     init(at path: String) {
         self.init(way: PathWay(to: path), names: nil)
         // `try?`: an unreadable file is not checked.
         names = (try? TextFile.read(path, limit: Self.limit)).map(Self.names)
     }
 
-    /// Returns the user names in the text of a file: what precedes the first colon of each line that also has a
-    /// password.
+    /// Returns the name before the first colon of each line that also has a password.
     static func names(in text: String) -> [String] {
         text.split(whereSeparator: \.isNewline).compactMap { line in
             let parts = line.split(separator: ":", omittingEmptySubsequences: false)
@@ -42,12 +39,11 @@ struct PasswordFile: Sendable, Equatable {
 /// The directives of a location that decide how its clients log in.
 struct NginxLogin: Sendable {
     let place: NginxPlace
-    /// The directive that passes `SPOOLGATE_OWNER`, or nil if the parameter is not passed.
+    /// The directive that passes `SPOOLGATE_OWNER`, if any.
     let owner: NginxDirective?
     private let realm: NginxDirective?
     private let file: NginxDirective?
 
-    /// Reads the directives that are in effect at a location.
     init(at place: NginxPlace) {
         self.place = place
         owner = place.value(of: "fastcgi_param", "SPOOLGATE_OWNER")
@@ -55,14 +51,11 @@ struct NginxLogin: Sendable {
         file = place.value(of: "auth_basic_user_file")
     }
 
-    /// Whether nginx requires a password: this takes both `auth_basic` and `auth_basic_user_file`.
     var asksPassword: Bool { hasRealm && file != nil }
 
     private var hasRealm: Bool { realm.map { !$0.saysOff } ?? false }
 
     /// Returns the absolute path of the password file, or nil if there is none or its path contains a variable.
-    ///
-    /// A relative path refers to `folder`.
     func passwordFile(below folder: String) -> String? {
         guard asksPassword, let path = file?.arguments.first, !path.contains("$") else {
             return nil
@@ -72,12 +65,6 @@ struct NginxLogin: Sendable {
 
     // MARK: Findings
 
-    /// Returns findings about errors in the login.
-    ///
-    /// - Parameters:
-    ///   - password: the password file, or nil if there is none or it was not read.
-    ///   - workers: the distinct combinations of user and groups that nginx's workers run as.
-    /// - Returns: the findings; empty if no error is found.
     func findings(_ password: PasswordFile?, workers: Set<Credentials>) -> [Finding] {
         if let halfLogin { return [halfLogin] }
         if let claimed { return [claimed] }
@@ -85,7 +72,7 @@ struct NginxLogin: Sendable {
             + [password.flatMap { unusable($0, workers) }].compactMap { $0 }
     }
 
-    /// The finding if `auth_basic` is set without a password file; otherwise nil.
+    /// The finding if `auth_basic` is set without a password file.
     private var halfLogin: Finding? {
         guard let realm, hasRealm, file == nil else { return nil }
         return .failure(
@@ -95,7 +82,7 @@ struct NginxLogin: Sendable {
         )
     }
 
-    /// The finding if the owner is a name that the client claims and nginx does not verify; otherwise nil.
+    /// The finding if the owner is a name that nginx does not verify.
     private var claimed: Finding? {
         guard let owner, isClaimed(owner), !asksPassword, !hasOtherLogin else { return nil }
         let where_ =
@@ -110,7 +97,7 @@ struct NginxLogin: Sendable {
         )
     }
 
-    /// The finding if `satisfy any` admits clients that do not log in; otherwise nil.
+    /// The finding if `satisfy any` admits clients without a login.
     private var letIn: Finding? {
         guard let satisfy = place.value(of: "satisfy"), satisfy.arguments.first == "any" else {
             return nil
@@ -141,7 +128,7 @@ struct NginxLogin: Sendable {
         )
     }
 
-    /// Returns the finding if no login can succeed with this password file; otherwise nil.
+    /// Returns the finding if no login can succeed with this password file.
     private func unusable(_ password: PasswordFile, _ workers: Set<Credentials>) -> Finding? {
         guard let file else { return nil }
         let path = password.way.path
@@ -195,7 +182,7 @@ struct NginxLogin: Sendable {
         )
     }
 
-    /// Returns the finding if the password file does not contain a user name; nil if it does or was not read.
+    /// Returns the finding if the password file was read and does not contain a user name.
     func finding(forName name: String, _ password: PasswordFile?) -> Finding? {
         guard let names = password?.names, !names.isEmpty, !names.contains(where: { $0 == name }),
             let path = password?.way.path
@@ -207,9 +194,7 @@ struct NginxLogin: Sendable {
         )
     }
 
-    /// Returns the finding if the location passes no owner; nil if it passes one.
-    ///
-    /// Call it only for a route whose settings require an owner.
+    /// Returns the finding if the location passes no owner, for a route whose settings require one.
     func findingOfRefusal(route: String) -> Finding? {
         guard owner == nil else { return nil }
         let path = place.location.arguments.joined(separator: " ")
@@ -221,9 +206,9 @@ struct NginxLogin: Sendable {
         )
     }
 
-    /// Returns the finding if the location requires a password for CORS preflight requests; otherwise nil.
+    /// Returns the finding if the location requires a password for CORS preflight requests.
     ///
-    /// Preflight requests never contain credentials (Fetch, section 4.8), so pages of other origins could not upload.
+    /// These never contain credentials (Fetch, section 4.8), so pages of other origins could not upload.
     func findingOfPreflight(route: String) -> Finding? {
         guard let realm, asksPassword, !realm.arguments.contains(where: { $0.contains("$") }),
             place.value(of: "satisfy")?.arguments.first != "any"
@@ -240,7 +225,7 @@ struct NginxLogin: Sendable {
 
     private static let fileLine = "auth_basic_user_file /etc/nginx/uploads.htpasswd;"
 
-    /// Whether a module other than `auth_basic` authenticates clients; some of these modules also set `$remote_user`.
+    /// Whether a module other than `auth_basic` authenticates clients; some also set `$remote_user`.
     private var hasOtherLogin: Bool {
         place.around.contains { block in
             (block.block ?? []).contains { directive in
@@ -250,8 +235,7 @@ struct NginxLogin: Sendable {
         }
     }
 
-    /// Returns whether a directive's value contains `$remote_user`, the name that a client claims, directly or through
-    /// other variables.
+    /// Returns whether the value contains `$remote_user`, the name that a client claims, directly or through variables.
     private func isClaimed(_ directive: NginxDirective) -> Bool {
         directive.arguments.dropFirst().contains { isClaimed($0, depth: 0) }
     }
@@ -264,7 +248,7 @@ struct NginxLogin: Sendable {
         }
     }
 
-    /// Returns the expressions from which `map` and `set` directives compute a variable.
+    /// Returns the expressions from which `map` and `set` compute a variable.
     private func sources(of name: String) -> [String] {
         let variables = ["$" + name, "${\(name)}"]
         let maps = (place.around.last?.block ?? []).filter {

@@ -1,22 +1,21 @@
-// The nginx processes on this machine, from /proc: the credentials of their workers, limits and the module.
+// The nginx processes on this machine, from /proc.
 
 import Glibc
 import SpoolgatePosix
 import SpoolgateTextFormats
 
-/// The user and groups of a process; the kernel checks permissions with them.
+/// The user and groups with which the kernel checks a process's permissions.
 struct Credentials: Sendable, Equatable, Hashable {
     var user: UInt32
     var groups: Set<UInt32>
-    /// The ID of the primary group, or nil if unknown.
+    /// nil if unknown.
     var group: UInt32?
 
-    /// The ID of the primary group or, if it is unknown, the lowest group ID.
     var mainGroup: UInt32 { group ?? groups.min() ?? 0 }
 }
 
 extension Credentials {
-    /// Parses the content of /proc/PID/status; returns nil if it is invalid.
+    /// Parses the content of /proc/PID/status.
     init?(status: String) {
         var values: [Substring: [UInt32]] = [:]
         for line in status.split(separator: "\n") {
@@ -35,7 +34,7 @@ extension Credentials {
         )
     }
 
-    /// Returns whether a file's owner, group and mode give the process all of these rights.
+    /// Returns whether owner, group and mode give the process all of these rights.
     func has(_ rights: AccessRights, to facts: PathFacts) -> Bool {
         if user == 0 { return true }
         let shift: UInt32 =
@@ -44,36 +43,27 @@ extension Credentials {
     }
 }
 
-/// Facts about the nginx processes that run on this machine.
+/// The nginx processes on this machine.
 package struct NginxProcesses: Sendable {
-    /// The users and groups as which the workers run, each combination once.
     private(set) var workers: Set<Credentials> = []
-    /// True if an nginx has loaded `ngx_http_interim_module`; nil if the user of this process may inspect no nginx.
+    /// nil if this process's user may inspect no nginx.
     private(set) var hasModule: Bool?
-    /// The smallest limit on the size of files that the workers write, in bytes; nil if there is no limit or this
-    /// process may not read it.
+    /// The smallest limit of the workers, in bytes; nil if there is none or it is unknown.
     private(set) var fileSizeLimit: Int64?
-    /// The commands that print the configurations of the master processes that root or the user of this process
-    /// started, each command once.
+    /// The commands that print the configurations of master processes that root or this process's user started.
     private(set) var commands: [[String]] = []
 
-    /// The reason to report if no configuration was read.
     static var noFiles: String {
         geteuid() == 0
             ? "no nginx runs on this machine" : "no nginx whose files this user may read (root may)"
     }
 
-    /// The maximum number of bytes read from a file.
     private static let limit = 4 << 20
     private static let master = "nginx: master process "
 
-    /// Inspects all visible processes.
-    ///
-    /// - Parameter command: an nginx command; only processes with the same `-p` and `-c` options are inspected, or all
-    ///   if nil.
+    /// Inspects all visible nginx processes, or only those with the same `-p` and `-c` options as `command`.
     package init(of command: [String]? = nil) {
         let wanted = command.map { Self.files(of: $0[...]) }
-        // Without /proc there is no information.
         guard let names = try? Directory(path: "/proc").names() else { return }
         var masters: Set<String> = []
         var children: [(master: String, status: String, limit: Int64?)] = []
@@ -105,7 +95,7 @@ package struct NginxProcesses: Sendable {
         fileSizeLimit = own.compactMap(\.limit).min()
     }
 
-    /// Returns the limit on file sizes, in bytes, from the content of /proc/PID/limits, or nil if there is no limit.
+    /// Returns the limit on file sizes in /proc/PID/limits, in bytes; nil without a limit.
     static func fileSizeLimit(_ limits: String) -> Int64? {
         let name = "Max file size "
         return limits.split(separator: "\n").first { $0.hasPrefix(name) }
@@ -115,7 +105,7 @@ package struct NginxProcesses: Sendable {
 
     /// Adds the command that prints a master process's configuration to `commands`.
     ///
-    /// Ignores processes of users other than root and this process's user, because they could name any program to run.
+    /// Ignores users other than root and this process's user, because they could name any program to run.
     private mutating func note(_ words: [String], _ status: String) {
         guard let program = words.first, let owner = Credentials(status: status)?.user,
             owner == 0 || owner == SystemUser.current.number
@@ -135,7 +125,7 @@ package struct NginxProcesses: Sendable {
         }
     }
 
-    /// Returns the values of the options -p and -c in a command line of nginx; nil for each that is missing.
+    /// Returns the values of -p and -c in a command line; nil for each that is missing.
     static func files(of words: ArraySlice<String>) -> [String?] {
         ["-p", "-c"].map { option in
             words.firstIndex(of: option).flatMap { index in

@@ -2,7 +2,6 @@
 //
 // Pure. NginxDump.swift resolves includes.
 
-/// A parser for the text of one file.
 struct NginxReader {
     private var rest: Substring
     private var line = 1
@@ -81,10 +80,9 @@ struct NginxReader {
         return word
     }
 
-    /// Reads the rest of an escape sequence, after its backslash, and returns the text for it.
+    /// Reads an escape sequence after its backslash, and returns the text for it.
     ///
-    /// A backslash is dropped before a quote, another backslash and some letters, and kept before other characters,
-    /// such as a dot in a regular expression.
+    /// Before other characters, such as a dot in a regular expression, the backslash stays.
     private mutating func escaped() -> String {
         guard let character = rest.popFirst() else { return "\\" }
         if character == "\n" { line += 1 }

@@ -1,24 +1,20 @@
 // Locations of nginx that get requests meant for the gateway's locations.
 //
 // Pure. A location with a regular expression has precedence over the one with the longest prefix, unless the latter has
-// `^~`. A location for `.php` or images thus gets requests for `/files/photo.jpg`, although requests for `/files/`
-// reach the gateway.
+// `^~`. A location for images thus gets requests for `/files/photo.jpg`.
 
 /// The paths that a location matches.
 enum NginxMatch: Equatable {
     /// `location = /files/`: one path.
     case exact(String)
-    /// `location /files/`: all paths with this prefix. If `isFinal` (`^~`), nginx does not try regular expressions at
-    /// the same level.
+    /// `location /files/`; if `isFinal` (`^~`), nginx does not try regular expressions at the same level.
     case prefix(String, isFinal: Bool)
     /// `location ~ \.php$`, or `~*`, which ignores case.
     case pattern(String, ignoresCase: Bool)
     /// `location @name`: no path.
     case named
 
-    /// Parses the parameters of a `location` directive.
-    ///
-    /// The modifier need not be followed by a space, as in nginx.
+    /// Parses the parameters of a `location` directive; the modifier need not be followed by a space.
     init(_ words: ArraySlice<String>) {
         var modifier = words.first ?? ""
         var rest = words.last ?? ""
@@ -38,10 +34,9 @@ enum NginxMatch: Equatable {
 }
 
 extension NginxDirective {
-    /// The paths that the location matches; nil if this is not a location.
     var match: NginxMatch? { name == "location" ? NginxMatch(arguments) : nil }
 
-    /// Whether this is a location that passes requests to the gateway.
+    /// Whether this location passes requests to the gateway.
     var isGateways: Bool {
         guard let block, block.contains(where: { $0.name == "fastcgi_pass" }) else { return false }
         return block.contains {
@@ -51,7 +46,7 @@ extension NginxDirective {
 }
 
 extension NginxPlace {
-    /// The position of a rival relative to this location, which determines the fix.
+    /// The position of a rival relative to this location.
     enum Standing {
         /// At the same level; `^~` would give this location precedence.
         case beside
@@ -61,15 +56,14 @@ extension NginxPlace {
         case inside
     }
 
-    /// A location that gets requests meant for this one.
+    /// A location with a regular expression that gets requests meant for this one.
     struct Rival {
         var location: NginxDirective
         var place: Standing
-        /// An example of a path whose requests the rival gets, or nil if none is known.
+        /// An example of a path that the rival gets, or nil if none is known.
         var path: String?
     }
 
-    /// The locations with a regular expression that get requests meant for this one.
     var rivals: [Rival] {
         guard case .prefix(let prefix, _)? = location.match else { return patternsBefore }
         var found = Self.patterns(in: location.block).map { ($0, Standing.inside) }
@@ -90,8 +84,7 @@ extension NginxPlace {
         return Self.rivals(found, below: prefix)
     }
 
-    /// The rivals if this location itself has a regular expression: locations before it, because nginx uses the first
-    /// match.
+    /// The rivals of a location with a regular expression: those before it, because nginx uses the first match.
     private var patternsBefore: [Rival] {
         guard case .pattern(let own, _)? = location.match, around.count > 1,
             let prefix = LocationPattern.literal(own)
@@ -155,7 +148,6 @@ extension NginxPlace {
     }
 }
 
-/// The regular expression of a location.
 struct LocationPattern {
     /// Which paths below a prefix an expression matches.
     enum Taken: Equatable {
@@ -168,7 +160,6 @@ struct LocationPattern {
     let text: String
     let ignoresCase: Bool
 
-    /// Common file name endings that servers often have locations for.
     private static let endings = [
         "php", "jpg", "jpeg", "png", "gif", "webp", "svg", "ico", "css", "js", "mjs", "map", "json",
         "xml", "html",
@@ -179,7 +170,7 @@ struct LocationPattern {
         "jsp", "cgi", "pl", "py", "sh", "sql", "log", "ini", "bak", "phtml", "phar",
     ]
 
-    /// Returns whether the expression matches paths below `prefix`, with an example if one is found.
+    /// Returns whether the expression matches paths below `prefix`, with an example if any.
     func takes(below prefix: String) -> Taken {
         let folder = prefix.hasSuffix("/") ? prefix : prefix + "/"
         guard let regex = try? Regex(text).ignoresCase(ignoresCase) else { return guess }
@@ -190,11 +181,10 @@ struct LocationPattern {
         return path.map { .path($0) } ?? guess
     }
 
-    /// The result if no example matches: an expression that is not anchored is assumed to match some name in every
-    /// directory.
+    /// The result without an example: an expression that is not anchored is assumed to match.
     private var guess: Taken { text.contains("^") || text.contains("(?") ? .none : .some }
 
-    /// Returns paths below `folder` to try, the most common names first.
+    /// Returns paths to try, the most common names first.
     private func paths(below folder: String) -> [String] {
         let words = words
         var names = (Self.endings + words).map { "x." + $0 } + words
@@ -213,8 +203,7 @@ struct LocationPattern {
         }
     }
 
-    /// Returns the prefix common to all paths that an expression matches, or nil if the expression is not anchored at
-    /// the start.
+    /// Returns the common prefix of all matching paths, or nil if the expression is not anchored at the start.
     static func literal(_ text: String) -> String? {
         guard text.hasPrefix("^/") else { return nil }
         var path = ""

@@ -1,17 +1,16 @@
 // The way to a file or socket from the root, to check whether another process may access it.
 //
-// It changes nothing. Only owner, group and mode count; access control lists are ignored.
+// Only owner, group and mode count; access control lists are ignored.
 
 import SpoolgatePosix
 
 /// A path and the permissions of each directory on it.
 package struct PathWay: Sendable, Equatable {
     package var path: String
-    /// Facts about each directory from the root on, then about the file itself; empty if the path is not accessible.
+    /// Each directory from the root on, then the file; empty if the path is not accessible.
     var facts: [PathFacts] = []
-    /// Why the path is not accessible, or nil if it is accessible.
+    /// nil if the path is accessible.
     var obstacle: String?
-    /// Whether the path does not exist.
     var isMissing = false
 
     init(path: String, facts: [PathFacts], obstacle: String? = nil, isMissing: Bool = false) {
@@ -51,7 +50,6 @@ package struct PathWay: Sendable, Equatable {
         }
     }
 
-    /// Facts about the file itself, or nil if the path is not accessible.
     var last: PathFacts? { facts.last }
 
     /// Returns the first directory that a process may not enter, or nil if it may enter all.

@@ -3,20 +3,16 @@
 import SpoolgatePosix
 import SpoolgateTextFormats
 
-/// The state and permissions of one of the gateway's sockets.
 struct SocketSeen: Seen, Sendable {
     enum Kind: Sendable, Equatable {
-        /// The socket for uploads.
         case uploads
         /// The admin socket, which the daemon creates with the group of the socket for uploads.
         case admin
     }
 
-    /// Whether this process can connect.
     enum State: Sendable, Equatable {
-        /// A process listens.
         case listening
-        /// The socket does not exist or is not accessible, for the given reason.
+        /// The reason why the socket is missing or not accessible.
         case unreachable(String)
         /// The socket exists, but no process listens.
         case deaf
@@ -26,11 +22,11 @@ struct SocketSeen: Seen, Sendable {
     var kind = Kind.uploads
     var path: String
     var state: State
-    /// Facts about each directory from the root on, then about the socket; empty if the socket is not accessible.
+    /// Each directory from the root on, then the socket; empty if the socket is not accessible.
     var way: [PathFacts]
-    /// The users and groups as which nginx's workers run, each combination once; empty if no worker runs.
+    /// The users and groups of nginx's workers; empty if no worker runs.
     var workers: Set<Credentials>
-    /// The commands that unmask and start the gateway's systemd units, or nil if neither is masked.
+    /// The commands that unmask and start the gateway's units, or nil if neither is masked.
     var unmask: String?
 }
 

@@ -1,4 +1,4 @@
-// Runs programs of the system that report state: nginx and systemctl.
+// Runs programs that report state: nginx and systemctl.
 
 import SpoolgatePosix
 
@@ -9,12 +9,12 @@ enum SystemCommand {
     private static let timeout = Duration.seconds(20)
     private static let limit = 16 << 20
 
-    /// Runs a program and returns its standard output, or a one-line reason if it failed.
+    /// Returns a program's standard output, or a one-line reason if it failed.
     static func output(of command: [String]) -> Result<String, SystemCommandFault> {
         run(command).map(\.output)
     }
 
-    /// Runs a program and returns its standard error, or nil if it failed.
+    /// Returns a program's standard error, or nil if it failed.
     static func errors(of command: [String]) -> String? {
         // `try?`: the caller does not need the reason.
         try? run(command).get().errors

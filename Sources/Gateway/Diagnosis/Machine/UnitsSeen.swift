@@ -1,12 +1,12 @@
 // The state of the gateway's units in systemd.
 //
 // Pure, except for the query. A socket that systemd holds accepts connections even while the daemon crashes repeatedly;
-// only the state of the service shows whether the daemon stays up.
+// only the service's state shows whether the daemon stays up.
 
 import SpoolgatePosix
 import SpoolgateTextFormats
 
-/// The state of the gateway's systemd units, each given by its properties as `systemctl show` prints them.
+/// The properties of the gateway's systemd units, as `systemctl show` prints them.
 package struct UnitsSeen: Sendable, Equatable {
     typealias Properties = [String: String]
 
@@ -14,7 +14,7 @@ package struct UnitsSeen: Sendable, Equatable {
     var socket: Properties
     var timer: Properties = [:]
     var purge: Properties = [:]
-    /// The time of the query in microseconds on the monotonic clock, as in systemd's timestamps; 0 if unknown.
+    /// The time of the query in microseconds on systemd's monotonic clock; 0 if unknown.
     var now: Int64 = 0
 
     private static let service = "spoolgate.service"
@@ -25,8 +25,7 @@ package struct UnitsSeen: Sendable, Equatable {
         "LoadState", "ActiveState", "SubState", "Result", "NRestarts", "ExecMainStatus",
         "UnitFileState", "TimeoutStopUSec", "ActiveEnterTimestampMonotonic",
     ]
-    /// The number of restarts after which the service is reported as not staying up, if it was last restarted less than
-    /// `shortRun` ago.
+    /// More restarts than these are a failure, if the last was less than `shortRun` ago.
     private static let mostRestarts: Int64 = 2
     private static let shortRun = Duration.seconds(60)
     /// How long after the last restart earlier restarts still cause a warning.
@@ -34,7 +33,7 @@ package struct UnitsSeen: Sendable, Equatable {
 }
 
 extension UnitsSeen {
-    /// Queries systemd; returns nil if systemd is not running or knows neither the service nor the socket.
+    /// Queries systemd; returns nil if it is not running or knows neither the service nor the socket.
     package init?() {
         let units = [Self.service, Self.socket, Self.timer, Self.purge]
         let command =
@@ -43,8 +42,7 @@ extension UnitsSeen {
         self.init(shown: text, now: Int64(clamping: Deadline.after(.zero).nanoseconds / 1_000))
     }
 
-    /// Parses the output of `systemctl show` for service, socket, purge timer and purge service, in this order; returns
-    /// nil if systemd knows neither the service nor the socket.
+    /// Parses the output of `systemctl show` for service, socket, purge timer and purge service, in this order.
     init?(shown text: String, now: Int64) {
         let units = Self.readAll(text)
         guard units.count == 4 else { return nil }
@@ -76,9 +74,9 @@ extension UnitsSeen {
     /// Whether the service is running.
     package enum Run: Sendable, Equatable {
         case running
-        /// The service is not running; the next connection to its socket starts it.
+        /// The next connection to the socket starts the service.
         case waiting
-        /// The service is not running, and no connection starts it.
+        /// No connection starts the service.
         case down
     }
 
@@ -101,7 +99,7 @@ extension UnitsSeen {
 
     private var restarts: Int64 { service["NRestarts"].flatMap { Int64(digits: $0) } ?? 0 }
 
-    /// The time since the service started, or nil if it is not running or the time is unknown.
+    /// nil if the service is not running or its start time is unknown.
     private var age: Duration? {
         guard now > 0, run == .running,
             let start = service["ActiveEnterTimestampMonotonic"].flatMap({ Int64(digits: $0) }),
@@ -110,10 +108,9 @@ extension UnitsSeen {
         return .microseconds(now - start)
     }
 
-    /// The findings about the daemon's units, then about those of the purge.
     package var findings: [Finding] { [finding] + purgeFindings }
 
-    /// The finding about service and socket: whether they are running, and keep running.
+    /// The finding about the service and the socket.
     var finding: Finding {
         if let masked { return masked }
         if let unread { return unread }
@@ -172,7 +169,7 @@ extension UnitsSeen {
 
     // MARK: Failures
 
-    /// The finding if the service or the socket is masked, so that systemd cannot start it; nil if neither is.
+    /// The finding if the service or the socket is masked.
     private var masked: Finding? {
         let all = named.filter { Self.isMasked($0.unit) }
         let main = all.filter { [Self.service, Self.socket].contains($0.name) }
@@ -203,9 +200,7 @@ extension UnitsSeen {
         return Self.unmask(all) + " && systemctl enable --now spoolgate"
     }
 
-    /// Returns the commands that unmask units.
-    ///
-    /// Units masked only until the next boot need a command of their own.
+    /// Returns the commands that unmask units; those masked until the next boot need their own.
     private static func unmask(_ units: [(name: String, unit: Properties)]) -> String {
         func command(_ option: String, _ isRuntime: Bool) -> String? {
             let names = units.filter {
@@ -218,7 +213,7 @@ extension UnitsSeen {
             .joined(separator: " && ")
     }
 
-    /// The finding if systemd cannot load the service or the socket; nil if it loaded both.
+    /// The finding if systemd cannot load the service or the socket.
     private var unread: Finding? {
         let bad = named.prefix(2).first { unit in
             guard let state = unit.unit["LoadState"] else { return false }
@@ -242,8 +237,7 @@ extension UnitsSeen {
         return [start] + Self.causes(service)
     }
 
-    /// Returns text that says how a unit last ended, such as ` (exit status 78)`; empty if it succeeded or the result
-    /// is unknown.
+    /// Returns how a unit failed, such as ` (exit status 78)`; empty if it did not or the result is unknown.
     private static func result(of unit: Properties) -> String {
         switch unit["Result"] {
         case nil, "", "success": ""
@@ -279,8 +273,7 @@ extension UnitsSeen {
 
     // MARK: The purge
 
-    /// The findings about the purge's units, which matter only while the daemon is stopped: a running daemon purges by
-    /// itself.
+    /// The findings about the purge's units, which matter only while the daemon is stopped.
     private var purgeFindings: [Finding] {
         let masked = named.suffix(2).filter { Self.isMasked($0.unit) }
         if let first = masked.first {
@@ -308,8 +301,7 @@ extension UnitsSeen {
 
     // MARK: Stopping
 
-    /// Returns whether systemd gives the daemon more time to stop than `drain`, the time the daemon waits for requests
-    /// and deliveries to end.
+    /// Returns whether systemd gives the daemon more time to stop than `drain`.
     func stopping(within drain: Duration) -> Finding {
         guard let text = service["TimeoutStopUSec"], let most = Self.time(text),
             !Self.isMasked(service)
@@ -327,7 +319,7 @@ extension UnitsSeen {
         )
     }
 
-    /// Parses a time as systemd prints it, such as `1min 30s` or `infinity`; returns nil if the text is invalid.
+    /// Parses a time as systemd prints it, such as `1min 30s` or `infinity`.
     static func time(_ text: String) -> Duration? {
         if text == "infinity" { return .seconds(Int64.max / 4) }
         let units: [(String, Int64)] = [

@@ -1,4 +1,4 @@
-// A response to a request of the probe: which server sent it, and what it says.
+// A response to a request of the probe.
 //
 // Pure. The gateway's own responses are problem documents with a code (spoolgate(8)); nginx's are HTML pages.
 
@@ -8,13 +8,13 @@ import SpoolgateUploadProtocol
 
 /// A response, or the reason why there is none.
 struct ProbeAnswer: Sendable, Equatable {
-    /// The status and header section; nil if there was no response.
+    /// nil if there was no response.
     var head: ResponseHead?
-    /// The first bytes of the response's content, as text.
+    /// The first bytes of the content, as text.
     var content = ""
-    /// Why there was no response; nil if there was one or the reason is unknown.
+    /// nil if there was a response or the reason is unknown.
     var fault: ClientFault?
-    /// The status codes of the interim responses (1xx) received before the final response, in order.
+    /// The status codes of the interim responses, in order.
     var interim: [Int] = []
 }
 
@@ -28,10 +28,9 @@ extension ProbeAnswer {
         )
     }
 
-    /// The status code; 0 without a response.
+    /// 0 without a response.
     var status: Int { head?.status.code ?? 0 }
 
-    /// Returns the value of the first field with this name.
     subscript(name: HTTPField.Name) -> String? {
         head?.fields.first { $0.name == name }?.value
     }
@@ -41,30 +40,26 @@ extension ProbeAnswer {
         self[.contentType]?.hasPrefix("application/problem+json") ?? false
     }
 
-    /// The member `code` of the problem document, or nil if there is none.
-    ///
-    /// Only the gateway's responses have it.
+    /// The member `code` of the problem document, which only the gateway's responses have.
     var code: String? { isProblem ? member("code") : nil }
 
-    /// The member `detail` of the problem document, or nil if there is none.
     var detail: String? { isProblem ? member("detail") : nil }
 
-    /// The server that probably sent the response, as text for people.
+    /// The probable sender of the response.
     var author: String {
         if code != nil { return "the gateway" }
         if content.contains("<center>nginx") { return "nginx, not the gateway" }
         return "another server, not the gateway"
     }
 
-    /// Whether a server other than the gateway refused the request because its content is too large (413).
+    /// Whether a server other than the gateway refused the content as too large (413).
     var isTooLarge: Bool { status == 413 && code == nil }
 
-    /// The upload's offset as reported in the response (`Upload-Offset`), or nil if the response has none.
     var offset: Int64? {
         head.flatMap { StructuredField.integer(.uploadOffset, in: $0.fields) }
     }
 
-    /// A text for people, such as `413 from nginx, not the gateway`, or the reason why there was no response.
+    /// A text for people, such as `413 from nginx, not the gateway`.
     var description: String {
         guard let head else {
             return "no response (\(fault?.reason ?? "the connection was closed"))"
@@ -73,9 +68,7 @@ extension ProbeAnswer {
         return "\(head.status.code) from \(author)\(reason)"
     }
 
-    /// Returns a string member of the problem document, or nil if it has none.
-    ///
-    /// Expects JSON in the gateway's form: one line, without spaces between tokens.
+    /// Returns a string member of the problem document, which must be one line without spaces between tokens.
     private func member(_ name: String) -> String? {
         guard let start = content.firstRange(of: "\"\(name)\":\"")?.upperBound else { return nil }
         var value = ""

@@ -1,4 +1,4 @@
-// The kinds of content that a probe sends. Each behaves in a way that shows in the response, or in the lack of one.
+// The kinds of content that a probe sends.
 //
 // None of them completes an upload: the request's fields say that more content follows.
 
@@ -7,8 +7,7 @@ import SpoolgateCurl
 import SpoolgateUploadProtocol
 
 enum ProbeContent {
-    /// Creates content of `size` bytes that is sent as fast as possible; `begun` is called before the first byte is
-    /// sent.
+    /// Creates `size` bytes of content, sent as fast as possible; `begun` is called before the first byte.
     static func plain(_ size: Int64, begun: @escaping () -> Void = {}) -> ClientContent {
         ClientContent(length: size) { buffer, transfer in
             if transfer.sent == 0 { begun() }
@@ -16,8 +15,7 @@ enum ProbeContent {
         }
     }
 
-    /// Creates content of `size` bytes that is sent once a 104 response is received, `time` has passed or `isStopped`
-    /// returns true.
+    /// Creates `size` bytes of content, sent once a 104 is received, `time` has passed or `isStopped` returns true.
     static func held(
         _ size: Int64,
         for time: Duration,
@@ -30,8 +28,7 @@ enum ProbeContent {
         }
     }
 
-    /// Creates content that announces `length` bytes but resets the connection when the first byte is due; `asked` is
-    /// called just before the reset.
+    /// Creates content that calls `asked` and resets the connection when the first of `length` bytes is due.
     static func none(of length: Int64, asked: @escaping () -> Void) -> ClientContent {
         ClientContent(length: length) { _, _ in
             asked()
@@ -39,11 +36,10 @@ enum ProbeContent {
         }
     }
 
-    /// Creates content that announces twice `size` bytes and sends only `size`, evenly over `time`, or at once if
-    /// `time` is zero.
+    /// Creates content that announces twice `size` bytes and sends only `size`, evenly over `time`.
     ///
-    /// When the bytes have left this machine and `settling` has passed, `end` is called repeatedly until it ends the
-    /// transfer or the server does.
+    /// After the bytes have left this machine and `settling` has passed, `end` is called repeatedly until it or the
+    /// server ends the transfer.
     static func broken(
         after size: Int64,
         over time: Duration = .zero,
@@ -70,7 +66,7 @@ enum ProbeContent {
         }
     }
 
-    /// Fills a buffer with up to `most` bytes that cannot be compressed, and returns their number.
+    /// Fills a buffer with up to `most` incompressible bytes, and returns their number.
     private static func fill(_ buffer: UnsafeMutableRawBufferPointer, upTo most: Int64) -> Int {
         let count = Int(min(Int64(buffer.count), most))
         var state: UInt64 = 0x9e37_79b9_7f4a_7c15

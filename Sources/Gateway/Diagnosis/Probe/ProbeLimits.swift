@@ -3,13 +3,12 @@
 import HTTPTypes
 import SpoolgateUploadProtocol
 
-/// The gateway's limits in the response to a creation (`Upload-Limit`, draft-12 §4.1.4), in bytes; nil if unlimited.
+/// The limits in the response to a creation (`Upload-Limit`, draft-12 §4.1.4), in bytes; nil if unlimited.
 struct ProbeLimits {
     var maxSize: Int64?
     var maxAppendSize: Int64?
     var minAppendSize: Int64
 
-    /// Reads `Upload-Limit` from a response's fields.
     init(_ fields: HTTPFields) {
         let members = StructuredField.integers(.uploadLimit, in: fields)
         maxSize = members["max-size"]

@@ -5,14 +5,13 @@
 import HTTPTypes
 import SpoolgateTextFormats
 
-/// The kind of login in the `Authorization` field of a probe's requests.
 enum ProbeLogin: Sendable, Equatable {
     case none
-    /// The scheme Basic, with the given user name.
+    /// The scheme Basic, with the user name.
     case password(String)
     /// The scheme Basic without a valid name and password in Base64, or a value without a scheme.
     case malformed
-    /// Another scheme, such as Bearer, given by its name.
+    /// Another scheme, such as Bearer.
     case other(String)
 
     init(_ fields: HTTPFields) {

@@ -5,29 +5,27 @@ package import SpoolgateCurl
 package import SpoolgateExchange
 package import SpoolgateUploadProtocol
 
-/// What to probe and how: the URL, the login and the checks to make.
+/// The URL to probe, the login and the checks to make.
 package struct ProbeQuestion: Sendable {
     /// The URL to which clients send creations.
     package var url: ProbeURL
     /// Fields to add to each request, such as a login.
     package var fields: HTTPFields = [:]
-    /// The versions of HTTP to test.
     package var versions = ClientRequest.Version.allCases
-    /// The number of bytes sent to measure the speed of each version.
+    /// The number of bytes sent to measure the speed.
     package var size: Int64 = 32 << 20
-    /// The origin of web pages that should be able to upload (CORS), or nil to skip this check.
+    /// The origin of pages that should be able to upload (CORS), or nil to skip this check.
     package var origin: String?
-    /// The path of a PEM file of certificate authorities to trust instead of the system's; nil for the system's.
+    /// The path of a PEM file of certificate authorities to trust; nil for the system's.
     package var certificateAuthority: String?
-    /// Whether to also test a pause of over a minute in the content.
+    /// Whether to test a pause of over a minute in the content.
     package var isThorough = false
 
-    /// A function that asks the daemon how an upload's content reached the spool, and returns nil if this is unknown.
+    /// Asks the daemon how an upload's content reached the spool, and returns nil if this is unknown.
     ///
     /// If the property is nil, the check is skipped.
     package var contentPath: (@Sendable (UploadID) -> ContentPath?)?
-    /// The directives and limits of nginx that decide whether it writes content into the spool; nil if nginx's files
-    /// were not read.
+    /// nil if nginx's files were not read.
     package var lane: NginxLane?
 
     /// Creates the default options for a URL.

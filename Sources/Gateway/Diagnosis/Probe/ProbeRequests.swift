@@ -10,21 +10,21 @@ import SpoolgateUploadProtocol
 struct ProbeUpload: Equatable {
     /// The path and query of the upload resource.
     var target: String
-    /// The URL or path of the upload resource, exactly as in the creation's `Location`.
+    /// The URL or path, exactly as in the creation's `Location`.
     var location: String
-    /// The fields that each further request for the upload must contain.
+    /// The fields that each further request must contain.
     var fields: HTTPFields
-    /// Whether the upload was created without the fields that the options add to each request.
+    /// Whether the upload was created without the fields of the options.
     var isAnonymous = false
 }
 
-/// Sends the requests of a probe, one at a time; a callback of one request's content may send another request.
+/// Sends requests one at a time; a callback of one request's content may send another request.
 final class ProbeRequests {
     let question: ProbeQuestion
     var interopVersion = Dialect.versions.upperBound
     var version: ClientRequest.Version
 
-    /// The shortest round-trip time measured on any connection; nil before the first.
+    /// The shortest round-trip time on any connection; nil before the first.
     private(set) var roundTrip: Duration?
 
     private let isStopped: () -> Bool
@@ -45,9 +45,8 @@ final class ProbeRequests {
 
     /// Sends a request and waits until the transfer ends.
     ///
-    /// If `canStop` is true, a signal ends the transfer early. It must be false for a request that may create an
-    /// upload, because the upload's URL would be lost. If `isAnonymous` is true, the fields that the options add to
-    /// each request are left out.
+    /// If `canStop` is true, a signal ends the transfer early. It must be false if the request may create an upload,
+    /// because the upload's URL would be lost. If `isAnonymous` is true, the fields of the options are left out.
     func send(
         _ method: HTTPRequest.Method,
         _ target: String,
@@ -96,8 +95,7 @@ final class ProbeRequests {
         [.uploadDraftInteropVersion: String(interopVersion)]
     }
 
-    /// Creates an incomplete upload at the path `target`, by default that of the probed URL; `upload` is nil if this
-    /// fails.
+    /// Creates an incomplete upload at the path `target` or at the probed URL; `upload` is nil if this fails.
     func create(
         at target: String? = nil,
         length: Int64? = nil,
@@ -125,7 +123,7 @@ final class ProbeRequests {
         return create(fields, own: own, version: nil, content: nil)
     }
 
-    /// Tries to create an upload with a made-up login, and without the fields that the options add to each request.
+    /// Tries to create an upload with a made-up login instead of the fields of the options.
     func createByUnknown() -> ClientTransfer {
         let numbers = (0..<2).map { _ in String(UInt64.random(in: 0...(.max)), radix: 36) }
         let login = Base64.encode(Array("probe-\(numbers[0]):\(numbers[1])".utf8))
@@ -183,7 +181,6 @@ final class ProbeRequests {
         location.hasPrefix("/") ? location : nil
     }
 
-    /// Appends to an upload without completing it.
     func append(
         to upload: ProbeUpload,
         at offset: Int64,
@@ -232,7 +229,7 @@ final class ProbeRequests {
         return answer
     }
 
-    /// Cancels all uploads that are not cancelled yet, and retries each cancellation that fails once.
+    /// Cancels all remaining uploads, and retries each failed cancellation once.
     func cancelAll() -> CleanupSeen {
         var left: [(address: String, answer: ProbeAnswer)] = []
         for upload in open {

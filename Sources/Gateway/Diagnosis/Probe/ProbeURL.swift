@@ -1,4 +1,4 @@
-// A URL, split into the parts that the probe compares with those of a `Location`.
+// A URL, split into parts to compare with those of a `Location`.
 
 import SpoolgateTextFormats
 
@@ -14,7 +14,7 @@ package struct ProbeURL: Sendable, Equatable {
     package let host: String
     package let port: UInt16
 
-    /// Parses a URL; returns nil if it is invalid or has a scheme other than `http` and `https`.
+    /// Parses a URL; returns nil if it is invalid or neither `http` nor `https`.
     package init?(_ text: String) {
         guard let url = AbsoluteURL(text) else { return nil }
         isSecure = url.origin[0] == "https"
@@ -30,10 +30,9 @@ package struct ProbeURL: Sendable, Equatable {
     /// The scheme, and the host and port as written.
     package var origin: String { "\(isSecure ? "https" : "http")://\(authority)" }
 
-    /// The path without the query.
     package var path: String { String(target.prefix { $0 != "?" }) }
 
-    /// Returns whether scheme, host and port are those of `other`, as browsers compare origins.
+    /// Returns whether scheme, host and port are those of `other`.
     package func hasSameOrigin(as other: ProbeURL) -> Bool {
         isSecure == other.isSecure && host == other.host && port == other.port
     }

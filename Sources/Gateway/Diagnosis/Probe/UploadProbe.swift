@@ -1,59 +1,50 @@
 // Tests the whole path from a client to the gateway by uploading as clients do.
 //
-// The types in Judgement turn the observations into findings. Invariant: nothing is delivered. No upload is completed
-// and all are cancelled, even if the probe is stopped; after the first response of the gateway no request reaches the
-// upstream.
+// Invariant: nothing is delivered. No upload is completed and all are cancelled, even if the probe is stopped; after
+// the first response of the gateway no request reaches the upstream.
 
 import HTTPTypes
 import SpoolgateCurl
 import SpoolgatePosix
 import SpoolgateUploadProtocol
 
-/// A probe of one upload URL.
-///
-/// Use it on one thread, and for one run only.
+/// A probe of one upload URL, for one run on one thread.
 package final class UploadProbe {
     private let question: ProbeQuestion
     private let requests: ProbeRequests
     private let isStopped: () -> Bool
     private let tell: (Finding) -> Void
 
-    /// The number of bytes in the slow transfer, and before the connection is reset.
+    /// The number of bytes before the connection is reset.
     private static let part: Int64 = 4 << 20
     /// The duration of the slow transfer.
     private static let trickling = Duration.seconds(2)
-    /// How long the probe waits for bytes that have left this machine to reach the gateway.
+    /// The wait for bytes that have left this machine to reach the gateway.
     private static let settling = Duration.milliseconds(500)
-    /// How long the probe waits for an interim response, in addition to the time of round trips.
+    /// The wait for an interim response, in addition to the time of round trips.
     ///
-    /// It is shorter than the time that servers wait for content, because the URL of the upload would be lost in a
-    /// timeout.
+    /// It is shorter than servers wait for content, because a timeout would lose the upload's URL.
     private static let interimPatience = Duration.milliseconds(800)
-    /// How long workers with the old configuration may still respond after nginx is reloaded.
+    /// How long workers with the old configuration may respond after nginx is reloaded.
     private static let reloading = Duration.seconds(1)
     /// The length of small content in bytes.
     private static let small: Int64 = 64 << 10
     /// The size, in bytes, of a header field that exceeds nginx's default limit.
     private static let longField = 32 << 10
-    /// The number of uploads created to reach several nodes.
     private static let creations = 8
-    /// The length in bytes that the check of the size limit declares if the gateway has no lower limit.
+    /// The length in bytes to declare if the gateway has no lower limit.
     private static let large: Int64 = 16 << 30
 
     private var limits = ProbeLimits([:])
     private var hasHTTP2 = false
-    /// Whether the response to the first creation was received over HTTP/2.
     private var wasHTTP2 = false
-    /// The upload of the slow transfer; its content is large enough for nginx to write it into the spool.
+    /// The upload of the slow transfer, large enough for nginx to write it into the spool.
     private var trickled: ProbeUpload?
 
-    /// Creates a probe.
+    /// Creates a probe; `tell` is called with each finding as soon as a check is made.
     ///
-    /// - Parameters:
-    ///   - question: the options.
-    ///   - isStopped: called several times a second during requests; if it returns true, the probe only cancels its
-    ///     uploads and ends.
-    ///   - tell: called with each finding as soon as a check is made.
+    /// `isStopped` is called several times a second during requests; if it returns true, the probe only cancels its
+    /// uploads and ends.
     package init(
         _ question: ProbeQuestion,
         isStopped: @escaping () -> Bool,
@@ -65,7 +56,7 @@ package final class UploadProbe {
         requests = ProbeRequests(question, isStopped: isStopped)
     }
 
-    /// Runs all checks, then cancels the uploads that they created.
+    /// Runs all checks, then cancels their uploads.
     package func run() {
         defer { tell(requests.cancelAll().finding) }
         guard let first = reach(), nodes(first) else { return }
@@ -83,7 +74,7 @@ package final class UploadProbe {
 
     // MARK: Connection and creation
 
-    /// Connects, creates the first upload and returns it, or returns nil if this fails.
+    /// Connects and creates the first upload; returns nil if this fails.
     private func reach() -> ProbeUpload? {
         var seen = ReachSeen(isSecure: question.url.isSecure, asked: question.versions)
         var connection = requests.connect(wantsNewestTLS: question.url.isSecure)
@@ -134,7 +125,7 @@ package final class UploadProbe {
         return gateway.isTaken ? upload : nil
     }
 
-    /// Checks that a made-up login is refused, if the server requires a login (`isAsked`) or the options contain one.
+    /// Checks that a made-up login is refused, if a login is required or was given.
     private func login(isAsked: Bool) {
         guard isAsked || question.fields.contains(.authorization) else {
             return tell(.skipped("login", "no login is required"))
@@ -142,7 +133,7 @@ package final class UploadProbe {
         tell(LoginSeen(answer: ProbeAnswer(requests.createByUnknown())).finding)
     }
 
-    /// Creates an upload in the newest interop version that both sides support.
+    /// Creates an upload in the newest interop version of both sides.
     private func begin() -> (answer: ProbeAnswer, upload: ProbeUpload?, version: Int?) {
         var answer = ProbeAnswer(head: nil)
         // Versions before 6 have no `Upload-Limit`.
@@ -160,16 +151,15 @@ package final class UploadProbe {
         return (answer, nil, nil)
     }
 
-    /// Returns true if the server responds over HTTP/2, false if over HTTP/1.1, and nil if it does not respond.
+    /// Returns whether the server responds over HTTP/2, or nil if it does not respond.
     private func speaksHTTP2() -> Bool? {
         let transfer = requests.create(version: .http2).transfer
         return transfer.head.map { _ in transfer.isHTTP2 }
     }
 
-    /// Checks, if the gateway has several nodes, that requests for an upload reach the node that received it.
+    /// Checks that requests for an upload reach the node that received it.
     ///
-    /// - Returns: false if the other checks must be skipped, because they would fail for this reason and report
-    ///   another.
+    /// - Returns: false if the other checks would fail for this reason and report another.
     private func nodes(_ first: ProbeUpload) -> Bool {
         guard NodesSeen.node(in: first.target) != nil else { return true }
         // Enough uploads to reach two nodes with high probability.
@@ -187,7 +177,7 @@ package final class UploadProbe {
         return seen.finding.level != .failure
     }
 
-    /// Checks that requests for file names with common endings reach the gateway, if the probed URL ends in a slash.
+    /// Checks file names with common endings, if the probed URL ends in a slash.
     private func names() {
         let url = question.url
         guard url.path.hasSuffix("/") else {
@@ -196,8 +186,7 @@ package final class UploadProbe {
         func creation(_ ending: String) -> (name: String, answer: ProbeAnswer) {
             let name = "spoolgate-probe\(ending)"
             let (transfer, upload) = requests.create(at: url.path + name)
-            // The path of the upload resource begins with the file name, so another location may receive its
-            // cancellation.
+            // The upload resource's path begins with the file name, so another location may receive its cancellation.
             let end = upload.map { requests.cancel($0) }
             let answer = end.map { $0.code == nil && $0.status != 204 ? $0 : nil } ?? nil
             return (name, answer ?? ProbeAnswer(transfer))
@@ -265,7 +254,7 @@ package final class UploadProbe {
         )
     }
 
-    /// Asks the daemon how the content of the slow transfer reached the spool, and reports it.
+    /// Reports how the content of the slow transfer reached the spool.
     private func receive() {
         guard let ask = question.contentPath else {
             return tell(.skipped("receive", "not tested (--local)"))
@@ -383,7 +372,7 @@ package final class UploadProbe {
             return tell(.skipped("cors", "not tested (--origin)"))
         }
         let (creation, upload) = requests.create(fields: [.origin: origin])
-        // Sent to the upload resource: at the creation's URL the upstream might respond instead of the gateway.
+        // At the creation's URL the upstream might respond instead of the gateway.
         guard let upload else { return tell(notCreated("cors")) }
         let asking: HTTPFields = [
             .origin: origin, .accessControlRequestMethod: "PATCH",

@@ -100,11 +100,9 @@ struct Check: SpoolgateCommand {
         printDifferences(settings)
     }
 
-    /// Returns the results of `check` without --live as findings, about faults, ignored settings and settings from the
-    /// environment.
     private static func findings(_ faults: [String], _ settings: Settings) -> [Finding] {
         var findings = faults.map { fault in
-            // The text after the last semicolon of a sentence is the fix.
+            // The text after a sentence's last semicolon is the fix.
             let parts = fault.split(separator: "; ").map(String.init)
             let text = parts.count > 1 ? parts.dropLast().joined(separator: "; ") : fault
             return Finding(
@@ -128,7 +126,7 @@ struct Check: SpoolgateCommand {
         return findings
     }
 
-    /// Switches this process to the user to check as, for all further checks, and returns this user.
+    /// Switches this process to the user to check as.
     private func becomeJudge(ofSystems isSystems: Bool) throws(CommandFailure) -> SystemUser {
         let current = SystemUser.current
         var judge = current
@@ -155,8 +153,7 @@ struct Check: SpoolgateCommand {
         return judge
     }
 
-    /// Throws an error unless the checks are made as root or the service's user, because results for other users do not
-    /// apply to the service.
+    /// Throws unless root or the service's user checks, because results for other users do not apply to the service.
     private func requireJudge(_ judge: SystemUser) throws(CommandFailure) {
         guard !judge.isRoot, let service = SystemUser(named: SettingsOptions.serviceUser),
             judge.number != service.number
@@ -186,7 +183,7 @@ struct Check: SpoolgateCommand {
     }
 
     private func printDifferences(_ settings: Settings) {
-        // The settings of a route that has no defaults of its own are compared with those of a new route.
+        // Each route is compared with a new one.
         var plain = Settings()
         for name in settings.routes.keys { plain.routes[name] = RouteSettings() }
         let defaults = Dictionary(uniqueKeysWithValues: plain.table.map { ($0.key, $0.value) })

@@ -99,7 +99,6 @@ struct List: SpoolgateCommand {
         }
     }
 
-    /// Calls `body` once for each upload that matches the command's criteria at `now`.
     private func forEachSelected(
         _ spool: Spool,
         at now: WallTime,
@@ -178,7 +177,7 @@ struct List: SpoolgateCommand {
         func printObject(_ summary: UploadSummary) {
             print(JSON.line(summary.jsonMembers(settings)))
         }
-        // Only identities are kept in memory, because texts that clients choose may be long.
+        // Only identities are kept, because texts that clients choose may be long.
         var first = TopN<UploadOrder, UploadID>(limit: UploadTable.sortedLimit)
         var count = 0
         try forEachSelected(spool, at: spool.clock.now) { summary in
@@ -194,7 +193,7 @@ struct List: SpoolgateCommand {
     }
 }
 
-/// Opens an existing spool, and throws an error if there is none: a command that only reads must not create one.
+/// Throws an error if the spool does not exist, because a command that only reads must not create it.
 func openSpool(_ settings: Settings) throws(CommandFailure) -> Spool {
     do throws(SpoolError) {
         return try Spool(existing: settings.spoolDirectory, node: settings.sharedNode)

@@ -1,6 +1,6 @@
 // `spoolgate probe`: tests the whole path from a client to the gateway, and reports fixes.
 //
-// `UploadProbe` does the tests; this file has the options, and the signals that end the command.
+// `UploadProbe` does the tests.
 
 import ArgumentParser
 import Glibc
@@ -25,7 +25,6 @@ struct Probe: SpoolgateCommand {
             """
     )
 
-    /// The versions of HTTP to test.
     enum Versions: String, CaseIterable, ExpressibleByArgument {
         case first = "1.1"
         case second = "2"
@@ -159,8 +158,7 @@ struct Probe: SpoolgateCommand {
         try report.end()
     }
 
-    /// Returns the path of the daemon's admin socket: from the command line or the environment, otherwise next to the
-    /// socket to which nginx passes uploads.
+    /// Returns the path from the command line or the environment, otherwise next to the socket that nginx uses.
     private func adminSocket(_ machine: LocalCheck?) throws(CommandFailure) -> String {
         if let socket { return socket }
         do throws(SettingsFault) {
@@ -176,7 +174,7 @@ struct Probe: SpoolgateCommand {
 private final class Stop: Sendable {
     private let flag = Atomic<Bool>(false)
 
-    /// Starts to handle SIGINT and SIGTERM, so that they no longer end this process by themselves.
+    /// SIGINT and SIGTERM then no longer end this process by themselves.
     init() throws(CommandFailure) {
         let signals = Signals.block()
         do throws(SystemError) {

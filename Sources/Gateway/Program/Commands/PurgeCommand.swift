@@ -68,11 +68,10 @@ struct Purge: SpoolgateCommand {
 
     private static let queues = Queue.allCases.filter { $0 != .active }
 
-    /// The queues to purge, without duplicates.
+    /// Without duplicates.
     private var chosenQueues: [Queue] {
         guard queue.isEmpty else { return Queue.allCases.filter(queue.contains) }
-        // `--force` removes uploads in `hold` only if they or the queue are named, because their content exists only
-        // here.
+        // `--force` spares `hold` unless the queue or its uploads are named, because their content exists only here.
         return Retention.queues.filter { !force || $0 != .hold }
     }
 

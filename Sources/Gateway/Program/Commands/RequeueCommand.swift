@@ -66,7 +66,7 @@ struct Requeue: SpoolgateCommand {
         try action.end()
     }
 
-    /// Makes the daemons that use the spool run their queues now.
+    /// Makes the spool's daemons run their queues now.
     private func runQueue() throws(CommandFailure) {
         let spool = try openSpool(try options.settings())
         let now = spool.clock.now
@@ -111,7 +111,6 @@ struct Requeue: SpoolgateCommand {
         if count == 0, !json { noteNothing(in: spool.directory, queues, held: held) }
     }
 
-    /// Prints that there was no upload to requeue.
     private func noteNothing(in directory: String, _ queues: [Queue], held: Int) {
         let names = Self.queues.filter(queues.contains).map(\.rawValue)
         let rest =

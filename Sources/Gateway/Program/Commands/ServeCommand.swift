@@ -97,7 +97,7 @@ struct Serve: SpoolgateCommand {
         _ = gateway.deliveries.stopQueue(until: .after(.zero))
         let isDrained = server.drain(until: deadline) { spool.requestReleaseOfAll() }
         let left = gateway.deliveries.stopQueue(until: deadline)
-        // Without the wait, the next process would send an event again although its response is under way.
+        // Otherwise the next process would send an event again.
         gateway.events.stopSending(until: .after(.seconds(1)))
         let undone = left + (isDrained ? 0 : server.load.active)
         // Unfinished work is left to the next start, as after a crash.
@@ -106,8 +106,7 @@ struct Serve: SpoolgateCommand {
         log.stopped(left: undone)
     }
 
-    /// Starts the threads for everything except requests: the queue, events, the status and requests of other
-    /// processes.
+    /// Starts the threads for everything except requests.
     private static func startThreads(
         of gateway: Gateway,
         _ admin: Admin,
@@ -117,12 +116,12 @@ struct Serve: SpoolgateCommand {
         _ log: Log
     ) throws(CommandFailure) {
         do throws(SystemError) {
-            // Every 100 ms, releases uploads that are being received here if another process requests them, and checks
-            // whether a command has changed the spool.
+            // Every 100 ms, releases uploads that another process requests, and checks whether a command has changed
+            // the spool.
             try Thread.start(name: "spool-watch") {
                 for turn in 1... {
                     Thread.pause(.milliseconds(100))
-                    // `try?`: if the spool cannot be read, the next request that reads it reports the error.
+                    // If the spool cannot be read, the next request that reads it reports the error.
                     try? spool.requestReleaseForOthers()
                     // On a file system that hosts share, each check is a request to a file server.
                     guard !spool.isShared || turn.isMultiple(of: 10) else { continue }
@@ -158,7 +157,7 @@ struct Serve: SpoolgateCommand {
         return settings
     }
 
-    /// Handles signals until one tells the daemon to end, and returns the name of this signal.
+    /// Handles signals until one ends the daemon, and returns its name.
     private func obey(
         _ signals: Signals,
         _ gateway: Gateway,
@@ -191,15 +190,14 @@ struct Serve: SpoolgateCommand {
         }
     }
 
-    /// Returns a logger that writes lines of at least `level` to standard error, each with the key `node` unless `node`
-    /// is nil.
+    /// Each line has the key `node`, unless it is nil.
     static func logger(_ level: Logger.Level, node: String?) -> Logger {
         var handler = LineHandler(level: level)
         handler[metadataKey: "node"] = node.map { "\($0)" }
         return Logger(label: "spoolgate") { _ in handler }
     }
 
-    /// Opens the spool, creating it if necessary, and registers this process as one of its daemons.
+    /// Creates the spool if necessary, and registers this process as one of its daemons.
     private static func openSpool(
         _ settings: Settings,
         _ log: Log
@@ -211,8 +209,7 @@ struct Serve: SpoolgateCommand {
                 quota: settings.spoolQuota == 0 ? nil : settings.spoolQuota,
                 node: settings.sharedNode
             )
-            // The process ends at once: the state on the disk no longer belongs to this daemon, which must neither
-            // report nor repair it.
+            // The state on the disk no longer belongs to this daemon, which must neither report nor repair it.
             spool.onFenced { error in
                 log.fenced(reason: "\(error)")
                 _exit(CommandFailure.Code.inUse.rawValue)
@@ -224,8 +221,7 @@ struct Serve: SpoolgateCommand {
         }
     }
 
-    /// Returns the number of threads for requests: as in the settings, or fewer, with a log line, if file descriptors
-    /// are too few.
+    /// Returns the threads in the settings, or fewer, with a log line, if file descriptors are too few.
     private static func threadBudget(_ settings: Settings, _ log: Log) -> ThreadBudget {
         let descriptors = DescriptorLimit.raise()
         let budget = ThreadBudget(settings).within(
@@ -278,9 +274,7 @@ struct Serve: SpoolgateCommand {
         }
     }
 
-    /// Starts the server on the admin socket.
-    ///
-    /// If this fails, logs the reason and returns nil; uploads work without it.
+    /// Logs a failure and returns nil; uploads work without the admin socket.
     private static func startAdmin(
         _ settings: Settings,
         _ admin: Admin,
@@ -308,10 +302,9 @@ struct Serve: SpoolgateCommand {
 }
 
 extension Settings {
-    /// Creates the directories that the built-in defaults name, so that `serve` works without preparation.
+    /// Creates the directories of the built-in defaults, so that `serve` works without preparation.
     ///
-    /// Paths from a settings file are never created: if one is missing, the likely reason is a disk that is not
-    /// mounted.
+    /// Paths from a settings file are never created: if one is missing, a disk is probably not mounted.
     fileprivate func makeDirectories() throws(CommandFailure) {
         var needed = [PathAccess.parent(of: spoolDirectory)]
         if case .unix(let path, _, _) = listen { needed.append(PathAccess.parent(of: path)) }

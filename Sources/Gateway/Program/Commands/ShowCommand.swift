@@ -1,4 +1,4 @@
-// `spoolgate show`: everything that the spool has about one upload, for a person or a program.
+// `spoolgate show`: everything in the spool about one upload, for a person or a program.
 //
 // It only reads. Invariant: values of fields that carry credentials are not shown.
 
@@ -120,15 +120,11 @@ struct Show: SpoolgateCommand {
 }
 
 extension UploadCreation {
-    /// Fields that always carry credentials.
     private static let secret: Set = [
         "authorization", "cookie", "proxy-authorization", "set-cookie",
     ]
 
-    /// Returns the header fields of the creation.
-    ///
-    /// Values of fields with credentials, including those that the route's settings name, are replaced by `(not
-    /// shown)`.
+    /// Returns the creation's fields, with `(not shown)` for credentials, including those that the settings name.
     fileprivate func shownFields(_ settings: Settings) -> [(name: String, value: String)] {
         let own = settings.routes[exactly: route]?.fields.credentialFields ?? []
         return head.fields.map { field in

@@ -59,8 +59,7 @@ struct StatusCommand: SpoolgateCommand {
         for line in lines.dropLast() { print(String(line).cut(toColumns: columns)) }
     }
 
-    /// Prints the status line and throws the exit code of a Nagios plugin for the level at its beginning; OK returns
-    /// normally.
+    /// Prints the status line; throws the exit code of a Nagios plugin unless its level is OK.
     private func end(_ line: String) throws(CommandFailure) {
         print(line)
         guard !line.hasPrefix("OK:") else { return }
@@ -71,12 +70,10 @@ struct StatusCommand: SpoolgateCommand {
         )
     }
 
-    /// Requests the status from the daemon.
+    /// Returns the daemon's status, or throws why it did not respond, or the error in the settings.
     ///
-    /// - Parameter fault: set to the error in the settings if they are unusable but the daemon responded on the default
-    ///   socket. This is possible because a running daemon keeps its old settings.
-    /// - Returns: the content of the response.
-    /// - Throws: the reason why the daemon did not respond, or the error in the settings.
+    /// A running daemon keeps its old settings. If they have become unusable and it responds on the default socket,
+    /// `fault` is set to their error.
     private func ask(_ fault: inout CommandFailure?) throws(CommandFailure) -> String {
         if let socket { return try ask(socket) }
         let settings: Settings

@@ -1,5 +1,5 @@
-// The uploads in the spool, counted as by qshape(1) of Postfix: for each state and route the number of uploads by age,
-// their bytes on the disk, and the oldest with its reason.
+// Counts of uploads, like qshape(1) of Postfix: for each state and route the number of uploads by age, their bytes on
+// the disk, and the oldest with its reason.
 //
 // Invariant: memory grows with the number of routes, not with the spool.
 
@@ -8,9 +8,8 @@ import SpoolgateSpool
 import SpoolgateTextFormats
 import SpoolgateUploadProtocol
 
-/// Counts of uploads by state, route and age.
 struct QueueShape {
-    /// The upper bounds of the age columns, in seconds; older uploads have a column of their own.
+    /// In seconds; older uploads have their own column.
     private static let ends: [Int64] = [60, 600, 3_600, 21_600, 86_400, 604_800]
 
     private struct Kind: Hashable {
@@ -21,20 +20,18 @@ struct QueueShape {
     private struct Row {
         var ages = [Int](repeating: 0, count: ends.count + 1)
         var diskUsage: Int64 = 0
-        /// The oldest upload, with its age in seconds; nil if there are no uploads.
+        /// The age is in seconds; nil if there are no uploads.
         var oldest: (age: Int64, id: UploadID, reason: String?)?
         var count: Int { ages.reduce(0, +) }
     }
 
     private let now: WallTime
     private var rows: [Kind: Row] = [:]
-    /// The number of uploads counted.
     private(set) var count = 0
 
-    /// Creates empty counts; ages are calculated from `now`.
+    /// Ages are calculated from `now`.
     init(now: WallTime) { self.now = now }
 
-    /// Adds an upload to the counts.
     mutating func add(_ summary: UploadSummary) {
         count += 1
         let age = max(0, now.seconds - since(summary).seconds)
@@ -49,8 +46,7 @@ struct QueueShape {
         rows[kind] = row
     }
 
-    /// Returns the time at which an upload's age begins: its completion if it waits for delivery or an operator,
-    /// otherwise its last activity.
+    /// Returns the completion of an upload that waits for delivery or an operator, otherwise its last activity.
     private func since(_ summary: UploadSummary) -> WallTime {
         switch summary.queue {
         case .incoming, .delivered, .corrupt: summary.lastActivity
@@ -70,12 +66,10 @@ struct QueueShape {
 
     // MARK: For people
 
-    /// Returns the table: for each row one line of counts and one line about its oldest upload.
+    /// Returns, for each row, a line of counts and a line about its oldest upload; empty if there are no uploads.
     ///
-    /// - Parameters:
-    ///   - isWide: whether to print the column for routes even if there is only one route.
-    ///   - width: the width of the terminal in columns, to which lines are cut, or nil to cut no line.
-    /// - Returns: the lines; empty if there are no uploads.
+    /// `isWide` prints the column for routes even if there is only one. Lines are cut to `width` columns, unless it is
+    /// nil.
     func lines(isWide: Bool, width: Int?) -> [String] {
         guard count > 0 else { return [] }
         let hasRoutes = isWide || Set(rows.keys.map(\.route)).count > 1
@@ -123,7 +117,7 @@ struct QueueShape {
 
     // MARK: For programs
 
-    /// The rows as JSON objects, one line each.
+    /// JSON objects, one line each.
     var objects: [String] {
         sorted.map { kind, row in
             JSON.line([
@@ -139,8 +133,7 @@ struct QueueShape {
         }
     }
 
-    /// Returns a JSON object for one age column: its upper bound in seconds (null for the last column) and its number
-    /// of uploads.
+    /// The upper bound is in seconds, and null for the last column.
     private func ageObject(_ place: Int, _ count: Int) -> JSON {
         let end: JSON = place < Self.ends.count ? .integer(Self.ends[place]) : .null
         return .object([("below", end), ("uploads", .integer(Int64(count)))])

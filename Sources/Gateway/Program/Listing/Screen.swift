@@ -1,13 +1,12 @@
-// Output that is redrawn on a terminal, each screen of lines in place of the last one.
+// Output that is redrawn on a terminal.
 //
-// It changes no mode of the terminal, so the terminal stays usable however the command ends. Invariant: a screen has no
-// more lines than the terminal.
+// It changes no mode of the terminal, which stays usable however the command ends. Invariant: a screen has no more
+// lines than the terminal.
 
 import SpoolgatePosix
 
-/// The lines of one screen while they are collected.
 final class Screen {
-    /// The maximum number of lines shown, not counting the last line, which is always shown.
+    /// Lines shown above the last one, which is always shown.
     let rows: Int
     private let columns: Int
     private var lines: [String] = []
@@ -18,21 +17,15 @@ final class Screen {
         columns = size?.columns ?? 80
     }
 
-    /// Adds a line at the bottom, cut to the terminal's width.
-    ///
-    /// If there are too many lines, only the first `rows` lines and the last line are shown.
+    /// Adds a line, cut to the terminal's width; only the first `rows` lines and the last line are kept.
     func add(_ line: String) {
         if lines.count > rows { lines.removeLast() }
         lines.append(line.cut(toColumns: columns))
     }
 
-    /// Draws the screen repeatedly, with the lines that `body` adds, until a signal ends the process or the terminal
-    /// disappears.
+    /// Draws the lines that `body` adds repeatedly, until a signal ends the process or the terminal disappears.
     ///
-    /// - Parameters:
-    ///   - pause: the time between drawing one screen and collecting the next.
-    ///   - body: called for each screen to add its lines.
-    /// - Throws: the error of `body`, which ends the loop.
+    /// `pause` is the time between drawing one screen and collecting the next. An error of `body` ends the loop.
     static func redraw(
         every pause: Duration,
         _ body: (Screen) throws(CommandFailure) -> Void

@@ -1,11 +1,10 @@
 // The columns of the table of `list`, for a terminal of some width or for other output.
 //
-// On a narrow terminal, long cells are moved below their row. Invariant: no line is wider than the terminal, unless
-// wide output is requested.
+// On a narrow terminal, long cells move below their row. Invariant: no line is wider than the terminal, unless wide
+// output is requested.
 
 import SpoolgatePosix
 
-/// The columns that the table can have, one per fact about an upload.
 enum TableColumn: Int, CaseIterable {
     case upload, state, received, disk, idle, next, route, owner, target, reason
 
@@ -28,7 +27,6 @@ enum TableColumn: Int, CaseIterable {
     }
 }
 
-/// The cells of one upload's row; a cell without text is empty.
 struct TableRow {
     private var cells = [String](repeating: "", count: TableColumn.allCases.count)
 
@@ -38,24 +36,22 @@ struct TableRow {
     }
 }
 
-/// The columns of a table.
 struct TableLayout {
     private static let gap = 2
     private static let indent = 4
-    /// The minimum widths of the columns for the target and the reason, in columns of the terminal.
+    /// Minimum widths, in columns of the terminal.
     private static let leastTarget = 16
     private static let leastReason = 30
 
     private var columns: [(column: TableColumn, width: Int)] = []
-    /// The table columns whose cells are printed on a line below the row, unless they are empty.
+    /// Columns whose cells are printed below the row, unless they are empty.
     private var below: [TableColumn] = []
-    /// The width of the terminal in columns, or nil if lines may have any length.
+    /// The width of the terminal in columns; nil if lines may have any length.
     private let room: Int?
 
-    /// Creates the layout if all rows are known, with the widths that they need.
+    /// Creates the layout with the widths that the rows need.
     ///
-    /// The column for the route, or the owner, is left out if it is the same in all rows, unless wide output is
-    /// requested.
+    /// The column for the route or the owner is left out if all rows have the same, unless wide output is requested.
     init(of rows: [TableRow], _ style: UploadTable.Style) {
         self.init(style) { column in
             let first = rows.first?[column]
@@ -65,7 +61,7 @@ struct TableLayout {
         }
     }
 
-    /// Creates the layout if the rows are not known yet, with room for the longest cells.
+    /// Creates the layout before the rows are known, with room for the longest cells.
     init(ofAny style: UploadTable.Style) {
         self.init(style, varies: { _ in true }, width: \.widest)
     }
@@ -89,7 +85,7 @@ struct TableLayout {
         if let room { fit(room, hasReasons: width(.reason) > 0) }
     }
 
-    /// Moves the columns that do not fit in `room` to a line below each row.
+    /// Moves the columns that do not fit to a line below each row.
     private mutating func fit(_ room: Int, hasReasons: Bool) {
         let target = columns.count - 2
         let left = room - columns[..<target].reduce(0) { $0 + $1.width + Self.gap }
@@ -116,10 +112,9 @@ struct TableLayout {
 
     private mutating func moveBelow() { below.insert(columns.removeLast().column, at: 0) }
 
-    /// The line with the headings, above all rows.
     var head: [String] { [line { $0.heading }] }
 
-    /// Returns a row as one line, or two if some of its cells are printed below it.
+    /// Returns a second line if some cells are printed below the row.
     func lines(of row: TableRow) -> [String] {
         let texts = below.map { row[$0] }.filter { !$0.isEmpty && $0 != "-" }
         let first = line { row[$0] }

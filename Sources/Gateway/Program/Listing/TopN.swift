@@ -1,4 +1,4 @@
-// The first elements of a large number in some order, up to a limit, for listings of spools with millions of uploads.
+// The first elements of many in some order, for spools with millions of uploads.
 //
 // Invariant: it never holds more than twice the limit.
 
@@ -6,24 +6,23 @@ import SpoolgatePosix
 import SpoolgateSpool
 import SpoolgateUploadProtocol
 
-/// The first elements in ascending order of a key; the others are discarded.
+/// Keeps the first elements in ascending order of a key.
 struct TopN<Key: Comparable, Element> {
     private let limit: Int
     private var all: [(key: Key, element: Element)] = []
-    /// Elements whose key is greater than or equal to this one are not among the first; nil if no such key is known.
+    /// Elements with this or a greater key are not among the first; nil if no such key is known.
     private var bound: Key?
 
-    /// Creates an empty collection that keeps the first `limit` elements, at least 1.
+    /// `limit` is at least 1.
     init(limit: Int) { self.limit = limit }
 
-    /// Adds an element if it may be among the first; otherwise does not evaluate `element`.
+    /// Does not evaluate `element` unless it may be among the first.
     mutating func add(_ key: Key, _ element: @autoclosure () -> Element) {
         if let bound, key >= bound { return }
         all.append((key, element()))
         if all.count >= 2 * limit { cut() }
     }
 
-    /// The first elements with their keys, sorted.
     mutating func sorted() -> [(key: Key, element: Element)] {
         cut()
         return all
@@ -37,9 +36,7 @@ struct TopN<Key: Comparable, Element> {
     }
 }
 
-/// The position of an upload in a sorted listing.
 struct UploadOrder: Comparable {
-    /// The sort order of uploads.
     enum Kind: String, CaseIterable {
         /// By bytes on the disk, largest first.
         case size
@@ -50,7 +47,7 @@ struct UploadOrder: Comparable {
     private let rank: Int64
     private let id: String
 
-    /// Creates the position of an upload; equal uploads are ordered by identity.
+    /// Equal uploads are ordered by identity.
     init(_ summary: UploadSummary, by kind: Kind) {
         rank = kind == .size ? -summary.diskUsage : summary.lastActivity.seconds
         id = summary.id.description

@@ -1,5 +1,5 @@
-// The table of `list`: rows sorted by last activity if they are few, otherwise unsorted, or the first rows in a
-// requested order.
+// The table of `list`: sorted by last activity if it is short, otherwise unsorted, or the first rows in a requested
+// order.
 //
 // Invariant: memory does not grow with the spool.
 
@@ -9,26 +9,23 @@ import SpoolgateSpool
 import SpoolgateTextFormats
 import SpoolgateUploadProtocol
 
-/// Prints a table of uploads while they are read.
 final class UploadTable {
-    /// The maximum number of rows that are sorted; a longer table is printed unsorted.
+    /// A longer table is printed unsorted.
     static let sortedLimit = 10_000
-    /// The maximum number of characters of a cell: clients choose the length of their targets.
+    /// In characters: clients choose the length of their targets.
     private static let cellLimit = 200
 
-    /// The form of the table.
     struct Style {
-        /// The requested order; nil sorts by last activity, and only up to `sortedLimit` rows.
+        /// Nil sorts by last activity, and only up to `sortedLimit` rows.
         var order: UploadOrder.Kind?
         /// Whether to print all columns and to leave lines uncut.
         var isWide = false
-        /// Whether to print a column with the bytes on the disk.
         var showsDisk = false
         /// Whether to show the queries of targets, which may contain tokens.
         var showsQueries = false
-        /// The width of the terminal in columns, or nil if the output is not a terminal.
+        /// In columns; nil if the output is not a terminal.
         var width: Int?
-        /// The maximum number of rows in a requested order; further uploads are only counted.
+        /// Rows in a requested order; further uploads are only counted.
         var limit = UploadTable.sortedLimit
     }
 
@@ -42,13 +39,10 @@ final class UploadTable {
     private var diskUsage: Int64 = 0
     private var states: [String: Int] = [:]
 
-    /// Begins a table.
+    /// Begins a table, with ages calculated from `now`.
     ///
-    /// - Parameters:
-    ///   - style: the form of the table.
-    ///   - now: the time to calculate ages from.
-    ///   - step: called with the number of uploads read so far, after each upload that is not printed at once.
-    ///   - emit: called with each line of the table, in order.
+    /// `step` receives the number of uploads read so far, after each one that is not printed at once; `emit` receives
+    /// the lines, in order.
     init(
         _ style: Style,
         now: WallTime,
@@ -59,11 +53,11 @@ final class UploadTable {
         self.now = now
         self.step = step
         self.emit = emit
-        // If more rows than the limit are added, they are printed unsorted.
+        // Further rows are printed unsorted.
         rows = TopN(limit: style.limit + (style.order == nil ? 1 : 0))
     }
 
-    /// Adds a row for an upload; prints it at once if the table is too long to sort.
+    /// Prints the row at once if the table is too long to sort.
     func add(_ summary: UploadSummary) {
         count += 1
         diskUsage += summary.diskUsage
@@ -74,9 +68,7 @@ final class UploadTable {
         if style.order == nil, count > style.limit { beginStream() }
     }
 
-    /// Emits the rows that are still in memory and the totals; emits nothing if no upload was added.
-    ///
-    /// - Returns: the number of uploads added, including those left out because of the limit.
+    /// Emits the remaining rows and the totals; returns the number of uploads, including those beyond the limit.
     func end() -> Int {
         guard count > 0 else { return 0 }
         if stream == nil {
@@ -104,7 +96,7 @@ final class UploadTable {
         stream = layout
     }
 
-    /// The last line, such as `12 uploads, 3.4GiB on disk: 8 partial, 4 deferred`.
+    /// Such as `12 uploads, 3.4GiB on disk: 8 partial, 4 deferred`.
     private var totals: String {
         let parts = UploadSummary.stateWords.compactMap { word in
             states[word].map { "\($0) \(word)" }
@@ -137,8 +129,7 @@ final class UploadTable {
         }
     }
 
-    /// Returns the bytes received and the length, such as `1.2GiB/4.0GiB`, or only the length if the upload is
-    /// complete.
+    /// Returns text such as `1.2GiB/4.0GiB` (received and length), or only the length of a complete upload.
     private func received(_ summary: UploadSummary) -> String {
         let offset = ByteSize.rounded(summary.offset)
         guard summary.offset != summary.length else { return offset }
@@ -151,7 +142,7 @@ final class UploadTable {
         return String(String.UnicodeScalarView(kept)).forTerminal + "\u{2026}"
     }
 
-    /// Returns the time until the next delivery attempt, such as `5m`, or who must act before there is one.
+    /// Returns the time until the next attempt, such as `5m`, or who must act before there is one.
     private func nextText(_ summary: UploadSummary) -> String {
         guard summary.queue == .deferred, let next = summary.nextAttempt else {
             return summary.awaited ?? "-"
@@ -161,7 +152,6 @@ final class UploadTable {
 }
 
 extension DefaultStringInterpolation {
-    /// Appends `1 upload` or `12 uploads`.
     mutating func appendInterpolation(uploads count: Int) {
         appendLiteral(count == 1 ? "1 upload" : "\(count) uploads")
     }

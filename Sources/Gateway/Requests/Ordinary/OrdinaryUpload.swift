@@ -1,8 +1,8 @@
-// An ordinary upload: received completely, then delivered with its length. If the route says `ordinary: pass`, it is
-// streamed to the upstream as it arrives.
+// An ordinary upload: received completely and delivered with its length, or streamed if the route says
+// `ordinary: pass`.
 //
-// It has no upload resource, so a client cannot resume it: incomplete content is removed with its request. It has a
-// record only if the route replies `accepted`. Invariant: it waits for no other upload.
+// A client cannot resume it: incomplete content is removed with its request. It has a record only if the route replies
+// `accepted`. Invariant: it waits for no other upload.
 
 import SpoolgateDelivery
 import SpoolgateExchange
@@ -13,7 +13,7 @@ import SpoolgateSpool
 import SpoolgateUploadProtocol
 
 extension Request {
-    /// Receives an ordinary upload and delivers it, accepts it or passes it through, as its route says.
+    /// Delivers, accepts or passes through an ordinary upload, as its route says.
     ///
     /// If `isMarked` is true, the request uses an upload protocol, but its upload needs no resource (`isUntold(_:)`).
     func takeOrdinaryUpload(isMarked: Bool) {
@@ -25,7 +25,7 @@ extension Request {
             {
                 return passThrough(atMost: route.settings.limits.maxSize, isUpload: true) { $0 }
             }
-            // Its client may wait for a response to its first bytes, which would never be sent.
+            // The client may wait for a response to its first bytes, which would never be sent.
             if isIncremental { return refuse(.incrementalRefused) }
         }
         let plan: DigestPlan
@@ -94,7 +94,7 @@ extension Request {
         journal.written(upload, path, nginx: 0, gateway: upload.offset, on: route.counts)
     }
 
-    /// Receives the content; if the upload has no record and is small, the content stays in the buffer.
+    /// Receives the content; small content of an upload without a record stays in the buffer.
     private func receive(
         _ upload: Upload,
         _ reading: DigestReading

@@ -15,12 +15,9 @@ import SpoolgateUpstream
 extension Request {
     /// Passes a request to the upstream, and its response to the client.
     ///
-    /// - Parameters:
-    ///   - most: the maximum number of bytes of content. A request with more is refused, or aborted if its response has
-    ///     begun.
-    ///   - isUpload: true if the request is an ordinary upload, so that passing it through is its delivery.
-    ///   - fallback: the response to send if the upstream sends none; if nil, the request is refused.
-    ///   - transform: changes the head of the final response before it is sent.
+    /// A request with more than `most` bytes of content is refused, or aborted if its response has begun. `isUpload` is
+    /// true if this is the delivery of an ordinary upload. `fallback` is the response if the upstream sends none; if
+    /// nil, the request is refused.
     func passThrough(
         atMost most: Int64,
         isUpload: Bool = false,
@@ -87,8 +84,7 @@ extension Request {
         case .abandoned where room.isExceeded:
             fail(.tooLarge(maxSize: most), relay)
         case .abandoned, .unheard:
-            // The client's content ended early, or the client is gone. The upstream is not at fault, so no response is
-            // sent.
+            // The upstream is not at fault, so no response is sent.
             giveUp(reason)
         case .answered, .notTried, .notReached, .noRoom, .putOff, .redirected, .notForwarded,
             .indeterminate:
@@ -98,15 +94,14 @@ extension Request {
         }
     }
 
-    /// Refuses a request because the upstream failed, or aborts it if the response has begun.
     private func fail(_ refusal: Refusal, _ relay: StreamRelay) {
         if relay.hasBegun { exchange.abort() } else { refuse(refusal) }
     }
 
     /// The request's content as a stream.
     ///
-    /// If the request has no length, the first read shows whether there is content. A client that expects 100
-    /// (Continue) has content (RFC 9110 §10.1.1), which is read only when the upstream asks for it.
+    /// If it has no length, the first read shows whether there is content. A client that expects 100 (Continue) has
+    /// content (RFC 9110 §10.1.1), which is read only when the upstream asks for it.
     private func passedContent(
         _ buffer: ContentBuffer,
         _ room: PassedRoom
@@ -120,7 +115,7 @@ extension Request {
         case .unknown:
             guard try exchange.receive(into: buffer) else { return .none }
             length = nil
-            // An excess is reported by the first read of the stream.
+            // The first read of the stream reports an excess.
             room.free -= Int64(buffer.count)
         }
         var taken = 0
@@ -155,7 +150,6 @@ private final class PassedRoom {
     func check() throws { if isExceeded { throw Exceeded() } }
 }
 
-/// Passes the upstream's response to the client as it arrives.
 private final class StreamRelay: ResponseSink {
     private let exchange: any Exchange
     private let transform: (ResponseHead) -> ResponseHead
@@ -163,18 +157,10 @@ private final class StreamRelay: ResponseSink {
     private let log: Log
     /// Whether the upstream's content is dropped because `transform` changed the status.
     private var dropsContent = false
-    /// The status of the upstream's final response; 0 until its head is received.
+    /// The status of the final response; 0 until its head is received.
     private(set) var status = 0
-    /// Whether the final head was received and passed to the client.
     var hasBegun: Bool { status != 0 }
 
-    /// Creates a relay.
-    ///
-    /// - Parameters:
-    ///   - exchange: the exchange of the client's request, which receives the response.
-    ///   - transform: changes the head before it is sent; if it changes the status, the upstream's content is dropped.
-    ///   - route: the route of the upstream.
-    ///   - log: the log for heads that cannot be relayed completely, or that have a field that is ignored.
     init(
         _ exchange: any Exchange,
         transform: @escaping (ResponseHead) -> ResponseHead,

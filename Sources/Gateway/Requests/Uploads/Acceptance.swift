@@ -10,13 +10,11 @@ import SpoolgateSpool
 import SpoolgateUploadProtocol
 
 extension UploadOperation {
-    /// Adds a complete upload to the queue and responds with 202 (RFC 9110 §15.3.3).
-    ///
-    /// The upload is unlocked on return.
+    /// Adds a complete upload to the queue, responds with 202 (RFC 9110 §15.3.3), and unlocks the upload.
     func accept() throws(SpoolError) {
         let isNew = upload.state.phase == .receiving || upload.nextAttempt == nil
         if isNew { try upload.postpone(reason: upload.reason, .queue(gateway.clock.now)) }
-        // Necessary even if the queue has it already: the process that added it may have crashed before it was durable.
+        // Even if the queue has it already: the process that added it may have crashed before it was durable.
         try upload.sync()
         if isNew { journal.accepted(upload) }
         let due = upload.nextAttempt ?? gateway.clock.now
@@ -39,9 +37,9 @@ extension Answering {
 }
 
 extension Request {
-    /// Responds to a request on an upload that the queue is delivering, without waiting for the delivery.
+    /// Responds, without waiting, to a request on an upload that the queue is delivering.
     ///
-    /// - Returns: true if a response was sent; false if the caller must lock the upload to respond.
+    /// - Returns: false if the caller must lock the upload to respond.
     func answersUnderWay(_ id: UploadID, _ append: UploadRequest.Append? = nil) -> Bool {
         do throws(SpoolError) {
             guard route.settings.reply == .accepted,

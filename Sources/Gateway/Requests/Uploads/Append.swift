@@ -1,6 +1,6 @@
 // An append to an upload (draft-12 §4.4; tus, "PATCH"), checked before its content is read.
 //
-// `UploadState` makes the decisions; the content is received as for a creation (Receiving.swift).
+// `UploadState` makes the decisions.
 
 import SpoolgateDelivery
 import SpoolgateSettings
@@ -28,7 +28,7 @@ extension UploadOperation {
         }
     }
 
-    /// Refuses an append before its content is read if the spool has no space for it; an empty append needs no space.
+    /// Refuses an append for which the spool has no space; an empty append needs no space.
     private func checkRoom(
         for append: UploadRequest.Append,
         _ ceiling: UploadState.Ceiling

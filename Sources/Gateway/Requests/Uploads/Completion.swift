@@ -1,5 +1,4 @@
-// The handling of a complete upload: deliver it while the client waits, accept it for the queue, or send its stored
-// response again.
+// The handling of a complete upload: deliver it, accept it for the queue, or send its stored response again.
 
 import HTTPTypes
 import SpoolgateDelivery
@@ -10,7 +9,6 @@ import SpoolgateSpool
 import SpoolgateUploadProtocol
 
 extension Request {
-    /// Returns the delivery of this request's upload according to the settings of `route`.
     func delivery(on route: Route, _ journal: Journal) -> Delivery {
         Delivery(
             gateway.deliveries,
@@ -68,7 +66,7 @@ extension UploadOperation {
         refuse(refusal, offset: offset)
     }
 
-    /// Makes the next attempt for an upload that waits for it; the final response is only stored, not sent.
+    /// Makes the next attempt for a waiting upload; the final response is only stored, not sent.
     func deliverUnseen() throws(SpoolError) {
         // The response to this request reports whether the upload was delivered.
         var listener = ResponseListener(responses, completing: try upload.completion())
@@ -77,13 +75,12 @@ extension UploadOperation {
         enqueue()
     }
 
-    /// Adds the upload to the queue if its record says that another attempt is due.
     private func enqueue() {
         guard upload.state.phase == .deferred, let next = upload.nextAttempt else { return }
         gateway.deliveries.queue.add(upload.creation, due: next)
     }
 
-    /// Sends the stored final response again; if there is none, sends `refusal`.
+    /// Sends the stored final response again, or `refusal` if none is stored.
     func replay(otherwise refusal: Refusal) throws(SpoolError) {
         // The repair after a crash may have put the upload on hold, which must be durable before it is reported.
         guard let response = try upload.response() else { return try refuseDurably(refusal) }

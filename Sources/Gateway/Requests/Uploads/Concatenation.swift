@@ -16,13 +16,10 @@ import SpoolgateUploadProtocol
 import SpoolgateUpstream
 
 extension Request {
-    /// Creates an upload from the parts at `urls` and delivers it.
-    ///
-    /// A repeated request receives the result of the first one.
+    /// Creates an upload from the parts at `urls` and delivers it; a repeated request receives the first one's result.
     func concatenate(_ urls: [String]) {
         let ids: [UploadID]
         do throws(Refusal) { ids = try parts(urls) } catch { return refuse(error) }
-        // One deadline for all locks.
         let deadline = Deadline.after(inUseTimeout)
         do throws(SpoolError) {
             guard let parts = try lock(ids, until: deadline) else { return }
@@ -45,7 +42,7 @@ extension Request {
 
     /// The upload IDs in `urls`, which are paths or URLs of this origin.
     ///
-    /// - Throws: a refusal: 400 if a URL is not an upload's or occurs twice, 409 if the upload is on another node.
+    /// - Throws: 400 if a URL is not an upload's or occurs twice, 409 if the upload is on another node.
     private func parts(_ urls: [String]) throws(Refusal) -> [UploadID] {
         var ids: [UploadID] = []
         for url in urls {
@@ -60,16 +57,14 @@ extension Request {
         return ids
     }
 
-    /// The path in a URL of the origin set by the web server, or of the host used by the client; nil for other URLs.
+    /// The path in a URL of the web server's origin or of the host that the client used; nil for other URLs.
     private func pathHere(_ url: String) -> String? {
         let host = head.fields.value(of: .host)
         return [context.origin, host.map { "https://\($0)" }, host.map { "http://\($0)" }].lazy
             .compactMap { url.path(below: $0) }.first
     }
 
-    /// Locks the parts; returns nil if a refusal was sent.
-    ///
-    /// - Returns: the locked parts, in the order of `ids`.
+    /// Locks the parts; returns them in the order of `ids`, or nil if a refusal was sent.
     private func lock(_ ids: [UploadID], until deadline: Deadline) throws(SpoolError) -> [Upload]? {
         var locked: [UploadID: Upload] = [:]
         func unlock() { for upload in locked.values { upload.unlock() } }
@@ -97,9 +92,7 @@ extension Request {
         return ids.compactMap { locked[$0] }
     }
 
-    /// The number of bytes of the upload that consists of these parts.
-    ///
-    /// - Throws: a refusal if the parts are unsuitable or too large.
+    /// The number of bytes of all parts; throws a refusal if they are unsuitable or too large.
     private func length(of parts: [Upload]) throws(Refusal) -> Int64 {
         if parts.contains(where: { $0.state.kind.isPart && $0.state.phase == .delivered }) {
             throw .partConsumed
@@ -137,7 +130,7 @@ extension Request {
         do throws(SpoolError) {
             for part in parts { try part.goInto(upload.creation.id) }
             for part in parts { try upload.append(contentOf: part) }
-            // From this step on the upload is kept after a crash, so its parts count as consumed.
+            // From here on the upload is kept after a crash, so its parts count as consumed.
             let end = route.settings.queue.end(from: gateway.clock.now)
             try upload.postpone(reason: nil, .client(end))
             try upload.sync()
@@ -157,7 +150,7 @@ extension Request {
 
     /// Continues with the upload that was made from a part before, if it consists of exactly these parts.
     ///
-    /// - Returns: false if there is no such upload: it was removed, or it was incomplete and locking it removed it.
+    /// - Returns: false if it was removed, or if locking it removed it because it was incomplete.
     private func goOn(_ id: UploadID, with parts: [Upload], until deadline: Deadline) -> Bool {
         var isThere = true
         withUpload(

@@ -1,4 +1,4 @@
-// The numbers of bytes that nginx and the gateway wrote for recent uploads, for operators. Kept by this process only.
+// The shares of content that nginx and the gateway wrote, for operators.
 //
 // Invariant: the memory used does not depend on the size of the spool.
 
@@ -9,7 +9,7 @@ import SpoolgateUploadProtocol
 package struct ContentShares: Sendable, Equatable {
     package var nginx: Int64 = 0
     package var gateway: Int64 = 0
-    /// Why nginx did not write the content of the last message that it did not write; nil if it wrote all messages.
+    /// Why nginx did not write the last message that it did not write; nil if it wrote all messages.
     package var path: ContentPath?
 
     /// Creates shares.
@@ -17,12 +17,12 @@ package struct ContentShares: Sendable, Equatable {
         (self.nginx, self.gateway, self.path) = (nginx, gateway, path)
     }
 
-    /// The line that the daemon sends to its commands, without a line break: `nginx=300000 gateway=1 result=-`.
+    /// The line that the daemon sends to its commands: `nginx=300000 gateway=1 result=-`.
     package var line: String {
         "nginx=\(nginx) gateway=\(gateway) result=\(path?.label ?? "-")"
     }
 
-    /// Parses a line in the form of `line`; returns nil if it is invalid.
+    /// Parses a `line`; returns nil if it is invalid.
     package init?(line: some StringProtocol) {
         let values = line.split(separator: " ").compactMap { word -> Substring? in
             word.split(separator: "=", maxSplits: 1).last.map { Substring($0) }
@@ -49,12 +49,12 @@ package struct ContentShares: Sendable, Equatable {
     }
 }
 
-/// The shares of a limited number of uploads: those that most recently began to receive content.
+/// The shares of the uploads that most recently began to receive content.
 struct SharesTable {
     static let most = 4096
 
     private var shares: [UploadID: ContentShares] = [:]
-    /// The uploads in the order of their first content; if the table is full, the oldest upload is at index `oldest`.
+    /// The uploads by their first content; if the table is full, the oldest is at index `oldest`.
     private var order: [UploadID] = []
     private var oldest = 0
 

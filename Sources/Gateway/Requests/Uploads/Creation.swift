@@ -21,7 +21,7 @@ extension Request {
                     creation.completeness
                 )
             } catch {
-                // The client does not know the location and cannot resume, so the upload would only occupy space.
+                // The client does not know the location and cannot resume.
                 if !isLocationTold, upload.state.phase == .receiving { try? upload.remove() }
                 throw error
             }
@@ -30,7 +30,7 @@ extension Request {
         }
     }
 
-    /// Creates an upload and sends its location to the client; returns nil if the request was refused.
+    /// Returns nil if the request was refused.
     @inline(never)
     private func beginCreation(_ creation: UploadRequest.Creation) -> Upload? {
         let new = newResource()
@@ -57,15 +57,13 @@ extension Request {
         }
     }
 
-    /// Whether the client receives the upload's location in a 104 response before its content is read.
+    /// Whether the client receives the location in a 104 response before its content is read.
     var isLocationTold: Bool {
         dialect.allowsInterim(toCreationOf: head.contentLength)
             && context.interimStatuses.contains(104)
     }
 
-    /// Whether the upload needs no upload resource, because its client could not use one.
-    ///
-    /// True if the upload is small and complete in this message, and its client will not receive a location.
+    /// Whether the upload needs no resource: it is small and complete, and its client will not receive a location.
     func isUntold(_ creation: UploadRequest.Creation) -> Bool {
         guard creation.completeness == .complete, let count = head.contentLength.count else {
             return false
@@ -74,9 +72,7 @@ extension Request {
             && !isLocationTold && !dialect.locatesFinalResponse
     }
 
-    /// The function by which another request asks the creation to release the upload.
-    ///
-    /// It does nothing if the client did not receive the location, because that client could not resume.
+    /// Asks the creation to release the upload; does nothing if its client received no location and could not resume.
     private var releaseOfCreation: @Sendable () -> Void {
         if isLocationTold { return exchange.interrupt }
         return {}
@@ -84,7 +80,7 @@ extension Request {
 
     func newUpload() -> UploadCreation {
         var head = head
-        // The field describes the message, which usually has no content; the file's type is in `Upload-Metadata`.
+        // The field describes the message; the file's type is in `Upload-Metadata`.
         if dialect.family == .tus { head.fields[.contentType] = nil }
         return UploadCreation(
             id: .random(),

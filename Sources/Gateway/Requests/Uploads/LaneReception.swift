@@ -1,5 +1,4 @@
-// The lane: the web server writes content directly into the upload's file. The gateway sets the limits and acknowledges
-// offsets.
+// The lane: the web server writes content directly into the upload's file, and the gateway acknowledges offsets.
 //
 // Invariant: after the lane ends, the gateway has the file back, or the upload stays locked by the process that has it.
 
@@ -14,17 +13,14 @@ import SpoolgateUploadProtocol
 extension UploadOperation {
     /// How many bytes the web server may write in addition to those written: as many again, within this range.
     ///
-    /// Space is reserved for these bytes, so a client that sends nothing blocks that space for others.
+    /// This space is reserved, so a client that sends nothing blocks it for others.
     private static let laneWindows: ClosedRange<Int64> = 64 << 10...64 << 20
     /// How long the web server may take to close the file before the gateway closes the connection.
     private static let lanePatience = Duration.seconds(1)
 
-    /// Why the web server must not write the message's content into a file; nil if it may.
+    /// The first reason why the web server must not write the content into a file; nil if it may.
     ///
-    /// - Parameters:
-    ///   - most: the maximum number of bytes that it could write.
-    ///   - hasDigest: true if the content must be verified.
-    /// - Returns: the first reason that applies.
+    /// `most` is the maximum number of bytes that it could write.
     func laneObstacle(most: Int64, hasDigest: Bool) -> ContentPath? {
         if route.settings.spoolReceive == .off { return .off }
         if gateway.spool.isShared { return .shared }
@@ -38,7 +34,7 @@ extension UploadOperation {
     func notePath(_ obstacle: ContentPath?, _ transfer: Transfer) {
         let path = exchange.contentPath(obstacle)
         transfer.note(path)
-        // Includes the bytes that nginx had written but not reported when the client disconnected.
+        // Includes bytes that nginx had written but not reported when the client disconnected.
         if path == .used { transfer.add(Int(max(0, offset - transfer.offset)), byNginx: true) }
         let shares = transfer.shares
         exchange.noteWritten(shares.nginx)
@@ -53,13 +49,11 @@ extension UploadOperation {
 
     /// Lets the web server write the content into the upload's file, if it offers to.
     ///
-    /// Call it only if `laneObstacle` is nil. If this function does not accept an offer, the next read of content
-    /// declines it.
+    /// Call it only if `laneObstacle` is nil. The next read of content declines an offer that is not accepted here.
+    /// Bytes after the first `most` pass through the gateway. `afterEach` is called with the number of new bytes; 0 if
+    /// the alarm rang.
     ///
-    /// - Parameters:
-    ///   - most: the maximum number of bytes to write; later bytes pass through the gateway.
-    ///   - afterEach: called with the number of new bytes, to report progress; 0 if the alarm rang.
-    /// - Returns: how the content ended; nil if the gateway must read the rest, or at least the end of the content.
+    /// - Returns: nil if the gateway must read the rest, or at least the end of the content.
     /// - Throws: `SpoolError` if storing failed; bytes that were stored before remain.
     func receiveByLane(
         most: Int64,
@@ -118,7 +112,7 @@ extension UploadOperation {
         }
     }
 
-    /// The maximum number of bytes that the web server may write in total after it has written `written` bytes.
+    /// The total number of bytes that the web server may write after it has written `written`.
     private static func most(written: Int64, expected: Int64) -> Int64 {
         min(expected, written + min(max(written, laneWindows.lowerBound), laneWindows.upperBound))
     }
@@ -128,7 +122,6 @@ extension UploadOperation {
         return LaneLimit(count: count, restFollows: count == expected)
     }
 
-    /// Raises the limit on what the web server may write, before the limit is reached.
     private func widen(
         _ lane: any ContentLane,
         written: Int64,
@@ -153,8 +146,7 @@ extension UploadOperation {
         try? lane.widen(limit)
     }
 
-    /// Stops offers from being accepted if nginx could not use the file, for example because AppArmor or SELinux
-    /// forbids it.
+    /// Accepts no more offers if nginx could not use the file, for example because AppArmor or SELinux forbids it.
     ///
     /// Otherwise no large upload would succeed. New settings end this.
     private func noteIfUnusable(_ count: Int64, errno: Int32) {

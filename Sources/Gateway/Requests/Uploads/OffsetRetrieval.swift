@@ -44,7 +44,7 @@ extension UploadOperation {
     private func seen() throws(SpoolError) -> UploadState {
         var state = upload.state
         state.isAccepted = route.hasAccepted(nextAttempt: upload.nextAttempt)
-        // Other dialects do not use the status, so the response is not read for them.
+        // Other dialects do not use the status.
         if dialect.takesOffsetForSuccess {
             state.finalStatus = try upload.response()?.head.status.code
         }

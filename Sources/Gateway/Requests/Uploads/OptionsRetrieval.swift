@@ -14,7 +14,6 @@ extension Request {
         return response
     }
 
-    /// Passes an OPTIONS request to the upstream, and adds the gateway's capabilities to the response.
     func passOptions() {
         let builder = ResponseBuilder(dialect: dialect, limits: route.settings.limits)
         func answer(_ upstream: ResponseHead) -> ResponseHead {

@@ -9,21 +9,21 @@ import SpoolgateSpool
 import SpoolgateUploadProtocol
 
 struct ReceptionProgress {
-    /// The maximum number of bytes between two reports on content of unknown length, however little time has passed.
+    /// The maximum number of bytes between two reports on content of unknown length.
     ///
-    /// The client of such content buffers bytes that are not acknowledged, and pauses when its buffer is full.
+    /// The client of such content buffers unacknowledged bytes, and pauses when its buffer is full.
     private static let step: Int64 = 4 << 20
 
     private let report: ProgressReport?
     private let rate: InterimRate
     private let step: Int64
-    /// The offset of the last report, which may still be in the process of becoming durable.
+    /// The offset of the last report, which may not be durable yet.
     private var told: Int64
     private var next: Deadline
-    /// Rings when a sync has succeeded or failed; nil until the first sync that runs in the background.
+    /// Rings when a sync has succeeded or failed; nil until the first sync in the background.
     private var alarm: Alarm?
 
-    /// Creates the progress of content that begins at `offset`, which the client knows.
+    /// The content begins at `offset`, which the client knows.
     init(
         _ report: ProgressReport?,
         rate: InterimRate,
@@ -37,11 +37,7 @@ struct ReceptionProgress {
         next = .after(rate.progressInterval)
     }
 
-    /// Acknowledges the upload's offset if a report is due.
-    ///
-    /// Call it after content arrived or the exchange's alarm rang.
-    ///
-    /// - Throws: `SpoolError` if an offset could not be made durable.
+    /// Acknowledges the upload's offset if a report is due; call it after content arrived or the alarm rang.
     mutating func note(_ upload: Upload) throws(SpoolError) {
         guard let report else { return }
         try tellDurable(upload, report)
@@ -56,11 +52,9 @@ struct ReceptionProgress {
         }
     }
 
-    /// Waits for the sync that is under way when the content ends, and acknowledges the offset that it made durable.
+    /// Waits for the sync that is under way when the content ends, and acknowledges its offset.
     ///
     /// The next operation on the upload would wait for the sync as well.
-    ///
-    /// - Throws: `SpoolError` if the offset could not be made durable.
     func end(_ upload: Upload) throws(SpoolError) {
         if let report { try tellDurable(upload, report, waits: true) }
     }
@@ -79,7 +73,7 @@ struct ReceptionProgress {
         return count >= step || count >= rate.progressSize && next.hasPassed
     }
 
-    /// The alarm; nil if none can be created, in which case receiving content waits for each sync.
+    /// Nil if no alarm can be created; receiving content then waits for each sync.
     private mutating func alarm(of report: ProgressReport) -> Alarm? {
         if alarm == nil, let made = try? Alarm() {
             alarm = made

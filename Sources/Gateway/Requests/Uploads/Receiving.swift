@@ -1,6 +1,6 @@
 // Reception of the content of a creation or an append (draft-12 §4.2, §4.4), and the response.
 //
-// `UploadState` makes the decisions and the spool stores the bytes; this file defines the order of the steps.
+// This file defines the order of the steps; `UploadState` makes the decisions.
 
 import SpoolgateDelivery
 import SpoolgateExchange
@@ -11,7 +11,6 @@ import SpoolgateSpool
 import SpoolgateUploadProtocol
 
 extension UploadOperation {
-    /// Receives the message's content up to `ceiling`, and sends the response.
     func receive(
         upTo ceiling: UploadState.Ceiling,
         _ completeness: Completeness
@@ -44,8 +43,7 @@ extension UploadOperation {
             from: offset,
             hasLength: head.contentLength != .unknown
         )
-        // A client that treats offset == length as success must not receive that offset for content that did not end
-        // properly.
+        // A client that treats offset == length as success must not receive that offset for content that ended early.
         let keepsLast = ceiling.isLength && dialect.takesOffsetForSuccess
         let most = ceiling.offset - offset - (keepsLast ? 1 : 0)
         let obstacle = laneObstacle(most: most, hasDigest: check != nil)
@@ -105,7 +103,7 @@ extension UploadOperation {
         }
     }
 
-    /// Refuses the message because its content exceeds the limit of the message or of the representation.
+    /// Refuses content that exceeds the limit of the message or of the representation.
     private func refuseExcess(_ ceiling: UploadState.Ceiling) throws(SpoolError) {
         let (refusal, deactivates) = upload.state.decideExcess(
             ceiling,
@@ -120,7 +118,6 @@ extension UploadOperation {
         refuse(refusal)
     }
 
-    /// Carries out the decision on a message whose content was received or is empty.
     @inline(never)
     func carryOut(_ answer: UploadState.Answer) throws(SpoolError) {
         switch answer {

@@ -1,16 +1,14 @@
-// Reception of content from a request, up to a ceiling. Each fragment is stored on arrival, never held back to fill a
-// buffer, so that received bytes survive a crash.
+// Reception of content up to a ceiling. Each fragment is stored on arrival, so that received bytes survive a crash.
 
 import SpoolgateExchange
 import SpoolgatePosix
 import SpoolgateSpool
 
 enum ReceptionEnd: Sendable, Equatable {
-    /// The content ended properly.
     case ended
     /// The content ended early; the bytes received are stored.
     case interrupted(ContentError)
-    /// The content exceeded the ceiling; the bytes up to the ceiling are stored.
+    /// The bytes up to the ceiling are stored.
     case exceeded
 }
 
@@ -18,17 +16,12 @@ struct Reception {
     let exchange: RequestExchange
     let buffer: ContentBuffer
 
-    /// Stores content until it ends.
+    /// Stores up to `room` bytes of content until it ends.
     ///
-    /// - Parameters:
-    ///   - room: the maximum number of bytes to store.
-    ///   - keepsLast: true to withhold the byte that fills `room` until the content has ended properly, so that a
-    ///     truncated message never fills it; the client sends that byte again.
-    ///   - store: stores bytes in order.
-    ///   - afterEach: called after each part was stored, and after the exchange's alarm rang, to report progress.
-    ///   - whenSlow: called if content arrives slowly, each time before the wait for the next part.
-    /// - Returns: how the content ended.
-    /// - Throws: `SpoolError` if storing failed; bytes that were stored before remain.
+    /// If `keepsLast` is true, the byte that fills `room` is withheld until the content has ended properly; the client
+    /// of a truncated message sends it again. `afterEach` is called after each part was stored and after the exchange's
+    /// alarm rang, `whenSlow` before each wait for slow content. If storing fails, bytes that were stored before
+    /// remain.
     func receive(
         room: Int64,
         keepsLast: Bool = false,
@@ -59,10 +52,9 @@ struct Reception {
         }
     }
 
-    /// Receives content into the buffer, and leaves it there if the content is small.
+    /// Receives content into the buffer, and leaves it there if it has at most `most` bytes.
     ///
-    /// - Parameter most: the maximum number of bytes of small content; it must be less than the buffer's capacity.
-    /// - Returns: how the content ended; nil if it exceeds `most` bytes, in which case more content may follow.
+    /// `most` must be less than the buffer's capacity. Returns nil for larger content, of which more may follow.
     func hold(atMost most: Int) -> ReceptionEnd? {
         buffer.removeAll()
         var pace = Pace()
@@ -78,16 +70,14 @@ struct Reception {
         return nil
     }
 
-    /// Releases memory that only fast content would use again.
-    ///
-    /// Thousands of slow clients wait at a time.
+    /// Releases memory that only fast content would use again, because thousands of slow clients wait at a time.
     private func giveBackUnused() {
         buffer.releaseUnusedPages()
         Thread.releaseStack()
     }
 
     private struct Pace {
-        /// The size in bytes of a part below which content arrives more slowly than it is stored.
+        /// Parts of fewer bytes arrive more slowly than they are stored.
         private static let slowPart = 4096
 
         private var slowParts = 0
@@ -104,7 +94,7 @@ struct Reception {
         var last: UInt8?
     }
 
-    /// Stores the buffer's bytes as far as there is room for them; returns false if there was not enough room.
+    /// Stores the buffer's bytes as far as there is room; returns false if there was not enough.
     private func storePart(
         _ room: inout Room,
         _ store: (RawSpan) throws(SpoolError) -> Void

@@ -8,7 +8,7 @@ import SpoolgateTextFormats
 import SpoolgateUploadProtocol
 
 extension Request {
-    /// Responds with the upload's state as JSON; does not lock or change the upload.
+    /// Responds with the upload's state, without locking or changing the upload.
     func tellStatus(of id: UploadID) {
         do throws(SpoolError) {
             guard let summary = try gateway.spool.look(at: id), let creation = summary.creation,

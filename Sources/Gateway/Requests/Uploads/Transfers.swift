@@ -1,4 +1,4 @@
-// The uploads that are receiving content, for operators, and those that were interrupted before.
+// The uploads that are receiving content or were interrupted, for operators.
 //
 // Invariant: the memory used does not depend on the size of the spool.
 
@@ -10,21 +10,19 @@ import SpoolgateTextFormats
 package import SpoolgateUploadProtocol
 import Synchronization
 
-/// The content of one request on its way into an upload.
-///
-/// One thread updates it; any thread may read it.
+/// The content of one request on its way into an upload; one thread updates it, and any thread may read it.
 package final class Transfer: Sendable {
     package let id: UploadID
     package let route: String
     private let head: RequestHead
     package let owner: String?
-    /// The address of the client that is sending; nil if unknown.
+    /// The address of the client; nil if unknown.
     package let client: String?
     /// The number of bytes of the complete upload; nil if unknown.
     package let length: Int64?
     /// How many connections have sent content to the upload, including this one, as far as this process knows.
     package let connections: Int
-    /// The transfer's number, which increases; transfers that begin at the same time may share one.
+    /// A later transfer has a greater number; transfers that begin at the same time may share one.
     package let number: Int
     package let watch = Stopwatch()
     private let first: Int64
@@ -51,7 +49,6 @@ package final class Transfer: Sendable {
         self.connections = connections
     }
 
-    /// Adds `count` stored bytes; `byNginx` is true if nginx stored them.
     func add(_ count: Int, byNginx: Bool = false) {
         received.wrappingAdd(count, ordering: .relaxed)
         if byNginx { writtenByNginx.wrappingAdd(count, ordering: .relaxed) }
@@ -71,26 +68,23 @@ package final class Transfer: Sendable {
 
     private var count: Int { received.load(ordering: .relaxed) }
 
-    /// The upload's path and the values that name its file.
     package var naming: UploadNaming { UploadNaming(head) }
 
-    /// The number of bytes of the upload that have been received, including earlier transfers.
+    /// The number of bytes of the upload received so far, including earlier transfers.
     package var offset: Int64 { first + Int64(count) }
 
-    /// The average rate of this transfer in bytes per second.
+    /// The average rate in bytes per second.
     package var rate: Int64 {
         let seconds = Double(max(watch.nanoseconds, 1_000_000)) / 1e9
         return Int64(Double(count) / seconds)
     }
 }
 
-/// The transfers of one process, current and recent.
-///
-/// Thread-safe.
+/// The current and recent transfers of one process; thread-safe.
 package final class Transfers: Sendable {
     private struct Table {
         var active: [UploadID: Transfer] = [:]
-        /// Uploads whose clients stopped before the end: how many connections each had, and whether the last one was
+        /// Uploads whose clients stopped early: how many connections each had, and whether the last one was
         /// interrupted.
         var left: [UploadID: (connections: Int, isInterrupted: Bool)] = [:]
         var shares = SharesTable()
@@ -108,14 +102,10 @@ package final class Transfers: Sendable {
         self.buffers = buffers
     }
 
-    /// Receives content of an upload; during the call, the transfer is listed as active.
+    /// Receives content of an upload, which is listed as active during the call.
     ///
-    /// - Parameters:
-    ///   - upload: the upload.
-    ///   - client: the client's address.
-    ///   - isLast: true if the upload is complete when this content ends properly.
-    ///   - body: receives the content through a buffer, and reports it to the transfer.
-    /// - Returns: the result of `body`.
+    /// `isLast` is true if the upload is complete when this content ends properly.
+    ///
     /// - Throws: errors of `body`; `.exhausted` if there is no memory for a buffer.
     func receive(
         into upload: Upload,
@@ -137,7 +127,7 @@ package final class Transfers: Sendable {
         }
     }
 
-    /// Calls `body`, and counts an ordinary upload as being received during the call.
+    /// Counts an ordinary upload as being received while `body` runs.
     func countingOrdinary<R>(
         _ body: () throws(SpoolError) -> R
     ) throws(SpoolError) -> R {
@@ -182,16 +172,16 @@ package final class Transfers: Sendable {
             table.active[transfer.id] = nil
             table.shares.add(transfer.shares, to: transfer.id)
             guard !isWhole else { return }
-            // Removes any entry: most entries are of uploads that are never resumed.
+            // Removes any entry: most uploads here are never resumed.
             if table.left.count >= Self.mostLeft { _ = table.left.popFirst() }
             table.left[transfer.id] = (transfer.connections, isInterrupted)
             leftCount.set(table.left.count)
         }
     }
 
-    /// How many bytes of an upload's content nginx and the gateway wrote, including a current transfer.
+    /// How many bytes of an upload's content nginx and the gateway wrote, including a current transfer; nil if unknown.
     ///
-    /// Nil if unknown: this process remembers only some thousand uploads, and none of an earlier process.
+    /// This process remembers only some thousand uploads, and none of an earlier process.
     package func shares(of id: UploadID) -> ContentShares? {
         table.updateQuietly { table in
             guard let active = table.active[id] else { return table.shares[id] }

@@ -7,7 +7,7 @@ import SpoolgateSpool
 import SpoolgateUploadProtocol
 
 extension Request {
-    /// Removes an upload and responds (draft-12 §4.5); during a delivery, waits for the final response first.
+    /// Removes an upload and responds; during a delivery, waits for the final response first.
     func cancel(_ id: UploadID) {
         withUpload(id, patience: deliveryTimeout) { operation throws(SpoolError) in
             let upload = operation.upload

@@ -1,4 +1,4 @@
-// A request's operation on an upload that it has locked. It uses the upload's own limits, journal and protocol.
+// A request's operation on an upload, with the upload's own limits, journal and protocol.
 
 import HTTPTypes
 import SpoolgateDelivery
@@ -9,9 +9,7 @@ import SpoolgateSettings
 import SpoolgateSpool
 import SpoolgateUploadProtocol
 
-/// One request's operation on one upload that the request has locked.
-///
-/// A class, so that it is shared by reference. Used by the request's thread.
+/// Used by the request's thread.
 final class UploadOperation: Answering {
     let request: Request
     let upload: Upload
@@ -37,20 +35,19 @@ final class UploadOperation: Answering {
 
     var head: RequestHead { request.head }
     var offset: Int64 { upload.offset }
-    /// The upload resource's URI if the request is the creation; otherwise nil.
+    /// The upload resource's URI in a creation; otherwise nil.
     var locationOfCreation: String? {
         isCreation ? request.location(upload.creation.resourcePath) : nil
     }
 
-    /// The progress reports to the client; nil if it cannot receive them.
-    ///
-    /// Also nil for a creation without content (`Dialect.allowsInterim(toCreationOf:)`).
+    /// Nil if the client cannot receive reports, or for a creation without content
+    /// (`Dialect.allowsInterim(toCreationOf:)`).
     var progressReport: ProgressReport? {
         guard !isCreation || head.contentLength != .known(0) else { return nil }
         return ProgressReport(to: exchange, request.context, responses)
     }
 
-    /// Makes the upload's offset durable, then refuses the request; the response may state this offset.
+    /// Makes the offset durable, then refuses the request; the response may state the offset.
     func refuseDurably(_ refusal: Refusal) throws(SpoolError) {
         try upload.sync()
         refuse(refusal, offset: offset)

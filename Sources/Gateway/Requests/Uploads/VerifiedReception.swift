@@ -7,16 +7,16 @@ import SpoolgateDelivery
 import SpoolgateSpool
 import SpoolgateUploadProtocol
 
-/// The digests that a message states for its content, and the computation of the actual digests.
+/// The digests that a message states for its content, and the computation of the actual ones.
 struct ContentCheck {
     let told: DigestValues
     let reading: DigestReading
 }
 
 extension UploadOperation {
-    /// Begins to verify a message's content; the content counts only after `endCheck` has succeeded.
+    /// Begins to verify a message's content, which counts only after `endCheck` has succeeded.
     ///
-    /// - Returns: the check to pass to `endCheck`; nil if the message states no digest.
+    /// - Returns: nil if the message states no digest.
     func beginCheck() throws(SpoolError) -> ContentCheck? {
         // `try?`: a field that cannot be verified was refused earlier. A complete upload receives no more content.
         guard upload.state.phase == .receiving, let told = try? toldOfContent, !told.isEmpty
@@ -34,9 +34,7 @@ extension UploadOperation {
         }
     }
 
-    /// Ends the verification, and discards the message's content if it was not verified.
-    ///
-    /// - Returns: true if the request continues; false if a refusal was sent.
+    /// Ends the verification, and discards content that was not verified; returns false if a refusal was sent.
     func endCheck(
         _ check: ContentCheck,
         _ end: ReceptionEnd

@@ -1,25 +1,25 @@
-// The trusted part of the wall clock: one pure function, and its state as the file `clock` of the spool.
+// The trusted part of the wall clock, stored in the file `clock` of the spool.
 //
 // Confirmed time advances with the uptime. It follows the wall clock back immediately, because that only extends
 // lifetimes, and forward once both clocks have advanced equally for a day. Invariant: confirmed time is never ahead of
-// the wall clock, and includes no forward step until that day has passed.
+// the wall clock.
 
 import SpoolgatePosix
 
 /// One reading of the clocks, and the time confirmed by it and by all earlier readings.
 struct ClockMark: Sendable, Equatable {
     var boot: String
-    /// The number of seconds since the machine started.
+    /// Seconds since the machine started.
     var uptime: Int64
     var wall: WallTime
-    /// The confirmed time: the part of the wall-clock time that is trusted and by which lifetimes are measured.
+    /// The trusted part of the wall-clock time, by which lifetimes are measured.
     var confirmed: WallTime
     /// The uptime, in seconds, since which wall time and uptime have advanced equally.
     var evenSince: Int64
 
-    /// The largest jump of the wall clock, in seconds, that is accepted; normal corrections are smaller.
+    /// The largest accepted jump of the wall clock, in seconds; normal corrections are smaller.
     static let tolerance: Int64 = 60
-    /// How long, in seconds of uptime, the clocks must advance equally before a forward jump is trusted.
+    /// How many seconds of uptime the clocks must advance equally before a forward jump is trusted.
     static let patience: Int64 = 86_400
 
     /// Creates the first mark, which trusts the wall clock.
@@ -31,18 +31,16 @@ struct ClockMark: Sendable, Equatable {
         evenSince = uptime
     }
 
-    /// The mark used if the stored mark is unreadable; nothing expires until the clocks have been observed for
+    /// The mark used if the stored one is unreadable; nothing expires until the clocks have been observed for
     /// `patience`.
     static let unreadable = ClockMark(boot: "", uptime: .max, wall: WallTime(seconds: 0))
 
-    /// Whether wall time and uptime have advanced equally for at least `patience`.
     var isSettled: Bool { uptime - evenSince >= Self.patience }
     /// How far the wall clock is ahead of confirmed time, in seconds.
     var lead: Int64 { wall.seconds - confirmed.seconds }
-    /// Whether the wall clock is too far ahead of confirmed time to be trusted.
+    /// Whether the wall clock is too far ahead to be trusted.
     var isDoubted: Bool { lead > Self.tolerance }
 
-    /// Updates the mark with a new reading of the clocks.
     mutating func look(boot: String, uptime: Int64, wall: WallTime) {
         // After a restart of the machine, the time that it was off is unknown.
         let isSameRun = boot == self.boot && !boot.isEmpty && uptime >= self.uptime
@@ -57,13 +55,13 @@ struct ClockMark: Sendable, Equatable {
 
     // MARK: As text
 
-    /// The mark as one line of the file `clock`.
+    /// One line of the file `clock`.
     var text: String {
         "boot=\(boot) uptime=\(uptime) wall=\(wall.seconds) confirmed=\(confirmed.seconds) "
             + "even-since=\(evenSince)\n"
     }
 
-    /// Parses a line of the file `clock`; returns nil if it is invalid.
+    /// Returns nil if the line is invalid.
     init?(text: String) {
         let words = text.split(separator: "\n").first?.split(separator: " ") ?? []
         var values: [Substring: Substring] = [:]

@@ -5,17 +5,15 @@
 
 package import SpoolgatePosix
 
-/// The clock of one spool.
-///
-/// Thread-safe.
+/// The clock of one spool; thread-safe.
 package final class SpoolClock: Sendable {
     private let system: SystemClock
     private let boot: String
     private let mark: Monitor<ClockMark>
-    /// Whether the file `clock` was missing, because no process has used this spool before.
+    /// Whether the file `clock` was missing, because the spool is new.
     let isFirst: Bool
 
-    /// Continues from the state that the last process wrote to the file `clock` in `root`.
+    /// Continues from the state in the file `clock`.
     init(_ system: SystemClock, in root: Directory) throws(SystemError) {
         self.system = system
         // If the boot identity is unknown, each process counts as a restart of the machine.
@@ -29,19 +27,18 @@ package final class SpoolClock: Sendable {
     /// The wall-clock time, for records and people.
     package var now: WallTime { system.now }
 
-    /// The number of seconds since the machine started; this clock cannot be set.
+    /// The number of seconds since the machine started, which cannot be set.
     package var uptime: Int64 { system.uptime }
 
     /// The wall-clock time minus the uptime, in seconds; decreases if the wall clock is set back.
     package var offset: Int64 { system.now.seconds - system.uptime }
 
-    /// The confirmed time, which lifetimes are measured with.
+    /// The confirmed time, by which lifetimes are measured.
     ///
     /// It is never ahead of the wall clock, and includes no forward jump made in the last day of uptime.
     package var confirmed: WallTime { look().confirmed }
 
-    /// How far the wall clock is ahead of confirmed time, in seconds, or nil if the difference is small enough to be
-    /// normal.
+    /// How many seconds the wall clock is ahead of confirmed time, or nil if the difference is normal.
     package var lead: Int64? {
         let mark = look()
         return mark.isDoubted ? mark.lead : nil
@@ -50,15 +47,13 @@ package final class SpoolClock: Sendable {
     /// How long the clocks must advance equally before the wall clock is trusted again.
     package static let patience = Duration.seconds(ClockMark.patience)
 
-    /// The latest modification time that a file can have, or nil while the wall clock itself may be wrong.
-    ///
-    /// A later time was written while the clock was wrong.
+    /// The latest modification time that a file can have; nil while the wall clock itself may be wrong.
     var future: WallTime? {
         let mark = look()
         return mark.isSettled ? WallTime(seconds: mark.wall.seconds + ClockMark.tolerance) : nil
     }
 
-    /// Returns a time from a record, or the current time if it is later than `future`.
+    /// Returns the current time instead of a time later than `future`.
     func corrected(_ time: WallTime?) -> WallTime? {
         guard let time, let future, time > future else { return time }
         return now
@@ -76,9 +71,9 @@ package final class SpoolClock: Sendable {
 }
 
 extension Spool {
-    /// Writes the state of the clock to the file `clock`, for the next process.
+    /// Writes the clock's state to the file `clock`, for the next process.
     ///
-    /// If the write fails, the next process continues from an earlier state, which only extends lifetimes.
+    /// If this fails, the next process continues from an earlier state, which only extends lifetimes.
     package func noteClock() {
         try? layout.replace(SpoolClock.file, with: clock.text, on: disk)
     }
@@ -87,8 +82,7 @@ extension Spool {
     ///
     /// Otherwise the upload would be kept until that time.
     ///
-    /// - Parameter summary: the upload as it was listed.
-    /// - Returns: whether the last activity was changed; false if it is not in the future or the upload is in use.
+    /// - Returns: false if the time is not in the future or the upload is in use.
     /// - Throws: `.disk` if the upload's files could not be read or changed.
     package func correctTime(of summary: UploadSummary) throws(SpoolError) -> Bool {
         guard let future = clock.future, summary.lastActivity > future,

@@ -4,20 +4,19 @@
 
 import SpoolgatePosix
 
-/// An open data file or record.
 final class OpenFile: Sendable {
     let descriptor: Descriptor
     private let directory: Directory
     private let name: String
 
-    /// Takes ownership of a descriptor that was opened with the path `name` below `directory`.
+    /// Takes ownership of a descriptor opened with the path `name` below `directory`.
     init(_ descriptor: consuming Descriptor, _ name: String, in directory: Directory) {
         self.descriptor = descriptor
         self.name = name
         self.directory = directory
     }
 
-    /// Opens an existing file; returns nil if it is missing.
+    /// Returns nil if the file is missing.
     static func open(
         _ name: String,
         in directory: Directory,
@@ -32,17 +31,16 @@ final class OpenFile: Sendable {
 
     func status() throws(SystemError) -> FileStatus { try descriptor.status(subject: subject) }
 
-    /// Locks the file for exclusive use of its upload; returns false if another process holds the lock.
+    /// Returns false if another process holds the lock.
     func tryLock() throws(SystemError) -> Bool { try descriptor.tryLock(subject: subject) }
 
-    /// Reads up to `count` bytes, starting at `position`; returns fewer only at the end of the file.
+    /// Returns fewer than `count` bytes only at the end of the file.
     func bytes(at position: Int64, count: Int) throws(SystemError) -> [UInt8] {
         try descriptor.bytes(at: position, count: count, subject: subject)
     }
 }
 
 extension Disk {
-    /// Writes all of `bytes`, starting at `position`.
     func write(_ bytes: [UInt8], to file: OpenFile, at position: Int64) throws(SystemError) {
         var position = position
         try write(
@@ -58,7 +56,7 @@ extension Disk {
         try sync(file.descriptor, subject: file.subject)
     }
 
-    /// Rewrites a part of a file with the same bytes, so that the next sync writes that part to the disk again.
+    /// Rewrites a part of a file with the same bytes, so that the next sync writes it to the disk again.
     func writeAgain(_ part: Range<Int64>, of file: OpenFile) throws(SystemError) {
         let bytes = try file.bytes(at: part.lowerBound, count: Int(clamping: part.count))
         try write(bytes, to: file, at: part.lowerBound)

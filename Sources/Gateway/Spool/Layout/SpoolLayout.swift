@@ -1,36 +1,35 @@
 // The directories of a spool and the names in them; see spoolgate-spool(5), LAYOUT.
 //
-// This file opens and creates directories and names an upload's files, but does not interpret their content. Invariant:
-// a file's name is derived from an `UploadID` and from no other input of a client.
+// Invariant: a file's name is derived from an `UploadID` and from no other input of a client.
 
 import SpoolgateCrypto
 import SpoolgatePosix
 import SpoolgateTextFormats
 import SpoolgateUploadProtocol
 
-/// An opened spool directory.
+/// An opened spool directory; thread-safe.
 ///
 /// All its subdirectories stay open, so that no call resolves a path: nothing outside the spool is touched, even if a
-/// name is replaced later, for example by a symbolic link. Thread-safe.
+/// name is replaced later, for example by a symbolic link.
 final class SpoolLayout: Sendable {
-    /// The content of the file `format` of a spool in the current format.
+    /// The content of the file `format`.
     static let format = "spoolgate-spool 2\n"
     /// The possible first characters of an upload's identity; `uploads` has a subdirectory for each.
     static let shards = "0123456789abcdefghijklmnopqrstuv".map(String.init)
 
     let root: Directory
-    /// The subdirectories of `uploads` in the order of `shards`; they hold records and data files.
+    /// The subdirectories of `uploads`, in the order of `shards`, with records and data files.
     let uploads: [Directory]
-    /// The directory of names that list the uploads that wait, in the order in which they are due.
+    /// The names in it list the uploads that wait, in the order in which they are due.
     let queue: Directory
-    /// The directory of records that cannot be read or do not match their content.
+    /// Records that cannot be read or do not match their content.
     let corrupt: Directory
-    /// The directory with a file for each daemon that is running or has crashed.
+    /// A file for each daemon that is running or has crashed.
     let daemons: Directory
-    /// The directory for files without a name, and for new files until they are renamed.
+    /// Files without a name, and new files until they are renamed.
     let temporary: Directory
 
-    /// Opens the spool at `path`; if `creating` is true, creates the spool if the directory is missing or empty.
+    /// If `creating` is true, creates the spool if the directory is missing or empty.
     init(path: String, creating: Bool, disk: Disk) throws(SpoolError) {
         func unusable(_ reason: String) -> SpoolError {
             .unusable(directory: path, reason: reason)
@@ -75,10 +74,10 @@ final class SpoolLayout: Sendable {
         }
     }
 
-    /// Throws an error if one of the directories belongs to or is accessible to another user.
+    /// Throws an error if a directory belongs to or is accessible to another user.
     ///
-    /// A user with write access could have placed files there, and one with read access could have read uploads. The
-    /// permissions are not repaired, so that the operator finds out.
+    /// That user could have placed files there or read uploads. The permissions are not repaired, so that the operator
+    /// finds out.
     private static func checkTrust(in directories: [Directory], _ path: String) throws {
         let user = Directory.user
         let owner = try directories[0].status().owner
@@ -115,39 +114,32 @@ final class SpoolLayout: Sendable {
 
     // MARK: An upload's files
 
-    /// Returns the subdirectory of `uploads` that contains the files of an upload.
     func directory(of name: FileName) -> Directory { uploads[name.number] }
 
-    /// Opens the record of an upload; returns nil if it is missing.
+    /// Returns nil if the record is missing.
     func openRecord(_ name: FileName, forWriting: Bool = true) throws(SystemError) -> OpenFile? {
         try OpenFile.open(name.record, in: directory(of: name), forWriting: forWriting)
     }
 
-    /// Opens the data file of an upload; returns nil if it is missing.
+    /// Returns nil if the data file is missing.
     func openData(_ name: FileName) throws(SystemError) -> OpenFile? {
         try OpenFile.open(name.data, in: directory(of: name))
     }
 
     // MARK: Walking
 
-    /// An upload found in `uploads`, and the files that it has there.
     struct Found {
         let id: UploadID
-        /// Whether the upload has a record, or had one when its subdirectory was read.
+        /// Whether the upload had a record when its subdirectory was read.
         let hasRecord: Bool
         var hasData: Bool
     }
 
     /// Calls `body` with every upload that has a file in `uploads`.
     ///
-    /// Each upload is found at most once; an upload that is created or removed during the walk may be missed. Only the
-    /// names of one subdirectory at a time are in memory. Names that are not identities, or are in the wrong
-    /// subdirectory, are skipped.
-    ///
-    /// - Parameters:
-    ///   - unread: called with each subdirectory that cannot be read; the walk continues unless it throws.
-    ///   - body: called with each upload.
-    /// - Throws: the first error that `unread` or `body` throws, which ends the walk.
+    /// Each upload is found at most once; one that is created or removed during the walk may be missed. The names of
+    /// only one subdirectory at a time are in memory. Names that are not identities, or are in the wrong subdirectory,
+    /// are skipped. `unread` is called with each subdirectory that cannot be read; the walk continues unless it throws.
     func walk<E: Error>(
         unread: (Directory, SystemError) throws(E) -> Void,
         _ body: (Found) throws(E) -> Void
@@ -177,7 +169,7 @@ final class SpoolLayout: Sendable {
 
     // MARK: Small files
 
-    /// Replaces a small file in the spool's root directory by a rename.
+    /// Replaces a small file in the root directory by a rename.
     ///
     /// On return, the content is durable, but the rename may not be.
     func replace(_ name: String, with text: String, on disk: Disk) throws(SystemError) {
@@ -210,7 +202,7 @@ final class SpoolLayout: Sendable {
         }
     }
 
-    /// Returns the first 256 bytes of a file in the spool's root directory as text, or nil if the file is missing.
+    /// Returns the first 256 bytes of a file in `root` as text, or nil if the file is missing.
     static func text(of name: String, in root: Directory) throws(SystemError) -> String? {
         guard let file = try root.open(name) else { return nil }
         let bytes = try file.bytes(at: 0, count: 256, subject: root.path(of: name))
@@ -221,7 +213,7 @@ final class SpoolLayout: Sendable {
 
     private static let ours = ["uploads", "queue", "corrupt", "daemons", "tmp"]
 
-    /// Returns the text of the file `format`, or nil if it is missing and a spool can be created in the directory.
+    /// Returns the text of the file `format`, or nil if it is missing and a spool can be created here.
     private static func format(of root: Directory, _ path: String) throws -> String? {
         if let format = try text(of: "format", in: root) { return format }
         guard try !strangers(in: root).isEmpty else { return nil }
@@ -230,7 +222,7 @@ final class SpoolLayout: Sendable {
         throw SpoolError.unusable(directory: path, reason: "it has no file named format")
     }
 
-    /// Returns the names in a directory that are not a spool's, and so prevent creating a spool there.
+    /// Returns the names that are not a spool's, and so prevent creating a spool.
     private static func strangers(in root: Directory) throws(SystemError) -> Set<String> {
         Set(try root.names()).subtracting(ours + ["lost+found"])
     }
@@ -248,12 +240,11 @@ final class SpoolLayout: Sendable {
 
 /// The names of one upload's files.
 struct FileName {
-    /// The suffix of a data file's name, which follows the identity.
     static let dataSuffix = ".data"
-    /// The name of the record, which is the upload's identity.
+    /// The upload's identity.
     let record: String
     var data: String { record + Self.dataSuffix }
-    /// The index in `SpoolLayout.uploads` of the subdirectory that contains the files.
+    /// The index of the files' subdirectory in `SpoolLayout.uploads`.
     let number: Int
 
     /// The placeholder for an upload without named files.
@@ -266,7 +257,7 @@ struct FileName {
     }
 }
 
-/// A name in the directory `queue`, which consists of the time of an upload's next action and its identity.
+/// A name in the directory `queue`: the time of an upload's next action, and its identity.
 struct QueueName {
     /// The time in the names of uploads that wait for an operator.
     static let never = WallTime(seconds: 9_999_999_999)
@@ -275,13 +266,13 @@ struct QueueName {
     let time: WallTime
     let id: UploadID
 
-    /// Creates the name of the upload `id`; `time` is limited to what ten digits can express.
+    /// `time` is limited to what ten digits can express.
     init(_ time: WallTime, _ id: UploadID) {
         self.time = max(WallTime(seconds: 0), min(time, Self.never))
         self.id = id
     }
 
-    /// Parses a name; returns nil if it is invalid.
+    /// Returns nil if the name is invalid.
     init?(_ text: String) {
         let bytes = text.utf8
         guard let seconds = Int64(digits: bytes.prefix(Self.digits)),
@@ -304,6 +295,5 @@ enum TemporaryName {
 }
 
 extension FileStatus {
-    /// Whether users other than the owner have any permission.
     fileprivate var isOpenToOthers: Bool { permissions & 0o077 != 0 }
 }

@@ -9,7 +9,7 @@ import SpoolgatePosix
 
 /// The name of the writer of a state: the boot of the kernel, or in a shared spool the process.
 enum Writer {
-    /// Returns a new name for this process on a node of a shared spool.
+    /// Returns a new name for this process in a shared spool.
     static func process(on node: String) -> String { "\(node).\(TemporaryName.next())" }
 
     /// Returns the node in a writer's name, or nil if the name is not from a shared spool.
@@ -17,9 +17,7 @@ enum Writer {
         writer.firstIndex(of: ".").map { String(writer[..<$0]) }
     }
 
-    /// Returns the kernel's random identity of this boot (random(4)).
-    ///
-    /// - Throws: `.bootUnknown` if it cannot be read.
+    /// Returns the kernel's random identity of this boot (random(4)); throws `.bootUnknown` if it cannot be read.
     static func boot() throws(SpoolError) -> String {
         do throws(SystemError) {
             let text = try TextFile.read("/proc/sys/kernel/random/boot_id", limit: 256)
@@ -29,6 +27,6 @@ enum Writer {
         }
     }
 
-    /// Returns the first 16 digits of a boot identity, which are the writer's name.
+    /// Returns the writer's name: the first 16 digits of a boot identity.
     static func name(of boot: String) -> String { String(boot.filter { $0 != "-" }.prefix(16)) }
 }

@@ -1,7 +1,6 @@
-// Listing of uploads without locks.
+// Lists uploads without locking or changing any.
 //
-// Listing locks and changes no upload, so it can run next to a busy daemon; the summary of an upload in use may be
-// outdated immediately. Invariant: memory use does not grow with the spool.
+// The summary of an upload in use may be outdated immediately. Invariant: memory use does not grow with the spool.
 
 package import SpoolgatePosix
 package import SpoolgateUploadProtocol
@@ -9,8 +8,7 @@ package import SpoolgateUploadProtocol
 extension Spool {
     /// Calls `body` with every upload in the spool, ending with those in `corrupt`, without locking any.
     ///
-    /// Each upload is listed at most once; an upload that is created or removed during the listing may be missed. Only
-    /// the names of one directory at a time are in memory.
+    /// Each upload is listed at most once; one that is created or removed meanwhile may be missed.
     package func forEachUpload(
         _ body: (UploadSummary) throws(SpoolError) -> Void
     ) throws(SpoolError) {
@@ -24,20 +22,11 @@ extension Spool {
         try forEachCorrupt(body)
     }
 
-    /// Calls `body` with every upload in some queues that has been idle since a time, without locking any.
+    /// Calls `body` with every upload in `queues` that has not changed since `limit`, without locking any.
     ///
-    /// A record that has changed since that time costs one `fstatat` call and is not read.
-    ///
-    /// - Parameters:
-    ///   - queues: the queues to list.
-    ///   - limit: the time since which a listed upload has not changed. Uploads whose time is in the future because the
-    ///     clock was wrong are listed too, see `correctTime(of:)`.
-    ///   - seesUse: whether to check if other processes are using an upload; if false, `isInUse` is false for every
-    ///     upload. A caller that removes or changes uploads locks them and needs no check.
-    ///   - step: called once for each upload in the spool, before it is checked; an error that it throws ends the
-    ///     listing.
-    ///   - body: called with each idle upload; an error that it throws ends the listing too.
-    /// - Throws: `.disk` if the spool could not be read; otherwise the error of `step` or `body`.
+    /// A record that has changed since costs one `fstatat` call and is not read. Uploads whose time is in the future
+    /// because the clock was wrong are listed too, see `correctTime(of:)`. If `seesUse` is false, `isInUse` is always
+    /// false. `step` is called before each upload in the spool is checked.
     package func forEachIdle(
         in queues: [Queue],
         since limit: WallTime,
@@ -95,7 +84,7 @@ extension Spool {
 
     // MARK: One upload
 
-    /// Returns the summary of an upload, without locking it, or nil if the upload is missing.
+    /// Summarizes an upload without locking it; returns nil if it is missing.
     package func look(at id: UploadID) throws(SpoolError) -> UploadSummary? {
         try onDisk { () throws(SystemError) in
             if let found = try summary(of: id, knowing: creations) { return found }
@@ -103,19 +92,17 @@ extension Spool {
         }
     }
 
-    /// Returns the summary of an upload, without locking it, with an offset that may be sent to the upload's client.
+    /// Summarizes an upload, without locking it, if its offset may be sent to its client.
     ///
-    /// If the upload promises to survive a power failure, all its content and its record are durable on return: a state
-    /// can be read while another request is still making it durable.
-    ///
-    /// - Returns: the summary, or nil if the upload is missing or some of its content is not durable yet.
+    /// If the upload promises to survive a power failure, its content and its record are durable on return: a state can
+    /// be read before it is durable. Returns nil if the upload is missing or some of its content is not durable yet.
     package func lookAtPromised(_ id: UploadID) throws(SpoolError) -> UploadSummary? {
         try onDisk { () throws(SystemError) in
             try summary(of: id, knowing: creations, mayTell: true)
         }
     }
 
-    /// Makes a record durable if all the upload's content is durable; otherwise returns false and changes nothing.
+    /// Makes a record durable if all content is durable; otherwise returns false.
     private func makeDurable(
         _ record: LoadedRecord,
         offset: Int64,
@@ -127,16 +114,10 @@ extension Spool {
         return true
     }
 
-    /// Summarizes an upload in `uploads`.
+    /// Summarizes an upload in `uploads`; returns nil if it is missing or its record has not been written yet.
     ///
-    /// - Parameters:
-    ///   - id: the upload.
-    ///   - cache: the cache of creations; nil to list many uploads, which would evict the creations that requests need.
-    ///   - seesUse: whether to check if another process is using the upload.
-    ///   - mayTell: whether the offset is to be acknowledged: the record is then made durable, and the result is nil if
-    ///     that is impossible.
-    /// - Returns: the summary, or nil if the upload is missing or its record has not been written yet.
-    /// - Throws: an error if the files cannot be read.
+    /// Pass no `cache` to list many uploads, which would evict the creations that requests need. If `mayTell` is true,
+    /// the record is made durable, and the result is nil if that is impossible.
     func summary(
         of id: UploadID,
         knowing cache: CreationCache?,
@@ -178,7 +159,7 @@ extension Spool {
         }
     }
 
-    /// Returns the summary of an upload from its files' status, without reading its record.
+    /// Does not read the upload's record.
     private func summaryOfNames(
         _ id: UploadID,
         in directory: Directory
@@ -221,7 +202,7 @@ extension UploadSummary {
         )
     }
 
-    /// Returns the number of bytes received, excluding content that has not been verified yet.
+    /// Excludes content that is not verified.
     private static func offset(_ data: FileStatus?, _ state: RecordState) -> Int64 {
         min(data?.size ?? state.sizeWithoutFile, state.verified ?? .max)
     }

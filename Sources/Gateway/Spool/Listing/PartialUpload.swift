@@ -6,19 +6,15 @@ package import SpoolgateUploadProtocol
 
 /// An incomplete upload with some received content.
 package struct PartialUpload: Sendable, Equatable {
-    /// The upload's identity.
     package let id: UploadID
-    /// The name of the route that received the upload.
     package let route: String
-    /// The path of the upload's creation, and the fields that name its file.
     package let naming: UploadNaming
-    /// The owner, if known.
     package let owner: String?
     /// The number of bytes received.
     package let offset: Int64
-    /// The length of the complete content, if known.
+    /// The length of the complete content in bytes, if known.
     package let length: Int64?
-    /// The time at which the content or the state last changed.
+    /// The time of the last change of the content or the state.
     package let lastActivity: WallTime
 
     /// Returns nil if the upload is not in `incoming` or its record is unreadable.
@@ -35,14 +31,10 @@ package struct PartialUpload: Sendable, Equatable {
 }
 
 extension Spool {
-    /// Returns the partial uploads that no process is using, most recently changed first, without locking any.
+    /// Returns at most `most` partial uploads that no process is using, most recently changed first, without locking
+    /// any.
     ///
-    /// This reads every name in the spool, and the record of each upload that has content. Uploads without content or
-    /// with unreadable records are left out.
-    ///
-    /// - Parameter most: the maximum number of uploads that are returned and kept in memory.
-    /// - Returns: the uploads; a request may already be using one of them again.
-    /// - Throws: `.disk` if the spool cannot be read.
+    /// This reads every name in the spool, and the record of each upload with content; unreadable records are left out.
     package func newestPartial(most: Int) throws(SpoolError) -> [PartialUpload] {
         var newest: [PartialUpload] = []
         try walk { (found) throws(SpoolError) in

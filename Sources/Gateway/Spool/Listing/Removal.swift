@@ -1,29 +1,25 @@
-// Removal of many listed uploads at a time.
+// Removes listed uploads in batches, because the calls that make removals durable are the main cost.
 //
-// The calls that make removals durable are the main cost, and are made once for all uploads of a batch. Invariant: an
-// upload is removed only under its lock and only if unchanged, its record is removed before its content, and a removal
-// that was reported is final.
+// Invariant: an upload is removed only under its lock and only if unchanged, its record is removed before its content,
+// and a removal that was reported is final.
 
 import SpoolgatePosix
 package import SpoolgateUploadProtocol
 
 extension Spool {
-    /// A removal in progress: the record is already removed; the content still exists and is locked.
+    /// The record is removed, but the content still exists.
     private struct Begun {
         var summary: UploadSummary
         var lock: UploadLock
-        /// The open files; nil for an upload in `corrupt`, whose names are removed without opening them.
+        /// Nil for an upload in `corrupt`, whose names are removed without opening them.
         var files: UploadFiles?
     }
 
-    /// Removes uploads, except those in use.
+    /// Removes uploads durably, except those that are in use or have changed since they were listed.
     ///
-    /// On return the removals are durable. Each upload keeps file descriptors open until then, so pass at most some
-    /// hundreds.
+    /// Each upload keeps file descriptors open until this returns, so pass at most some hundreds. `note` is called once
+    /// with each upload, and whether it was removed.
     ///
-    /// - Parameters:
-    ///   - summaries: the uploads as they were listed; an upload that has changed since is kept.
-    ///   - note: called once with each upload, and whether it was removed: false if it is in use, changed or missing.
     /// - Throws: `.disk` if an upload could not be read or removed. Earlier removals are still completed and noted, if
     ///   the disk allows it.
     package func remove(
@@ -54,7 +50,7 @@ extension Spool {
         if let failure { throw failure }
     }
 
-    /// Removes one upload as `remove(_:_:)` does; returns false if it is in use, changed or missing.
+    /// Removes one upload; returns false if it is in use, changed or missing.
     package func remove(
         _ id: UploadID,
         ifUnchangedSince summary: UploadSummary
@@ -77,7 +73,6 @@ extension Spool {
             else {
                 return nil
             }
-            // The record is removed first, so that no partially removed upload is ever found.
             try files.record.remove(of: summary.creation?.client)
             return files
         }
@@ -85,8 +80,7 @@ extension Spool {
         return begun
     }
 
-    /// Removes the names of an upload in `corrupt`, unless one of them is a directory; returns whether they were
-    /// removed.
+    /// Returns false if the record of an upload in `corrupt` is missing, or one of its names is a directory.
     private func removeNames(_ id: UploadID) throws(SpoolError) -> Bool {
         let name = FileName(id)
         let places = [

@@ -1,9 +1,9 @@
-// The path and the file name of an upload, small enough to be kept for many uploads.
+// The path and the file name of an upload, small enough to be kept for many.
 
 package import HTTPTypes
 package import SpoolgateUploadProtocol
 
-/// The path of an upload's creation, and the request fields that may name its file.
+/// The path of the creating request, and the fields that may name the file.
 package struct UploadNaming: Sendable, Equatable {
     /// The path as received; a long path is truncated.
     package let path: String
@@ -13,7 +13,7 @@ package struct UploadNaming: Sendable, Equatable {
     private static let longestPath = 512
     private static let longestField = 1_024
 
-    /// Copies the path and the fields from the request that created the upload.
+    /// Copies the path and the fields.
     package init(_ head: RequestHead) {
         path = String(decoding: head.path.utf8.prefix(Self.longestPath), as: UTF8.self)
         var fields = HTTPFields()

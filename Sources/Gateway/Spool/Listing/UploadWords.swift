@@ -3,7 +3,7 @@
 package import SpoolgateUploadProtocol
 
 extension UploadSummary {
-    /// The upload's state in the protocol; does not say whether the client was already sent a 202 response.
+    /// The state in the protocol; does not say whether the client was already sent a 202 response.
     package var state: UploadState {
         UploadState(
             offset: offset,
@@ -14,7 +14,7 @@ extension UploadSummary {
         )
     }
 
-    /// The upload's state in one word, for clients and operators.
+    /// The state in one word, for clients and operators.
     package var stateWord: String {
         queue == .corrupt ? queue.rawValue : state.word(isInUse: isInUse)
     }

@@ -1,32 +1,27 @@
 // Complete uploads that wait for the queue, their client or an operator, found by the names in `queue`.
 //
-// The names are an index: each state that needs a name has one. A name that no state needs is removed by the next
-// listing that reads its record. Invariant: listing locks only uploads with such a name, and reads only the records
-// that its caller needs.
+// Each state that needs a name has one; an outdated name is removed by the next listing that reads its record.
+// Invariant: listing locks only uploads with outdated names, and reads only the records that its caller needs.
 
 package import SpoolgatePosix
 import SpoolgateTextFormats
 package import SpoolgateUploadProtocol
 
-/// A complete upload that waits for its next attempt, its client or an operator: one in `deferred` or `hold`.
+/// A complete upload in `deferred` or `hold`.
 package struct WaitingUpload: Sendable, Equatable {
-    /// The upload's identity.
     package var id: UploadID
-    /// The name of the route that received the upload.
     package var route: String
-    /// The path of the upload's creation, and the fields that name its file.
     package var naming: UploadNaming
-    /// The owner, if known.
     package var owner: String?
     /// The client against whose limits the upload counts.
     package var client: ClientName
-    /// Why the upload is in `hold`, or nil if it is in `deferred`.
+    /// Nil if the upload is in `deferred`.
     package var cause: HoldCause?
     /// The length of the content in bytes.
     package var size: Int64
     /// The time at which the upload was completed or last requeued.
     package var since: WallTime?
-    /// The time of the next attempt, or nil if none is scheduled.
+    /// Nil if no attempt is scheduled.
     package var next: WallTime?
     /// The number of delivery attempts started.
     package var attempts: Int
@@ -55,26 +50,20 @@ package struct WaitingUpload: Sendable, Equatable {
 }
 
 extension QueueName {
-    /// The time of the next action, or nil if the upload waits for an operator.
     fileprivate var dueTime: WallTime? { time == Self.never ? nil : time }
 }
 
 extension Upload {
-    /// This upload as a waiting upload, or nil if it is not in `deferred` or `hold`.
+    /// Nil if the upload is not in `deferred` or `hold`.
     package var waiting: WaitingUpload? { WaitingUpload(creation, record.state) }
 }
 
 extension Spool {
     /// Calls `body` with the uploads that wait, in no particular order, without locking any.
     ///
-    /// This reads the names in `queue` once. An upload with an unreadable record is left out: the request or walk that
-    /// finds it reports it. By the time an upload is locked, its state may have changed.
-    ///
-    /// - Parameters:
-    ///   - isNeeded: called with each upload and the time in its name, or nil if it waits for an operator. If it
-    ///     returns false, the record is not read and `body` is not called.
-    ///   - body: called with each of the other uploads, if it waits.
-    /// - Throws: `.disk` if the names cannot be read, or an outdated name cannot be removed.
+    /// `isNeeded` is called with each upload and the time in its name, or nil if it waits for an operator; if it
+    /// returns false, the record is not read and `body` is not called. An upload with an unreadable record is left out:
+    /// the request or walk that finds it reports it.
     package func forEachWaiting(
         _ isNeeded: (UploadID, WallTime?) -> Bool,
         _ body: (WaitingUpload) -> Void
@@ -97,7 +86,7 @@ extension Spool {
         }
     }
 
-    /// Removes a name in `queue` that does not match its upload's state, unless the upload is locked.
+    /// Removes an outdated name, unless its upload is locked.
     private func removeStale(_ name: QueueName) throws(SpoolError) {
         guard let lock = locks.tryLock(name.id) else { return }
         defer { lock.unlock() }

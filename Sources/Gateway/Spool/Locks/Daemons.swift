@@ -1,52 +1,44 @@
 // The daemons that serve from a spool, and those that have crashed: the directory `daemons`.
 //
-// A daemon locks its file for its whole life and removes it at a clean shutdown. A file that can be locked therefore
-// belongs to a crashed daemon, and the process that locks it recovers the spool; no other process has to. Commands
-// replace the file `wake` to report a changed queue to the daemons. Invariant: a daemon's file is durable before the
-// daemon serves.
+// A daemon locks its file while it runs and removes it at a clean shutdown. A file that can be locked therefore belongs
+// to a crashed daemon, and only the process that locks it recovers the spool. Commands replace the file `wake` to
+// report a changed queue. Invariant: a daemon's file is durable before the daemon serves.
 
 import SpoolgatePosix
 
-/// The files in `daemons` that this process has created or locked.
-///
-/// Each daemon locks its own file while it runs: an unlocked file shows that its daemon crashed. Thread-safe.
+/// The files in `daemons` that this process has created or locked; thread-safe.
 final class Daemons: Sendable {
-    /// What this process knows about its own file and those of crashed daemons.
     struct Membership {
-        /// This process's file, locked, or nil if this process is not a daemon.
+        /// Locked, or nil if this process is not a daemon.
         var own: (name: String, file: OpenFile)?
-        /// The files of crashed daemons, which this process has locked to recover the spool.
+        /// The files of crashed daemons, locked until this process has recovered the spool.
         var dead: [(name: String, file: OpenFile)] = []
-        /// The last `wake` file that this process found, by its inode number; kept open so that the number is not
-        /// reused.
+        /// The last `wake` file found, by its inode number; kept open so that the number is not reused.
         var woken: (number: UInt64, file: OpenFile?)?
     }
 
     fileprivate let membership = Monitor(Membership())
 
-    /// This process's file, or nil if this process is not a daemon.
     var own: (name: String, file: OpenFile)? { membership.update { $0.own } }
 }
 
 /// A node of a shared spool whose daemon is running or has crashed.
 package struct SpoolNode: Sendable, Equatable {
-    /// The node's name.
     package let name: String
-    /// Whether the node's daemon is running; false if it crashed.
     package let isAlive: Bool
 }
 
 extension Spool {
     private static let wakeFile = "wake"
 
-    /// Whether this process is a daemon, whose file in `daemons` reveals a crash.
     var isDaemon: Bool { daemons.own != nil }
 
     /// Creates and locks this process's file in `daemons`, durably; the file stays until `leave()`.
     ///
     /// Call this before serving requests; then call `recover(_:)`, which may run while requests are served.
     ///
-    /// - Throws: an error if the file cannot be created; the process must not serve requests in that case.
+    /// - Throws: an error if the file cannot be created, or a daemon with another value of `spool.shared` is serving;
+    ///   the process must not serve requests then.
     package func enter() throws(SpoolError) {
         try onDisk { () throws(SystemError) in
             let (name, file) = try makeDaemonFile()
@@ -70,7 +62,7 @@ extension Spool {
         }
     }
 
-    /// Returns the nodes of all daemons of a shared spool that are running or have crashed.
+    /// Returns the nodes of a shared spool.
     package func nodes() throws(SpoolError) -> [SpoolNode] {
         let own = daemons.own?.name
         return try onDisk { () throws(SystemError) in
@@ -86,7 +78,7 @@ extension Spool {
         }
     }
 
-    /// Returns whether the daemon that created a file in `daemons` is running, or nil if the file is missing.
+    /// Returns nil if the file is missing.
     private func isLocked(daemon name: String) throws(SystemError) -> Bool? {
         guard let file = try OpenFile.open(name, in: layout.daemons, forWriting: false) else {
             return nil
@@ -94,9 +86,8 @@ extension Spool {
         return try file.descriptor.isLockedElsewhere(subject: file.subject)
     }
 
-    /// Throws an error if a daemon with a different value of `spool.shared` is serving.
-    ///
-    /// Each of the two relies on guarantees that the other does not give.
+    /// Throws an error if a daemon with another value of `spool.shared` is serving: neither gives the guarantees that
+    /// the other needs.
     private func checkOthers() throws(SpoolError) {
         let others = try onDisk { () throws(SystemError) in
             var others: [String] = []
@@ -121,7 +112,7 @@ extension Spool {
 
     /// Removes this process's file at a clean shutdown, so that its uploads need no recovery.
     ///
-    /// The files of crashed daemons stay if this process has not completed their recovery.
+    /// The files of crashed daemons stay until their recovery is complete.
     package func leave() {
         let own = daemons.membership.update { membership in
             defer { membership = Daemons.Membership() }
@@ -138,7 +129,7 @@ extension Spool {
         else { return false }
         var isAnyDead = false
         for name in names where name != own {
-            // The lock succeeds only if the daemon has ended. A file without a name needs no recovery by this process.
+            // A file without a name needs no recovery by this process.
             guard let file = try? OpenFile.open(name, in: layout.daemons),
                 (try? file.tryLock()) == true, let status = try? file.status(), status.names > 0
             else { continue }
@@ -148,10 +139,10 @@ extension Spool {
         return isAnyDead
     }
 
-    /// Whether this process has found a crashed daemon and has not completed its recovery.
+    /// Whether this process has yet to complete the recovery of a crashed daemon.
     package var isAfterDeath: Bool { daemons.membership.update { !$0.dead.isEmpty } }
 
-    /// Removes the files of crashed daemons; call this after all their uploads have been repaired.
+    /// Removes the files of crashed daemons, whose uploads must all have been repaired.
     func forgetDead() {
         let dead = daemons.membership.update { membership in
             defer { membership.dead = [] }
@@ -165,10 +156,7 @@ extension Spool {
     /// Tells all daemons to check the queue; if this fails, they find the change in their next regular queue run.
     func wake() { try? writeWakeFile() }
 
-    /// Tells all daemons to check the queue; they do so within a second.
-    ///
-    /// - Returns: whether any daemon is running.
-    /// - Throws: `.disk` if the daemons cannot be notified, or their files cannot be read.
+    /// Tells all daemons to check the queue within a second; returns whether any daemon is running.
     package func wakeDaemons() throws(SpoolError) -> Bool {
         try onDisk { () throws(SystemError) in
             try writeWakeFile()
@@ -185,8 +173,7 @@ extension Spool {
 
     /// Returns whether a process has called `wake()` or `wakeDaemons()` since the last call.
     ///
-    /// Because this is called at least once a second, it is usually the first call to detect that the file system no
-    /// longer accepts this host.
+    /// This is called at least once a second, and so is usually the first to detect that this host was fenced off.
     package func isWoken() -> Bool {
         let seen = try? onDisk { () throws(SystemError) in
             try layout.root.status(of: Self.wakeFile)?.file

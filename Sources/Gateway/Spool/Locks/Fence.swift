@@ -1,31 +1,26 @@
-// Detection that a shared file system has fenced off this host.
+// Detects that a shared file system has fenced off this host.
 //
 // A fenced host finds names missing, and after a first failed sync later syncs succeed. The first sign therefore ends
-// the daemon: it believes no later result of the disk and sends no response. Another node continues with its uploads.
-// Invariant: nothing here has an effect on the spool of one host.
+// the daemon, which sends no more responses; another node continues with its uploads. Invariant: nothing here has an
+// effect on the spool of one host.
 
 package import SpoolgatePosix
 
-/// The action that ends the process when the file system of a shared spool no longer accepts this host.
-///
-/// The host is then fenced off: another node may already be using its uploads. Thread-safe.
+/// The action that ends the process when this host was fenced off; thread-safe.
 final class Fence: Sendable {
     private struct Alarm {
-        /// The action, or nil if none is set or it has started.
+        /// Nil if no action is set or it has started.
         var action: (@Sendable (SystemError) -> Void)?
-        /// Whether the action is running.
         var isRaised = false
     }
 
     private let alarm = Monitor(Alarm())
 
-    /// Sets the action; it should not return.
     func set(_ action: @escaping @Sendable (SystemError) -> Void) {
         alarm.update { $0.action = action }
     }
 
-    /// Runs the action because `error` shows that the host is fenced off; if another thread is already running the
-    /// action, waits for it.
+    /// Runs the action because of `error`; if another thread is already running it, waits for that thread.
     func note(_ error: SystemError) {
         let action = alarm.update { alarm in
             defer { alarm = Alarm(isRaised: alarm.isRaised || alarm.action != nil) }
@@ -42,15 +37,14 @@ final class Fence: Sendable {
 }
 
 extension Spool {
-    /// Whether several hosts share the spool.
     package var isShared: Bool { node != nil }
 
-    /// Sets the action to run as soon as the file system of a shared spool no longer accepts this host.
+    /// Sets the action to run when a shared file system no longer accepts this host.
     ///
-    /// `action` is called at most once, by any thread, and should end the process immediately.
+    /// It runs at most once, on any thread, and should end the process immediately.
     package func onFenced(_ action: @escaping @Sendable (SystemError) -> Void) { fence.set(action) }
 
-    /// Whether this process may no longer open the file `format`, which every daemon of the spool has read before.
+    /// Whether this process may no longer open the file `format`, which every daemon has read before.
     ///
     /// The CephFS kernel client fails every call with EACCES if its session ended during a network outage. Changed
     /// permissions of a single upload do not count.
@@ -65,8 +59,8 @@ extension Spool {
 
     /// Checks that a shared spool still accepts this process; has no effect in other spools.
     ///
-    /// Call this before reporting that an upload is missing or that its offset was already durable, if this process has
-    /// not just written to the disk successfully.
+    /// Call this before reporting that an upload is missing or its offset was already durable, unless this process has
+    /// just written to the disk.
     ///
     /// - Throws: `.disk` if the file system no longer accepts this host, or another node considers this process
     ///   crashed.
@@ -86,7 +80,6 @@ extension Spool {
 }
 
 extension Directory {
-    /// Returns the error for a name that must exist but is missing, which shows that the host is fenced off.
     fileprivate func gone(_ name: String) -> SystemError {
         SystemError(call: "openat", subject: path(of: name), errno: SystemError.fenced)
     }

@@ -1,8 +1,7 @@
-// Requests from one process to another to release a locked upload.
+// Requests from one process to another to release a locked upload, made with kernel locks alone.
 //
-// They use kernel locks alone. A waiting request marks the record, and the file `format`, so that daemons check single
-// uploads only while a request waits; each daemon checks `format` several times a second. Invariant: a mark lasts no
-// longer than the wait, because closing the file removes it.
+// A waiting request marks the record, and the file `format`, so that daemons check single uploads only while a request
+// waits. Invariant: a mark lasts no longer than the wait, because closing the file removes it.
 
 import SpoolgatePosix
 import SpoolgateUploadProtocol
@@ -10,11 +9,8 @@ import SpoolgateUploadProtocol
 extension Spool {
     /// Makes this process release the uploads that requests in other processes are waiting for.
     ///
-    /// Call this several times a second. It makes no system calls while this process is not receiving any upload, and
-    /// three while it is receiving but no other process is waiting. An upload that is being delivered is not affected;
-    /// the other process waits for it.
-    ///
-    /// - Throws: `.disk` if the file `format` cannot be read.
+    /// Call this several times a second. It makes no system calls while this process is receiving no upload, and three
+    /// while no other process is waiting. It does not affect a delivery.
     package func requestReleaseForOthers() throws(SpoolError) {
         let receiving = locks.receiving()
         guard !receiving.isEmpty else { return }
@@ -28,7 +24,7 @@ extension Spool {
         }
     }
 
-    /// Requests the release of every upload that this process is receiving; the clients can resume their uploads.
+    /// Requests the release of every upload that this process is receiving.
     package func requestReleaseOfAll() {
         for id in locks.receiving() { locks.requestRelease(of: id) }
     }
@@ -40,7 +36,7 @@ extension Spool {
         return try record.descriptor.isMarkedElsewhere(subject: record.subject)
     }
 
-    /// Runs `wait`; until it returns, other processes are asked to release the upload that has this record.
+    /// Runs `wait` and meanwhile asks other processes to release the upload.
     func whileRequestingRelease<R>(
         of record: OpenFile,
         _ wait: () throws(SpoolError) -> R

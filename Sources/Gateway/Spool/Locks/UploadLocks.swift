@@ -7,17 +7,15 @@
 import SpoolgatePosix
 import SpoolgateUploadProtocol
 
-/// The uploads that requests of this process have locked or wait for.
-///
-/// Thread-safe.
+/// The uploads that requests of this process have locked or wait for; thread-safe.
 final class UploadLocks: Sendable {
-    /// A lock in the table; a class, because moving a creation costs more than allocating an object.
+    /// A class, because moving a creation costs more than allocating an object.
     fileprivate final class Entry {
         let number: UInt64
         let requestRelease: @Sendable () -> Void
-        /// The upload's creation; nil until the record has been read.
+        /// Nil until the record has been read.
         var creation: UploadCreation?
-        /// Whether the kernel's lock on the record is held too; until then, the request waits for another process.
+        /// Whether the kernel's lock on the record is held too; until then, the request waits for it.
         var isInUse = false
         var isDelivering = false
         var isReleaseRequested = false
@@ -58,9 +56,7 @@ final class UploadLocks: Sendable {
 
     enum Locking {
         case locked(UploadLock)
-        /// `admits` returned false: the caller may not use the upload.
         case notAdmitted
-        /// The upload was not unlocked in time.
         case busy
     }
 
@@ -69,16 +65,9 @@ final class UploadLocks: Sendable {
         case request(@Sendable () -> Void)
     }
 
-    /// Locks an upload; if a request of this process is receiving it, requests its release and waits.
+    /// Locks an upload; if a request of this process is receiving it, requests its release and waits until `limit`.
     ///
-    /// - Parameters:
-    ///   - id: the upload.
-    ///   - limit: when to stop waiting.
-    ///   - admits: returns whether the caller may use an upload with that creation; must be quick and without side
-    ///     effects.
-    ///   - requestRelease: called from another thread when a newer request needs the upload; should make the caller
-    ///     unlock it soon.
-    /// - Returns: the lock, or why it was not acquired.
+    /// `admits` and `requestRelease` are those of `Spool.lock`.
     func lock(
         _ id: UploadID,
         until limit: WaitLimit,
@@ -144,7 +133,6 @@ final class UploadLocks: Sendable {
         if isFree { wake() }
     }
 
-    /// Changes the table and wakes the threads that wait for the upload.
     fileprivate func change(_ id: UploadID, _ body: (inout Table) -> Void) {
         let isAwaited = table.updateQuietly { table in
             body(&table)
@@ -155,7 +143,6 @@ final class UploadLocks: Sendable {
 
     private func wake() { table.update { _ in } }
 
-    /// Locks an upload that is being created.
     func lockNew(
         _ creation: UploadCreation,
         requestRelease: @escaping @Sendable () -> Void
@@ -169,9 +156,7 @@ final class UploadLocks: Sendable {
         return made
     }
 
-    /// Locks an upload unless it is locked or a request waits for it; the release of this lock cannot be requested.
-    ///
-    /// Returns nil if the upload is not free.
+    /// Returns nil if the upload is locked or a request waits for it; this lock's release cannot be requested.
     func tryLock(_ id: UploadID) -> UploadLock? {
         lockFree(id) { number in
             let entry = Entry(number, requestRelease: {})
@@ -180,7 +165,7 @@ final class UploadLocks: Sendable {
         }
     }
 
-    /// Locks an upload with the entry that `make` returns; returns nil if it is locked or a request waits for it.
+    /// Returns nil if the upload is locked or a request waits for it.
     private func lockFree(_ id: UploadID, _ make: (UInt64) -> Entry) -> UploadLock? {
         table.updateQuietly { table in
             guard table.entries[id] == nil, !table.isAwaited(id) else { return nil }
@@ -189,14 +174,14 @@ final class UploadLocks: Sendable {
         }
     }
 
-    /// Returns the uploads that requests of this process are receiving and whose release has not been requested.
+    /// Returns the uploads being received whose release has not been requested.
     func receiving() -> [UploadID] {
         table.updateQuietly { table in
             table.entries.filter { $0.value.isReceiving }.map(\.key)
         }
     }
 
-    /// Requests the release of an upload that is being received, for a request in another process or at shutdown.
+    /// Requests the release of an upload, for another process or at shutdown, if it is being received.
     func requestRelease(of id: UploadID) {
         let request = table.updateQuietly { table -> (@Sendable () -> Void)? in
             guard let entry = table.entries[id], entry.isReceiving else { return nil }
@@ -210,23 +195,21 @@ final class UploadLocks: Sendable {
     }
 }
 
-/// The lock of one upload in this process, until `unlock()`.
-///
-/// Used by one thread.
+/// The lock of one upload in this process; used by one thread.
 struct UploadLock {
     let id: UploadID
-    /// The table's entry; used only inside the table's monitor.
+    /// Used only inside the table's monitor.
     fileprivate let entry: UploadLocks.Entry
     fileprivate let locks: UploadLocks
 
-    /// Unlocks the upload; has no effect if it is already unlocked.
+    /// Has no effect if the upload is already unlocked.
     func unlock() {
         locks.change(id) { table in
             if table.entries[id] === entry { table.entries[id] = nil }
         }
     }
 
-    /// Sets the creation, so that waiting requests can decide whether they may use the upload.
+    /// Lets waiting requests decide whether they may use the upload.
     func setCreation(_ creation: UploadCreation) {
         locks.change(id) { _ in entry.creation = creation }
     }
@@ -234,7 +217,6 @@ struct UploadLock {
     /// Makes newer requests wait for the lock instead of requesting its release.
     func setDelivering() { locks.table.updateQuietly { _ in entry.isDelivering = true } }
 
-    /// Records that the kernel's lock on the record is held too.
     func setInUse() { locks.table.updateQuietly { _ in entry.isInUse = true } }
 
     /// Waits until the release is requested; returns false if `deadline` passes first.

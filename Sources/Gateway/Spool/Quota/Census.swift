@@ -1,19 +1,18 @@
-// The counts of a spool's uploads and bytes, taken by a walk through it.
+// Counts a spool's uploads and bytes by a walk through it.
 //
-// This file knows no limits and keeps no state. Invariant: memory use does not grow with the spool.
+// Invariant: memory use does not grow with the spool.
 
 import SpoolgatePosix
 import SpoolgateUploadProtocol
 
 struct Census: Equatable {
-    /// The number of bytes of content in data files, excluding files without a name.
+    /// Bytes of content in data files, excluding files without a name.
     var data: Int64 = 0
-    /// The number of bytes of records, including those in `corrupt`.
+    /// Bytes of records, including those in `corrupt`.
     var records: Int64 = 0
-    /// The number of uploads with a record, excluding those in `corrupt`.
+    /// Uploads with a record, excluding those in `corrupt`.
     var uploads = 0
-    /// The number of undelivered uploads by the hash of their client's name; the names themselves would use too much
-    /// memory.
+    /// Undelivered uploads by the hash of their client's name; names would use too much memory.
     var unfinished: [Int: Int] = [:]
 
     static func += (one: inout Census, other: Census) {
@@ -23,19 +22,17 @@ struct Census: Equatable {
         one.unfinished.merge(other.unfinished, uniquingKeysWith: +)
     }
 
-    /// Adds `count` uploads of a client, or subtracts them if `count` is negative.
+    /// `count` may be negative.
     mutating func add(_ count: Int, of client: Int, isFinished: Bool) {
         uploads = max(0, uploads + count)
         if !isFinished { add(count, unfinishedOf: client) }
     }
 
-    /// Adds `count` undelivered uploads of a client, and `record` bytes of records.
     mutating func add(_ count: Int, of client: Int, record: Int64) {
         add(count, of: client, isFinished: false)
         records += record
     }
 
-    /// Adds `count` to the number of a client's undelivered uploads.
     mutating func add(_ count: Int, unfinishedOf client: Int) {
         let number = unfinished[client, default: 0] + count
         unfinished[client] = number > 0 ? number : nil
@@ -43,7 +40,7 @@ struct Census: Equatable {
 }
 
 extension SpoolLayout {
-    /// Counts the uploads and bytes in the spool; `unfinished` stays empty unless records are read.
+    /// Counts the spool; `unfinished` stays empty unless records are read.
     func census(readingRecords: Bool) throws(SystemError) -> Census {
         var census = Census()
         try walk(unread: { (_, error) throws(SystemError) in throw error }) {
@@ -58,7 +55,7 @@ extension SpoolLayout {
         return census
     }
 
-    /// Returns the counts of one upload and, if it was to be read, its record; returns nil if the upload was removed.
+    /// Counts one upload and returns its record if it was to be read; returns nil if the upload was removed.
     func census(
         of found: Found,
         readingRecord: Bool

@@ -1,7 +1,6 @@
 // The figures of a spool, as this process knows them, and the state of its disk.
 //
-// `SpoolRoom` counts the uploads that this process creates, writes and removes; a walk through the spool counts those
-// that were there before.
+// `SpoolRoom` counts what this process creates, writes and removes; a walk through the spool counts the rest.
 
 package import SpoolgatePosix
 
@@ -9,27 +8,25 @@ package import SpoolgatePosix
 package struct SpoolFigures: Sendable, Equatable {
     /// The number of uploads with a record, excluding those in `corrupt`.
     package var uploads: Int
-    /// The number of these uploads that are not delivered.
+    /// The number of uploads that are not delivered.
     package var unfinished: Int
     /// The number of bytes of content and records.
     package var bytes: Int64
     /// The number of bytes that must stay free on the file system.
     package var reserve: Int64
-    /// The maximum number of bytes of content and records, or nil if unlimited.
+    /// The maximum of `bytes`, or nil if unlimited.
     package var quota: Int64?
 }
 
 extension Spool {
     private static let purgeFile = "purged"
 
-    /// Records that expired uploads were removed now, for monitoring.
-    ///
-    /// If the write fails, the time recorded before stays.
+    /// Records, for monitoring, that expired uploads were removed now; a failed write changes nothing.
     package func notePurge() {
         try? layout.replace(Self.purgeFile, with: "\(clock.now.seconds)\n", on: disk)
     }
 
-    /// The time of the last `notePurge()` by any process, or nil if it was never called or its record cannot be read.
+    /// The time of the last `notePurge()` by any process, or nil if it is unknown.
     package var lastPurge: WallTime? {
         guard let text = try? SpoolLayout.text(of: Self.purgeFile, in: layout.root) else {
             return nil
@@ -37,46 +34,41 @@ extension Spool {
         return Int64(text.prefix { $0 != "\n" }).map { WallTime(seconds: $0) }
     }
 
-    /// The number of uploads and bytes, determined without access to the disk.
+    /// The figures, determined without access to the disk.
     ///
-    /// The numbers are complete only after the first walk through the spool; changes by other processes are included
-    /// only after the next count.
+    /// They are complete only after the first walk through the spool, and miss other processes' changes until the next
+    /// count.
     package var figures: SpoolFigures { room.figures }
 
-    /// Returns the reasons for which every upload that needs a file is currently refused with 507, without access to
-    /// the disk.
+    /// Returns each of `.full`, `.fewFiles`, `.overQuota` and `.tooMany` for which every upload that needs a file is
+    /// currently refused with 507.
     ///
-    /// - Parameter space: the free space of the file system, or nil if unknown.
-    /// - Returns: `.full`, `.fewFiles`, `.overQuota` or `.tooMany` for each reason; empty if uploads are accepted.
+    /// This does not access the disk; `space` is nil if unknown.
     package func refusals(with space: FileSystemSpace?) -> [SpoolError] {
         room.refusals(with: space)
     }
 
-    /// The number of uploads from which on `recount(isDue:)` does not count, because a count would take too long.
+    /// From this number of uploads on, a count would take too long.
     private static let mostRecounted = 10_000
 
     /// Counts all uploads and bytes if the figures may be wrong and a count is fast.
     ///
-    /// - Parameter isDue: whether to count even if the figures are not known to be wrong: another process may have
-    ///   removed uploads.
+    /// - Parameter isDue: whether another process may have removed uploads.
     package func recount(isDue: Bool) {
         guard isDue || room.isTooHigh, figures.uploads < Self.mostRecounted else { return }
         // If this fails, the earlier figures stay.
         try? room.count { () throws(SystemError) in try layout.census(readingRecords: true) }
     }
 
-    /// Returns the free space of the file system.
-    ///
-    /// - Throws: `.disk` if it cannot be read.
+    /// Returns the free space of the file system; throws `.disk` if it cannot be read.
     package func space() throws(SpoolError) -> FileSystemSpace {
         try onDisk { () throws(SystemError) in try layout.root.space() }
     }
 
-    /// Checks that files can be created in the spool, and removes the file that it created.
+    /// Throws `.disk` if no file can be created in the spool; leaves no file there.
     ///
-    /// A full disk is no error here: only the uploads that need space are refused, and all others continue.
-    ///
-    /// - Throws: `.disk` if no file can be created for another reason.
+    /// A full disk is no error here, because uploads that need no space continue; neither is a lack of file descriptors
+    /// or memory.
     package func checkWritable() throws(SpoolError) {
         do throws(SystemError) { _ = try disk.createNameless(in: layout.temporary) } catch {
             guard error.isFull || error.isExhausted else { throw .disk(error) }

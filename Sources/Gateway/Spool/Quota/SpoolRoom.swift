@@ -1,17 +1,16 @@
-// The remaining room of the spool: the reserve of its file system, the quota of its files, and the limits on the number
-// of uploads, both of all and of each client's undelivered ones.
+// The remaining room of the spool: its reserve, its quota, and the limits on the number of uploads.
 //
-// While there is room the spool is not scanned: this process counts the uploads and bytes that it creates, writes and
-// removes. It does not see another process's purge; before it rejects an upload because of the quota or a limit, it
-// therefore counts the spool again, one thread at a time and at a limited rate. Invariant: every byte and every upload
-// is taken here before it is written or created.
+// While there is room, this process only counts the uploads and bytes that it creates, writes and removes. It does not
+// see another process's purge; before it rejects an upload because of the quota or a limit, it therefore counts the
+// spool again, one thread at a time and at a limited rate. Invariant: every byte and every upload is taken here before
+// it is written or created.
 
 import SpoolgatePosix
 import SpoolgateUploadProtocol
 
 /// The limits on the number of uploads.
 package struct UploadBounds: Sendable, Equatable {
-    /// The maximum number of uploads in the spool, including delivered ones with a stored response; nil if unlimited.
+    /// The maximum number of uploads, including delivered ones with a stored response, or nil if unlimited.
     package var total: Int?
     /// The maximum number of undelivered uploads of one client, or nil if unlimited.
     package var ofClient: Int?
@@ -23,24 +22,20 @@ package struct UploadBounds: Sendable, Equatable {
     }
 }
 
-/// The bookkeeping of how many bytes may still be written, and how many uploads may still be created.
-///
-/// Thread-safe.
+/// The bookkeeping of bytes and uploads that are still allowed; thread-safe.
 final class SpoolRoom: Sendable {
     /// The maximum number of bytes of data files and records, or nil if unlimited.
     let quota: Int64?
-    /// The number of bytes of records that do not count for the quota, so that even the smallest quota is useful.
+    /// The bytes of records that do not count for the quota, so that even the smallest quota is useful.
     static let freeRecords: Int64 = 64 << 10
 
-    /// The number of files that must still be possible on the file system before an upload is created.
-    ///
-    /// They are for other programs and for existing uploads, whose further files are created without a check.
+    /// The number of files left for other programs and for existing uploads, whose files are created without a check.
     private static let reservedFiles: Int64 = 1000
-    /// The number of bytes that all uploads together may write between two checks of the free space.
+    /// The number of bytes that may be written between two checks of the free space.
     private static let lookInterval: Int64 = 64 << 20
-    /// The maximum number of bytes of content that all uploads together may keep in memory.
+    /// The maximum number of bytes of content in memory, for all uploads together.
     private static let memory: Int64 = 8 << 20
-    /// The number of bytes that are always lent, even if they exceed the usual share of the remaining space.
+    /// The number of bytes lent even if they exceed the usual share of the remaining space.
     private static let leastLoan: Int64 = 4 << 10
 
     private struct State {
@@ -50,18 +45,18 @@ final class SpoolRoom: Sendable {
         /// Bytes in memory and in files without a name, which a count of the spool does not find.
         var nameless: Int64 = 0
         var inMemory: Int64 = 0
-        /// Bytes reserved for writes by another process, such as nginx, that it has not reported as written.
+        /// Bytes reserved for another process, such as nginx, that it has not reported as written.
         var lent: Int64 = 0
-        /// The number of bytes that may be written before the next check of the free space.
+        /// Bytes that may be written before the next check of the free space.
         var allowance: Int64 = 0
-        /// Reserved for files that may not exist yet, so that a count that starts now may miss them.
+        /// Reserved for files that a count that starts now may miss.
         var pending = Census()
         /// The part that the running count may miss: `pending` at its start and everything since; nil if no count is
         /// running.
         var since: Census?
         /// Whether the last count may have counted twice what was reserved while it ran.
         var isTooHigh = false
-        /// The earliest time at which the next count may start.
+        /// The earliest start of the next count.
         var nextCount = Deadline.after(.zero)
 
         /// The number of bytes that count for the quota.
@@ -92,13 +87,7 @@ final class SpoolRoom: Sendable {
     private let leastCountInterval: Duration
     private var root: Directory { layout.root }
 
-    /// Creates the bookkeeping of a spool; all numbers are zero until the first count.
-    ///
-    /// - Parameters:
-    ///   - layout: the spool.
-    ///   - reserve: the number of bytes that must stay free on the file system.
-    ///   - quota: the maximum number of bytes of content and records, or nil if unlimited.
-    ///   - leastCountInterval: the shortest time between two counts.
+    /// All numbers are zero until the first count; `reserve` is in bytes.
     init(
         _ layout: SpoolLayout,
         reserve: Int64,
@@ -123,10 +112,7 @@ final class SpoolRoom: Sendable {
         }
     }
 
-    /// Returns the reasons for which every upload that needs a file is currently refused, without a count.
-    ///
-    /// - Parameter space: the free space of the file system, or nil if unknown.
-    /// - Returns: `.full`, `.fewFiles`, `.overQuota` or `.tooMany` for each reason; empty if uploads are accepted.
+    /// See `Spool.refusals(with:)`; nothing is counted.
     func refusals(with space: FileSystemSpace?) -> [SpoolError] {
         // Only numbers are read: a copy of the counts would make the next change copy them.
         let (reserve, lent, bytes, uploads, total) = state.updateQuietly {
@@ -153,12 +139,10 @@ final class SpoolRoom: Sendable {
 
     // MARK: Checking and taking bytes
 
-    /// Throws an error if `count` more bytes of content would exceed a limit now; reserves nothing.
+    /// Throws an error if `count` more bytes of content (0 if unknown) would exceed a limit now; reserves nothing.
     ///
-    /// - Parameters:
-    ///   - count: the number of bytes; 0 if it is unknown.
-    ///   - makesFile: whether an upload is about to be created, which also needs new files.
-    /// - Throws: `.full`, `.fewFiles` or `.overQuota`; `.disk` if the free space cannot be determined.
+    /// - Throws: `.full`, `.overQuota`, or, if `makesFile` is true, `.fewFiles`; `.disk` if the free space cannot be
+    ///   determined.
     func check(for count: Int64, makesFile: Bool = false) throws(SpoolError) {
         try look(for: count, makesFile: makesFile)
         guard let quota else { return }
@@ -170,12 +154,10 @@ final class SpoolRoom: Sendable {
 
     /// Reserves space for `count` bytes of content that are about to be written.
     ///
-    /// - Parameters:
-    ///   - count: the number of bytes.
-    ///   - isNamed: whether the bytes are written to a file with a name, which a count finds; if true, call
-    ///     `wasWritten(_:)` after the write.
-    /// - Throws: `.full` if less than the reserve would stay free, `.overQuota` if the quota would be exceeded. Nothing
-    ///   is reserved then.
+    /// If `isNamed` is true, the file has a name, so that a count finds the bytes; call `wasWritten(_:)` after the
+    /// write.
+    ///
+    /// - Throws: `.full` or `.overQuota`; nothing is reserved then.
     func take(_ count: Int64, isNamed: Bool = true) throws(SpoolError) {
         while true {
             var isShort = false
@@ -200,10 +182,10 @@ final class SpoolRoom: Sendable {
         }
     }
 
-    /// Records that the write of `count` bytes to a file with a name has ended, with or without success.
+    /// Records that a write of `count` bytes to a file with a name has ended, with or without success.
     func wasWritten(_ count: Int64) { state.updateQuietly { $0.pending.data -= count } }
 
-    /// Frees the space of content that was removed, or that was reserved for content and not used.
+    /// Frees the space of content that was removed or never written.
     func giveBack(_ count: Int64, isNamed: Bool = true) {
         guard count > 0 else { return }
         state.update { state in
@@ -215,10 +197,7 @@ final class SpoolRoom: Sendable {
         }
     }
 
-    /// Reserves memory for `count` bytes of content; returns false, and reserves nothing, if too many bytes are in
-    /// memory.
-    ///
-    /// - Throws: the errors of `take(_:isNamed:)`.
+    /// Reserves memory and space for `count` bytes of content, or returns false if too many bytes are in memory.
     func takeMemory(_ count: Int64) throws(SpoolError) -> Bool {
         let isTaken = state.update { state in
             guard state.inMemory + count <= Self.memory else { return false }
@@ -233,7 +212,7 @@ final class SpoolRoom: Sendable {
         return true
     }
 
-    /// Frees memory of content; if `isStored` is true, the content is now in a file with a name.
+    /// If `isStored` is true, the content is now in a file with a name.
     func giveBackMemory(_ count: Int64, isStored: Bool) {
         state.update { state in
             state.inMemory -= count
@@ -244,14 +223,12 @@ final class SpoolRoom: Sendable {
 
     // MARK: Lending bytes
 
-    /// Reserves space for content that another process, such as nginx, is about to write.
+    /// Lends up to `count` bytes (> 0) to another process, such as nginx; returns how many it may write, at least one.
     ///
-    /// A loan is at most a sixteenth of the remaining space, so that idle borrowers never hold all of it. Call
-    /// `endLoan` until the whole loan has ended.
+    /// A loan of more than 4 KiB is at most a sixteenth of the remaining space, so that idle borrowers never hold all
+    /// of it. Call `endLoan` until the whole loan has ended.
     ///
-    /// - Parameter count: the maximum number of bytes to lend, > 0.
-    /// - Returns: the number of bytes that may be written, at least one; fewer than `count` if little space is left.
-    /// - Throws: `.full` or `.overQuota` if not even one byte may be written; nothing is lent then.
+    /// - Throws: `.full` or `.overQuota`; nothing is lent then.
     func lend(upTo count: Int64) throws(SpoolError) -> Int64 {
         var hasLooked = false
         while true {
@@ -283,12 +260,9 @@ final class SpoolRoom: Sendable {
         min(count, room, max(room / 16, leastLoan))
     }
 
-    /// Records that `count` bytes are no longer lent, and that the upload's content has grown by `written` bytes.
+    /// Records that `count` bytes are no longer lent; the content has grown by `written` bytes, or shrunk if negative.
     ///
-    /// - Parameters:
-    ///   - count: the number of bytes whose loan ends.
-    ///   - written: the change of the content's size in bytes; negative if it shrank.
-    ///   - isCertain: false if `written` is unknown; all `count` bytes then count as written until the next count.
+    /// If `isCertain` is false, fewer bytes may have been written; `written` counts until the next count of the spool.
     func endLoan(of count: Int64, written: Int64, isCertain: Bool = true) {
         state.updateQuietly { state in
             state.lent -= count
@@ -303,22 +277,20 @@ final class SpoolRoom: Sendable {
 
     // MARK: Records
 
-    /// Records that a record has grown by `count` bytes; this is never refused, so that a state can always be written.
+    /// Counts `count` more bytes of a record; never refused, so that a state can always be written.
     func noteRecord(_ count: Int64) { state.update { $0.take { $0.records += count } } }
 
-    /// Frees the space of `count` bytes of a record.
     func giveBackRecord(_ count: Int64) {
         state.update { $0.known.records = max(0, $0.known.records - count) }
     }
 
     // MARK: Uploads
 
-    /// Changes the limits on the number of uploads; existing uploads are kept even if they exceed the new limits.
     func setBounds(_ bounds: UploadBounds) { state.update { $0.bounds = bounds } }
 
-    /// Reserves space for the `record` bytes of an upload that is about to be created; `wasMade` must follow.
+    /// Reserves `record` bytes and one upload that is about to be created; `wasMade` must follow.
     ///
-    /// - Throws: `.tooMany`, or `.overQuota` if the quota would be exceeded; nothing is reserved then.
+    /// - Throws: `.tooMany` or `.overQuota`; nothing is reserved then.
     func takeUpload(of client: ClientName, record: Int64) throws(SpoolError) {
         let client = client.hashValue
         try counted { state in
@@ -336,12 +308,12 @@ final class SpoolRoom: Sendable {
         }
     }
 
-    /// Records that the creation of an upload has ended, with or without success.
+    /// Records that a creation has ended, with or without success.
     func wasMade(_ client: ClientName, record: Int64) {
         state.updateQuietly { $0.pending.add(-1, of: client.hashValue, record: -record) }
     }
 
-    /// Records that an upload was delivered, so that it no longer counts against its client's limit.
+    /// A delivered upload no longer counts against its client's limit.
     func noteFinished(of client: ClientName) {
         state.update { $0.known.add(-1, unfinishedOf: client.hashValue) }
     }
@@ -355,7 +327,6 @@ final class SpoolRoom: Sendable {
 
     // MARK: The file system
 
-    /// Changes the number of bytes that must stay free.
     func setReserve(_ reserve: Int64) {
         state.update { state in
             state.reserve = reserve
@@ -387,14 +358,14 @@ final class SpoolRoom: Sendable {
 
     // MARK: Counting
 
-    /// Runs `attempt`; if it fails, counts again and runs it a second time.
+    /// Runs `attempt`; if it fails, counts the spool and runs it again.
     private func counted(_ attempt: (inout State) -> SpoolError?) throws(SpoolError) {
         guard state.update({ attempt(&$0) }) != nil else { return }
         countAgain()
         if let refusal = state.update({ attempt(&$0) }) { throw refusal }
     }
 
-    /// Counts the spool unless a count has just ended; if another thread is counting, waits for its result instead.
+    /// Counts the spool unless that has just been done; if another thread is counting, waits for its result.
     private func countAgain() {
         // If another thread's count takes longer than this, the old figures stay.
         let isMine = state.wait(until: .after(.seconds(10))) { state -> Bool? in
@@ -405,16 +376,13 @@ final class SpoolRoom: Sendable {
         }
         guard isMine == true else { return }
         let readsRecords = state.update { $0.bounds.ofClient != nil }
-        // If the count fails, the earlier figures stay, and only `attempt` decides.
+        // If the count fails, the earlier figures stay.
         try? finish { () throws(SystemError) in try layout.census(readingRecords: readsRecords) }
     }
 
-    /// Whether the figures may be too high, because space was reserved while the spool was counted.
     var isTooHigh: Bool { state.updateQuietly { $0.isTooHigh } }
 
-    /// Uses the result of a walk through the spool as a count.
-    ///
-    /// If another count is running, its result is used instead.
+    /// Uses the result of a walk through the spool as a count, unless another count is running.
     func count<E: Error>(_ count: () throws(E) -> Census) throws(E) {
         let isMine = state.update { state in
             guard state.since == nil else { return false }
@@ -426,8 +394,7 @@ final class SpoolRoom: Sendable {
 
     /// Counts the spool; called by the thread that has set `since`.
     ///
-    /// Space that is reserved during the count is added to the result, so that the figures may be too high for a while
-    /// but never too low.
+    /// Space reserved meanwhile is added, so that the figures may be too high for a while but never too low.
     private func finish<E: Error>(_ count: () throws(E) -> Census) throws(E) {
         let begin = Deadline.after(.zero)
         let counted: Result<Census, E>

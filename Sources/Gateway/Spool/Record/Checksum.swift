@@ -1,11 +1,9 @@
-// Checksums in records, which show that a line or part is complete and to which upload it belongs; see
-// spoolgate-spool(5), RECORDS.
+// Checksums in records, which show that a line or part is complete; see spoolgate-spool(5), RECORDS.
 
 import SpoolgateTextFormats
 import SpoolgateUploadProtocol
 
-/// The checksum in records: the CRC32C (RFC 3720 §12.1) of an upload's identity and some bytes, as eight hexadecimal
-/// digits.
+/// The CRC32C (RFC 3720 §12.1) of an upload's identity and some bytes, as eight hexadecimal digits.
 ///
 /// The identity is included so that leftovers of another upload's record do not match.
 enum Checksum {
@@ -14,7 +12,7 @@ enum Checksum {
     static let mark: StaticString = " sum="
     static let fieldSize = mark.utf8CodeUnitCount + digitCount
 
-    /// The lookup tables, which give the contribution of a byte in each of eight positions.
+    /// The contribution of a byte in each of eight positions.
     private static let tables: [UInt32] = {
         var tables = [UInt32](repeating: 0, count: 8 * 256)
         for byte in 0..<256 {
@@ -51,25 +49,21 @@ enum Checksum {
         }
     }
 
-    /// Returns the checksum of bytes in the record of `id`.
     static func sum(of bytes: UnsafeBufferPointer<UInt8>, for id: UploadID) -> UInt32 {
         var ofIdentity: UInt32 = 0
         id.withCharacters { ofIdentity = sum($0) }
         return sum(bytes, after: ofIdentity)
     }
 
-    /// Adds the eight digits of a checksum.
     static func put(_ sum: UInt32, into text: inout ByteBuilder) {
         for place in 0..<digitCount { text.put(digit(place, of: sum)) }
     }
 
-    /// Returns whether the bytes are the eight digits of a checksum.
     static func areDigits(_ bytes: UnsafeBufferPointer<UInt8>, of sum: UInt32) -> Bool {
         bytes.count == digitCount
             && (0..<digitCount).allSatisfy { bytes[$0] == digit($0, of: sum) }
     }
 
-    /// Returns whether `digits` are the checksum of `bytes` in the record of `id`.
     static func isSum(
         _ digits: ArraySlice<UInt8>,
         of bytes: ArraySlice<UInt8>,

@@ -7,11 +7,8 @@ import Glibc
 import SpoolgatePosix
 import SpoolgateUploadProtocol
 
-/// A bounded cache of parsed creations, so that the fixed part of a record is not parsed again for each request.
-///
-/// Thread-safe.
+/// A bounded, thread-safe cache of parsed creations.
 final class CreationCache: Sendable {
-    /// A creation and the text that it was parsed from.
     private final class Entry: Sendable {
         let text: [UInt8]
         let creation: UploadCreation
@@ -24,12 +21,12 @@ final class CreationCache: Sendable {
 
     /// The maximum number of entries; each takes one or two kilobytes.
     private static let limit = 512
-    /// The maximum length of a cached text in bytes; clients choose the actual length.
+    /// The maximum length of a cached text in bytes.
     static let longest = 4096
 
     private let entries = Monitor<[UploadID: Entry]>([:])
 
-    /// Returns the creation of `id` and the length of its text in bytes, or nil if `bytes` do not begin with a cached
+    /// Returns the creation of `id` and the size of its text in bytes, or nil if `bytes` do not begin with a cached
     /// text.
     func creation(_ id: UploadID, in bytes: ArraySlice<UInt8>) -> (UploadCreation, Int)? {
         guard let entry = entries.update({ $0[id] }), bytes.count >= entry.text.count else {
@@ -46,7 +43,6 @@ final class CreationCache: Sendable {
         return isSame ? (entry.creation, entry.text.count) : nil
     }
 
-    /// Adds a creation that was parsed from `text`.
     func remember(_ creation: UploadCreation, text: ArraySlice<UInt8>) {
         guard text.count <= Self.longest else { return }
         let entry = Entry(text: Array(text), creation: creation)
@@ -56,6 +52,5 @@ final class CreationCache: Sendable {
         }
     }
 
-    /// Removes the entry of a removed upload.
     func forget(_ id: UploadID) { entries.update { $0[id] = nil } }
 }

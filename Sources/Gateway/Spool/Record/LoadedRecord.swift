@@ -1,27 +1,22 @@
-// A record as read from its file.
-//
-// This file parses the text; the caller decides what to do with an upload whose record is unreadable.
+// Reads and parses records; callers decide what to do with an upload whose record is unreadable.
 
 import HTTPTypes
 import SpoolgatePosix
 import SpoolgateUploadProtocol
 
-/// The content of a record file.
-///
-/// A class, because a copy would be larger than it is worth.
+/// The content of a record file; a class, because copies would be large.
 final class LoadedRecord: Sendable {
     let creation: UploadCreation
     let state: RecordState
-    /// Whether the state was read from one of the slots that are used once the upload has a durable offset.
+    /// Whether the state is from a slot that is used once the upload has a durable offset.
     let isPromised: Bool
     /// Whether a damaged slot may have contained a newer state.
     let isSlotDamaged: Bool
-    /// The position in the file at which the creation ends.
     let creationEnd: Int64
 
     /// The maximum size in bytes of the slots and the creation; web servers allow only far smaller header sections.
     private static let limit = 1 << 20
-    /// The number of bytes in the first read; enough for nearly all records.
+    /// In bytes; enough for nearly all records.
     private static let firstRead = 16 << 10
 
     /// Returns the first bytes of a new record: a slot with `state`, an empty slot, and the creation.
@@ -34,9 +29,7 @@ final class LoadedRecord: Sendable {
         return bytes
     }
 
-    /// Reads the record of `id`, or returns why it is not a valid record.
-    ///
-    /// If `cache` is nil, nothing is cached. Pass `size`, the size of the file, if it has just been read.
+    /// Reads the record of `id`, or returns why it is invalid; pass the file's `size` if it has just been read.
     static func read(
         _ file: OpenFile,
         of id: UploadID,
@@ -68,7 +61,7 @@ final class LoadedRecord: Sendable {
         return older
     }
 
-    /// Parses a record or its first bytes; returns nil if the bytes end before the creation does.
+    /// Returns nil if the bytes end before the creation does.
     private init?(
         _ bytes: [UInt8],
         isAll: Bool,
@@ -116,7 +109,7 @@ final class LoadedRecord: Sendable {
 }
 
 extension RecordState {
-    /// Reads the status of the stored response without verifying the checksum; returns nil if no response is stored.
+    /// Returns the status without verifying the checksum, or nil if no response is stored.
     func storedStatus(in file: OpenFile) throws(SystemError) -> Int? {
         if let status { return status }
         guard let extent = response else { return nil }

@@ -1,4 +1,4 @@
-// Identities for new uploads, made of random bits so that they cannot be guessed.
+// Identities for new uploads.
 
 import SpoolgateCrypto
 package import SpoolgateUploadProtocol

@@ -1,6 +1,6 @@
 // Writes and reads lines of text, `name value`, byte by byte.
 //
-// This file does not interpret the lines. Invariant: a line ends at the first LF, because no value contains one.
+// Invariant: a line ends at the first LF, because no value contains one.
 
 import HTTPTypes
 import SpoolgateTextFormats
@@ -8,25 +8,22 @@ import SpoolgateUploadProtocol
 
 /// The numbers in records: sizes, offsets, counts and seconds.
 enum RecordNumber {
-    /// Reads a number; returns nil if the digits are not a valid number in a record.
-    ///
-    /// The maximum is the protocol's, so sums of a few such numbers cannot overflow.
+    /// Returns nil if the number is invalid or exceeds the protocol's maximum, so that sums of a few cannot overflow.
     static func read(_ digits: some Collection<UInt8>) -> Int64? {
         Int64(digits: digits).flatMap { $0 <= UploadLimits.mostSize ? $0 : nil }
     }
 
     static func read(_ text: String) -> Int64? { read(text.utf8) }
 
-    /// Reads a time in seconds since 1970, negative before; returns nil if it is outside the range of `read(_:)`.
+    /// Reads a time in seconds since 1970, negative before; returns nil if it exceeds the range of `read(_:)`.
     static func moment(_ text: String) -> Int64? {
         let isBefore = text.hasPrefix("-")
         return read(isBefore ? String(text.dropFirst()) : text).map { isBefore ? -$0 : $0 }
     }
 }
 
-/// Writes lines of text into a block of a record.
 struct LineWriter: ~Copyable {
-    /// The number of bytes of the line that `addSum` adds.
+    /// The size in bytes of the line that `addSum` adds.
     static let sumSize = 5 + Checksum.digitCount
     private static let sumName: StaticString = "sum "
 
@@ -34,13 +31,12 @@ struct LineWriter: ~Copyable {
 
     var bytes: [UInt8] { builder.array }
 
-    /// Adds a line without escaping.
     mutating func add(line: StaticString) {
         builder.put(line)
         builder.put(UInt8(ascii: "\n"))
     }
 
-    /// Adds a line with an escaped value; adds nothing if the value is nil.
+    /// Adds nothing if the value is nil.
     mutating func add(_ name: StaticString, escaping value: String?) {
         guard var value else { return }
         builder.put(name)
@@ -64,7 +60,7 @@ struct LineWriter: ~Copyable {
         builder.put(UInt8(ascii: "\n"))
     }
 
-    /// Adds a line with a number; adds nothing if the number is nil.
+    /// Adds nothing if the number is nil.
     mutating func add(_ name: StaticString, _ number: Int64?) {
         guard let number else { return }
         builder.put(name)
@@ -73,7 +69,7 @@ struct LineWriter: ~Copyable {
         builder.put(UInt8(ascii: "\n"))
     }
 
-    /// Returns the letter that represents a byte after a backslash, or nil if the byte need not be escaped.
+    /// Returns the letter after the backslash, or nil if the byte need not be escaped.
     private static func escape(for byte: UInt8) -> UInt8? {
         switch byte {
         case UInt8(ascii: "\\"): byte
@@ -84,7 +80,7 @@ struct LineWriter: ~Copyable {
         }
     }
 
-    /// Adds a line for each field in order, with name and value as received.
+    /// Adds a line for each field, with name and value as received.
     mutating func add(_ fields: HTTPFields) {
         for field in fields {
             builder.put("field ")
@@ -101,7 +97,7 @@ struct LineWriter: ~Copyable {
         builder.put(UInt8(ascii: "\n"))
     }
 
-    /// Adds a line with the checksum of all bytes before it, in the record of `id`.
+    /// Adds a line with the checksum of all bytes before it.
     mutating func addSum(for id: UploadID) {
         let sum = builder.withBytes { Checksum.sum(of: $0, for: id) }
         builder.put(Self.sumName)
@@ -109,7 +105,7 @@ struct LineWriter: ~Copyable {
         builder.put(UInt8(ascii: "\n"))
     }
 
-    /// Returns the bytes before the last line if that line is their checksum; otherwise nil.
+    /// Returns the bytes before the last line, or nil if that line is not their checksum.
     static func verified(_ bytes: [UInt8], for id: UploadID) -> ArraySlice<UInt8>? {
         let end = bytes.count - sumSize
         guard end > 0, bytes.last == UInt8(ascii: "\n") else { return nil }
@@ -125,10 +121,8 @@ struct LineWriter: ~Copyable {
     }
 }
 
-/// Splits a block into lines.
 struct LineReader {
     private let bytes: ArraySlice<UInt8>
-    /// The index of the first byte of the next line.
     private(set) var position: Int
 
     init(_ bytes: ArraySlice<UInt8>) {
@@ -136,7 +130,7 @@ struct LineReader {
         position = bytes.startIndex
     }
 
-    /// Returns the next line without its LF, or nil if no complete line is left.
+    /// Returns nil if no complete line is left.
     mutating func line() -> ArraySlice<UInt8>? {
         guard let end = bytes[position...].firstIndex(of: UInt8(ascii: "\n")) else { return nil }
         defer { position = end + 1 }
@@ -156,7 +150,6 @@ struct LineReader {
         return HTTPField(name: name, lenientValue: value[colon...].dropFirst(2))
     }
 
-    /// Returns the text that an escaped value represents.
     static func unescaped(_ value: ArraySlice<UInt8>) -> String {
         guard value.contains(UInt8(ascii: "\\")) else {
             return String(decoding: value, as: UTF8.self)

@@ -12,29 +12,24 @@ enum RecordSlots {
     static let block: Int64 = 4096
     /// The positions of the slots used once the upload has a durable offset.
     static let promised: [Int64] = [0, block]
-    /// The positions of the slots that are used until the upload has a durable offset.
+    /// The positions of the slots used before the upload has a durable offset.
     static let early: [Int64] = [2 * block, 2 * block + Int64(size)]
-    /// The position of the creation, after all slots.
+    /// The position of the creation.
     static let end = 2 * block + 2 * Int64(size)
 
-    /// An empty slot.
     static let empty = [UInt8](repeating: UInt8(ascii: " "), count: size - 1) + [UInt8(ascii: "\n")]
 
     enum Reading {
-        /// The newest state, and how it was found.
-        ///
-        /// `isPromised` is true if the state is in a slot used once the upload has a durable offset, and
-        /// `isOtherDamaged` if a damaged slot may have contained a newer state.
+        /// The newest state; `isPromised` is true if it is in a slot of `promised`, and `isOtherDamaged` if a damaged
+        /// slot may have contained a newer one.
         case state(RecordState, isPromised: Bool, isOtherDamaged: Bool)
-        /// A slot contains this word, which is unknown because a newer program wrote it.
+        /// The unknown word, written by a newer program.
         case newer(String)
-        /// All slots are empty.
         case blank
         /// No slot contains a valid state.
         case damaged
     }
 
-    /// Reads the slots from the first bytes of the record of `id`.
     static func read(_ bytes: [UInt8], of id: UploadID) -> Reading {
         let reading = read(promised, isPromised: true, in: bytes, of: id)
         guard case .blank = reading else { return reading }

@@ -9,7 +9,6 @@ import SpoolgatePosix
 import SpoolgateTextFormats
 import SpoolgateUploadProtocol
 
-/// Why a record cannot be read.
 struct UnreadableRecord: Error, Equatable {
     enum Kind: Sendable {
         /// The record was damaged after it was written and is moved to `corrupt`.
@@ -20,12 +19,11 @@ struct UnreadableRecord: Error, Equatable {
         case newer
     }
 
-    /// What is wrong with the record, for the operator.
+    /// What is wrong, for the operator.
     var reason: String
-    /// The consequence for the record.
     var kind = Kind.damaged
 
-    /// Returns the error for a record written by a newer program; `word` is the first unknown word.
+    /// `word` is the first unknown word in the record.
     static func newer(_ word: String) -> UnreadableRecord {
         UnreadableRecord(
             reason:
@@ -38,7 +36,6 @@ struct UnreadableRecord: Error, Equatable {
 extension UploadCreation {
     private static let firstLine: StaticString = "spoolgate-record 2"
 
-    /// The creation as text, followed by its checksum.
     var recordText: [UInt8] {
         var writer = LineWriter()
         writer.add(line: Self.firstLine)
@@ -61,9 +58,7 @@ extension UploadCreation {
         return writer.bytes
     }
 
-    /// Reads the creation of `id` from the start of `bytes`.
-    ///
-    /// - Returns: the creation and the size of its text in bytes, or nil if `bytes` end before the text does.
+    /// Returns the creation and its size in bytes, or nil if `bytes` end before it does.
     static func read(
         recordText bytes: ArraySlice<UInt8>,
         of id: UploadID
@@ -146,7 +141,6 @@ extension UploadCreation {
 extension StoredResponse {
     private static let firstLine: StaticString = "spoolgate-response 2"
 
-    /// Returns the head as text, the content, and the checksum of both.
     func recordText(of id: UploadID) -> [UInt8] {
         var writer = LineWriter()
         writer.add(line: Self.firstLine)
@@ -159,7 +153,7 @@ extension StoredResponse {
         return writer.bytes
     }
 
-    /// Parses a stored response; `bytes` must contain nothing else.
+    /// `bytes` must contain nothing but the response.
     init(recordText bytes: [UInt8], of id: UploadID) throws(UnreadableRecord) {
         guard let text = LineWriter.verified(bytes, for: id) else {
             throw UnreadableRecord(reason: "the stored response's checksum does not match")
@@ -192,7 +186,7 @@ extension StoredResponse {
         throw UnreadableRecord(reason: "the stored response is incomplete")
     }
 
-    /// Returns the status of a response whose text begins with `bytes`, or nil if they end before the status does.
+    /// Returns the status in the first bytes of a response, or nil if they end before it does.
     static func status(beginning bytes: [UInt8]) -> Int? {
         // The bytes may be cut off anywhere after the number.
         var reader = LineReader((bytes + [UInt8(ascii: "\n")])[...])
@@ -218,7 +212,7 @@ extension StoredResponse {
 extension HTTPFields {
     private static let firstLine: StaticString = "spoolgate-completion 2"
 
-    /// Returns the fields of the request that completed the upload `id`, as text with a checksum.
+    /// Returns the completing request's fields as text with a checksum.
     func completionText(of id: UploadID) -> [UInt8] {
         var writer = LineWriter()
         writer.add(line: Self.firstLine)
@@ -227,7 +221,7 @@ extension HTTPFields {
         return writer.bytes
     }
 
-    /// Parses text written by `completionText(of:)`; returns nil if the checksum does not match.
+    /// Returns nil if the checksum does not match.
     init?(completionText bytes: [UInt8], of id: UploadID) {
         guard let text = LineWriter.verified(bytes, for: id) else { return nil }
         var reader = LineReader(text)

@@ -10,14 +10,11 @@ extension RecordState {
     /// The maximum size of a stored reason in bytes of UTF-8.
     static let reasonLimit = 200
 
-    /// Returns the position of this state's slot in the record file.
-    ///
-    /// `isPromised` selects the slots used once the upload has a durable offset.
+    /// Returns the slot's position in the file; `isPromised` selects the slots used once an offset is durable.
     func position(isPromised: Bool) -> Int64 {
         (isPromised ? RecordSlots.promised : RecordSlots.early)[Int(sequence % 2)]
     }
 
-    /// Returns the bytes of this state's slot in the record of `id`.
     func slot(for id: UploadID) -> [UInt8] {
         var line = ByteBuilder(room: RecordSlots.size)
         put(into: &line)
@@ -34,7 +31,7 @@ extension RecordState {
         return line.array
     }
 
-    /// Adds all words of the line except the reason.
+    /// Adds all words except the reason.
     private func put(into line: inout ByteBuilder) {
         func put(_ word: Word) {
             if line.count > 0 { line.put(UInt8(ascii: " ")) }
@@ -74,18 +71,15 @@ extension RecordState {
         if let final { put(.final, text: final.description) }
     }
 
-    /// The words of a slot's line, in the order in which they are written.
-    ///
-    /// Every state has the words up to `response`.
+    /// The words of a slot's line, in the order of writing; every state has the words up to `response`.
     private enum Word: Int, CaseIterable {
         case sequence, state, writer, durable, length, attempts, response
         case completion, whole, next, until, then, cause, verified, final
 
         static let requiredCount = 7
-        /// The text before the reason, which is the last word of the line.
+        /// The text before the reason, the last word.
         static let reason: StaticString = " reason="
 
-        /// The text before the word's value.
         var name: StaticString {
             switch self {
             case .sequence: "sequence="
@@ -106,9 +100,8 @@ extension RecordState {
             }
         }
 
-        /// Returns the word that the text in `bytes` begins with, or nil if it is unknown.
-        ///
-        /// The search starts at `expected`, which usually matches.
+        /// Returns the word that `bytes` begin with, or nil if it is unknown; the search starts at `expected`, the
+        /// usual match.
         static func beginning(_ bytes: Bytes, expected: Int) -> Word? {
             var number = expected
             repeat {
@@ -149,7 +142,7 @@ extension RecordState {
         return nil
     }
 
-    /// Reads the value of one word; returns false if the value is unknown.
+    /// Returns false if the value is unknown.
     private mutating func take(_ word: Word, _ value: Bytes) -> Bool {
         var text: String { String(decoding: value, as: UTF8.self) }
         let isNone = value.count == 1 && value.first == UInt8(ascii: "-")

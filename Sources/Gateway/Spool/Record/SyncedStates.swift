@@ -1,26 +1,24 @@
 // The states of uploads that this process last made durable.
 //
-// A state that another process wrote may not be durable, because that process may have crashed before its sync.
-// Invariant: every state in this table is durable; any other one may need a sync.
+// Another process may have crashed before it synced its states. Invariant: every state in this table is durable; any
+// other one may need a sync.
 
 import SpoolgatePosix
 import SpoolgateUploadProtocol
 
-/// A bounded cache of which uploads' newest states are durable.
-///
-/// Thread-safe.
+/// A bounded cache of the sequence numbers of durable states; thread-safe.
 final class SyncedStates: Sendable {
     /// The maximum number of entries, which take a few megabytes; a dropped entry only costs one more sync.
     private static let limit = 1 << 16
 
     private let sequences = Monitor<[UploadID: UInt64]>([:])
 
-    /// Returns whether the state of `id` with that sequence number is known to be durable.
+    /// Returns whether that state of `id` is known to be durable.
     func contains(_ id: UploadID, _ sequence: UInt64) -> Bool {
         sequences.update { $0[id] == sequence }
     }
 
-    /// Records that the state of `id` with that sequence number is durable.
+    /// Records that a state of `id` is durable.
     func note(_ id: UploadID, _ sequence: UInt64) {
         sequences.update { sequences in
             if sequences.count >= Self.limit, let some = sequences.keys.first {
@@ -30,6 +28,5 @@ final class SyncedStates: Sendable {
         }
     }
 
-    /// Removes the entry of a removed upload.
     func forget(_ id: UploadID) { sequences.update { $0[id] = nil } }
 }

@@ -4,35 +4,32 @@ package import SpoolgatePosix
 package import SpoolgateTextFormats
 package import SpoolgateUploadProtocol
 
-/// The properties of an upload that never change after its creation.
+/// The properties of an upload that never change.
 package struct UploadCreation: Sendable, Equatable {
     package var id: UploadID
-    /// The name of the route that received the upload.
     package var route: String
     /// The owner as reported by the web server, or nil if it reported none.
     ///
     /// Only requests with the same owner can use the upload; if nil, only requests without an owner can.
     package let owner: ExactText?
-    /// The owner as reported by the authorizer, if the web server reported none; not used for access control.
+    /// The owner as reported by the authorizer; not used for access control.
     package var authorizedOwner: ExactText?
     /// The maximum size in bytes set by the authorizer, or nil if only the route's limit applies.
     package var maxSize: Int64?
-    /// The method, target and fields of the request that created the upload, which are sent to the upstream.
+    /// The head of the creating request, which is sent to the upstream.
     package var head: RequestHead
     package var resourcePath: String
-    /// The client's address as reported by the web server, for forwarding fields.
+    /// The client's address, for forwarding fields.
     package let remoteAddress: String?
-    /// The scheme of the client's request as reported by the web server.
     package var scheme: String?
     package var created: WallTime
     /// Whether a delivery may be retried if its outcome is unknown (RFC 9110 §9.2.2).
     package var isRepeatable: Bool
-    /// The failure that acknowledged offsets survive.
     package var promise: UploadPromise
-    /// The kind of upload derived from `head`; stored because every request needs it.
+    /// Derived from `head`; stored because every request needs it.
     package let kind: UploadKind
 
-    /// The owner from either source, as shown in events, lists and forms; nil if unknown.
+    /// The owner from either source, for events, lists and forms; nil if unknown.
     package var principal: ExactText? { owner ?? authorizedOwner }
 
     /// The client against whose limits the upload counts; stored because every step needs it.
@@ -80,13 +77,13 @@ extension UploadCreation {
 package enum UploadPromise: String, Sendable, CaseIterable {
     /// A power failure.
     case powerCut = "power-cut"
-    /// A crash of the process; nothing is synced, and the upload may be lost in a power failure.
+    /// A crash of the process; nothing is synced.
     case process
 }
 
 /// The state of an upload, named as in Postfix.
 package enum Queue: String, Sendable, CaseIterable {
-    /// Incomplete: the content is being received, or the upload waits for its client to resume it.
+    /// Incomplete: being received, or waiting for its client to resume it.
     case incoming
     /// Complete; a delivery attempt is in progress.
     case active
@@ -96,7 +93,7 @@ package enum Queue: String, Sendable, CaseIterable {
     case hold
     /// Delivered or permanently refused; only the record with the stored response is left.
     case delivered
-    /// The record is unreadable or does not match the content; the files are left unchanged for an operator.
+    /// The record is unreadable or does not match the content; the files are kept for an operator.
     case corrupt
 }
 
@@ -104,25 +101,24 @@ package enum Queue: String, Sendable, CaseIterable {
 package struct UploadSummary: Sendable, Equatable {
     package var id: UploadID
     package var queue: Queue
-    /// The properties fixed at creation, or nil if the record cannot be read.
+    /// Nil if the record cannot be read.
     package var creation: UploadCreation?
     /// The sequence number of the newest state, or 0 if none can be read.
     package var sequence: UInt64
     package var offset: Int64
     package var length: Int64?
     package var lastActivity: WallTime
-    /// The number of bytes that the upload occupies on the disk.
+    /// The number of bytes occupied on the disk.
     package var diskUsage: Int64
     package var attempts: Int
     package var reason: String?
-    /// The time at which the next or current attempt is or was due, or nil if the upload is not queued.
+    /// The due time of the next or current attempt, if any.
     package var nextAttempt: WallTime?
-    /// The time at which the upload was completed or last requeued by an operator, or nil if it is incomplete.
+    /// The time of the completion or the last requeue, or nil if the upload is incomplete.
     package var completeSince: WallTime?
     package var holdCause: HoldCause?
-    /// The status of the stored final response, or nil if none is stored or it cannot be read.
+    /// The status of the stored final response, or nil if it is missing or unreadable.
     package var status: Int?
-    /// Whether a process has locked the upload.
     package var isInUse: Bool
     /// The node that last changed the upload's state, or nil if the spool is not shared.
     package var node: String?
@@ -130,7 +126,6 @@ package struct UploadSummary: Sendable, Equatable {
 
 /// A final response, stored in case the client did not receive it.
 package struct StoredResponse: Sendable, Equatable {
-    /// The status and fields as they are sent.
     package var head: ResponseHead
     /// The content, or nil if it was too large to be stored.
     package var content: [UInt8]?

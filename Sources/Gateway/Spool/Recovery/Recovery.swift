@@ -1,53 +1,48 @@
 // Recovery after the crash of a daemon: every state that it can have left is repaired.
 //
-// It runs next to requests and other processes: locked uploads are in use and are skipped. An upload that cannot be
-// read is left alone, and recovery continues; both kinds are checked again later. Recovery locks only uploads that no
-// client or queue may ask for; the next lock repairs the others. Invariant: an upload with a promise keeps its durable
-// offset or ends in `corrupt`; nothing is guessed.
+// It runs next to requests and other processes: uploads that are locked or cannot be read are skipped and checked again
+// later. Recovery locks only uploads that no client or queue may ask for; the next lock repairs the others. Invariant:
+// an upload with a promise keeps its durable offset or ends in `corrupt`; nothing is guessed.
 
 package import SpoolgatePosix
 package import SpoolgateUploadProtocol
 
 /// The results of checking and repairing the uploads of a spool.
 package struct Recovery: Sendable, Equatable {
-    /// The number of uploads that were in delivery when a process crashed, and are now deferred or held.
+    /// The number of uploads in delivery when a process crashed, and now deferred or held.
     package var interrupted = 0
-    /// The number of removed files that belonged to no upload: data files without a record, and incomplete records.
+    /// The number of removed data files without a record and incomplete records.
     package var orphans = 0
     /// The number of uploads moved to `corrupt`.
     package var corrupt = 0
-    /// The number of uploads removed because a power failure came before any offset was durable, or a crash before all
-    /// of their parts were joined.
+    /// The number of uploads removed because a power failure came before any offset was durable, or a crash before
+    /// their parts were joined.
     package var forgotten = 0
-    /// The number of uploads and directories that could not be read or repaired because of a disk error.
+    /// The number of uploads and directories that a disk error kept from being read or repaired.
     package var failed = 0
-    /// The number of uploads in the spool, excluding those in `corrupt`.
+    /// The number of uploads, excluding those in `corrupt`.
     package var uploads = 0
     /// The uploads that were locked or could not be repaired; pass them to `recoverAgain(_:_:)`.
     package var skipped: [UploadID] = []
 
     /// A finding to report to the operator.
     package enum Finding: Sendable, Equatable {
-        /// This upload was put on hold: its attempt was interrupted, and a retry could deliver it twice.
+        /// This upload was put on hold, because a retry of its interrupted attempt could deliver it twice.
         case held(UploadID)
         /// This upload was moved to `corrupt`.
         case setAside(UploadID, reason: String)
-        /// This upload, or a directory of uploads if nil, could not be read or repaired because of the error, and is
-        /// unchanged.
+        /// This upload, or a directory of uploads if nil, could not be read or repaired, and is unchanged.
         case leftAlone(UploadID?, SpoolError)
     }
 }
 
 extension Spool {
-    /// The age in seconds from which on a file in `tmp` is considered abandoned.
+    /// The age in seconds from which on a file in `tmp` is abandoned.
     private static let temporaryAge: Int64 = 3600
 
     /// Repairs, after a crash or power failure, the uploads that no later request may find, and counts all uploads.
     ///
-    /// - Parameters:
-    ///   - note: called with each finding.
-    ///   - step: called once before each upload; may pause to slow down the recovery.
-    /// - Returns: the results.
+    /// `step` is called once before each upload; it may pause to slow down the recovery.
     package func recover(
         _ note: (Recovery.Finding) -> Void = { _ in },
         step: () -> Void = {}
@@ -75,10 +70,7 @@ extension Spool {
 
     /// Checks the uploads that an earlier recovery skipped, and repairs them if possible.
     ///
-    /// - Parameters:
-    ///   - skipped: the uploads in `Recovery.skipped`.
-    ///   - note: called with each finding; not called for an upload that still cannot be repaired.
-    /// - Returns: the results; `skipped` contains the uploads that were skipped again.
+    /// `note` is not called for an upload that still cannot be repaired; the result's `skipped` contains it.
     package func recoverAgain(
         _ skipped: [UploadID],
         _ note: (Recovery.Finding) -> Void = { _ in }
@@ -97,7 +89,7 @@ extension Spool {
         return recovery
     }
 
-    /// Checks one upload and repairs it if necessary; errors are passed to `note`, never thrown.
+    /// Checks one upload and repairs it if necessary; passes errors to `note`.
     private func look(
         at found: SpoolLayout.Found,
         _ recovery: inout Recovery,
@@ -120,7 +112,6 @@ extension Spool {
         }
     }
 
-    /// Checks one upload, and locks and repairs it if necessary.
     private func recover(
         _ found: SpoolLayout.Found,
         _ recovery: inout Recovery,
@@ -138,7 +129,6 @@ extension Spool {
         if try isInNeed(record, found) {
             let before = record.flatMap { try? $0.get().state.queue }
             guard let upload = try tryLock(found.id) else {
-                // The upload is in use or was removed.
                 if isThere(found.id) {
                     recovery.uploads += 1
                     recovery.skipped.append(found.id)
@@ -190,13 +180,9 @@ extension Spool {
 
     // MARK: Files of no upload
 
-    /// Removes data files without a record; other processes may be using the spool.
+    /// Removes data files without a record that have not changed since `limit`; other processes may be using the spool.
     ///
-    /// - Parameters:
-    ///   - limit: the time since which a removed file has not changed; files changed later are kept.
-    ///   - isDryRun: whether to call `note` without removing the files.
-    ///   - note: called with each such file.
-    /// - Throws: `.disk` if the spool could not be read, or a file could not be removed.
+    /// `note` is called with each such file; a dry run removes none.
     package func removeOrphans(
         unchangedSince limit: WallTime,
         isDryRun: Bool,
@@ -217,8 +203,8 @@ extension Spool {
 
     /// Removes a data file without a record; returns whether it was removed, or would be if `isDryRun` is true.
     ///
-    /// A record is created before its data file, so a data file without a record is never about to get one. The data
-    /// file of an upload in `corrupt` is kept.
+    /// A record is created before its data file, so such a file never gets one later. The data file of an upload in
+    /// `corrupt` is kept.
     private func removeOrphan(_ id: UploadID, isDryRun: Bool = false) throws(SpoolError) -> Bool {
         let name = FileName(id)
         return try onDisk { () throws(SystemError) in
@@ -234,7 +220,6 @@ extension Spool {
         }
     }
 
-    /// Removes abandoned files in `tmp`.
     private func removeTemporaries() throws(SystemError) {
         for name in try layout.temporary.names() {
             // While content has a name in `tmp`, its other name may not survive a power failure.

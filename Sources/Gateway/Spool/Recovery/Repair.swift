@@ -1,29 +1,26 @@
 // The repair of an upload's files after a crash: the state table of spoolgate-spool(5) as one pure function.
 //
-// It decides only. Invariant: every combination of files has exactly one result, and content that the client may not
-// have sent is never kept as valid.
+// Invariant: every combination of files has exactly one result, and content that the client may not have sent is never
+// kept as valid.
 
-/// The repair that an upload's files need after a crash or power failure.
+/// The repair that an upload's files need after a crash.
 enum Repair: Equatable {
-    /// No repair: the files are valid.
     case keep
     /// Truncate the content: after a power failure to the durable offset, otherwise to the end of the verified content.
     case cutBack(to: Int64)
     /// Truncate the content to this offset and receive the rest again.
     case receiveAgain(from: Int64)
-    /// Retry the attempt, which a crash interrupted before its final response.
     case retry
-    /// Put the upload on hold: a crash interrupted the attempt before its final response, and a retry is not safe.
+    /// Put the upload on hold: a retry of the interrupted attempt is not safe.
     case hold
-    /// Remove the content, because the final response is already stored.
+    /// The final response is already stored.
     case removeContent
     /// Remove the upload: a power failure came before any offset was durable, or its parts still have all of its
     /// content.
     case forget
-    /// Move the upload to `corrupt`, because the record and the content do not match.
+    /// The record and the content do not match.
     case setAside(reason: String)
 
-    /// Whether the upload stays in the spool.
     var keepsUpload: Bool {
         switch self {
         case .forget, .setAside: false
@@ -31,22 +28,18 @@ enum Repair: Equatable {
         }
     }
 
-    /// The reason, for people, that a crash interrupted the attempt.
+    /// The stored reason if a retry is safe.
     static let interrupted = "spoolgate stopped during the delivery attempt"
-    /// The same reason if a repetition is not safe.
+    /// The stored reason if a retry is not safe.
     static let outcomeUnknown =
         interrupted + "; check whether the application received the upload"
 
     /// Decides how to repair an upload.
     ///
-    /// - Parameters:
-    ///   - state: the state in the upload's record.
-    ///   - dataSize: the size of the data file in bytes, or nil if the file is missing.
-    ///   - responseFault: why the stored response is unreadable, or nil if it is readable or was not checked.
-    ///   - isForeign: whether another writer wrote the state, so that only durable bytes can be trusted.
-    ///   - isSlotDamaged: whether a damaged slot may have contained a newer state.
-    ///   - isConcatenation: whether the upload is joined from other uploads, which keep all of its content until it is
-    ///     complete.
+    /// `dataSize` is in bytes, or nil if the data file is missing; `responseFault` is nil if the stored response is
+    /// readable or was not checked. If `isForeign` is true, another writer wrote the state, so that only durable bytes
+    /// can be trusted. If `isSlotDamaged` is true, a damaged slot may have contained a newer state. The parts of a
+    /// concatenation keep all of its content until it is complete.
     init(
         state: RecordState,
         dataSize: Int64?,

@@ -1,26 +1,21 @@
-// The buffers that receive content, reused by later requests.
+// Reused buffers that receive content.
 
 package import SpoolgatePosix
 
 /// A pool of unused buffers, which saves the kernel from mapping new memory for each upload.
 package final class BufferPool: Sendable {
-    /// The size of a buffer, and so the maximum number of bytes written at once; only fast clients fill it.
+    /// The size of a buffer in bytes, and so the most that is written at once.
     private static let capacity = 1 << 20
     private static let most = 16
 
-    /// An unused buffer in the pool.
-    ///
-    /// Safe to pass between threads: it is used only after it was taken out of the pool, and its last user kept no
-    /// reference.
+    /// Safe to pass between threads: its last user kept no reference.
     private struct Parked: @unchecked Sendable {
         let buffer: ContentBuffer
     }
 
     private let parked = Monitor<[Parked]>([])
 
-    /// Calls `body` with a buffer that it may use until it returns.
-    ///
-    /// - Throws: the error of `body`; `.exhausted` if there is no memory for a buffer.
+    /// Calls `body` with a buffer that it may use until it returns; throws `.exhausted` if there is no memory for one.
     package func withBuffer<R>(
         _ body: (ContentBuffer) throws(SpoolError) -> R
     ) throws(SpoolError) -> R {
@@ -29,9 +24,7 @@ package final class BufferPool: Sendable {
         return try body(buffer)
     }
 
-    /// Takes an empty buffer out of the pool, or creates one; return it with `put(_:)`.
-    ///
-    /// - Throws: `.exhausted` if there is no memory for a buffer.
+    /// Takes an empty buffer out of the pool, or creates one; throws `.exhausted` if there is no memory for it.
     package func take() throws(SpoolError) -> ContentBuffer {
         if let parked = parked.update({ $0.popLast() }) { return parked.buffer }
         do throws(SystemError) { return try ContentBuffer(capacity: Self.capacity) } catch {

@@ -1,12 +1,12 @@
 // Gives an upload its own data file if the file has another name outside the spool.
 //
-// A file that was dropped into a directory or handed over by its path is a hard link to the data file. If the upload
-// then continues from an earlier offset after a power failure, that file must not change. Invariant: until the new name
-// is durable, the new file has a second name, so that the next process that opens the upload copies it again.
+// A file that was dropped into a directory or handed over by its path is a hard link to the data file. It must not
+// change if the upload then continues from an earlier offset. Invariant: until the new name is durable, the new file
+// has a second name, so that the next process that opens the upload copies it again.
 
 import SpoolgatePosix
 
-/// A copy of the start of an upload's data file, which has replaced the data file.
+/// A copy of the start of an upload's data file, which it has replaced.
 struct ContentCopy {
     let file: OpenFile
 
@@ -17,14 +17,9 @@ struct ContentCopy {
     private let directory: Directory
     private let secondName: String
 
-    /// Copies the start of a data file, syncs the copy and replaces the data file with it.
+    /// Copies the first `count` bytes of a data file, syncs the copy and replaces the data file with it.
     ///
-    /// - Parameters:
-    ///   - data: the data file of an upload whose record is locked.
-    ///   - name: the name of the upload's files.
-    ///   - count: the number of bytes to copy.
-    ///   - spool: the spool of the upload.
-    /// - Throws: an error if the file could not be replaced; the old data file is then still in place.
+    /// The upload's record must be locked. If an error is thrown, the old data file is still in place.
     init(
         of data: OpenFile,
         _ name: FileName,
@@ -59,8 +54,6 @@ struct ContentCopy {
     }
 
     /// Makes the copy's name durable and then removes its second name.
-    ///
-    /// - Throws: an error if the name may not be durable.
     func settle() throws(SystemError) {
         try spool.disk.syncDirectory(directory)
         try spool.disk.unlink(secondName, in: spool.layout.temporary)

@@ -11,27 +11,27 @@ import SpoolgateUploadProtocol
 package final class ContentFile {
     /// The maximum number of bytes of one upload's content that stay in memory.
     private static let mostInMemory = 256 << 10
-    /// The number of new bytes after which the kernel is asked to start writing them to the disk.
+    /// The number of new bytes after which the kernel is asked to write them.
     private static let writeBackStep: Int64 = 2 << 20
 
     /// The number of bytes of content, excluding those to be discarded; if the content was removed, its former length.
     var size: Int64 = 0
-    /// Whether the kernel is asked to write content to the disk while more is received.
+    /// Whether content is written to the disk while more is received.
     var writesBackEarly = false
-    /// The data file, or nil if the upload has none or it is not open.
+    /// Nil if the upload has no data file or it is not open.
     var data: OpenFile?
     /// Whether the data file may have another name.
     ///
-    /// If the other name is outside the spool, the file must not be changed; if it is in `tmp`, the file's own name may
+    /// A file with a name outside the spool must not be changed; if the other name is in `tmp`, the file's own name may
     /// not be durable.
     private(set) var mayBeShared = false
-    /// Content that is in no file yet; its offset was not acknowledged, and a request has locked the upload.
+    /// Content that is in no file yet; its offset was not acknowledged.
     private var memory: [UInt8] = []
-    /// The buffer with all content of an upload without a record, or nil if the content is in a file.
+    /// The content of an upload without a record, or nil if it is in a file.
     package private(set) var buffer: ContentBuffer?
-    /// The web server's current permission to write content, or nil if it has none.
+    /// Nil if the web server may not write content.
     var loan: Loan?
-    /// The offset up to which the kernel was asked to write content to the disk.
+    /// The offset up to which the kernel was asked to write content.
     private var writtenBack: Int64 = 0
     let spool: Spool
     let record: RecordFile
@@ -42,11 +42,11 @@ package final class ContentFile {
     var layout: SpoolLayout { spool.layout }
     var directory: Directory { layout.directory(of: name) }
 
-    /// The web server's permission to append content to the data file itself.
+    /// The web server's permission to append content to the data file.
     struct Loan {
-        /// The size of the content when the permission was given.
+        /// The size of the content at the start.
         let start: Int64
-        /// The number of bytes that may be added, for which space was reserved.
+        /// The number of bytes that may be added; their space is reserved.
         var taken: Int64
     }
 
@@ -81,7 +81,7 @@ package final class ContentFile {
         return try spool.onDisk { () throws(SystemError) in try data?.status() }
     }
 
-    /// Opens and locks the data file if it exists; returns false if another process has locked it.
+    /// Returns false if another process has locked the data file.
     func tryOpen() throws(SystemError) -> Bool {
         let data = try layout.openData(name)
         if let data, try !data.tryLock() { return false }
@@ -89,7 +89,7 @@ package final class ContentFile {
         return true
     }
 
-    /// Sets the size and last activity from the status that `open()` returned.
+    /// `found` is the status that `open()` returned.
     func believe(_ found: FileStatus?) {
         size = found?.size ?? record.state.sizeWithoutFile
         mayBeShared = found?.names ?? 0 > 1
@@ -97,15 +97,15 @@ package final class ContentFile {
         if let found { record.lastActivity = max(record.lastActivity, found.modified) }
     }
 
-    /// Corrects the size after the upload's state was changed; has no effect if a data file is open.
+    /// Corrects the size after a change of the state, unless a data file is open.
     func forgetWithoutFile() { if data == nil { size = record.state.sizeWithoutFile } }
 
     // MARK: Receiving
 
     /// Appends content.
     ///
-    /// Content without an acknowledged offset stays in memory while it is small: most uploads are complete before they
-    /// need a file.
+    /// Without an acknowledged offset, small content stays in memory: most uploads are complete before they need a
+    /// file.
     ///
     /// - Throws: an error if not all bytes could be written; `size` includes those that were.
     func append(_ bytes: RawSpan) throws(SpoolError) {
@@ -136,9 +136,6 @@ package final class ContentFile {
         writtenBack = size
     }
 
-    /// Appends all content of another upload.
-    ///
-    /// - Throws: the errors of `append(_:)`.
     func append(contentOf part: ContentFile) throws(SpoolError) {
         guard part.size > 0 else { return }
         let source = try part.openedData()
@@ -156,8 +153,8 @@ package final class ContentFile {
 
     /// Extends the data file by `count` bytes.
     ///
-    /// `write` writes the bytes from the offset `size` on and advances `size`; if it throws, the file keeps the bytes
-    /// by which `size` was advanced.
+    /// `write` writes the bytes from the offset `size` on and advances `size`, also if it throws: the file keeps these
+    /// bytes.
     private func extend(
         _ data: OpenFile,
         by count: Int64,
@@ -180,7 +177,7 @@ package final class ContentFile {
         }
     }
 
-    /// Moves all content from memory to the data file and returns it; creates the file if it is missing.
+    /// Returns the data file after moving content from memory to it; creates a missing file.
     @discardableResult
     func openedData() throws(SpoolError) -> OpenFile {
         if data == nil {
@@ -200,14 +197,14 @@ package final class ContentFile {
         return data
     }
 
-    /// Returns the data file for appending; replaces it by a copy first if it has another name.
+    /// Returns the data file for appending, replaced by a copy if it had another name.
     @discardableResult
     func writableData() throws(SpoolError) -> OpenFile {
         let data = try openedData()
         return mayBeShared ? try separate(data, keeping: size) : data
     }
 
-    /// If `data` has another name, replaces the upload's data file by a copy of its first `count` bytes.
+    /// Replaces a data file that has another name by a copy of its first `count` bytes.
     private func separate(
         _ data: OpenFile,
         keeping count: Int64
@@ -232,13 +229,13 @@ package final class ContentFile {
 
     // MARK: Content without a record
 
-    /// Keeps the buffer that has received all content of an upload without a record.
+    /// `buffer` has all content of an upload without a record.
     func keep(_ buffer: ContentBuffer) {
         self.buffer = buffer
         size = Int64(buffer.count)
     }
 
-    /// Creates a file without a name and moves the content of the buffer to it.
+    /// Moves the buffer's content to a new file without a name.
     private func openedNameless() throws(SpoolError) -> OpenFile {
         try spool.room.check(for: size, makesFile: true)
         let made = try spool.onDisk { () throws(SystemError) in
@@ -260,7 +257,7 @@ package final class ContentFile {
         return made
     }
 
-    /// Calls `body` with a path with which other processes of this user can open the nameless file until `body` returns.
+    /// Calls `body` with a path by which other processes of this user can open the nameless file until `body` returns.
     ///
     /// If the file system cannot give the file a name, the path refers to this process's descriptor.
     func withNamelessPath<R>(
@@ -278,17 +275,16 @@ package final class ContentFile {
         return try body(layout.temporary.path(of: name))
     }
 
-    /// Frees the buffer, the memory and the space of an upload without a record.
     private func forget() {
         if data != nil { spool.room.giveBack(size, isNamed: false) }
         if let buffer { spool.buffers.put(buffer) }
         buffer = nil
     }
 
-    /// All content if it is in memory only, otherwise nil.
+    /// All content if it is in memory, otherwise nil.
     package var inMemory: [UInt8]? { memory.isEmpty ? nil : memory }
 
-    /// Reads content into `target`; returns the number of bytes read, which is smaller than `target` only at the end.
+    /// Returns the number of bytes read, which is smaller than `target` only at the end.
     func read(
         into target: UnsafeMutableRawBufferPointer,
         at position: Int64
@@ -306,7 +302,6 @@ package final class ContentFile {
         }
     }
 
-    /// Truncates the content to `size` bytes, in memory and in the data file.
     func truncate(to size: Int64) throws(SpoolError) {
         if let data {
             // A delivery of this process may have given the file another name.
@@ -330,7 +325,7 @@ package final class ContentFile {
         memory = []
     }
 
-    /// Closes and removes the data file, if there is one; returns whether a file was removed.
+    /// Returns whether there was a data file.
     @discardableResult
     func remove() throws(SystemError) -> Bool {
         dropMemory()

@@ -9,18 +9,13 @@ extension ContentFile {
     /// The number of bytes that the web server may add in total, or nil if the file was not passed to it.
     package var lent: Int64? { loan?.taken }
 
-    /// Returns the number of bytes of a loan that were not reported as written.
+    /// Returns the number of bytes that were not reported as written.
     func left(of loan: Loan) -> Int64 { loan.start + loan.taken - size }
 
-    /// Opens the data file for the web server, which appends content itself.
+    /// Opens the data file for the web server, as `Upload.lend(upTo:)` does.
     ///
-    /// From now on, the lock of the returned descriptor protects the content, even if this process ends. Nothing may be
-    /// appended here until `takeBack` succeeds.
-    ///
-    /// - Parameter count: the maximum number of bytes that may be added, at least one; `lent` contains the actual
-    ///   number.
-    /// - Returns: the file, which the caller passes to the web server.
-    /// - Throws: `.full` or `.overQuota` if not even one byte may be added, or another error; nothing is lent then.
+    /// From now on, the lock of the returned descriptor protects the content, even if this process ends. If an error is
+    /// thrown, nothing is lent.
     func lend(upTo count: Int64) throws(SpoolError) -> Descriptor {
         try writableData()
         let taken = try spool.room.lend(upTo: count)
@@ -51,7 +46,7 @@ extension ContentFile {
 
     /// Allows the web server to add up to `count` more bytes, at least one.
     ///
-    /// - Throws: the errors of `Upload.lend(upTo:)`; the limit is unchanged then.
+    /// - Throws: `.full` or `.overQuota`; the limit is unchanged then.
     package func lendMore(upTo count: Int64) throws(SpoolError) {
         guard loan != nil else {
             throw .contradiction(id, reason: "its content is not lent to nginx")
@@ -73,7 +68,7 @@ extension ContentFile {
         writeBack(data)
     }
 
-    /// Throws an error if the file was truncated while the web server had it: acknowledged content is lost.
+    /// Throws an error if the file was truncated during the loan: acknowledged content is lost.
     private func checkNotCut(_ found: Int64) throws(SpoolError) {
         guard found >= size else {
             throw .disk(SystemError(call: "fstat", subject: path, errno: SystemError.lost))
@@ -86,12 +81,8 @@ extension ContentFile {
         return found > size
     }
 
-    /// Ends the loan after the web server has closed the file.
+    /// Ends the loan as `Upload.takeBack(_:errno:until:)` does.
     ///
-    /// - Parameters:
-    ///   - count: the number of bytes that the web server has added in total, or nil to count all bytes in the file.
-    ///   - deadline: when to stop waiting for the web server.
-    /// - Returns: false if the web server still has the file open.
     /// - Throws: `.disk`; `.contradiction` if the data file is missing.
     func takeBack(_ count: Int64?, until deadline: Deadline) throws(SpoolError) -> Bool {
         guard let loan else { return true }

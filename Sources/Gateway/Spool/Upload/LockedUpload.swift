@@ -8,23 +8,22 @@ package import SpoolgateUploadProtocol
 
 /// A locked upload: only its holder can read or change it.
 ///
-/// Used by one thread. Its deinitialisation unlocks it if `unlock()` was not called.
+/// Used by one thread. Its deinitialisation unlocks it.
 package final class Upload {
     package let creation: UploadCreation
 
     let spool: Spool
-    /// The lock, or nil for an upload without a record, which no other request can find.
+    /// Nil for an upload without a record, which no other request can find.
     let lock: UploadLock?
     let files: UploadFiles
     let record: RecordFile
-    /// The upload's content.
     package let content: ContentFile
-    /// The stored final response, or nil until it was written or read.
+    /// Nil until the final response was written or read.
     var knownResponse: StoredResponse?
     var isUnlocked = false
-    /// Whether a sync of the content failed and the content that may be lost has not been cut off yet.
+    /// Whether a sync failed and the content that may be lost was not cut off yet.
     private(set) var isContentInDoubt = false
-    /// The sync that is running while content is received, or nil.
+    /// The sync that is running while content is received.
     var offsetSync: OffsetSync?
 
     package var state: UploadState {
@@ -38,12 +37,12 @@ package final class Upload {
     package var offset: Int64 { content.size }
     package var lastActivity: WallTime { record.lastActivity }
 
-    /// Whether the upload has a record; an upload without one ends with its request.
+    /// An upload without a record ends with its request.
     package var isRecorded: Bool { record.isThere }
 
     var id: UploadID { creation.id }
     var queue: Queue { record.state.queue }
-    /// Whether the upload has ever had a durable offset.
+    /// Whether an offset was ever made durable.
     var isPromised: Bool { record.state.durable != nil }
 
     init(spool: Spool, lock: UploadLock?, creation: UploadCreation, files: UploadFiles) {
@@ -64,33 +63,28 @@ package final class Upload {
     /// Content without an acknowledged offset may stay in memory until `sync()`, `unlock()` or the end of an attempt;
     /// other content survives a crash on return.
     ///
-    /// - Throws: `.full` if less than the reserve would stay free, `.noSpace` if the disk is full, `.overQuota` if the
-    ///   quota would be exceeded; `.busy` after `unlock()`. Bytes that were written before the error are kept and
-    ///   counted in `state.offset`.
+    /// - Throws: `.full`, `.noSpace` or `.overQuota`; `.busy` after `unlock()`. Bytes written before the error are kept
+    ///   and counted in `state.offset`.
     package func append(_ bytes: RawSpan) throws(SpoolError) {
         guard isReceiving else { return try require(queue == .incoming) }
         try content.append(bytes)
     }
 
-    /// Whether the upload accepts content.
-    ///
     /// Content can be appended during a sync; every other operation waits in `require(_:)` until the sync ends.
     var isReceiving: Bool { !isUnlocked && queue == .incoming }
 
-    /// Whether the data file may be passed to the web server, which then appends content itself.
-    ///
-    /// False in a shared spool, where other hosts access the file too, and while content may have to be discarded.
+    /// Whether the data file may be passed to the web server: not in a shared spool, which other hosts access too, and
+    /// not while content may have to be discarded.
     package var canBeLent: Bool {
         queue == .incoming && !spool.isShared && record.state.verified == nil
     }
 
-    /// Opens the data file for the web server, which appends content at the offset itself.
+    /// Opens the data file for the web server, which may append up to `count` bytes (> 0) at the offset itself.
     ///
-    /// Until `takeBack`, `noteAdded` advances the offset, and nothing can be appended here. Even if this process ends,
-    /// no other process can use the content until the web server has closed the file.
+    /// Until `takeBack`, `noteAdded` advances the offset, and nothing can be appended here. `lent` is the number of
+    /// bytes allowed, at least one. Even if this process ends, no other process can use the content until the web
+    /// server has closed the file.
     ///
-    /// - Parameter count: the maximum number of bytes that may be added, > 0; `lent` contains the actual number, at
-    ///   least one.
     /// - Returns: the only copy of the descriptor, which can only append.
     /// - Throws: the errors of `append(_:)`; `.full` and `.overQuota` only if not even one byte may be added.
     package func lend(upTo count: Int64) throws(SpoolError) -> Descriptor {
@@ -98,14 +92,13 @@ package final class Upload {
         return try content.lend(upTo: count)
     }
 
-    /// Ends the loan of the data file after the web server has closed it.
+    /// Ends the loan after the web server has closed the file; returns false if it still has the file open at
+    /// `deadline`.
     ///
-    /// - Parameters:
-    ///   - count: the number of bytes that the web server reports as added, or nil if it sent no report. Bytes after
-    ///     these are cut off; without a report, all bytes in the file count.
-    ///   - errno: the error that kept the web server from writing more, or 0 if it had none.
-    ///   - deadline: when to stop waiting for the web server.
-    /// - Returns: false if the web server still has the file open.
+    /// `count` is the number of bytes that the web server reports as added; bytes after these are cut off. If it sent
+    /// no report, `count` is nil, and all bytes in the file count. `errno` is the error that kept it from writing more,
+    /// or 0.
+    ///
     /// - Throws: `.disk` or `.noSpace` for `errno`, after the loan has ended.
     package func takeBack(
         _ count: Int64?,
@@ -125,16 +118,15 @@ package final class Upload {
     /// Makes the kernel write content to the disk as it is received, because a sync is expected.
     package func expectPromise() { content.writesBackEarly = creation.promise == .powerCut }
 
-    /// Whether the start of an attempt makes the content durable: if it had a durable offset and a retry is not
-    /// allowed.
+    /// Whether the start of an attempt makes the content durable: if it had a durable offset and must not be retried.
     package var isPromisedByAttempt: Bool { isPromised && !creation.isRepeatable }
 
     /// Makes the offset durable, so that it can be acknowledged.
     ///
     /// On return, `durableOffset` survives a power failure, or only a crash if the upload promises no more.
     ///
-    /// - Throws: `.disk` if the offset could not be made durable. Unless an attempt has begun, `state.offset` is then
-    ///   the last durable offset, and the content after it must be received again.
+    /// - Throws: `.disk` if that failed. Unless an attempt has begun, `state.offset` is then the last durable offset,
+    ///   and the content after it must be received again.
     package func sync() throws(SpoolError) {
         try require(queue != .corrupt)
         if queue != .delivered { try store() }
@@ -163,15 +155,14 @@ package final class Upload {
         }
     }
 
-    /// The offset that `sync()` makes durable and that may then be acknowledged; excludes content that was not
-    /// verified.
+    /// The offset that `sync()` makes durable; excludes content that is not verified.
     package var durableOffset: Int64 { min(record.state.verified ?? .max, content.size) }
 
     /// Sets the length of the complete content.
     ///
-    /// On return, the length survives a crash; it survives a power failure only after the next `sync()`.
+    /// The length survives a crash on return, but a power failure only after the next `sync()`.
     ///
-    /// - Throws: `.contradiction` if a different length was set before; `.disk`.
+    /// - Throws: `.contradiction` if a different length was set before.
     package func setLength(_ length: Int64) throws(SpoolError) {
         guard record.state.length != length else { return }
         if let known = record.state.length {
@@ -185,16 +176,14 @@ package final class Upload {
 
     /// Removes the upload and its content, and unlocks it.
     ///
-    /// If `durably` is false, a power failure soon afterwards may restore the upload.
+    /// If `durably` is false, a power failure soon afterwards may restore the upload. No sync is needed without a
+    /// durable offset, because a power failure would discard the upload anyway.
     ///
-    /// - Parameter durably: whether the removal must survive a power failure on return. This costs nothing for an
-    ///   upload without a durable offset, because a power failure would discard it anyway.
     /// - Throws: `.disk` if a part of the upload still exists or may be restored.
     package func remove(durably: Bool = false) throws(SpoolError) {
         guard !isUnlocked else { throw .busy(id) }
         defer { end() }
         guard isRecorded else { return }
-        // The result does not matter, because the upload is removed.
         _ = try? takeSync(waits: true)
         try files.remove(of: creation.client, durably: durably && isPromised)
     }
@@ -204,15 +193,13 @@ package final class Upload {
         lock?.isReleaseRequested(until: .after(.zero)) ?? false
     }
 
-    /// Makes newer requests wait for the final response instead of requesting the release of this upload.
-    ///
-    /// Also called before the checks that precede an attempt.
+    /// Makes newer requests wait for the final response instead of requesting a release.
     package func awaitFinalResponse() { lock?.setDelivering() }
 
     /// Unlocks the upload for the next request.
     ///
-    /// Received content is first stored and made durable, because the kernel may not report write errors after the file
-    /// was closed.
+    /// Content is first stored and made durable, because the kernel may not report write errors after the file was
+    /// closed.
     package func unlock() {
         guard !isUnlocked else { return }
         _ = try? takeSync(waits: true)
@@ -220,8 +207,8 @@ package final class Upload {
         // If this fails, the offset was not acknowledged: the client resumes before the lost content.
         switch queue {
         case .incoming, .deferred:
-            // In a shared spool, an empty upload is synced too, because its client has its URL: other hosts remove
-            // uploads without a durable offset.
+            // In a shared spool, an empty upload is synced too: its client has its URL, and other hosts remove uploads
+            // without a durable offset.
             if durableOffset > record.state.durable ?? (spool.isShared ? -1 : 0) { try? sync() }
         case .active: try? store()
         case .hold, .delivered, .corrupt: break
@@ -248,14 +235,12 @@ package final class Upload {
         }
     }
 
-    /// Writes content that is in memory to the data file.
-    ///
-    /// Later content is then written to the file directly. If there is no content, no file is created.
+    /// Moves content from memory to the data file, to which later content is written directly.
     package func store() throws(SpoolError) {
         if content.size > 0, queue != .hold || content.data != nil { try content.openedData() }
     }
 
-    /// Makes the content durable; if that fails, drops content that is not durable and throws the error.
+    /// Makes the content durable; if that fails, drops content that is not and throws the error.
     func syncContent() throws(SpoolError) {
         guard let data = content.data else { return }
         do throws(SystemError) {
@@ -271,9 +256,9 @@ package final class Upload {
 
     /// Drops content that is not durable after its sync failed.
     ///
-    /// After a failed sync the kernel treats the lost pages as clean, so the next sync would succeed without them. The
-    /// content is therefore cut off; the client still has it. During an attempt, the content is kept, but no later sync
-    /// is trusted. Content that the web server is writing is cut off when its loan ends.
+    /// The kernel then treats the lost pages as clean, so the next sync would succeed without them; the client still
+    /// has the content. During an attempt, the content is kept, but no later sync is trusted. Content that the web
+    /// server is writing is cut off when its loan ends.
     func doubtContent() throws(SpoolError) {
         isContentInDoubt = true
         guard queue != .active else { return }
@@ -282,7 +267,7 @@ package final class Upload {
 
     /// Cuts the content back to the durable offset.
     ///
-    /// The client of a deferred upload must send the rest again. An upload in `hold` stays there.
+    /// The client of a deferred upload must send the rest again; one in `hold` stays there.
     private func forgetUndurable() throws(SpoolError) {
         let durable = record.state.durable ?? 0
         do throws(SpoolError) {
@@ -298,7 +283,7 @@ package final class Upload {
         isContentInDoubt = false
     }
 
-    /// Records that content that is not durable must be cut off, in case this process crashes before it does so.
+    /// Records that content that is not durable must be cut off, in case this process crashes first.
     private func markUndurable() throws(SpoolError) {
         let durable = record.state.durable ?? 0
         guard record.state.verified != durable else { return }

@@ -1,33 +1,29 @@
-// Makes an offset durable while more content arrives: another thread makes the calls on the disk, the request's thread
-// applies the result.
+// Makes an offset durable on another thread while the upload receives more content.
 //
-// Invariant: only one runs at a time for an upload, and nothing else writes the record until it ends.
+// Invariant: only one sync runs at a time for an upload, and nothing else writes its record until it ends.
 
 package import SpoolgatePosix
 
-/// The calls on the disk that make one offset durable: first the content, then the record.
-///
-/// Created and finished by the request's thread, run by any thread.
+/// Syncs the content, then writes and syncs the record, on any thread.
 final class OffsetSync: Sendable {
     enum Outcome: Sendable {
         case durable
-        /// The content could not be synced and may not be on the disk.
+        /// The content may not be on the disk.
         case contentFailed(SystemError)
         /// The record was not written, or only partially.
         case writeFailed(SystemError)
-        /// The record was written but could not be synced and may not be on the disk.
+        /// The record may not be on the disk.
         case recordFailed(SystemError)
     }
 
     private enum Progress {
-        /// No thread has started; the files stay open, which keeps the upload locked.
+        /// No thread has started; the open files keep the upload locked.
         case waiting(content: OpenFile, record: OpenFile)
         case running
         case over(Outcome)
     }
 
     let offset: Int64
-    /// The state with the new durable offset, which is written to the record.
     let write: RecordFile.StateWrite
     private let disk: Disk
     private let progress: Monitor<Progress>
@@ -45,14 +41,14 @@ final class OffsetSync: Sendable {
         progress = Monitor(.waiting(content: content, record: record))
     }
 
-    /// Makes the calls, unless another thread has started to make them.
+    /// Makes the calls on the disk unless another thread has started to make them.
     func run() {
         // The files are closed before the result is available.
         guard let outcome = outcome() else { return }
         progress.update { $0 = .over(outcome) }
     }
 
-    /// Makes the calls and returns their result, or nil if another thread has started to make them.
+    /// Returns nil if another thread has started to make the calls.
     @inline(never)
     private func outcome() -> Outcome? {
         guard let (content, record) = begin() else { return nil }
@@ -74,7 +70,7 @@ final class OffsetSync: Sendable {
 
     var end: Outcome? { progress.updateQuietly(Self.end) }
 
-    /// Waits for the result; makes the calls itself if no thread has started to make them.
+    /// Waits for the result; makes the calls if no thread has started.
     func waitForEnd() -> Outcome {
         run()
         // A call on the disk has no deadline.
@@ -89,12 +85,12 @@ final class OffsetSync: Sendable {
 }
 
 extension Upload {
-    /// Starts to make the offset durable on another thread, so that more content can be received at the same time.
+    /// Starts to make the offset durable on another thread, while more content is received.
     ///
-    /// - Parameter alarm: rung when the result is available from `takeSync()`.
-    /// - Returns: false if no sync was started: the offset is already durable, or `sync()` must be called instead, for
-    ///   example for the first offset, because names must become durable too.
-    /// - Throws: the errors of `append(_:)`; no sync was started then.
+    /// - Parameter alarm: rung when `takeSync()` has the result.
+    /// - Returns: false if nothing was started: the offset is already durable, or `sync()` must be called instead, for
+    ///   example because names must become durable too.
+    /// - Throws: the errors of `append(_:)`; nothing was started then.
     package func beginSync(ringing alarm: Alarm) throws(SpoolError) -> Bool {
         guard isReceiving, creation.promise == .powerCut, isPromised, !isContentInDoubt,
             offsetSync == nil, record.state.verified == nil
@@ -115,13 +111,11 @@ extension Upload {
         return true
     }
 
-    /// Whether a sync is in progress.
     package var isSyncing: Bool { offsetSync != nil }
 
-    /// Returns the result of the sync that `beginSync(ringing:)` started.
+    /// Finishes a sync, after waiting for it if `waits` is true.
     ///
-    /// - Parameter waits: whether to wait for the result.
-    /// - Returns: the offset that is now durable, or nil if no sync was started or it is still running.
+    /// - Returns: the offset that is now durable; nil if no sync was started or it still runs.
     /// - Throws: the errors of `sync()`. Content that the web server is writing is cut back only when its loan ends.
     package func takeSync(waits: Bool = false) throws(SpoolError) -> Int64? {
         guard let sync = offsetSync, let end = waits ? sync.waitForEnd() : sync.end else {

@@ -1,22 +1,21 @@
-// The record of one upload: its file, the states in it, and the name in `queue` that a state needs.
+// The record of one upload: its file, its states, and its name in `queue`.
 //
-// All code writes and syncs records here, in the order that spoolgate-spool(5) describes. Invariant: a name in the
-// queue is created before the state that needs it, and removed after the state that does not.
+// All records are written here, in the order that spoolgate-spool(5) describes. Invariant: a name in the queue is
+// created before the state that needs it, and removed after the state that does not.
 
 import HTTPTypes
 import SpoolgatePosix
 import SpoolgateUploadProtocol
 
-/// The record of one upload, open and locked.
+/// One upload's record, open and locked, used by one thread.
 ///
-/// Used by one thread. The last reference, or `close()`, releases the kernel's lock.
+/// The last reference, or `close()`, releases the kernel's lock.
 final class RecordFile {
     let id: UploadID
-    /// Whether there is a record file; otherwise nothing is written, and the upload ends with the process.
+    /// Whether there is a record file; without one, nothing is written.
     let isThere: Bool
-    /// The current state; that of a new upload until `read(_:)` and `believe(_:_:)` are called.
+    /// The current state; that of a new upload until `believe(_:_:)` adopts one.
     private(set) var state: RecordState
-    /// The position in the file at which the creation ends.
     private var creationEnd: Int64
     var lastActivity: WallTime
     /// Whether a part of the record may not be durable.
@@ -24,21 +23,21 @@ final class RecordFile {
 
     private let spool: Spool
     private let name: FileName
-    /// The file, whose lock protects the upload, or nil once it is closed.
+    /// The file whose lock protects the upload; nil if missing or closed.
     private var file: OpenFile?
-    /// Whether the newest state is in one of the slots reserved for uploads that have a durable offset.
+    /// Whether the newest state is in a slot for uploads with a durable offset.
     private var usesPromisedSlots = false
     /// Whether the newest state may not be durable.
     private var isStateDirty = true
-    /// Whether the first write to the slots for uploads with a durable offset failed halfway.
+    /// Whether the first write to both promised slots failed halfway.
     private var areSlotsTorn = false
-    /// The ranges written since the last sync, or nil if unknown.
+    /// The ranges written since the last sync; nil if unknown.
     private var unsynced: [Range<Int64>]?
     private var disk: Disk { spool.disk }
 
-    /// Takes ownership of a file that the caller has opened and locked, or nil for an upload without a record.
+    /// Takes ownership of a locked file; nil for an upload without a record.
     ///
-    /// Pass `state` and `creationEnd` for a file that was just created.
+    /// `state` and `creationEnd` describe a file that was just created.
     init(
         of id: UploadID,
         _ name: FileName,
@@ -71,11 +70,7 @@ final class RecordFile {
 
     // MARK: Reading
 
-    /// Reads the record; `believe(_:_:)` then adopts it.
-    ///
-    /// - Parameter status: the file's status, read after it was locked.
-    /// - Returns: the record, or why it is unreadable.
-    /// - Throws: `.disk`.
+    /// `status` was read after the file was locked.
     func read(_ status: FileStatus) throws(SpoolError) -> Result<LoadedRecord, UnreadableRecord> {
         // A file system in user space may not report another host's writes: data cached before the lock may be old.
         if spool.isShared { try? open().descriptor.forgetCached() }
@@ -89,7 +84,6 @@ final class RecordFile {
         }
     }
 
-    /// Adopts the state in a record that was read.
     func believe(_ loaded: LoadedRecord, _ status: FileStatus) {
         state = loaded.state
         // After a power failure, everything that can be read is on the disk. In a shared spool, the other writer may
@@ -105,9 +99,9 @@ final class RecordFile {
         lastActivity = status.modified
     }
 
-    /// Adopts the previous state if the file still contains it; the next state written then replaces the newest one.
+    /// Adopts the previous state if the file still contains it, and returns whether it does.
     ///
-    /// - Returns: whether the file contains the previous state.
+    /// The next state written then replaces the newest one.
     func believeOlder() throws(SpoolError) -> Bool {
         let older = try spool.onDisk { () throws(SystemError) in
             try LoadedRecord.state(before: state, in: try open(), of: id)
@@ -118,16 +112,16 @@ final class RecordFile {
         return true
     }
 
-    /// Adopts a state that is only shown, not changed, so that the files need no repair.
+    /// Adopts a state only to show it, so that the files need no repair.
     func look(at state: RecordState) { self.state = state }
 
-    /// Reads the fields of the request that completed the upload; returns nil if none are stored or they are damaged.
+    /// Reads the stored fields of the completing request; nil if missing or damaged.
     func completion() throws(SpoolError) -> HTTPFields? {
         guard let extent = state.completion, let bytes = try bytes(of: extent) else { return nil }
         return HTTPFields(completionText: bytes, of: id)
     }
 
-    /// Reads a range of bytes from the record file; returns nil if the file ends before the end of the range.
+    /// Reads a range of the record file; nil if the file ends earlier.
     func bytes(of extent: Range<Int64>) throws(SpoolError) -> [UInt8]? {
         try spool.onDisk { () throws(SystemError) in
             let record = try open()
@@ -146,8 +140,8 @@ final class RecordFile {
 
     /// Writes a new state without overwriting the last durable one.
     ///
-    /// On return, the state survives a crash; if `durably` is true, it survives a power failure too. If an error is
-    /// thrown, the change is undone.
+    /// On return, the state survives a crash and, if `durably` is true, a power failure. If an error is thrown, the
+    /// change is undone.
     func write(
         durably: Bool = false,
         _ change: (inout RecordState) -> Void
@@ -161,7 +155,7 @@ final class RecordFile {
             try put(&next)
             if durably { try sync() }
         } catch {
-            // The next lock must not read a state that should be durable and is not, nor half a slot. If this fails
+            // The next lock must not read half a slot, nor a state that should be durable and is not. If this fails
             // too, the upload is unusable.
             var again = before
             try? put(&again)
@@ -171,10 +165,10 @@ final class RecordFile {
         if !isKept, let time = before.queueTime { try? removeName(time) }
     }
 
-    /// Writes a state into its slot; the first state with a durable offset into both slots for such states.
+    /// Writes a state into its slot; the first state with a durable offset into both promised slots.
     ///
-    /// A power failure may destroy every block written since the last sync. The newest durable state is therefore kept
-    /// until another one is durable: a state that is not durable is overwritten in place.
+    /// A power failure may destroy every block written since the last sync. A state that is not durable is therefore
+    /// overwritten, and the newest durable state is kept until another one is durable.
     private func put(_ next: inout RecordState) throws(SpoolError) {
         if usesPromisedSlots, unsynced == nil { try sync() }
         number(&next)
@@ -232,17 +226,11 @@ final class RecordFile {
         unsynced?.append(position..<position + Int64(count))
     }
 
-    /// Writes a response or the completing request's fields to unused space of the record file.
+    /// Writes a response or the completing request's fields to unused space of the file, for a state to refer to.
     ///
-    /// Once the upload has a durable offset, the bytes start in a block of their own, because a power failure can
-    /// destroy all of a block that is being written.
-    ///
-    /// - Parameters:
-    ///   - bytes: the bytes to write.
-    ///   - other: the range of other such bytes that are still needed, or nil.
-    ///   - isReplacement: whether to write the bytes before `other` if there is enough space.
-    /// - Returns: the range written; it counts only once a state refers to it.
-    /// - Throws: `.disk`.
+    /// Once the upload has a durable offset, the bytes start in a new block, because a power failure can destroy all of
+    /// a block that is being written. `other` is a range that is still needed; a replacement is written before it if
+    /// there is enough space.
     func writePart(
         _ bytes: [UInt8],
         beside other: Range<Int64>?,
@@ -277,14 +265,13 @@ final class RecordFile {
         }
     }
 
-    /// Creates the name in `queue` that the state needs, in case a power failure has removed it.
+    /// Restores the name in `queue` that a power failure may have removed.
     func restoreName() throws(SpoolError) {
         if let time = state.queueTime { try makeName(time) }
     }
 
     // MARK: Making durable
 
-    /// Makes the whole record durable.
     func sync() throws(SpoolError) {
         try spool.onDisk { () throws(SystemError) in
             let record = try open()
@@ -299,15 +286,15 @@ final class RecordFile {
 
     /// Writes again the bytes that a failed sync may have lost.
     ///
-    /// After a failed sync the kernel treats the lost pages as clean, so later syncs would succeed without them. If
-    /// this write fails too, a later state can survive without the creation; such a record is moved to `corrupt`.
+    /// The kernel treats the lost pages as clean, so later syncs would succeed without them. If this write fails too, a
+    /// later state can survive without the creation; such a record is moved to `corrupt`.
     private func writeAgain(_ record: OpenFile) {
         for part in unsynced ?? ofNewestState { try? disk.writeAgain(part, of: record) }
         // Data of another process may be durable already, and is at risk while it is rewritten: sync at once.
         if unsynced == nil { try? disk.sync(record) }
     }
 
-    /// The ranges of the newest state and of the bytes to which it refers.
+    /// The newest state and the bytes to which it refers.
     ///
     /// Nothing else that another process wrote can be missing on the disk, and rewriting a block puts it at risk.
     private var ofNewestState: [Range<Int64>] {
@@ -320,11 +307,9 @@ final class RecordFile {
 
     // MARK: Making durable while content arrives
 
-    /// A new state that another thread is to write and sync.
     struct StateWrite: Sendable {
         fileprivate let state: RecordState
         fileprivate let position: Int64
-        /// The bytes of the slot.
         fileprivate let bytes: [UInt8]
 
         func put(into record: OpenFile, _ disk: Disk) throws(SystemError) {
@@ -332,11 +317,9 @@ final class RecordFile {
         }
     }
 
-    /// Prepares a state that another thread is to write; nothing else may be written here until `finish(_:)` or
-    /// `takeBack`.
+    /// Prepares a state for another thread; nothing else may be written until `finish(_:)` or `takeBack`.
     ///
-    /// - Returns: the state, or nil if another slot or a name in `queue` must change too, as for the first durable
-    ///   offset.
+    /// - Returns: nil if another slot or a name in `queue` must change too, as for the first durable offset.
     func prepare(_ change: (inout RecordState) -> Void) -> StateWrite? {
         guard usesPromisedSlots, !areSlotsTorn, unsynced != nil else { return nil }
         var next = state
@@ -350,16 +333,15 @@ final class RecordFile {
         )
     }
 
-    /// Adopts a state that another thread has written and made durable.
+    /// Adopts a state that another thread has made durable.
     func finish(_ write: StateWrite) {
         noteWritten(write.state)
         noteSync()
         spool.syncedStates.note(id, state.sequence)
     }
 
-    /// Restores the previous state after another thread failed to write `write` or to make it durable.
-    ///
-    /// `wasWritten` is true if the state was written and only its sync failed.
+    /// Restores the previous state after another thread failed to write `write` or, if `wasWritten` is true, to sync
+    /// it.
     func takeBack(_ write: StateWrite, wasWritten: Bool) {
         var before = state
         noteUnsynced(write.position, write.bytes.count)
@@ -371,7 +353,7 @@ final class RecordFile {
         try? put(&before)
     }
 
-    /// Removes the record file, which removes the upload, and the upload's name in `queue`.
+    /// Removes the upload: its record file, and its name in `queue`.
     func remove(of client: ClientName?) throws(SystemError) {
         let size = try open().status().size
         try disk.unlink(name.record, in: spool.layout.directory(of: name))

@@ -1,23 +1,21 @@
 // The uploads of a shared spool with a file that is too short, and the time in which the file may still grow.
 //
-// If a host crashes, CephFS releases its locks before it knows how long its files are, because the kernel's client leaves
-// sizes to the metadata server: a file that the host had synced is too short for a moment. Invariant: no upload is removed
-// or moved to `corrupt` because of a size before its time has passed.
+// If a host crashes, CephFS releases its locks before it knows the sizes of its files: a file that the host had synced
+// is too short for a moment. Invariant: no upload is removed or moved to `corrupt` because of a size before its time
+// has passed.
 
 import SpoolgatePosix
 import SpoolgateUploadProtocol
 
-/// The uploads with a file that is too short.
-///
 /// Thread-safe.
 final class SettlingUploads: Sendable {
     private let time: Duration
     private let ends = Monitor([UploadID: Deadline]())
 
-    /// Creates an empty collection for files that can grow for `time`.
+    /// Files can grow for `time`.
     init(for time: Duration) { self.time = time }
 
-    /// Returns the end of the time in which the files of an upload may grow, counted from the first call for it.
+    /// Returns the end of the time in which the upload's files may grow; it starts at the first call.
     func end(for id: UploadID) -> Deadline {
         ends.update { ends in
             let end = ends[id] ?? .after(time)
@@ -26,6 +24,5 @@ final class SettlingUploads: Sendable {
         }
     }
 
-    /// Forgets an upload whose files have their sizes, or that is gone.
     func remove(_ id: UploadID) { ends.update { $0[id] = nil } }
 }

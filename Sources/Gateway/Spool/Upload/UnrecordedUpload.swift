@@ -1,26 +1,22 @@
 // Uploads without a record: no other request can find them, and nothing is ever durable.
 //
-// Small content stays in the buffer that received it, other content is in a nameless file. Invariant: all content is
-// removed when the upload is unlocked or the process ends.
+// Invariant: all content is removed when the upload is unlocked or the process ends.
 
 package import SpoolgatePosix
 
 extension Upload {
-    /// The maximum number of bytes that stay in the buffer that received them; larger content is moved to a file.
+    /// The maximum number of bytes that stay in the receiving buffer; larger content is moved to a file.
     package static let mostInBuffer = 128 << 10
 
-    /// Keeps the buffer that has received all content of an upload without a record; `unlock()` returns it to the pool.
+    /// Keeps the buffer with all content until `unlock()` returns it to the pool.
     package func keep(_ buffer: ContentBuffer) { content.keep(buffer) }
 }
 
 extension Spool {
-    /// Creates an upload without a record, which exists only during its request.
+    /// Creates an empty upload without a record, which exists only during its request.
     ///
-    /// - Parameters:
-    ///   - creation: the properties of the upload.
-    ///   - expected: the number of bytes of content that are expected, as far as known.
-    /// - Returns: the upload, empty.
-    /// - Throws: `.full`, `.fewFiles` or `.overQuota` if the content needs a file and there is no room for it.
+    /// - Throws: `.full`, `.fewFiles` or `.overQuota` if `expected` bytes of content need a file and there is no room
+    ///   for it.
     package func createUnrecorded(
         _ creation: consuming UploadCreation,
         expecting expected: Int64

@@ -1,4 +1,4 @@
-// One delivery attempt of a locked upload: its start, its content and its final response.
+// One delivery attempt of a locked upload.
 //
 // The order of the calls guarantees "at most once": the start of an attempt is durable before the upstream receives
 // anything, and the final response before the content is removed.
@@ -8,14 +8,13 @@ import SpoolgatePosix
 import SpoolgateUploadProtocol
 
 extension Upload {
-    /// Marks the upload complete and starts an attempt: moves it from `incoming` or `deferred` to `active`.
+    /// Marks the upload complete and moves it from `incoming` or `deferred` to `active`, for an attempt.
     ///
     /// From now on, newer requests wait for the final response instead of requesting the release of the upload. If the
-    /// upload has ever had a durable offset and the attempt must not be retried, the start of the attempt is durable on
-    /// return, so that a power failure cannot cause a second delivery.
+    /// process ends before that, the upload is put on `hold`, unless `isRepeatable` and its creation allow a retry.
+    /// Without a retry, the start is durable on return if the upload has ever had a durable offset, so that a power
+    /// failure cannot cause a second delivery.
     ///
-    /// - Parameter isRepeatable: whether the attempt may be retried if the process ends before the final response. If
-    ///   false, or if the creation does not allow a retry, the upload is then put on `hold`.
     /// - Throws: `.disk`; nothing may be sent to the upstream then.
     package func beginAttempt(isRepeatable: Bool = true) throws(SpoolError) {
         try require(queue == .incoming || queue == .deferred)
@@ -29,23 +28,17 @@ extension Upload {
         awaitFinalResponse()
     }
 
-    /// Starts another attempt after the current one failed without any effect on the upstream.
-    ///
-    /// The upload stays in `active`. The start of the attempt is durable under the same conditions as in
-    /// `beginAttempt`.
+    /// Starts another attempt after one without any effect on the upstream, as durably as `beginAttempt`.
     package func beginNextAttempt() throws(SpoolError) {
         try require(queue == .active)
         let isDurable = record.state.then == .hold && isPromised
         try record.write(durably: isDurable) { $0.attempts += 1 }
     }
 
-    /// Reads content to be sent to the upstream.
+    /// Reads content from the offset `position` on.
     ///
-    /// - Parameters:
-    ///   - buffer: receives the bytes, starting at its beginning.
-    ///   - position: the offset in the content to read from.
-    /// - Returns: the number of bytes read, which is less than the size of `buffer` only at the end of the content.
-    /// - Throws: `.disk` if the content cannot be read.
+    /// - Returns: the number of bytes, less than the size of `buffer` only at the end of the content.
+    /// - Throws: `.disk`.
     package func read(
         into buffer: UnsafeMutableRawBufferPointer,
         at position: Int64
@@ -54,13 +47,12 @@ extension Upload {
         return try content.read(into: buffer, at: position)
     }
 
-    /// The descriptor of the data file, for delivery by a link or a copy; nil while the content is in memory.
+    /// The descriptor of the data file; nil while the content is in memory.
     package var dataFile: Int32? { content.data?.descriptor.number }
 
     /// Calls `body` with the path of the data file; other programs can open the file until `body` returns.
     ///
-    /// - Throws: the error of `body`; `.disk` if the content cannot be written to the file; `.full` or `.overQuota` if
-    ///   an upload without a record needs a file and there is no room for it.
+    /// - Throws: also `.disk`, or `.full` or `.overQuota` if an upload without a record has no room for a file.
     package func withDataPath<R>(
         _ body: (String) throws(SpoolError) -> R
     ) throws(SpoolError) -> R {
@@ -69,12 +61,11 @@ extension Upload {
         return try body(content.path)
     }
 
-    /// Stores the final response, removes the content and moves the upload from `active` to `delivered`.
+    /// Stores the final response, removes the content and moves the upload to `delivered`.
     ///
-    /// If the gateway itself refuses the upload permanently, moves it from `incoming` or `deferred`. If the disk does
-    /// not accept the response, only its status and fields are stored, or only its status, for which the record always
-    /// has room. On return, the change survives a crash, and a power failure if the upload has ever had a durable
-    /// offset.
+    /// The upload is in `active`, or in `incoming` or `deferred` if the gateway refuses it permanently. If the disk
+    /// does not accept the response, only its status and fields are stored, or only its status. On return, the change
+    /// survives a crash, and a power failure if the upload has ever had a durable offset.
     package func finish(with response: StoredResponse) throws(SpoolError) {
         try require([.incoming, .active, .deferred].contains(queue))
         let size = content.size
@@ -83,14 +74,14 @@ extension Upload {
             state.length = size
         }
         spool.room.noteFinished(of: creation.client)
-        // The final response is stored. If the content remains, the next lock removes it.
+        // If the content remains, the next lock removes it.
         _ = try? content.remove()
     }
 
-    /// Reads the stored final response of an upload that was delivered or put on hold with a response.
+    /// Reads the stored final response of a delivered or held upload.
     ///
-    /// - Returns: the response, without content if that was not stored, or nil if the response of a held upload cannot
-    ///   be read.
+    /// - Returns: the response, without content if that was not stored; nil if there is none, or that of a held upload
+    ///   cannot be read.
     /// - Throws: `.corrupt` after a delivered upload was moved to `corrupt` because its response cannot be read;
     ///   `.newer` if a newer program wrote it.
     package func response() throws(SpoolError) -> StoredResponse? {
@@ -113,11 +104,10 @@ extension Upload {
 
     // MARK: Steps
 
-    /// Writes a state in which the content is complete, together with the consequence set by `change`.
+    /// Writes a state with complete content, and with the consequence set by `change`.
     ///
-    /// - Parameters:
-    ///   - durably: whether content and state must be durable on return, if the upload has ever had a durable offset.
-    ///   - change: sets the rest of the state.
+    /// Both are durable on return if `durably` is true and the upload has ever had a durable offset.
+    ///
     /// - Throws: `.disk`, also if content was cut back, see `sync()`.
     func setWhole(
         durably: Bool,
@@ -150,13 +140,9 @@ extension Upload {
 
     /// Writes a response into the record, and then a state that refers to it.
     ///
-    /// Both are made durable if the upload has ever had a durable offset. If the disk does not accept the response,
-    /// less of it is stored, see `finish(with:)`.
+    /// Both are durable on return if the upload has ever had a durable offset.
     ///
-    /// - Parameters:
-    ///   - response: the response.
-    ///   - change: sets the rest of the state.
-    /// - Returns: the response as it was stored.
+    /// - Returns: the response as stored, see `finish(with:)`.
     /// - Throws: `.disk` if not even the status could be written.
     func store(
         _ response: StoredResponse,

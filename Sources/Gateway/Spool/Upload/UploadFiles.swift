@@ -1,15 +1,15 @@
 // The files of one upload: its record and its content.
 //
-// All code removes and repairs files here, in the order that spoolgate-spool(5) describes. Invariant: every step leaves
-// a combination of files that has a row on that page.
+// Invariant: every step leaves a combination of files that has a row in spoolgate-spool(5), which also describes the
+// order of the steps.
 
 import HTTPTypes
 import SpoolgatePosix
 import SpoolgateUploadProtocol
 
-/// The files of one upload, open and locked.
+/// One upload's files, open and locked, used by one thread.
 ///
-/// Used by one thread. The last reference, or `close()`, releases the kernel's locks.
+/// The last reference, or `close()`, releases the kernel's locks.
 struct UploadFiles {
     let record: RecordFile
     let content: ContentFile
@@ -19,9 +19,9 @@ struct UploadFiles {
     private var id: UploadID { record.id }
     private var state: RecordState { record.state }
 
-    /// Takes ownership of a record that the caller has opened and locked, or nil for an upload without a record.
+    /// Takes ownership of a locked record; nil for an upload without a record.
     ///
-    /// Pass `state` and `creationEnd` for a record that was just created.
+    /// `state` and `creationEnd` describe a record that was just created.
     init(
         of id: UploadID,
         _ name: FileName,
@@ -43,18 +43,15 @@ struct UploadFiles {
         content = ContentFile(of: self.record, name, in: spool)
     }
 
-    /// Discards content in memory, closes the files and releases the kernel's locks.
     func close() {
         content.close()
         record.close()
     }
 
-    /// Reads the record and opens the data file.
+    /// Reads the record and opens the data file; the caller read `status` after it locked the record.
     ///
-    /// - Parameters:
-    ///   - status: the record's status since it was locked.
-    ///   - waits: whether to wait for a file that another host may have left too short.
-    /// - Returns: the record, or why it is unreadable.
+    /// If `waits` is true, waits for a file that another host may have left too short.
+    ///
     /// - Throws: `.busy` if the web server may still write content, or a file may still grow and `waits` is false.
     func read(
         _ status: FileStatus,
@@ -74,7 +71,7 @@ struct UploadFiles {
         return read
     }
 
-    /// Returns the status of a file of a shared spool once it has the size that it must have, or can no longer grow.
+    /// Waits until a file of a shared spool has `size` bytes or can no longer grow, and returns its status.
     private func settled(
         _ file: @autoclosure () throws(SystemError) -> OpenFile,
         _ status: FileStatus,
@@ -115,9 +112,8 @@ struct UploadFiles {
 
     /// Removes the upload: first the record, so that a partially removed upload is never found, then the data file.
     ///
-    /// - Parameters:
-    ///   - client: the client against whose limits the upload counts, or nil if unknown.
-    ///   - durably: whether the removal must survive a power failure on return.
+    /// The removal is durable on return if `durably` is true.
+    ///
     /// - Throws: `.disk` if a part of the upload still exists or may be restored by a power failure.
     func remove(of client: ClientName?, durably: Bool = false) throws(SpoolError) {
         try spool.onDisk { () throws(SystemError) in
@@ -128,10 +124,8 @@ struct UploadFiles {
 
     // MARK: Repairing
 
-    /// Repairs the files after a crash or a power failure.
+    /// Repairs the files after a crash or a power failure, and returns the repair that was made.
     ///
-    /// - Parameter loaded: the record returned by `read(_:)`.
-    /// - Returns: the repair that was made.
     /// - Throws: `.corrupt` after the record was moved to `corrupt`.
     func repair(_ loaded: LoadedRecord) throws(SpoolError) -> Repair {
         let isForeign = state.writer != spool.writer
@@ -144,8 +138,8 @@ struct UploadFiles {
             isSlotDamaged: loaded.isSlotDamaged,
             isConcatenation: loaded.creation.kind.isFinal
         )
-        // A file system may keep the state but lose the name that was created before it (btrfs). The name is restored
-        // first: after a new state is written, nothing shows that it may be missing.
+        // A file system may keep the state but lose the name created before it (btrfs). The name is restored first:
+        // after a new state is written, nothing shows that it may be missing.
         if isForeign, repair.keepsUpload { try record.restoreName() }
         try apply(repair, loaded.creation)
         // The process that checked the content is the writer from now on.
@@ -160,7 +154,7 @@ struct UploadFiles {
 
     /// Adopts the previous state if a power failure has destroyed bytes to which the newest state refers.
     ///
-    /// - Returns: why needed bytes cannot be read, or nil if all can be read.
+    /// - Returns: why needed bytes cannot be read; nil if they can.
     private func believeOlderState() throws(SpoolError) -> UnreadableRecord? {
         guard let fault = try partFault() else { return nil }
         guard try record.believeOlder() else { return fault }
@@ -215,7 +209,7 @@ struct UploadFiles {
 
     // MARK: Comparing
 
-    /// Returns whether the upload has not changed since it was listed; the properties fixed at creation need no check.
+    /// Compares only the properties that can change.
     func isUnchanged(since earlier: UploadSummary) throws(SystemError) -> Bool {
         let file = try record.open()
         let status = try file.status()
@@ -244,9 +238,6 @@ struct UploadFiles {
 extension Spool {
     /// Removes the data files of uploads whose records were removed.
     ///
-    /// - Parameters:
-    ///   - removed: the uploads, locked.
-    ///   - durably: whether the removal must survive a power failure on return.
     /// - Throws: an error if a part of an upload still exists or may be restored by a power failure.
     func removeContent(of removed: [UploadFiles], durably: Bool) throws(SystemError) {
         for files in removed { try files.content.remove() }

@@ -1,7 +1,7 @@
-// Content that must be verified before it counts, and the fields of the request that completes the upload.
+// Content that must be verified before it counts, and the fields of the completing request.
 //
 // Invariant: unverified content is never acknowledged, and the next lock discards it; stored fields are replaced only
-// by fields that are completely written.
+// by completely written ones.
 
 package import HTTPTypes
 import SpoolgatePosix
@@ -10,9 +10,9 @@ import SpoolgateUploadProtocol
 extension Upload {
     // MARK: Content that must be verified
 
-    /// Marks the content appended from now on as unverified; it counts only after `verify()`.
+    /// Marks content appended from now on as unverified, until `verify()`.
     ///
-    /// A crash or `unlock()` discards unverified content, and `sync()` does not include it in the durable offset.
+    /// A crash or `unlock()` discards it, and `sync()` does not include it in the durable offset.
     package func beginUnverified() throws(SpoolError) {
         try require(queue == .incoming)
         try record.write { $0.verified = content.size }
@@ -20,16 +20,16 @@ extension Upload {
 
     /// Marks the content appended since `beginUnverified()` as verified.
     ///
-    /// On return, this survives a crash, as far as `append(_:)` guarantees that for the content.
+    /// On return, this survives a crash as far as the content does, see `append(_:)`.
     package func verify() throws(SpoolError) {
         try require(queue == .incoming)
         guard record.state.verified != nil else { return }
         try record.write { $0.verified = nil }
     }
 
-    /// Discards the content appended since `beginUnverified()`, if there is any.
+    /// Discards the content appended since `beginUnverified()`.
     ///
-    /// - Throws: `.disk` if that failed; the content is then discarded when the upload is next locked.
+    /// - Throws: `.disk`; the next lock then discards the content.
     package func discardUnverified() throws(SpoolError) {
         guard let verified = record.state.verified else { return }
         try require(queue == .incoming)
@@ -39,10 +39,10 @@ extension Upload {
 
     // MARK: The completing request
 
-    /// Stores fields of the request that completed the upload, for later attempts.
+    /// Stores fields of the completing request for later attempts.
     ///
-    /// On return, the fields survive a crash; they survive a power failure only after the next `sync()`, until which
-    /// the previously stored fields are kept. Only the user that owns the spool can read the record.
+    /// On return, they survive a crash; they survive a power failure only after the next `sync()`, until which the
+    /// fields stored before are kept. Only the user that owns the spool can read them.
     package func keepCompletion(_ fields: HTTPFields) throws(SpoolError) {
         // Also after an attempt without a response; a stored response would be in the same place.
         try require([.incoming, .active, .deferred].contains(queue))
@@ -55,7 +55,7 @@ extension Upload {
         try record.write { $0.completion = extent }
     }
 
-    /// Returns the fields stored by `keepCompletion(_:)`, or nil if none are stored or a crash has damaged them.
+    /// Returns the stored fields of the completing request; nil if missing or damaged by a crash.
     package func completion() throws(SpoolError) -> HTTPFields? {
         try isUnlocked ? nil : record.completion()
     }

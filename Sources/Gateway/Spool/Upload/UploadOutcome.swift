@@ -1,39 +1,34 @@
-// Moves an upload that is not delivered: to `deferred`, or to `hold` for one of three causes, and back.
+// Moves undelivered uploads to `deferred` or `hold`, and back.
 //
-// The gateway or an operator decides which. Invariant: the record of a complete upload has the length of its content,
-// and nothing leaves `hold` without an operator.
+// Invariant: the record of a complete upload has the length of its content, and nothing leaves `hold` without an
+// operator.
 
 package import SpoolgatePosix
 import SpoolgateUploadProtocol
 
 extension Upload {
-    /// The time at which the next attempt is due, or nil if the upload waits for its client or an operator.
+    /// When the next attempt is due; nil if the upload waits for its client or an operator.
     package var nextAttempt: WallTime? { record.state.next }
-    /// The time at which the upload was completed or last requeued by an operator, or nil if it is incomplete.
+    /// When the upload was completed or last requeued by an operator; nil if it is incomplete.
     package var completeSince: WallTime? { record.state.whole }
     package var attempts: Int { record.state.attempts }
     package var holdCause: HoldCause? { record.state.cause }
     package var reason: String? { record.state.reason }
 
-    /// What a deferred upload waits for, and until when.
+    /// What a deferred upload waits for.
     package enum Waiting {
-        /// The queue starts the next attempt at this time.
+        /// The time of the next attempt.
         case queue(WallTime)
         /// The client can continue until this time; if `lacksCredentials` is true, only with other credentials.
         case client(WallTime, lacksCredentials: Bool = false)
     }
 
-    /// Whether the upload waits for the client to provide other credentials.
     package var lacksCredentials: Bool { queue == .deferred && record.state.status == 401 }
 
-    /// Moves the upload from `incoming` or `active` to `deferred`, or changes the time of a deferred upload.
+    /// Moves a complete upload to `deferred`, or changes the time of a deferred upload.
     ///
-    /// The upload is complete and its content is kept, but no attempt could start, or the upstream did not accept it.
     /// On return, the change survives a crash; it survives a power failure only after the next `sync()`.
     ///
-    /// - Parameters:
-    ///   - reason: why the upload was not delivered, for people.
-    ///   - waiting: what the upload waits for, and until when.
     /// - Throws: `.disk`; the state is unchanged then.
     package func postpone(reason: String?, _ waiting: Waiting) throws(SpoolError) {
         try require([.incoming, .active, .deferred].contains(queue))
@@ -49,16 +44,12 @@ extension Upload {
         }
     }
 
-    /// Moves the upload from `incoming`, `active` or `deferred` to `hold`, where it waits for an operator.
+    /// Moves the upload to `hold`, where it waits for an operator; durable on return.
     ///
-    /// The change is durable on return. Content that cannot be made durable is lost then, and `state.offset` is less
-    /// than the length.
+    /// Content that cannot be made durable is lost, and `state.offset` is then less than the length. `response` is the
+    /// upstream's final response if that is the cause.
     ///
-    /// - Parameters:
-    ///   - cause: why the upload needs an operator.
-    ///   - reason: an explanation for people.
-    ///   - response: the upstream's final response if that is the cause, otherwise nil.
-    /// - Throws: `.disk`; the change is then completed when the upload is next locked.
+    /// - Throws: `.disk`; the next lock then completes the change.
     package func hold(
         _ cause: HoldCause,
         reason: String,
@@ -93,12 +84,10 @@ extension Upload {
         try sync()
     }
 
-    /// Moves the upload from `hold` to `deferred`, or changes the time of a deferred upload, to schedule an attempt.
+    /// Moves a held upload to `deferred`, or changes the time of a deferred upload; durable on return.
     ///
-    /// The lifetime of the upload in the queue starts over. The change is durable on return, and the daemons check the
-    /// queue.
+    /// The lifetime of the upload in the queue starts over, and the daemons check the queue.
     ///
-    /// - Parameter next: the time of the attempt.
     /// - Throws: `.disk`, also if a part of the content was lost (see `hold`).
     package func requeue(at next: WallTime) throws(SpoolError) {
         try require(queue == .hold || queue == .deferred)
@@ -119,7 +108,6 @@ extension Upload {
 }
 
 extension Queue {
-    /// Returns the phase of the upload that clients see.
     func phase(_ cause: HoldCause?) -> UploadState.Phase {
         switch (self, cause) {
         case (.incoming, _): .receiving

@@ -1,13 +1,13 @@
 // Uploads made of other uploads (tus, "concatenation").
 //
 // Each part names the final upload before that is complete; then the parts are consumed. Invariant: content is in the
-// parts until it is in the final upload, and each part leads to the final upload.
+// parts until it is in the final upload, and each part leads to it.
 
 import HTTPTypes
 package import SpoolgateUploadProtocol
 
 extension UploadCreation {
-    /// The uploads from which this upload is concatenated (tus), in order, or nil for other uploads.
+    /// The uploads from which this one is concatenated (tus), in order; nil for other uploads.
     package var parts: [UploadID]? {
         guard kind.isFinal,
             case .final(let urls)? = head.fields[.uploadConcat].flatMap(UploadConcat.init)
@@ -18,12 +18,10 @@ extension UploadCreation {
 }
 
 extension Upload {
-    /// The upload into which this one is concatenated (tus), which may no longer exist, or nil.
+    /// The upload into which this one is concatenated (tus), which may no longer exist.
     package var final: UploadID? { record.state.final }
 
-    /// Records the upload into which this one is concatenated.
-    ///
-    /// The change is durable on return if this upload has a durable offset.
+    /// Records the upload into which this one is concatenated; durable on return if this upload has a durable offset.
     ///
     /// - Throws: `.disk`; the state is unchanged then.
     package func goInto(_ final: UploadID) throws(SpoolError) {
@@ -31,8 +29,7 @@ extension Upload {
         try record.write(durably: creation.promise == .powerCut && isPromised) { $0.final = final }
     }
 
-    /// Removes the content of this upload after it was concatenated into the upload at `location`, to which it then
-    /// refers.
+    /// Removes the content of this upload, which then refers to `location`, the upload into which it was concatenated.
     ///
     /// The change is durable on return if this upload has a durable offset.
     ///
@@ -45,9 +42,7 @@ extension Upload {
         try finish(with: StoredResponse(head: head, content: nil))
     }
 
-    /// Appends the content of another upload, sharing its blocks on the disk if the file system can.
-    ///
-    /// - Throws: the errors of `append(_:)`.
+    /// Appends another upload's content, sharing its blocks on the disk if the file system can.
     package func append(contentOf part: Upload) throws(SpoolError) {
         try require(queue == .incoming)
         try content.append(contentOf: part.content)

@@ -9,26 +9,25 @@
 import SpoolgatePosix
 import SpoolgateTextFormats
 
-/// The reason why an access key could not be read.
+/// Why an access key could not be read.
 package struct AccessKeyFault: Error, Equatable {
-    /// One sentence for the operator that contains no byte of the key file.
+    /// One sentence for the operator, without any byte of the key file.
     package var reason: String
 }
 
-/// An access key for a store with the S3 protocol.
 struct AccessKey: CustomStringConvertible {
     let id: String
     let secret: String
-    /// The session token of a temporary key; nil for a permanent key.
+    /// The session token of a temporary key.
     let token: String?
 
-    /// A constant without any part of the key, because descriptions are logged.
+    /// Contains no part of the key, because descriptions are logged.
     let description = "an access key"
 
     /// The maximum size of a key file in bytes.
     private static let limit = 64 << 10
 
-    /// Reads the key from a file, which must not be readable by others or writable by its group.
+    /// Reads a file, which must not be readable by others or writable by its group.
     init(file: String) throws(AccessKeyFault) {
         let bytes: [UInt8]
         do throws(SystemError) {
@@ -48,7 +47,6 @@ struct AccessKey: CustomStringConvertible {
         }
     }
 
-    /// Reads the key from the environment variables that the AWS tools use.
     init(environment: (String) -> String?) throws(AccessKeyFault) {
         func value(_ name: String) -> String? {
             environment(name).flatMap { $0.isEmpty ? nil : $0 }
@@ -70,9 +68,7 @@ struct AccessKey: CustomStringConvertible {
         }
     }
 
-    /// Reads the key from the text of a file.
-    ///
-    /// The reason of an error is the end of a sentence that begins with the file's name.
+    /// Reads the text of a file; an error's reason ends a sentence that begins with the file's name.
     init(text: String) throws(AccessKeyFault) {
         let lines = text.split { $0 == "\n" || $0 == "\r\n" }
             .map { Substring($0).withoutOuterWhitespace }
@@ -103,7 +99,7 @@ struct AccessKey: CustomStringConvertible {
         token = values.count > 2 ? String(values[2]) : nil
     }
 
-    /// The key's ID, its secret and, for a temporary key, its session token in the section `default`.
+    /// The key in the section `default`.
     private static func inSection(_ lines: [Substring]) throws(AccessKeyFault) -> [Substring] {
         guard let start = lines.firstIndex(of: "[default]") else {
             throw AccessKeyFault(reason: "has no section [default]")
@@ -127,7 +123,7 @@ struct AccessKey: CustomStringConvertible {
 }
 
 extension BucketSettings {
-    /// The error in the access key, read now; nil if the key is valid or not needed.
+    /// The error in the access key, read now; nil if the key is valid.
     package var accessKeyFault: AccessKeyFault? {
         do throws(AccessKeyFault) {
             _ = try accessKey
@@ -137,7 +133,6 @@ extension BucketSettings {
         }
     }
 
-    /// The access key, read now from its file or from the environment.
     var accessKey: AccessKey {
         get throws(AccessKeyFault) {
             switch credentials {

@@ -1,25 +1,22 @@
 // The bucket upstream: a store that speaks S3 and receives each upload as one object.
 //
-// An upload of up to `part-size` bytes is sent by one PUT, a larger one in parts (MultipartUpload.swift). Both use
-// `If-None-Match: *`, so that nothing is overwritten. If an earlier attempt of unknown outcome stored the object,
-// the next one receives 412, and the gateway checks the existing object. Invariant: an upload counts as stored only
-// if the store confirmed it, or has an object with the upload's identity and length under its key.
+// A large upload is sent in parts (MultipartUpload.swift). `If-None-Match: *` prevents overwriting: if an earlier
+// attempt of unknown outcome stored the object, the next one receives 412, and the gateway checks the existing object.
+// Invariant: an upload counts as stored only if the store confirmed it, or has an object with the upload's identity and
+// length under its key.
 
 import HTTPTypes
 import SpoolgatePosix
 import SpoolgateTextFormats
 import SpoolgateUploadProtocol
 
-/// Stores uploads in one bucket.
-///
-/// Thread-safe. Keeps its connections open and reuses them.
+/// Thread-safe; keeps its connections open and reuses them.
 final class Bucket: Sendable {
     let address: BucketAddress
     let settings: BucketSettings
     private let location: UpstreamLocation
     private let targets: HTTPTargets
 
-    /// Creates a bucket; no connection is opened yet.
     init(_ address: BucketAddress, _ settings: UpstreamSettings) {
         self.address = address
         self.settings = settings.bucket
@@ -27,7 +24,7 @@ final class Bucket: Sendable {
         targets = HTTPTargets([location], settings) { _ in }
     }
 
-    /// Stores an upload; the sink receives 201 after the store confirmed it, or 405 if the request is not an upload.
+    /// The sink receives 201 after the store confirmed the upload, or 405 if the request is not an upload.
     func attempt(_ request: UpstreamRequest, sink: any ResponseSink) -> AttemptOutcome {
         let purpose = request.purpose(at: "s3:\(address.endpoint)/\(address.name)")
         guard let upload = request.upload else {
@@ -111,18 +108,14 @@ extension BucketAddress {
         return "\(endpoint[..<start])\(name).\(endpoint[start...])"
     }
 
-    /// The path of the bucket itself, without an object's key.
     func root(_ style: BucketStyle) -> String {
         style == .virtualHost ? "/" : "/\(PercentText.encode(name))"
     }
 
-    /// Sends the store a signed request to list objects, and returns the error that would prevent uploads.
+    /// Lists objects, and returns the error that would prevent uploads, as a sentence with the fix; nil if there is
+    /// none.
     ///
-    /// The key need not permit listing: a store that denies only the listing knows the key and has verified its
-    /// signature.
-    ///
-    /// - Parameter settings: the settings of the upstream.
-    /// - Returns: one sentence that ends with the fix; nil if no error was found.
+    /// The key need not permit listing: a store that denies only the listing has verified the key's signature.
     package func fault(_ settings: UpstreamSettings) -> String? {
         let key: AccessKey
         do throws(AccessKeyFault) { key = try settings.bucket.accessKey } catch {
@@ -145,34 +138,26 @@ extension BucketAddress {
     }
 }
 
-/// The requests of one attempt, all about one object.
-///
-/// Not thread-safe.
+/// The requests of one attempt about one object; not thread-safe.
 struct BucketRequests {
     let object: BucketObject
-    /// The attempted action, with which the reason of every error begins.
+    /// The attempted action, with which every reason begins.
     let purpose: String
     var pauses: [Duration] { bucket.settings.pauses }
     var partSize: Int64 { bucket.settings.partSize }
     fileprivate let bucket: Bucket
     fileprivate let key: AccessKey
-    /// The `Via` fields, which name the gateways that the upload has passed.
     fileprivate let via: [HTTPField]
     fileprivate let onProgress: () -> Void
 
-    /// The condition that prevents overwriting an object (RFC 9110 §13.1.2).
+    /// Prevents overwriting an object (RFC 9110 §13.1.2).
     static let onlyNew: HTTPFields = [.ifNoneMatch: "*"]
 
     /// Sends one request and receives its response, whatever the status.
     ///
-    /// - Parameters:
-    ///   - method: the method.
-    ///   - query: the query in canonical form, with its `?`; empty for no query.
-    ///   - fields: the fields to sign, except for those that the signature adds.
-    ///   - unsigned: fields to send without signing them.
-    ///   - content: the content.
-    ///   - digest: the content's SHA-256; nil if unknown.
-    /// - Returns: the complete response.
+    /// `query` is in canonical form, with its `?`. `fields` are signed, `unsigned` are not. `digest` is the content's
+    /// SHA-256; nil if unknown.
+    ///
     /// - Throws: `NotStored` if there is no complete response.
     func send(
         _ method: HTTPRequest.Method,
@@ -198,10 +183,10 @@ struct BucketRequests {
         return answer
     }
 
-    /// How the request's content is signed: by its SHA-256, or not at all.
+    /// How the content is signed: by its SHA-256, or not at all.
     ///
-    /// TLS protects the content in transit, so it is not read an extra time to compute a digest. Without TLS, only
-    /// the digest proves to the store that the content is unchanged.
+    /// TLS protects the content in transit, so it is not read an extra time for a digest. Without TLS, only the digest
+    /// proves to the store that the content is unchanged.
     private func signed(
         _ content: UpstreamContent,
         _ digest: [UInt8]?
@@ -218,7 +203,7 @@ struct BucketRequests {
         }
     }
 
-    /// Waits for `pause`, and calls `onProgress` every second.
+    /// Calls `onProgress` every second.
     func wait(_ pause: Duration) {
         let end = Deadline.after(pause)
         while !end.hasPassed {
@@ -241,11 +226,11 @@ struct BucketRequests {
         guard answer.isDone else { throw answer.refusal(purpose) }
     }
 
-    /// Whether the upload is already stored as a complete object; false also if the key does not permit reading it.
+    /// Whether the upload is already stored; false also if the access key does not permit reading it.
     ///
-    /// The object's key contains the upload's identity, and stores show only complete objects.
+    /// Stores show only complete objects.
     ///
-    /// - Throws: `NotStored` if there is a different object with the upload's key.
+    /// - Throws: `NotStored` if a different object has the upload's key.
     func isThere() throws(NotStored) -> Bool {
         let answer = try send(.head)
         guard answer.isDone else { return false }
@@ -259,7 +244,6 @@ struct BucketRequests {
         return true
     }
 
-    /// Throws unless the object that exists under the upload's key is this upload.
     func requireThere() throws(NotStored) {
         guard try !isThere() else { return }
         let reason =

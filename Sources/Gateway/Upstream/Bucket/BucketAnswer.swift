@@ -1,4 +1,4 @@
-// A store's response to one request about an object, and the outcome if it is an error.
+// A store's response to one request, and the outcome if it is an error.
 //
 // Invariant: no response of a store becomes a client's final response, because errors of the key, the bucket or the
 // quota concern only the operator.
@@ -8,23 +8,21 @@ import SpoolgatePosix
 import SpoolgateTextFormats
 import SpoolgateUploadProtocol
 
-/// The error that an object was not stored, with the outcome of the attempt.
+/// The error that an object was not stored.
 struct NotStored: Error {
     let outcome: AttemptOutcome
 }
 
-/// Receives the response to one request, with its content up to a cap.
-///
 /// Not thread-safe.
 final class BucketAnswer: ResponseSink {
     private(set) var head: ResponseHead?
     private(set) var contentLength: Int64?
     private var content: [UInt8] = []
     private let meanwhile: () -> Void
-    /// The maximum number of bytes kept of a response; the responses that are read are shorter.
+    /// The maximum number of bytes kept of a response.
     private static let cap = 64 << 10
 
-    /// Creates a receiver; `meanwhile` is called at least once a second after the connection is open.
+    /// `meanwhile` is called at least once a second after the connection is open.
     init(meanwhile: @escaping () -> Void) { self.meanwhile = meanwhile }
 
     func onProgress() { meanwhile() }
@@ -42,12 +40,9 @@ final class BucketAnswer: ResponseSink {
 
     var status: Int { head?.status.code ?? 0 }
 
-    /// Whether the request succeeded.
-    ///
-    /// A store may report an error in the content of a response with status 200 (CompleteMultipartUpload).
+    /// Whether the request succeeded; a response with status 200 may contain an error (CompleteMultipartUpload).
     var isDone: Bool { (200..<300).contains(status) && error == nil }
 
-    /// Whether the response means that the request should be repeated later.
     var asksToRepeat: Bool {
         [429, 500, 502, 503, 504].contains(status)
             || ["SlowDown", "InternalError", "ServiceUnavailable", "RequestTimeout"].contains(error)
@@ -55,7 +50,7 @@ final class BucketAnswer: ResponseSink {
 
     var retryAfter: Int? { head?.fields[.retryAfter].flatMap { Int(digits: $0) } }
 
-    /// The text of the first XML element with this name; nil if it is missing or contains anything except plain text.
+    /// The text of the first XML element with this name; nil if it is missing or not plain text.
     func element(_ name: String) -> String? {
         let text = String(decoding: content, as: UTF8.self)
         guard let start = text.firstRange(of: "<\(name)>")?.upperBound,
@@ -65,7 +60,7 @@ final class BucketAnswer: ResponseSink {
         return found.isEmpty || found.contains("&") ? nil : String(found)
     }
 
-    /// The code in an error document, of letters, digits and dots; nil if the response is not an error document.
+    /// The code in an error document.
     var error: String? {
         guard String(decoding: content, as: UTF8.self).contains("<Error") else { return nil }
         return element("Code").flatMap { code in
@@ -73,7 +68,7 @@ final class BucketAnswer: ResponseSink {
         } ?? "an error without a code"
     }
 
-    /// The error for a request that failed; its reason begins with `purpose`, the attempted action.
+    /// The error for a failed request; its reason begins with `purpose`.
     func refusal(_ purpose: String) -> NotStored {
         let code = error
         let reason =

@@ -1,42 +1,34 @@
 // The object that stores an upload in a bucket: its key and its fields.
 //
-// Pure. The key is `prefix/<id>-<name>`: <id> is the upload's 26 characters, and <name> is the client's file name,
-// as in a directory. Invariant: clients determine only the fields that describe content, and no two uploads have
-// the same key.
+// The key is `prefix/<id>-<name>`: <id> is the upload's 26 characters, and <name> is the client's file name, as in a
+// directory. Invariant: clients determine only the fields that describe content, and no two uploads have the same key.
 
 package import HTTPTypes
 import SpoolgatePosix
 import SpoolgateTextFormats
 import SpoolgateUploadProtocol
 
-/// One upload as an object of a bucket.
 struct BucketObject {
     let id: UploadID
     let name: String
-    /// The path in requests, with percent-encoded segments; in path style, it begins with the bucket's name.
+    /// The path in requests, percent-encoded; in path style, it begins with the bucket's name.
     let path: String
     let length: Int64
-    /// The fields of the object, including the upload's identity.
+    /// The signed fields, including the upload's identity.
     let fields: HTTPFields
-    /// The object's fields that are not signed, because stores disagree on runs of spaces in signed values.
+    /// Fields that are not signed, because stores disagree on runs of spaces in signed values.
     let unsigned: [HTTPField]
     /// The verified SHA-256 of the content; nil if unknown.
     let digest: [UInt8]?
 
-    /// The fields that describe the content and are copied from the client.
     private static let describing: [HTTPField.Name] = [
         .contentType, .contentEncoding, .contentLanguage,
     ]
     private static let mostOfKey = 1024
 
-    /// Creates the object of `upload` at `address`, with the fields of `request` that describe its content.
+    /// Creates the object of an upload; `request` is the one that an upstream over HTTP would receive.
     ///
-    /// - Parameters:
-    ///   - upload: the upload.
-    ///   - request: the request that an upstream over HTTP would receive.
-    ///   - address: the bucket.
-    ///   - settings: the settings of the bucket.
-    ///   - isFormer: true to use the key that an earlier build gave to the object.
+    /// If `isFormer` is true, the object has the key that an earlier build gave it.
     init(
         _ upload: UploadID,
         _ request: UpstreamRequest,
@@ -60,7 +52,7 @@ struct BucketObject {
         length = request.content.length
         var fields = HTTPFields()
         for name in Self.describing {
-            // A value that cannot be signed is dropped; the upload must not fail for such a value.
+            // The upload must not fail for a value that cannot be signed.
             fields[name] = request.fields[name].flatMap(\.asSigned)
         }
         let disposition = request.fields[.contentDisposition]?.disposition(of: told)
@@ -81,9 +73,8 @@ struct BucketObject {
 }
 
 extension BucketSettings {
-    /// Whether an operator may set this field on every object.
-    ///
-    /// Allowed are `Cache-Control`, `Expires`, and `x-amz-*` fields that the gateway does not set itself.
+    /// Whether an operator may set this field: `Cache-Control`, `Expires` or an `x-amz-*` field that the gateway does
+    /// not set.
     package static func takes(_ field: HTTPField) -> Bool {
         let name = field.name.canonicalName
         guard field.value.asSigned == field.value else { return false }
@@ -95,8 +86,7 @@ extension BucketSettings {
 }
 
 extension String {
-    /// The value as it is signed and sent: visible ASCII with single spaces; nil if the value is empty or contains
-    /// other characters.
+    /// The value to sign and send: visible ASCII with single spaces; nil if that is impossible.
     fileprivate var asSigned: String? {
         guard utf8.allSatisfy({ (0x20...0x7e).contains($0) }) else { return nil }
         let words = split(separator: " ")
@@ -105,9 +95,9 @@ extension String {
 }
 
 extension String {
-    /// This value of `Content-Disposition` in visible ASCII; nil if it is empty.
+    /// This value of `Content-Disposition`; nil if it is empty.
     ///
-    /// A value with other characters is replaced by one that states `name` in the form of RFC 8187.
+    /// A value that is not visible ASCII is replaced by one that states `name` in the form of RFC 8187.
     fileprivate func disposition(of name: ClientFileName) -> String? {
         if utf8.allSatisfy({ (0x20...0x7e).contains($0) }) { return isEmpty ? nil : self }
         let kind = prefix { $0 != ";" }.split(separator: " ").first.map(String.init) ?? ""
@@ -128,7 +118,6 @@ extension UpstreamContent {
         }
     }
 
-    /// The part of a file's content that begins at `start` and has `count` bytes.
     func part(from start: Int64, _ count: Int64) -> UpstreamContent {
         guard case .file(_, _, let read) = self else {
             preconditionFailure("content larger than a part must be in a file")

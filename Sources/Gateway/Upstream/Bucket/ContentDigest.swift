@@ -4,10 +4,8 @@ import SpoolgateCrypto
 import SpoolgatePosix
 
 extension UpstreamContent {
-    /// Computes the SHA-256 of the content, which is read once, in constant memory.
+    /// Computes the SHA-256 of the content, 32 bytes, in constant memory; calls `onProgress` repeatedly.
     ///
-    /// - Parameter onProgress: called repeatedly while the content is read.
-    /// - Returns: the 32 bytes of the SHA-256.
     /// - Throws: the errors of reading the content, or `ContentLengthMismatch`.
     func digest(_ onProgress: () -> Void) throws -> [UInt8] {
         let digest = RunningDigest(.sha256)

@@ -1,17 +1,13 @@
 // An object sent in parts: the upload is started, sent part by part, and completed, or aborted if a part fails.
 //
-// A request that fails temporarily is repeated a few times with growing pauses.
-//
-// An aborted upload is removed at once if the store still responds. The bucket's own rule
-// (AbortIncompleteMultipartUpload) removes the leftovers of a crash or a broken connection. Invariant: parts are
-// not removed after the store may have begun to assemble them.
+// An aborted upload is removed at once if the store responds; the bucket's own rule (AbortIncompleteMultipartUpload)
+// removes the leftovers of a crash. Invariant: parts are not removed after the store may have begun to assemble them.
 
 import HTTPTypes
 import SpoolgatePosix
 import SpoolgateTextFormats
 import SpoolgateUploadProtocol
 
-/// Stores one upload in a bucket in several parts.
 struct MultipartUpload {
     private let requests: BucketRequests
     private let content: UpstreamContent
@@ -20,16 +16,14 @@ struct MultipartUpload {
     /// The maximum number of parts of an object (Amazon S3, multipart upload limits).
     private static let mostParts: Int64 = 10_000
 
-    /// Prepares to store `content`, which is a file larger than one part.
+    /// `content` is a file larger than one part.
     init(_ requests: BucketRequests, _ content: UpstreamContent) {
         self.requests = requests
         self.content = content
         partSize = Self.partSize(of: requests.object.length, wanted: requests.partSize)
     }
 
-    /// The number of bytes in each part except the last one.
-    ///
-    /// It is `wanted`, or more if the object would otherwise have too many parts.
+    /// The number of bytes in each part except the last one: `wanted`, or more if the object would have too many parts.
     static func partSize(of length: Int64, wanted: Int64) -> Int64 {
         max(wanted, (length + mostParts - 1) / mostParts)
     }
@@ -50,7 +44,7 @@ struct MultipartUpload {
         try complete(upload, tags)
     }
 
-    /// Starts the upload in the store and returns the ID assigned by the store.
+    /// Returns the ID that the store assigned to the upload.
     private func begin() throws(NotStored) -> String {
         let answer = try repeating { () throws(NotStored) in
             try requests.send(
@@ -65,7 +59,7 @@ struct MultipartUpload {
         return PercentText.encode(name)
     }
 
-    /// Sends the next part of `upload`, after `count` parts were sent; returns the part's entity tag.
+    /// Sends the part after the first `count` parts, and returns its entity tag.
     private func sendPart(after count: Int, of upload: String) throws(NotStored) -> String {
         let start = Int64(count) * partSize
         let length = min(partSize, requests.object.length - start)
@@ -125,8 +119,7 @@ struct MultipartUpload {
         return try send()
     }
 
-    /// The maximum pause before a repetition, even if the store asks for a longer one, because the client waits as
-    /// well.
+    /// Limits the pause that a store asks for, because the client waits as well.
     private static let longestPause = Duration.seconds(30)
 
     private func abort(_ upload: String) {
@@ -141,7 +134,7 @@ struct MultipartUpload {
 }
 
 extension AttemptOutcome {
-    /// Whether the failure is likely to pass soon: no timeout expired, and the content could be read.
+    /// Whether the failure is likely to pass soon.
     fileprivate var isPassing: Bool {
         switch self {
         case .notReached(_, let timedOut), .indeterminate(_, let timedOut): !timedOut

@@ -1,8 +1,7 @@
-// The signature of a request to a bucket: AWS Signature Version 4 of the service `s3`, in the Authorization field
-// (Amazon S3 API Reference, "Signature Calculations for the Authorization Header").
+// The signature of a request to a bucket: AWS Signature Version 4 of the service `s3` (Amazon S3 API Reference,
+// "Signature Calculations for the Authorization Header").
 //
-// Pure except for OpenSSL's digests. All given fields are signed. Invariant: the signed bytes are the sent bytes,
-// so the target and the values are already in canonical form.
+// Invariant: the signed bytes are the sent bytes, so the target and the values are already in canonical form.
 
 import HTTPTypes
 import SpoolgateCrypto
@@ -10,11 +9,10 @@ import SpoolgatePosix
 import SpoolgateTextFormats
 import SpoolgateUploadProtocol
 
-/// How a request's content is signed.
 enum SignedContent: Equatable {
-    /// By the content's SHA-256, 32 bytes.
+    /// By its SHA-256, 32 bytes.
     case digest([UInt8])
-    /// Not at all: only TLS protects the content in transit.
+    /// Not at all: only TLS protects the content.
     case unsigned
 
     /// The signed form of empty content.
@@ -29,25 +27,19 @@ enum SignedContent: Equatable {
     }
 }
 
-/// Signs requests with one key for one region.
 struct RequestSignature {
     let key: AccessKey
     let region: String
-    /// The time stated in the requests; stores accept a difference of about 15 minutes from their own clocks.
+    /// The time of the requests; stores accept a difference of about 15 minutes from their own clocks.
     let time: WallTime
 
     private static let algorithm = "AWS4-HMAC-SHA256"
 
     /// Adds the signature to the fields of a request.
     ///
-    /// - Parameters:
-    ///   - fields: the other fields: each name occurs once, and no value contains a run of spaces.
-    ///   - method: the method.
-    ///   - target: the request target. The segments of the path are percent-encoded except for unreserved characters. A
-    ///     query has names and values encoded likewise, sorted, each with its `=`.
-    ///   - host: the value of `Host`.
-    ///   - content: how the content is signed.
-    /// - Returns: all fields of the request, including the signature.
+    /// Each name in `fields` occurs once, and no value contains a run of spaces. The path segments of `target` are
+    /// percent-encoded except for unreserved characters, as are the names and values of its query, which are sorted,
+    /// each with its `=`.
     func signed(
         _ fields: HTTPFields,
         _ method: HTTPRequest.Method,
@@ -79,7 +71,7 @@ struct RequestSignature {
         return fields
     }
 
-    /// The time in the form of AWS, such as `20261121T123100Z`.
+    /// The time for AWS, such as `20261121T123100Z`.
     private var stamp: String { time.description.filter { $0 != "-" && $0 != ":" } }
 
     private var signingKey: [UInt8] {

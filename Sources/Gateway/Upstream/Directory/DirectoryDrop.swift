@@ -3,9 +3,9 @@
 //   <id>-<name>        the content, mode 0640
 //   <id>-<name>.json   the record, one JSON object on one line; created last
 //
-// spoolgate.yaml(5) documents the guarantees for consumers and the members of a record. <id> is the upload's 26
-// characters, and <name> is the client's file name in a form for files (`ClientFileName.stored`), which never ends
-// in `.json`. Names that begin with a dot are incomplete files or leftovers of a crash.
+// spoolgate.yaml(5) documents the members of a record. <id> is the upload's 26 characters, and <name> is the client's
+// file name (`ClientFileName.stored`), which never ends in `.json`. Names that begin with a dot are incomplete files or
+// leftovers of a crash.
 //
 // Invariant: a record exists only after its content is complete, and durable if the promise covers power failures.
 // Storing an upload again results in the same two files, even if an earlier build named them.
@@ -15,13 +15,12 @@ package import SpoolgatePosix
 import SpoolgateTextFormats
 import SpoolgateUploadProtocol
 
-/// Stores uploads in one directory.
 struct DirectoryDrop {
     let path: String
 
     /// Stores an upload; the sink receives 201 when it is stored, or 405 if the request is not an upload.
     ///
-    /// On return, the content, the record and both names are durable if the promise covers power failures.
+    /// On return, both files are durable if the promise covers power failures.
     func attempt(_ request: UpstreamRequest, sink: any ResponseSink) -> AttemptOutcome {
         let purpose = request.purpose(at: "directory:\(path)")
         do {
@@ -94,14 +93,10 @@ struct DirectoryDrop {
 }
 
 extension DropFiles {
-    /// Stores the content of an upload with mode 0640: as a hard link if possible, otherwise as a copy.
+    /// Stores content with mode 0640: as a hard link if possible, otherwise as a copy.
     ///
     /// If the file must survive a power failure, the content is durable on return, but the name only after `sync`.
     ///
-    /// - Parameters:
-    ///   - content: the content.
-    ///   - name: the file's name.
-    ///   - onProgress: called repeatedly while the content is copied.
     /// - Returns: the number of bytes stored.
     /// - Throws: `DropContentError` if the content cannot be read, otherwise `SystemError`.
     package func store(

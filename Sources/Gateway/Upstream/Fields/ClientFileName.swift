@@ -1,8 +1,8 @@
 // The client's name for the file of an upload, and the safe forms of that name.
 //
-// Pure. The sources, in this order, are Content-Disposition (RFC 6266 §4.3: `filename*` before `filename`),
-// `filename` of Upload-Metadata, and the last segment of the target's path. Invariant: no form is a path, is empty
-// or contains a control character.
+// The sources, in this order, are Content-Disposition (RFC 6266 §4.3: `filename*` before `filename`), `filename` of
+// Upload-Metadata, and the last segment of the target's path. Invariant: no form is a path, is empty or contains a
+// control character.
 
 package import HTTPTypes
 import SpoolgatePosix
@@ -11,10 +11,9 @@ import SpoolgateUploadProtocol
 
 /// The name that a client gave to the file of an upload.
 package struct ClientFileName: Sendable, Equatable {
-    /// The name used if the client gave none.
     package static let unnamed = "upload"
 
-    /// The last part of the client's name, which may contain any text; `unnamed` if the client sent none.
+    /// The last part of the client's name, any text; `unnamed` if there is none.
     package let told: String
 
     /// Finds the name in the request target and fields of a creation.
@@ -25,9 +24,7 @@ package struct ClientFileName: Sendable, Equatable {
             .compactMap { $0.flatMap(Self.lastPart) }.first ?? Self.unnamed
     }
 
-    /// The name to show to people and to use in forms: UTF-8 without control characters, at most 255 bytes.
-    ///
-    /// A longer name is shortened before its extension.
+    /// The name for people and forms: UTF-8 without control characters, shortened before its extension to 255 bytes.
     package var text: String {
         let name = printable
         if ["", ".", ".."].contains(name) { return Self.unnamed }
@@ -36,23 +33,18 @@ package struct ClientFileName: Sendable, Equatable {
 
     /// The maximum number of bytes in the name of a stored file.
     ///
-    /// With an identity, a hyphen, the extension of a record, and the affixes of an incomplete file, it fills the
-    /// 255 bytes of a file's name (NAME_MAX).
+    /// An identity, a hyphen, the extension of a record and the affixes of an incomplete file fill the rest of 255
+    /// bytes (NAME_MAX).
     package static let mostStored = 255 - 27 - ".json".utf8.count - "..part".utf8.count
 
     /// The name of a stored file or object: UTF-8 without control characters, 1 to `limit` bytes.
     ///
-    /// It does not begin with a dot or a hyphen, and does not end in `.json`. A longer name is shortened before its
-    /// extension.
+    /// It is shortened before its extension, does not begin with a dot or a hyphen, and does not end in `.json`.
     package func stored(atMost limit: Int = mostStored) -> String {
         Self.fit(printable, to: limit)
     }
 
-    /// Calls `body` with the stored name, and once more with `harmless` if the file system refuses the first name.
-    ///
-    /// - Parameter body: creates the files under the name that it receives.
-    /// - Returns: the result of `body`.
-    /// - Throws: the errors of `body`.
+    /// Calls `body` with the stored name, and again with `harmless` if the file system refuses that name.
     package func storing<R>(_ body: (String) throws -> R) throws -> R {
         let name = stored()
         do {
@@ -71,7 +63,7 @@ package struct ClientFileName: Sendable, Equatable {
         told.utf8.map { $0.isUnreserved && $0 != UInt8(ascii: "~") ? $0 : UInt8(ascii: "_") }
     }
 
-    /// The name that earlier builds, without UTF-8 names, gave to the stored file; 1 to 100 bytes.
+    /// The name that builds without UTF-8 names gave to the stored file; 1 to 100 bytes.
     ///
     /// An upload that such a build stored without recording the delivery is stored again under this name.
     package var formerlyStored: String {
@@ -119,7 +111,6 @@ package struct ClientFileName: Sendable, Equatable {
         return String(stem) + ending
     }
 
-    /// The text after the last slash or backslash; nil if that text is empty.
     private static func lastPart(_ name: String) -> String? {
         let last = name.unicodeScalars.split(omittingEmptySubsequences: false) {
             $0 == "/" || $0 == "\\"
@@ -135,7 +126,6 @@ package struct ClientFileName: Sendable, Equatable {
     }
 }
 
-/// The parameters of a Content-Disposition that name a file.
 private struct Disposition {
     private(set) var fileName: String?
 
@@ -159,7 +149,7 @@ private struct Disposition {
         if fileName?.isEmpty ?? true { fileName = plain }
     }
 
-    /// Reads a token or a quoted string (RFC 9110 §5.6) from the start of `rest`; returns nil if there is neither.
+    /// Reads a token or a quoted string (RFC 9110 §5.6) from the start of `rest`.
     private static func value(_ rest: inout ArraySlice<UInt8>) -> [UInt8]? {
         guard rest.first == UInt8(ascii: "\"") else {
             let token = rest.prefix { $0 != UInt8(ascii: ";") && $0 > 0x20 }
@@ -179,8 +169,7 @@ private struct Disposition {
         return nil
     }
 
-    /// Decodes `charset'language'value` (RFC 8187 §3.2); returns nil for character sets other than UTF-8 and
-    /// ISO-8859-1.
+    /// Decodes `charset'language'value` (RFC 8187 §3.2).
     private static func extended(_ value: [UInt8]) -> String? {
         let parts = value.split(
             separator: UInt8(ascii: "'"),

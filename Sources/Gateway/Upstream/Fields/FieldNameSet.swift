@@ -2,11 +2,10 @@
 //
 // Pure. Invariant: names are compared whole, in lower case.
 
-/// A set of field names.
 struct FieldNameSet: Sendable {
     private let byLength: [[String]]
 
-    /// Creates a set of names, which must be in lower case.
+    /// The names must be in lower case.
     init(_ names: [String]) {
         var byLength: [[String]] = []
         for name in names {

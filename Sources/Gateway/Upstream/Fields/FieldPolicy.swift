@@ -1,11 +1,11 @@
 // The operator's rules for the fields that are sent to the upstream.
 //
-// Pure; `UpstreamFields` applies them. Invariant: no rule names a field of a connection, of message framing or of
-// an upload protocol, so that no setting can break a request.
+// Invariant: no rule names a field of a connection, of message framing or of an upload protocol, so that no setting can
+// break a request.
 
 package import HTTPTypes
 
-/// The operator's rules for the fields of requests to the upstream.
+/// The operator's rules for request fields.
 package struct FieldPolicy: Sendable, Equatable {
     /// Which fields identify the client to the upstream.
     package enum Forwarding: String, Sendable, CaseIterable {
@@ -17,28 +17,25 @@ package struct FieldPolicy: Sendable, Equatable {
         case none
     }
 
-    /// Which request's credentials the upstream receives with an upload.
+    /// The request whose credentials the upstream receives with an upload.
     package enum Credentials: String, Sendable, CaseIterable {
-        /// The request that created the upload; its credentials are kept in the record.
+        /// The creation; its credentials are kept in the record.
         case creation
-        /// The request that completes the upload; its credentials are kept only if the queue delivers the upload.
+        /// The completing request; its credentials are kept only if the queue delivers the upload.
         case completing
-        /// No request's credentials are sent.
         case none
     }
 
-    /// The only client fields to forward, in addition to `Host`, credentials and the description of the content; nil to
-    /// forward all.
+    /// The only client fields to forward, in addition to `Host`, credentials and the description of the content; nil
+    /// for all.
     package var forward: [HTTPField.Name]?
-    /// Client fields that are not forwarded.
     package var strip: [HTTPField.Name] = []
-    /// Fields to set in every request; they replace other fields with the same names.
+    /// Fields to set in every request; they replace others with the same names.
     package var set: [HTTPField] = []
-    /// The prefix for the names of the fields that carry the client's `Upload-Metadata`; nil if metadata is not sent.
+    /// The prefix for fields that carry the client's `Upload-Metadata`; nil if metadata is not sent.
     package var metadataPrefix: String?
     package var forwarding = Forwarding.xForwarded
-    /// Whether forwarding fields that clients sent are passed on; set it only if all clients are the operator's
-    /// proxies.
+    /// Whether clients' forwarding fields are passed on; set it only if all clients are the operator's proxies.
     package var trustsForwarded = false
     package var credentials = Credentials.creation
     package var credentialFields: [HTTPField.Name] = [.authorization, .cookie]
@@ -46,9 +43,9 @@ package struct FieldPolicy: Sendable, Equatable {
     /// Creates the default rules.
     package init() {}
 
-    /// Reads the name of a field that may be forwarded, stripped or set.
+    /// Reads the name of a field for a rule.
     ///
-    /// - Returns: nil if the name is invalid, or belongs to a connection, message framing or an upload protocol.
+    /// - Returns: nil if the name is invalid, or that of a connection field, message framing or an upload protocol.
     package static func name(_ text: String) -> HTTPField.Name? {
         guard let name = HTTPField.Name(text), !UpstreamFields.isReserved(name) else { return nil }
         return name

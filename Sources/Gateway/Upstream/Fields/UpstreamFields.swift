@@ -9,19 +9,11 @@ package import SpoolgateUploadProtocol
 
 /// The rules for the fields that pass between client and upstream.
 package enum UpstreamFields {
-    /// The client's fields for the request that delivers an upload.
+    /// The client's fields for the request that delivers an upload; `finish` adds the operator's own.
     ///
     /// Protocol fields, connection fields and message framing are left out (RFC 9110 §7.6.1), as are fields that
-    /// `policy` excludes. `finish` adds the operator's own fields.
-    ///
-    /// - Parameters:
-    ///   - creation: the fields of the creation, as received or as returned by `recorded`.
-    ///   - completing: the fields of the request that completed the upload, used only for credentials; nil if there is
-    ///     none.
-    ///   - isWhole: true if the creation's message contained the whole representation, so that its `Content-Digest`
-    ///     still applies (RFC 9530 §2).
-    ///   - policy: the operator's rules.
-    /// - Returns: the fields to send, in the order received.
+    /// `policy` excludes. Only credentials come from `completing`. If `isWhole` is true, the creation's message
+    /// contained the whole representation, and its `Content-Digest` still applies (RFC 9530 §2).
     package static func delivered(
         _ creation: HTTPFields,
         completing: HTTPFields? = nil,
@@ -52,25 +44,19 @@ package enum UpstreamFields {
         return fields
     }
 
-    /// The field that lists the names of the fields set by the authorizer; it is stored with a creation and never sent.
+    /// The field that lists the fields set by the authorizer; stored with a creation and never sent.
     package static let setNames = HTTPField.Name.made("spoolgate-set")
 
-    /// The fields of a creation that its record keeps; they include credentials only if the delivery uses them.
+    /// The fields of a creation that its record keeps, with credentials only if the delivery uses them.
     package static func recorded(_ creation: HTTPFields, policy: FieldPolicy) -> HTTPFields {
         policy.keepsCredentials
             ? creation : creation.filter { !policy.credentialFields.contains($0.name) }
     }
 
-    /// The credentials of a completing request that the delivery uses, and that must be stored for later attempts.
+    /// The credentials of a completing request to store for later attempts.
     ///
-    /// If `policy` uses the creation's credentials, they may have expired. The completing request's credentials replace
-    /// them if they have the same field names and schemes. No others are added, and those set by the authorizer stay.
-    ///
-    /// - Parameters:
-    ///   - completing: the fields of the completing request.
-    ///   - creation: the fields of the creation, as recorded.
-    ///   - policy: the operator's rules.
-    /// - Returns: the credentials; empty if none need to be stored.
+    /// If `policy` uses the creation's credentials, which may have expired, the completing request's replace them if
+    /// they have the same field names and schemes. No others are added, and those set by the authorizer stay.
     package static func keptOfCompletion(
         _ completing: HTTPFields,
         of creation: HTTPFields,
@@ -92,7 +78,7 @@ package enum UpstreamFields {
         }
     }
 
-    /// The names of the credential fields, each `Authorization` with its scheme (RFC 9110 §11.4), sorted.
+    /// The names of the credential fields, sorted, each `Authorization` with its scheme (RFC 9110 §11.4).
     private static func kinds(of credentials: HTTPFields) -> [[UInt8]] {
         credentials.map { field in
             let scheme =
@@ -102,7 +88,7 @@ package enum UpstreamFields {
         }.sorted { $0.lexicographicallyPrecedes($1) }
     }
 
-    /// The fields to send with a request that is passed through to the upstream.
+    /// The fields of a request that is passed through.
     ///
     /// Left out are connection fields, and the Upload-* fields that would start the protocol at the upstream.
     /// `policy.forward` does not apply.
@@ -116,7 +102,7 @@ package enum UpstreamFields {
         }
     }
 
-    /// Sets the operator's own fields; they replace other fields with the same names.
+    /// Sets the operator's own fields, which replace others with the same names.
     package static func finish(_ fields: inout HTTPFields, policy: FieldPolicy) {
         for field in policy.set { fields[fields: field.name] = [] }
         for field in policy.set { fields.append(field) }
@@ -125,7 +111,7 @@ package enum UpstreamFields {
     /// Adds the client's `Upload-Metadata` as fields; fields that are present already stay unchanged.
     ///
     /// The file's name becomes `Content-Disposition` (RFC 6266, RFC 8187), and its type `Content-Type`. Each other pair
-    /// becomes a percent-encoded field of its own if `policy` enables that.
+    /// becomes a percent-encoded field if `policy` enables that.
     package static func tell(
         _ metadata: UploadMetadata,
         name: ClientFileName,
@@ -149,8 +135,7 @@ package enum UpstreamFields {
         }
     }
 
-    /// Whether operators must not set a field, because it belongs to a connection, message framing or an upload
-    /// protocol.
+    /// Whether a field belongs to a connection, message framing or an upload protocol, and operators must not set it.
     package static func isReserved(_ name: HTTPField.Name) -> Bool {
         let text = name.canonicalName
         return leftOutOfWhole.contains(text) || isOfUploads(text)
@@ -160,22 +145,21 @@ package enum UpstreamFields {
         name.utf8.starts(with: "upload-".utf8) || name.utf8.starts(with: "tus-".utf8)
     }
 
-    /// The fields of an upstream's response to an upload that the client receives.
+    /// The response fields that the client of an upload receives.
     ///
     /// Left out are connection fields, message framing, Upload-*, Tus-*, and `Content-Length`, which the sender sets.
     package static func relayed(_ fields: HTTPFields) -> HTTPFields {
         kept(of: fields, without: leftOutOfResponse) { !isOfUploads($0.canonicalName) }
     }
 
-    /// Returns the fields of the upstream's response to a passed-through request that are sent on to the client.
+    /// The response fields that the client of a passed-through request receives.
     ///
-    /// Only connection fields, framing and `Content-Length` are left out: the upstream may use its own upload
-    /// protocol.
+    /// Only connection fields, framing and `Content-Length` are left out: the upstream may use its own upload protocol.
     package static func passedBack(_ fields: HTTPFields) -> HTTPFields {
         kept(of: fields, without: leftOutOfResponse)
     }
 
-    /// The names of the fields that mark a request of the IETF protocol.
+    /// The fields that mark a request of the IETF protocol.
     private static let markerNames = FieldNameSet([
         "upload-draft-interop-version", "upload-complete", "upload-incomplete",
         // The gateway or the web server has responded to it; the upstream connection has its own.
@@ -204,7 +188,7 @@ package enum UpstreamFields {
         "transfer-encoding", "upgrade",
     ])
 
-    /// Whether a field states the client's identity or original request, as proxies do.
+    /// Whether a field states the client's identity or original request.
     ///
     /// Many applications trust these fields, so only a proxy in front may set them.
     fileprivate static func isClaim(_ name: HTTPField.Name) -> Bool {
@@ -222,16 +206,13 @@ package enum UpstreamFields {
         "x-scheme", "x-http-destinationurl", "front-end-https",
     ])
 
-    /// Fields that are forwarded even if `Connection` lists them.
-    ///
-    /// They are meant for all recipients, and a client that lists them tries to hide them from the upstream (RFC 9110
+    /// Fields forwarded even if `Connection` lists them: a client must not hide them from the upstream (RFC 9110
     /// §7.6.1).
     private static let endToEndNames: Set<String> = [
         "host", "authorization", "cookie", "content-type", "content-encoding", "cache-control",
         "forwarded", "x-forwarded-for", "x-forwarded-host", "x-forwarded-proto", "x-real-ip",
     ]
 
-    /// Fields forwarded even if `policy.forward` omits them: the host, and the description of the content.
     private static let alwaysForwarded: Set<HTTPField.Name> = [
         .contentType, .contentEncoding, .contentLanguage, .contentDisposition, .contentDigest,
         .reprDigest, .host,
@@ -241,7 +222,7 @@ package enum UpstreamFields {
         UploadResources.partialMediaType, Tus.mediaType,
     ]
 
-    /// The fields except for those of one connection, those in `leftOut`, and those for which `lets` returns false.
+    /// Leaves out `leftOut`, the fields of one connection, and those for which `lets` returns false.
     private static func kept(
         of fields: HTTPFields,
         without leftOut: FieldNameSet,
@@ -281,7 +262,6 @@ package enum UpstreamFields {
 }
 
 extension FieldPolicy {
-    /// Whether the rules allow a client's field in any request to the upstream.
     fileprivate func lets(_ name: HTTPField.Name) -> Bool {
         (trustsForwarded || !UpstreamFields.isClaim(name)) && !strip.contains(name)
     }

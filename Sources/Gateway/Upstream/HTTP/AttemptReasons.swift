@@ -1,13 +1,11 @@
-// The reasons of an attempt over HTTP: the attempted action, the upstream, the error text of libcurl or OpenSSL,
-// and the fix.
+// The reasons why an attempt over HTTP failed, with the error text of libcurl or OpenSSL, and the fix.
 //
-// Text only; HTTPAttempt.swift decides the outcome. Invariant: every reason begins with the method, the target and
-// the upstream.
+// HTTPAttempt.swift decides the outcome. Invariant: every reason begins with the method, the target and the upstream.
 
 import SpoolgateCurl
 import SpoolgateTextFormats
 
-/// The reasons why an attempt over HTTP failed, each built only when needed.
+/// The reasons of one attempt, each built only when needed.
 final class AttemptReasons {
     let request: UpstreamRequest
     let location: UpstreamLocation
@@ -19,18 +17,15 @@ final class AttemptReasons {
         self.settings = settings
     }
 
-    /// The attempted action, with which every reason begins.
     var purpose: String { request.purpose(at: location.name) }
 
-    /// The reason if a proxy in front of the upstream did not forward the request.
+    /// A proxy did not forward the request.
     var unforwarded: String {
         "\(purpose): status 407 (Proxy Authentication Required): a proxy requires credentials, and the gateway has none "
             + "for it; check which server listens there"
     }
 
-    /// The reason if no byte of the request was sent.
-    ///
-    /// `end` is how libcurl ended, and `text` is its error text.
+    /// No byte of the request was sent; `text` is libcurl's error text.
     func unreached(_ end: CurlEnd, _ text: String) -> String {
         switch end {
         case .untrusted:
@@ -68,7 +63,7 @@ final class AttemptReasons {
         }
     }
 
-    /// The reason if bytes of the request were sent but no complete response arrived; `text` is libcurl's error text.
+    /// Bytes of the request were sent, but no complete response arrived.
     func unanswered(_ text: String) -> String {
         // With TLS 1.3, the server checks a client certificate after the client has begun its request (RFC 8446
         // §4.4.2.4, figure 1).
@@ -80,9 +75,7 @@ final class AttemptReasons {
             + "server's log\(hint)"
     }
 
-    /// The reason if a timeout expired.
-    ///
-    /// `sent` is the number of content bytes sent if the request was still being sent; nil if the response was awaited.
+    /// A timeout expired after `sent` bytes of content, or, if nil, while the response was awaited.
     func silence(sent: Int64?, hasHead: Bool) -> String {
         if let sent {
             return
@@ -95,7 +88,7 @@ final class AttemptReasons {
             + "server is slow to respond"
     }
 
-    /// A timeout with the setting that it comes from: `60s (timeouts.stall)`.
+    /// As in `60s (timeouts.stall)`.
     private func timeout(_ duration: Duration, _ name: String) -> String {
         let setting = settings.hasOneTimeout ? "timeout" : "timeouts.\(name)"
         return "\(DurationText.text(duration)) (\(setting))"

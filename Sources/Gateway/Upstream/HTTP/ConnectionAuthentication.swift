@@ -1,18 +1,15 @@
 // Authentication of a connection instead of a request: NTLM, Negotiate and Kerberos.
 //
-// A server with such a scheme attributes every further request on the connection to the client that logged in (RFC
-// 4559 §6, [MS-NTHT] §1.3). The gateway sends the requests of many clients over its connections, so it closes a
-// connection after an exchange that used or offered such a scheme. A login needs several requests on one connection
-// and therefore never succeeds through the gateway.
+// A server with such a scheme attributes every further request on the connection to the client that logged in (RFC 4559
+// §6, [MS-NTHT] §1.3). Many clients share the gateway's connections, so it closes one after an exchange that used or
+// offered such a scheme. A login needs several requests on one connection, and therefore never succeeds.
 //
-// Pure. Invariant: a scheme is found at any position of a list and in any letter case, but not inside a quoted
-// string.
+// Invariant: a scheme is found at any position of a list and in any letter case, but not inside a quoted string.
 
 import HTTPTypes
 import SpoolgateUploadProtocol
 
 extension HTTPFields {
-    /// Whether challenges or credentials in these fields use a scheme that authenticates the connection.
     var authenticateConnection: Bool {
         for field in self {
             // The first letter excludes most fields of a message.
@@ -27,7 +24,6 @@ extension HTTPFields {
 }
 
 extension HTTPField {
-    /// Whether this field names a scheme that authenticates the connection.
     var authenticatesConnection: Bool {
         switch name.canonicalName {
         case "authorization", "www-authenticate", "proxy-authenticate", "authentication-info",
@@ -41,7 +37,7 @@ extension HTTPField {
 
     private static let connectionSchemes = ["ntlm", "negotiate", "kerberos", "nego2"]
 
-    /// Whether an element of a list begins with a scheme that authenticates the connection (RFC 9110 §11.6.1).
+    /// Whether an element of a list begins with such a scheme (RFC 9110 §11.6.1).
     private static func namesConnectionScheme(_ value: String) -> Bool {
         var isQuoted = false
         var isEscaped = false

@@ -1,33 +1,27 @@
-// The content of one request as libcurl requests it: piece by piece, and again from the start if a kept connection
-// was closed.
+// The content of one request as libcurl requests it: piece by piece, and again from the start if a kept connection was
+// closed.
 //
-// It buffers only a piece that is put back because a response arrived before the piece was sent. Invariant: if the
-// length is known, exactly that many bytes are returned, or an error is thrown.
+// Invariant: if the length is known, exactly that many bytes are returned, or an error is thrown.
 
 import SpoolgatePosix
 
-/// The error that the content had more or fewer bytes than announced.
 struct ContentLengthMismatch: Error, CustomStringConvertible {
     var description: String
 }
 
-/// Reads one request's content in order.
-///
-/// Not thread-safe.
+/// Reads one request's content in order; not thread-safe.
 final class ContentSource {
     /// The total number of bytes; nil if unknown until the end.
     let length: Int64?
-    /// The number of bytes that `read` has returned, not counting those put back.
+    /// The number of bytes that `read` has returned, without those put back.
     private(set) var position: Int64 = 0
-    /// Whether `read` has reported the end of the content.
     private(set) var isAtEnd = false
 
     private let fill: (UnsafeMutableRawBufferPointer, Int64) throws -> Int
-    /// Whether the content can be read more than once.
     let isRepeatable: Bool
     private var held: [UInt8] = []
 
-    /// Creates the source for `content`; returns nil if there is no content.
+    /// Returns nil if there is no content.
     init?(_ content: UpstreamContent) {
         switch content {
         case .none:
@@ -52,10 +46,9 @@ final class ContentSource {
         if length == 0 { return nil }
     }
 
-    /// Whether the whole content can still be read: nothing was read yet, or it can be read again.
     var canRestart: Bool { isRepeatable || (position == 0 && held.isEmpty && !isAtEnd) }
 
-    /// Copies the next bytes of the content to `buffer`, which must not be empty; returns 0 at the end.
+    /// Copies the next bytes to `buffer`, which must not be empty; returns 0 at the end.
     ///
     /// - Throws: the errors of the content, or `ContentLengthMismatch`.
     func read(into buffer: UnsafeMutableRawBufferPointer) throws -> Int {
@@ -82,9 +75,7 @@ final class ContentSource {
         return count
     }
 
-    /// Reads the whole content, which must have `length` bytes, from its start.
-    ///
-    /// - Throws: the errors of the content, or `ContentLengthMismatch`.
+    /// Reads the whole content, which must have `length` bytes.
     func all(_ length: Int64) throws -> [UInt8] {
         try [UInt8](unsafeUninitializedCapacity: Int(length)) { buffer, count in
             while count < Int(length) {
@@ -95,13 +86,13 @@ final class ContentSource {
         }
     }
 
-    /// Puts back the bytes of the last `read`; the next `read` returns them again.
+    /// Makes the next `read` return the bytes of the last one again.
     func putBack(_ bytes: UnsafeRawBufferPointer) {
         held = Array(bytes) + held
         position -= Int64(bytes.count)
     }
 
-    /// Goes back to the start of the content; returns false if that is impossible.
+    /// Returns false if the content cannot be read again.
     func restart() -> Bool {
         guard canRestart else { return false }
         held = []
@@ -122,15 +113,13 @@ final class ContentSource {
 /// Content between other bytes: positions count from the first byte before it.
 private struct Frame {
     let before: [UInt8]
-    /// The number of bytes of the content in the middle.
+    /// The size of the content in bytes.
     let middle: Int64
     let after: [UInt8]
 
     var length: Int64 { Int64(before.count) + middle + Int64(after.count) }
 
-    /// Fills `buffer` from `position` on; returns fewer bytes if `read` does.
-    ///
-    /// `buffer` must not extend beyond the end of the whole.
+    /// `buffer` must not extend beyond the end of the whole; returns fewer bytes if `read` does.
     func fill(
         _ buffer: UnsafeMutableRawBufferPointer,
         from position: Int64,

@@ -1,62 +1,54 @@
 // One request over HTTP/1.1, from the connection to the final response.
 //
-// libcurl drives the exchange and calls back (`CurlTransfer`). This type decides whether the upstream was silent
-// for too long, whether a request may be sent again, when a held head is sent, and what the outcome is. Not
+// libcurl drives the exchange; this type checks the timeouts, and decides about repetitions and the outcome. Not
 // thread-safe.
 //
 // libcurl 7.88 repeats a request of any method on its own if a *kept* connection ends before the first byte of a
-// response (`Curl_retry_request`, up to five times; `CURLOPT_SEEKFUNCTION` matters only after content bytes were
-// sent, so it cannot prevent a second POST with small content). Every repetition first opens a socket and calls
-// `CURLOPT_PREREQFUNCTION` before it sends, and both callbacks check `mayRepeat` here. Invariant: a request that
-// may not be repeated is never sent again after a connection took its first byte.
+// response (`Curl_retry_request`). `CURLOPT_SEEKFUNCTION` cannot prevent that for small content, because it matters
+// only after content bytes were sent. Every repetition first opens a socket and calls `CURLOPT_PREREQFUNCTION`, and
+// both callbacks check `mayRepeat`. Invariant: a request that may not be repeated is never sent again after a
+// connection took its first byte.
 
 import HTTPTypes
 import SpoolgateCurl
 import SpoolgatePosix
 import SpoolgateUploadProtocol
 
-/// One attempt to send a request over HTTP.
 final class HTTPAttempt: CurlTransfer {
     private let reasons: AttemptReasons
     private let connection: CurlConnection
     private let sink: any ResponseSink
     private let source: ContentSource?
 
-    /// The outcome for which the gateway stopped libcurl; nil if it did not.
+    /// The outcome for which the gateway stopped libcurl.
     private var stopReason: AttemptOutcome?
     private(set) var reading: ResponseReading
 
-    /// How many times the request was begun.
     private var starts = 0
     private var mayStartAgain = false
-    /// Whether an earlier connection, now closed, had taken any byte of the request.
+    /// Whether an earlier connection had taken any byte of the request.
     private var wasTakenBefore = false
     private var isPerforming = false
     private var isPaused = false
-    /// The content position at which sending last paused to read an early response; nil if it has not paused.
+    /// The content position at which sending last paused to read an early response.
     private var pausedAt: Int64?
-    /// The number of content bytes that libcurl received at once, in memory; nil if it requests pieces, or there is no
-    /// content.
+    /// The number of content bytes given to libcurl at once; nil if it requests pieces, or there is no content.
     private var wholeLength: Int64?
-    /// Whether the next request may use the connection.
-    ///
     /// True after a complete exchange that did not authenticate a client for the whole connection.
     private(set) var mayKeepConnection = false
-    /// Whether the request's credentials authenticate the whole connection.
     private var authenticatesConnection = false
-    /// Whether libcurl was called to send the request; false if the request could not be prepared.
+    /// Whether libcurl was called; false if the request could not be prepared.
     private(set) var wasTried = false
-    /// Whether the whole content can be sent to another target.
     var canGoElsewhere: Bool { source?.canRestart ?? true }
 
     private var deadline = Deadline.after(.zero)
     private var lastSeen: (uploaded: Int64, unsent: Int32, isSending: Bool) = (0, 0, true)
-    /// The next time to call the sink, and to ask how many bytes the socket has not sent.
+    /// When to call the sink next, and to ask how many bytes the socket has not sent.
     private var nextLook = Deadline.after(.zero)
-    /// The minimum interval between two such calls: libcurl reports several times per request.
+    /// The minimum interval between these calls, because libcurl reports more often.
     private static let lookInterval = Duration.milliseconds(100)
 
-    /// Creates an attempt over a connection that no other attempt uses.
+    /// No other attempt may use `connection`.
     init(
         _ request: UpstreamRequest,
         to location: UpstreamLocation,
@@ -73,9 +65,7 @@ final class HTTPAttempt: CurlTransfer {
             ? nil : ContentSource(request.content)
     }
 
-    /// Sends the request, and passes the response to the sink.
-    ///
-    /// Blocks until the final response is complete or the attempt fails.
+    /// Blocks until the response is complete or the attempt fails.
     func run() -> AttemptOutcome {
         guard request.method != .head else { return send(.none) }
         if let outcome = request.content.withBytesInMemory({ sendWhole($0) }) { return outcome }
@@ -117,8 +107,7 @@ final class HTTPAttempt: CurlTransfer {
         let isWhole = outcome == .answered || reading.redirect != nil && reading.isWhole
         mayKeepConnection =
             isWhole && !authenticatesConnection && !reading.authenticatesConnection
-        // libcurl counts its repetitions over all transfers of a handle, and gives up at the sixth
-        // (`Curl_retry_request`). A handle that may have repeated a request is therefore reset.
+        // libcurl counts repetitions over all transfers of a handle, and gives up at the sixth (`Curl_retry_request`).
         if starts > 1 { connection.reset() }
         return outcome
     }
@@ -156,10 +145,8 @@ final class HTTPAttempt: CurlTransfer {
 
     // MARK: Starting and repeating
 
-    /// Whether libcurl may open a socket; always true the first time.
     func mayConnect() -> Bool { starts == 0 || mayRepeat() }
 
-    /// Whether libcurl may send the request; called when a connection is ready, before the first byte.
     func mayBeginRequest() -> Bool {
         guard starts == 0 || mayRepeat(), starts < 2 else { return false }
         starts += 1
@@ -180,7 +167,7 @@ final class HTTPAttempt: CurlTransfer {
         return mayStartAgain
     }
 
-    /// Whether any byte of the request may have been sent, on this connection or an earlier one.
+    /// Whether any byte of the request may have been sent, on any connection.
     ///
     /// A failed write over TLS may have sent whole records, so an attempted write counts as sent.
     private var wasTaken: Bool {
@@ -190,15 +177,14 @@ final class HTTPAttempt: CurlTransfer {
 
     // MARK: Sending
 
-    /// Fills `buffer` with the next content; called by libcurl.
     func giveContent(_ buffer: UnsafeMutableRawBufferPointer) -> ContentStep {
         guard let source else { return .bytes(0) }
         do {
             let position = source.position
             let count = try source.read(into: buffer)
-            // An upstream that responds early soon closes its end, and a write to that end would fail and discard
-            // the response. Received bytes are therefore read before more is written: once at each position,
-            // because libcurl reads before it requests content again.
+            // An upstream that responds early soon closes its end, and a later write would fail and discard the
+            // response. Received bytes are therefore read first: once at each position, because libcurl reads before it
+            // requests content again.
             if count > 0, position != pausedAt, connection.context.isReadable {
                 source.putBack(.init(rebasing: UnsafeRawBufferPointer(buffer)[..<count]))
                 pausedAt = position
@@ -213,17 +199,12 @@ final class HTTPAttempt: CurlTransfer {
         }
     }
 
-    /// Goes back to the start of the content to send it again; returns false if that is impossible.
     func restartContent() -> Bool {
         pausedAt = nil
         return source?.restart() ?? true
     }
 
     /// Sends a held head, calls the sink and checks the timeouts.
-    ///
-    /// Called after every step of libcurl and at least once a second.
-    ///
-    /// Returns false if the attempt must end.
     func watchProgress(downloaded: Int64, uploaded: Int64) -> Bool {
         guard starts > 0 else { return true }
         isPerforming = true
@@ -234,7 +215,7 @@ final class HTTPAttempt: CurlTransfer {
             isPaused = false
             connection.resume()
         }
-        // libcurl reports after each of its steps; without progress, only the timeouts need a check.
+        // Without progress, only the timeouts need a check.
         let isSending = isSending(uploaded)
         let isDue = nextLook.hasPassed
         guard isDue || uploaded != lastSeen.uploaded || isSending != lastSeen.isSending else {
@@ -267,7 +248,7 @@ final class HTTPAttempt: CurlTransfer {
         nextLook = .after(Self.lookInterval)
     }
 
-    /// Whether the content is sent after the head, instead of together with it.
+    /// Whether the content is sent after the head, instead of with it.
     private var isSentInPieces: Bool {
         if let wholeLength { return wholeLength >= CurlOptions.inlineLimit }
         return source != nil
@@ -286,7 +267,6 @@ final class HTTPAttempt: CurlTransfer {
 
     // MARK: Receiving
 
-    /// Processes one line of a head or of the trailer section; returns false if the attempt must end.
     func takeHeadLine(_ line: UnsafeRawBufferPointer) -> Bool {
         let heads = reading.headCount
         // Lines of a head that does not end are not progress.
@@ -294,7 +274,6 @@ final class HTTPAttempt: CurlTransfer {
         return keep(reading.takeHeadLine(line))
     }
 
-    /// Processes content of the final response; returns false if the attempt must end.
     func takeContent(_ content: UnsafeRawBufferPointer) -> Bool {
         defer { progressed() }
         return keep(reading.takeContent(content))
@@ -305,12 +284,9 @@ final class HTTPAttempt: CurlTransfer {
         return reason == nil
     }
 
-    /// Whether bytes that arrive may be the upstream's response, readable without TLS.
     var awaitsAnswer: Bool { starts > 0 && !reading.hasFinalHead && !isSecure }
 
-    /// Reads the response of an upstream that closed the connection before it read the whole request.
-    ///
-    /// Necessary because libcurl stops reading after a failed write.
+    /// Needed because libcurl stops reading after a failed write.
     func hearLastWords() {
         guard awaitsAnswer else { return }
         _ = keep(reading.takeWhole(connection.context.lastWords))

@@ -1,13 +1,11 @@
-// The targets of one upstream over HTTP: the choice of a target for a request, and the connections to each.
+// The targets of one upstream over HTTP, and the connections to each.
 //
 // Invariant: the next target is tried only if no byte of the request can have been sent.
 
 import SpoolgateCurl
 import SpoolgatePosix
 
-/// The targets of one upstream over HTTP, and the connections to them.
-///
-/// Thread-safe. Keeps its connections open and reuses them.
+/// Thread-safe; keeps its connections open and reuses them.
 final class HTTPTargets: Sendable {
     private let places: [Place]
     private let order: TargetOrder
@@ -19,13 +17,9 @@ final class HTTPTargets: Sendable {
         let connections = ConnectionPool()
     }
 
-    /// Creates targets; no connection is opened yet.
+    /// Creates targets from at least one location, tried in this order.
     ///
-    /// - Parameters:
-    ///   - locations: the targets, at least one, in the order in which they are tried.
-    ///   - settings: the settings of the upstream, with the limits of each attempt.
-    ///   - skipped: called with the reasons, in one sentence, each time an attempt reached a target only after others
-    ///     failed.
+    /// `skipped` is called with the reasons, in one sentence, if an attempt reached a target only after others failed.
     init(
         _ locations: [UpstreamLocation],
         _ settings: UpstreamSettings,
@@ -38,7 +32,7 @@ final class HTTPTargets: Sendable {
         self.skipped = skipped
     }
 
-    /// Sends one request to the first target that is reached, as `Upstream.attempt` describes.
+    /// As `Upstream.attempt` describes.
     func attempt(_ request: UpstreamRequest, sink: any ResponseSink) -> AttemptOutcome {
         var reasons: [String] = []
         var allTimedOut = true

@@ -1,23 +1,17 @@
-// Redirects of the same request to another place, and the decision to follow them.
+// Redirects of the same request to another place.
 //
-// The gateway has the whole content, but a client that sent it in parts has only the last one. The gateway
-// therefore follows redirects within the upstream. Pure. Invariant: no request is sent to a host other than the
-// upstream's.
+// A client that sent the content in parts has only the last one, so the gateway, which has all of it, follows redirects
+// within the upstream. Invariant: no request is sent to a host other than the upstream's.
 
 package import HTTPTypes
 import SpoolgateTextFormats
 
-/// Redirects by an upstream (RFC 9110 §15.4), and their targets.
+/// Redirects by an upstream (RFC 9110 §15.4).
 package enum Redirection {
     /// Whether a response requires the client to send the same request, with its content, to another place.
     ///
     /// Status 303 never does. After 301 and 302, clients change a POST to GET, so the response to a POST is the
     /// application's own (RFC 9110 §15.4.2, §15.4.3).
-    ///
-    /// - Parameters:
-    ///   - status: the status of the response.
-    ///   - method: the method of the request.
-    /// - Returns: true if the method and the content must be the same.
     package static func repeatsRequest(status: Int, method: HTTPRequest.Method) -> Bool {
         switch status {
         case 307, 308: true
@@ -26,15 +20,11 @@ package enum Redirection {
         }
     }
 
-    /// The request target to which a redirect within the upstream leads.
+    /// The target of a redirect within the upstream; nil if it leads outside the upstream or is not a URI.
     ///
-    /// - Parameters:
-    ///   - reference: the value of `Location`, a URI reference (RFC 3986 §4.1).
-    ///   - target: the target of the redirected request, without the upstream's base path.
-    ///   - location: the address of the upstream.
-    ///   - host: the `Host` that the upstream received. An application may build URLs from it, with any scheme; such
-    ///     URLs name the upstream, and their path is the one at the web server.
-    /// - Returns: the target without the base path; nil if the redirect leads outside the upstream, or is not a URI.
+    /// `reference` is the value of `Location` (RFC 3986 §4.1). `target` and the result are without the base path.
+    /// `host` is the `Host` that the upstream received: an application may build URLs from it, with any scheme, and
+    /// their path is the one at the web server.
     static func target(
         of reference: String,
         from target: String,
@@ -48,7 +38,7 @@ package enum Redirection {
             if url.origin == AbsoluteURL(location.url)?.origin {
                 return relative(url.path, to: location.basePath)
             }
-            // The host is the web server's, and so is the path, which has no base path.
+            // The path is the web server's, without the base path.
             let isTold = AbsoluteURL("\(url.origin[0])://\(host ?? "")")?.origin == url.origin
             return isTold ? withoutDots(url.path) : nil
         }
@@ -62,7 +52,7 @@ package enum Redirection {
         return relative("\(directory)\(rest)", to: location.basePath)
     }
 
-    /// The path without the base path; nil if the path is not below the base path.
+    /// The path without `base`; nil if the path is not below it.
     private static func relative(_ path: String, to base: String) -> String? {
         let path = withoutDots(path)
         guard path.hasPrefix(base) else { return nil }
@@ -71,7 +61,7 @@ package enum Redirection {
         return rest.hasPrefix("/") ? String(rest) : nil
     }
 
-    /// The path and its query after dot segments are removed (RFC 3986 §5.2.4).
+    /// Removes dot segments from the path and keeps the query (RFC 3986 §5.2.4).
     private static func withoutDots(_ text: String) -> String {
         let path = text.prefix { $0 != "?" }
         var kept: [Substring] = []

@@ -1,32 +1,27 @@
-// Reads one response, from the first line of its first head to the last byte of its content, and passes it to the
-// sink.
+// Reads one response and passes it to the sink.
 //
-// Connections and timeouts are handled elsewhere. Invariant: the sink receives at most one final head, and every
-// head only when it is complete.
+// Invariant: the sink receives at most one final head, and every head only when it is complete.
 
 import HTTPTypes
 import SpoolgateCurl
 import SpoolgateUploadProtocol
 
-/// Reads one response and passes it to the sink.
-///
-/// If a method returns an outcome, the attempt must end with it; nil means that reading continues.
+/// Reads one response; if a method returns an outcome, the attempt must end with it.
 struct ResponseReading {
     private let method: HTTPRequest.Method
     private let reasons: AttemptReasons
     private let sink: any ResponseSink
     private var reader = ResponseHeadReader()
-    /// The number of complete heads received, including those of interim responses.
+    /// Includes interim heads.
     private(set) var headCount = 0
     private(set) var hasFinalHead = false
     /// Whether the final head offers or confirms credentials that authenticate the connection.
     private(set) var authenticatesConnection = false
-    /// The target of a redirect that is intercepted, whose response the sink does not receive; nil if there is none.
+    /// The target of an intercepted redirect, whose response the sink does not receive.
     private(set) var redirect: String?
-    /// How many more bytes of content the head announces; nil if the content ends only when libcurl reports the end.
+    /// How many more bytes of content are announced; nil if the content ends only when libcurl reports the end.
     private var remaining: Int64?
 
-    /// Creates a reader of the response to the request that `reasons` describes.
     init(_ reasons: AttemptReasons, to sink: any ResponseSink) {
         method = reasons.request.method
         self.reasons = reasons
@@ -74,7 +69,6 @@ struct ResponseReading {
         }
     }
 
-    /// The target of a redirect to intercept; nil if the request intercepts none, or the redirect leads elsewhere.
     private func redirect(in head: ResponseHead) -> String? {
         let request = reasons.request
         guard request.interceptsRedirects,
@@ -89,14 +83,13 @@ struct ResponseReading {
         )
     }
 
-    /// Processes a part of the final response's content.
     mutating func takeContent(_ content: UnsafeRawBufferPointer) -> AttemptOutcome? {
         remaining = remaining.map { $0 - Int64(content.count) }
         if redirect != nil { return nil }
         return pass { try sink.receive(content: content.bytes) }
     }
 
-    /// Processes `bytes` if they contain the rest of the response completely; otherwise does nothing.
+    /// Processes `bytes` if they contain the whole rest of the response; otherwise does nothing.
     mutating func takeWhole(_ bytes: [UInt8]) -> AttemptOutcome? {
         guard let (head, length) = wholeResponse(bytes) else { return nil }
         for line in bytes[..<head].split(separator: 0x0a, omittingEmptySubsequences: false) {
@@ -108,7 +101,7 @@ struct ResponseReading {
         return bytes[head..<(head + length)].withUnsafeBytes { takeContent($0) }
     }
 
-    /// The length of the final head in `bytes` and of the content after it; nil if the response is incomplete.
+    /// The end of the final head in `bytes`, and the length of its content; nil if the response is incomplete.
     private func wholeResponse(_ bytes: [UInt8]) -> (head: Int, length: Int)? {
         var trial = reader
         var start = 0

@@ -1,4 +1,4 @@
-// The complete response of an auxiliary service, in memory up to a cap.
+// The complete response of an auxiliary service, in memory.
 //
 // Invariant: content over the cap is dropped entirely, because a part could have another meaning.
 
@@ -6,9 +6,7 @@ import HTTPTypes
 import SpoolgatePosix
 package import SpoolgateUploadProtocol
 
-/// Receives a complete response and keeps it in memory.
-///
-/// Not thread-safe.
+/// Keeps a complete response in memory; not thread-safe.
 package final class WholeResponse: ResponseSink {
     package private(set) var head: ResponseHead?
     private(set) var content: [UInt8] = []
@@ -21,10 +19,9 @@ package final class WholeResponse: ResponseSink {
         let description = "the response took too long"
     }
 
-    /// Creates a receiver that keeps up to `cap` bytes of content.
+    /// Creates a receiver of up to `cap` bytes of content, in an exchange of up to three times `timeout`.
     ///
-    /// The exchange may take up to three times `timeout`. `meanwhile` is called at least once a second after the
-    /// connection is open.
+    /// `meanwhile` is called at least once a second after the connection is open.
     package init(cap: Int, timeout: Duration, meanwhile: @escaping () -> Void = {}) {
         self.cap = cap
         self.meanwhile = meanwhile
@@ -51,7 +48,7 @@ package final class WholeResponse: ResponseSink {
     /// Stores the final head.
     package func receive(head: ResponseHead, contentLength: Int64?) { self.head = head }
 
-    /// Stores content; drops all of it if it exceeds the cap, and throws after the deadline.
+    /// Stores content, or drops all of it if it exceeds the cap; throws after the deadline.
     package func receive(content part: RawSpan) throws {
         guard !deadline.hasPassed else { throw TooSlow() }
         if content.count + part.byteCount > cap {
